@@ -1,0 +1,111 @@
+"""The one exception tree: a base class for each audience.
+
+::
+
+    AutotuneError
+    ├── UsageError                a wrong argument, file name, option or target      (exit code 2)
+    │   ├── TargetError           a target that is not known
+    │   └── MissingExtraError     an optional dependency that is not installed
+    ├── ModelImportError          a model that cannot be read or is not supported
+    │   └── UnsupportedOpError    operators without a definition here, all of them listed
+    ├── GraphError                a graph that breaks the rules of the graph IR
+    ├── InputError                run-time inputs of the wrong name, shape or dtype
+    ├── ScheduleError             an illegal schedule step, or a trace that does not apply
+    ├── LoweringError             a schedule that has no loop nest
+    ├── KnobError                 a knob value or a configuration outside its space
+    ├── BuildError                code generation or loading failed
+    ├── ArtifactError             a compiled artifact that is damaged or from another machine
+    ├── DatabaseError             the tuning database cannot be used
+    │   └── SchemaVersionError    ... because it was written by another version
+    ├── MeasureError              the measuring pool itself failed (not a candidate)
+    ├── CostModelError            a cost model that cannot be trained, read or used
+    ├── MissError                 no schedule is known and the caller required one
+    └── InternalError             a bug of ours: please report it with the text
+
+A message says what went wrong first, then where, what was found, and what is allowed or what to do next.
+"""
+
+from __future__ import annotations
+
+
+class AutotuneError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(AutotuneError):
+    """A wrong argument, file name or option."""
+
+    exit_code = 2
+
+
+class TargetError(UsageError):
+    """A target that is not known."""
+
+
+class MissingExtraError(UsageError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+class ModelImportError(AutotuneError):
+    """A model that cannot be read or is not supported."""
+
+
+class UnsupportedOpError(ModelImportError):
+    """The model uses operators that have no definition here; all of them are listed."""
+
+
+class GraphError(AutotuneError):
+    """A graph that breaks the rules of the graph IR (wrong types, cycles, unknown values)."""
+
+
+class InputError(UsageError):
+    """Run-time inputs of the wrong name, shape or dtype."""
+
+
+class ScheduleError(AutotuneError):
+    """An illegal schedule step, or a trace that does not apply to this program."""
+
+
+class LoweringError(AutotuneError):
+    """A schedule that cannot be turned into a loop nest."""
+
+
+class KnobError(AutotuneError):
+    """A knob value or a configuration outside its search space."""
+
+
+class BuildError(AutotuneError):
+    """Code generation or loading of machine code failed."""
+
+
+class ArtifactError(AutotuneError):
+    """A compiled artifact is damaged, of another version, or made for another machine."""
+
+
+class DatabaseError(AutotuneError):
+    """The tuning database cannot be opened, read or written."""
+
+
+class SchemaVersionError(DatabaseError):
+    """The tuning database was written by another version of the schema."""
+
+
+class MeasureError(AutotuneError):
+    """The measuring pool itself failed; a failing candidate is an outcome, not an error."""
+
+
+class CostModelError(AutotuneError):
+    """A cost model cannot be trained, read or used."""
+
+
+class MissError(AutotuneError):
+    """No schedule is known for a dispatch and the caller required one."""
+
+
+class InternalError(AutotuneError):
+    """A broken promise between our own parts."""
+
+
+__all__ = [name for name, value in list(globals().items()) if isinstance(value, type)]

@@ -1,0 +1,53 @@
+"""What is never tuned: paths, dumps, log level. Everything tuned is a knob (see ``search_spaces``).
+
+Each field has an environment name that derives from the field: ``AUTOTUNE_`` and the name in capitals.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Process-wide settings, read from the environment once by :func:`current`."""
+
+    dump: str = ""
+    """Folder that receives the IR after every pass; empty for none."""
+    home: str = ""
+    """Folder of the default database and the cost models; empty for the platform's data folder."""
+    log_level: str = "warning"
+    """Level of the ``autotune`` logger: debug, info, warning or error."""
+
+    @classmethod
+    def from_environment(cls) -> Settings:
+        """Read every field that is set in the environment."""
+        names = {field.name: environment_name(field.name) for field in fields(cls)}
+        return cls(**{k: os.environ[v] for k, v in names.items() if v in os.environ})
+
+    def home_path(self) -> Path:
+        """The folder of the default database and the cost models (not created here)."""
+        if self.home:
+            return Path(self.home)
+        import platformdirs
+
+        return Path(platformdirs.user_data_dir("autotune", appauthor=False))
+
+
+def environment_name(field: str) -> str:
+    """Name of the environment variable of a settings field.
+
+    >>> environment_name("log_level")
+    'AUTOTUNE_LOG_LEVEL'
+    """
+    return "AUTOTUNE_" + field.upper()
+
+
+def current() -> Settings:
+    """The settings of this process, from its environment now."""
+    return Settings.from_environment()
+
+
+__all__ = ["Settings", "current", "environment_name"]

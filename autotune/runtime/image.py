@@ -1,0 +1,123 @@
+"""A compiled model as plain values: what the compiler hands to the runtime, and what an artifact stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.target import Target
+
+Space = Literal["input", "output", "constant", "arena"]
+SPACES: tuple[Space, ...] = ("input", "output", "constant", "arena")
+
+DTYPES = (
+    "float64",
+    "float32",
+    "float16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+)
+"""Element types that a tensor of a compiled model may have."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Memory that one entry of a kernel's pointer table refers to.
+
+    ``index`` says which input, output or constant (0 for the arena); ``offset`` and ``nbytes`` are the range in
+    bytes that the kernel may touch there.
+    """
+
+    space: Space
+    index: int
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """One kernel call: ``tiles`` independent tiles of ``symbol`` in object ``object_index``.
+
+    Commands run in order with a barrier between. ``dispatch`` is an index into
+    :attr:`ModuleImage.dispatches`; ``scratch_bytes`` is per worker.
+    """
+
+    dispatch: int
+    object_index: int
+    symbol: str
+    bindings: tuple[Binding, ...]
+    tiles: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, shape and dtype (a name of :data:`DTYPES`) of a model's input or output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes, dense row-major."""
+        size = int(np.dtype(self.dtype).itemsize)
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class DispatchInfo:
+    """Where the code of a dispatch came from.
+
+    ``schedule_source`` is ``tuned``, ``default``, ...; ``trace_json`` is the schedule itself.
+    """
+
+    name: str
+    workload_key: str
+    kind: str
+    schedule_source: str
+    trace_json: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModuleImage:
+    """Everything that is needed to run a model: object code, constants and the command list.
+
+    ``arena_bytes`` is the size of the memory for intermediate values, laid out at compile time.
+    """
+
+    name: str
+    target: Target
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    objects: tuple[bytes, ...]
+    constants: tuple[NDArray[Any], ...]
+    commands: tuple[Command, ...]
+    dispatches: tuple[DispatchInfo, ...]
+    arena_bytes: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+__all__ = [
+    "DTYPES",
+    "SPACES",
+    "Binding",
+    "Command",
+    "DispatchInfo",
+    "ModuleImage",
+    "Space",
+    "TensorSpec",
+]

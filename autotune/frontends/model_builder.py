@@ -1,0 +1,88 @@
+"""A small builder of ONNX models in code, used by the zoo and by tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET = 17
+IR_VERSION = 8
+
+
+class ModelBuilder:
+    """Collects nodes and initialisers; :meth:`finish` makes the checked ``ModelProto``.
+
+    Random weights come from one generator, so a model is a function of its seed.
+    """
+
+    def __init__(self, name: str, seed: int = 0) -> None:
+        self.name = name
+        self.rng = np.random.default_rng(seed)
+        self._nodes: list[Any] = []
+        self._initializers: list[Any] = []
+        self._inputs: list[Any] = []
+
+    def input(self, name: str, shape: Sequence[int | str], dtype: str = "float32") -> str:
+        """Declare a model input; a string in ``shape`` is a symbolic dimension."""
+        from onnx import helper
+
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._inputs.append(helper.make_tensor_value_info(name, element, list(shape)))
+        return name
+
+    def constant(self, name: str, array: Any) -> str:
+        """Add an initialiser holding ``array`` (its dtype is kept)."""
+        from onnx import numpy_helper
+
+        self._initializers.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def normal(self, name: str, shape: Sequence[int], scale: float) -> str:
+        """Add a float32 initialiser of normal values with standard deviation ``scale``."""
+        values = self.rng.standard_normal(tuple(shape), dtype=np.float32)
+        return self.constant(name, values * np.float32(scale))
+
+    def node(self, op: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Add a node with one output; returns the output's name."""
+        from onnx import helper
+
+        self._nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
+        return output
+
+    def nodes(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
+    ) -> None:
+        """Add a node with several outputs."""
+        from onnx import helper
+
+        self._nodes.append(
+            helper.make_node(op, list(inputs), list(outputs), name=outputs[0], **attributes)
+        )
+
+    def finish(self, outputs: Sequence[str], opset: int = OPSET) -> onnx.ModelProto:
+        """The model with the given outputs, their types inferred."""
+        import onnx
+        from onnx import helper
+
+        graph = helper.make_graph(
+            self._nodes,
+            self.name,
+            self._inputs,
+            [onnx.ValueInfoProto(name=name) for name in outputs],
+            self._initializers,
+        )
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION
+        )
+        inferred = {v.name: v for v in onnx.shape_inference.infer_shapes(model).graph.output}
+        for value in model.graph.output:
+            value.CopyFrom(inferred[value.name])
+        return model
+
+
+__all__ = ["IR_VERSION", "OPSET", "ModelBuilder"]

@@ -1,0 +1,105 @@
+"""Tensor expressions: what is computed, without a word on how.
+
+The names are those of TVM 0.18's ``te``; ``create_schedule`` opens the schedule language of
+``autotune.schedule``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.te.evaluate import evaluate
+from autotune.te.expr import Expr, IterVar, Var, cast, const
+from autotune.te.operations import (
+    abs,
+    all,
+    any,
+    argmax,
+    argmin,
+    ceil,
+    comm_reducer,
+    compute,
+    erf,
+    exp,
+    floor,
+    floordiv,
+    floormod,
+    if_then_else,
+    indexdiv,
+    indexmod,
+    log,
+    max,
+    max_value,
+    maximum,
+    min,
+    min_value,
+    minimum,
+    placeholder,
+    pow,
+    prod,
+    reduce_axis,
+    round,
+    rsqrt,
+    sigmoid,
+    sqrt,
+    sum,
+    tanh,
+    thread_axis,
+)
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+
+
+def create_schedule(ops: Any) -> Any:
+    """A fresh ``autotune.schedule.Schedule`` for an operation, a tensor, or a list of them."""
+    from autotune.schedule import create_schedule as create  # the one look ahead in the pipeline
+
+    return create(ops)
+
+
+__all__ = [
+    "ComputeOp",
+    "Expr",
+    "IterVar",
+    "Operation",
+    "PlaceholderOp",
+    "Tensor",
+    "Var",
+    "abs",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "cast",
+    "ceil",
+    "comm_reducer",
+    "compute",
+    "const",
+    "create_schedule",
+    "erf",
+    "evaluate",
+    "exp",
+    "floor",
+    "floordiv",
+    "floormod",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "log",
+    "max",
+    "max_value",
+    "maximum",
+    "min",
+    "min_value",
+    "minimum",
+    "placeholder",
+    "pow",
+    "prod",
+    "reduce_axis",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sqrt",
+    "sum",
+    "tanh",
+    "thread_axis",
+]

@@ -1,0 +1,499 @@
+"""Expression nodes of the tensor-expression language.
+
+Nodes are immutable and compared by identity; Python's operators build new nodes, so ``i < n`` is an expression
+and not a bool. Integer arithmetic on constants is folded while building.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+if TYPE_CHECKING:
+    from autotune.te.tensor import Tensor
+
+INDEX_DTYPE = "int64"
+"""Type of loop variables and of index arithmetic."""
+
+ExprLike: TypeAlias = Union["Expr", int, float, bool]
+
+_FLOATS = ("float16", "float32", "float64")
+_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+DTYPES = _INTEGERS + _FLOATS
+
+
+def is_float(dtype: str) -> bool:
+    """Whether ``dtype`` is a floating-point type."""
+    return dtype in _FLOATS
+
+
+def promote(a: str, b: str) -> str:
+    """Common type of two operands: floating point beats integer, then the wider one.
+
+    >>> promote("float32", "int64"), promote("int32", "int64")
+    ('float32', 'int64')
+    """
+    return a if DTYPES.index(a) >= DTYPES.index(b) else b
+
+
+class Expr:
+    """Base of all expression nodes; ``dtype`` is a NumPy dtype name."""
+
+    __slots__ = ("dtype",)
+    dtype: str
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return binary("+", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return binary("+", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return binary("-", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return binary("-", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return binary("*", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return binary("*", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return binary("/", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return binary("/", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return binary("//", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return binary("//", other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return binary("%", self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return binary("%", other, self)
+
+    def __neg__(self) -> Expr:
+        return binary("-", const(0, self.dtype), self)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return compare("<", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return compare("<=", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return compare(">", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return compare(">=", self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return compare("==", self, other) if isinstance(other, Expr | int | float) else False
+
+    def __ne__(self, other: object) -> Any:
+        return compare("!=", self, other) if isinstance(other, Expr | int | float) else True
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "an expression has no truth value while the program is built; "
+            "use te.if_then_else, te.all or te.any"
+        )
+
+    def astype(self, dtype: str) -> Expr:
+        """This expression converted to ``dtype``."""
+        return cast(self, dtype)
+
+    def __repr__(self) -> str:
+        from autotune.te.printer import expr_text
+
+        return expr_text(self)
+
+
+class Var(Expr):
+    """A scalar variable."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str, dtype: str = INDEX_DTYPE) -> None:
+        self.name = name
+        self.dtype = dtype
+
+
+class IterVar(Var):
+    """A loop variable with its domain ``[0, extent)`` shifted by ``start``.
+
+    ``kind`` is "data" (parallelisable), "reduce" or "thread".
+    """
+
+    __slots__ = ("extent", "kind", "start", "tag")
+
+    def __init__(self, name: str, extent: int, kind: str, start: int = 0, tag: str = "") -> None:
+        super().__init__(name)
+        self.extent = extent
+        self.kind = kind
+        self.start = start
+        self.tag = tag
+
+    @property
+    def dom(self) -> tuple[int, int]:
+        """``(start, extent)`` of the domain."""
+        return (self.start, self.extent)
+
+    @property
+    def var(self) -> IterVar:
+        """The variable itself (other systems keep two objects)."""
+        return self
+
+
+class Const(Expr):
+    """A constant of type ``dtype``."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int | float | bool, dtype: str) -> None:
+        self.value = value
+        self.dtype = dtype
+
+
+class Binary(Expr):
+    """``a op b`` with op one of ``+ - * / // % min max and or``."""
+
+    __slots__ = ("a", "b", "op")
+
+    def __init__(self, op: str, a: Expr, b: Expr, dtype: str) -> None:
+        self.op = op
+        self.a = a
+        self.b = b
+        self.dtype = dtype
+
+
+class Compare(Expr):
+    """``a op b`` with op one of ``< <= > >= == !=``; its dtype is bool."""
+
+    __slots__ = ("a", "b", "op")
+
+    def __init__(self, op: str, a: Expr, b: Expr) -> None:
+        self.op = op
+        self.a = a
+        self.b = b
+        self.dtype = "bool"
+
+    def __bool__(self) -> bool:
+        # Lets nodes be dictionary keys and list members: identity is equality there.
+        if self.op == "==":
+            return self.a is self.b
+        if self.op == "!=":
+            return self.a is not self.b
+        return super().__bool__()
+
+
+class Not(Expr):
+    """Logical negation."""
+
+    __slots__ = ("a",)
+
+    def __init__(self, a: Expr) -> None:
+        self.a = a
+        self.dtype = "bool"
+
+
+class Select(Expr):
+    """``a if cond else b``; the side not taken is not evaluated, so it may read out of bounds."""
+
+    __slots__ = ("a", "b", "cond")
+
+    def __init__(self, cond: Expr, a: Expr, b: Expr) -> None:
+        self.cond = cond
+        self.a = a
+        self.b = b
+        self.dtype = a.dtype
+
+
+class Cast(Expr):
+    """``a`` converted to ``dtype`` (floating point to integer truncates toward zero)."""
+
+    __slots__ = ("a",)
+
+    def __init__(self, a: Expr, dtype: str) -> None:
+        self.a = a
+        self.dtype = dtype
+
+
+class Call(Expr):
+    """An elementary function of ``args``."""
+
+    __slots__ = ("args", "name")
+
+    def __init__(self, name: str, args: tuple[Expr, ...], dtype: str) -> None:
+        self.name = name
+        self.args = args
+        self.dtype = dtype
+
+
+class Read(Expr):
+    """An element of a tensor."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[Expr, ...]) -> None:
+        self.tensor = tensor
+        self.indices = indices
+        self.dtype = tensor.dtype
+
+
+class Reducer:
+    """A commutative reducer over tuples of values.
+
+    ``combine(accumulators, values)`` builds the new accumulators; ``identity(dtypes)`` their start.
+    """
+
+    __slots__ = ("combine", "identity", "name")
+
+    def __init__(
+        self,
+        name: str,
+        combine: Callable[[tuple[Expr, ...], tuple[Expr, ...]], tuple[Expr, ...]],
+        identity: Callable[[tuple[str, ...]], tuple[Expr, ...]],
+    ) -> None:
+        self.name = name
+        self.combine = combine
+        self.identity = identity
+
+
+class Reduce(Expr):
+    """A reduction of ``sources`` over ``axis``; this node is the component ``index`` of its result."""
+
+    __slots__ = ("axis", "index", "reducer", "sources")
+
+    def __init__(
+        self, reducer: Reducer, sources: tuple[Expr, ...], axis: tuple[IterVar, ...], index: int
+    ) -> None:
+        self.reducer = reducer
+        self.sources = sources
+        self.axis = axis
+        self.index = index
+        self.dtype = sources[index].dtype
+
+
+def const(value: int | float | bool, dtype: str | None = None) -> Expr:
+    """A constant; the type defaults to int64, float32 or bool after the Python value."""
+    if dtype is None:
+        dtype = "bool" if isinstance(value, bool) else INDEX_DTYPE if isinstance(value, int) else "float32"
+    if dtype == "bool":
+        return Const(bool(value), dtype)
+    return Const(float(value) if is_float(dtype) else int(value), dtype)
+
+
+def as_expr(value: ExprLike | Any, dtype: str | None = None) -> Expr:
+    """``value`` as an expression; Python numbers take ``dtype`` when it fits them."""
+    if isinstance(value, Expr):
+        return value
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    if isinstance(value, bool | int | float):
+        if dtype is None or (isinstance(value, float) and not is_float(dtype)):
+            return const(value)
+        return const(value, dtype)
+    raise TypeError(f"not a scalar expression: {value!r} of type {type(value).__name__}")
+
+
+def cast(value: ExprLike, dtype: str) -> Expr:
+    """``value`` converted to ``dtype``; no node when it has that type."""
+    value = as_expr(value)
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Const) and not (is_float(value.dtype) and not is_float(dtype)):
+        return const(value.value, dtype)
+    return Cast(value, dtype)
+
+
+def _operands(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr, str]:
+    if isinstance(a, Expr) and not isinstance(b, Expr):
+        b = as_expr(b, a.dtype if a.dtype != "bool" else None)
+    elif isinstance(b, Expr) and not isinstance(a, Expr):
+        a = as_expr(a, b.dtype if b.dtype != "bool" else None)
+    x, y = as_expr(a), as_expr(b)
+    dtype = promote(x.dtype, y.dtype)
+    return cast(x, dtype), cast(y, dtype), dtype
+
+
+def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
+    """The node ``a op b`` with operands brought to their common type, integers folded."""
+    x, y, dtype = _operands(a, b)
+    if op == "/" and not is_float(dtype):
+        raise TypeError("'/' on integers is ambiguous; use // or te.cast to a float type first")
+    if op in ("//", "%") and is_float(dtype):
+        raise TypeError(f"'{op}' is integer arithmetic; got {dtype}")
+    if not is_float(dtype):
+        folded = _fold_integers(op, x, y, dtype)
+        if folded is not None:
+            return folded
+    return Binary(op, x, y, dtype)
+
+
+def _fold_integers(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
+    """Integer identities worth having while building; None where there is nothing to fold."""
+    if isinstance(x, Const) and isinstance(y, Const):
+        a, b = int(x.value), int(y.value)
+        if op in ("//", "%") and b == 0:
+            raise ZeroDivisionError(f"{a} {op} 0 in an index expression")
+        value = {
+            "+": lambda: a + b,
+            "-": lambda: a - b,
+            "*": lambda: a * b,
+            "//": lambda: a // b,
+            "%": lambda: a % b,
+            "min": lambda: min(a, b),
+            "max": lambda: max(a, b),
+            "and": lambda: a and b,
+            "or": lambda: a or b,
+        }[op]()
+        return const(value, dtype)
+    if isinstance(y, Const):
+        v = y.value
+        if (op in ("+", "-") and v == 0) or (op in ("*", "//") and v == 1):
+            return x
+        if op == "%" and v == 1:
+            return const(0, dtype)
+        if op == "*" and v == 0:
+            return const(0, dtype)
+        if op == "and":
+            return x if v else y
+        if op == "or":
+            return y if v else x
+    if isinstance(x, Const):
+        v = x.value
+        if (op == "+" and v == 0) or (op == "*" and v == 1):
+            return y
+        if op == "*" and v == 0:
+            return const(0, dtype)
+        if op == "and":
+            return y if v else x
+        if op == "or":
+            return x if v else y
+    return None
+
+
+def compare(op: str, a: ExprLike, b: ExprLike | Any) -> Expr:
+    """The comparison ``a op b``."""
+    x, y, _ = _operands(a, b)
+    return Compare(op, x, y)
+
+
+def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
+    """``a if cond else b``, folded when the condition is a constant."""
+    c = as_expr(cond)
+    if c.dtype != "bool":
+        raise TypeError(f"the condition of if_then_else must be a comparison, got {c.dtype}")
+    x, y, _ = _operands(a, b)
+    if isinstance(c, Const):
+        return x if c.value else y
+    return Select(c, x, y)
+
+
+def negate(a: ExprLike) -> Expr:
+    """Logical not, folded when the operand is a constant."""
+    x = as_expr(a)
+    return const(not x.value, "bool") if isinstance(x, Const) else Not(x)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """Direct operands of a node, in evaluation order."""
+    if isinstance(expr, Binary | Compare):
+        return (expr.a, expr.b)
+    if isinstance(expr, Select):
+        return (expr.cond, expr.a, expr.b)
+    if isinstance(expr, Not | Cast):
+        return (expr.a,)
+    if isinstance(expr, Call):
+        return expr.args
+    if isinstance(expr, Read):
+        return expr.indices
+    if isinstance(expr, Reduce):
+        return expr.sources
+    return ()
+
+
+def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
+    """The same node over other operands; the node itself when they are unchanged."""
+    if all(x is y for x, y in zip(parts, children(expr), strict=True)):
+        return expr
+    if isinstance(expr, Binary):
+        return binary(expr.op, parts[0], parts[1])
+    if isinstance(expr, Compare):
+        return Compare(expr.op, parts[0], parts[1])
+    if isinstance(expr, Select):
+        return select(parts[0], parts[1], parts[2])
+    if isinstance(expr, Not):
+        return negate(parts[0])
+    if isinstance(expr, Cast):
+        return cast(parts[0], expr.dtype)
+    if isinstance(expr, Call):
+        return Call(expr.name, parts, expr.dtype)
+    if isinstance(expr, Read):
+        return Read(expr.tensor, parts)
+    if isinstance(expr, Reduce):
+        return Reduce(expr.reducer, parts, expr.axis, expr.index)
+    raise TypeError(f"node without operands: {type(expr).__name__}")
+
+
+def transform(
+    expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[int, Expr] | None = None
+) -> Expr:
+    """Rewrite bottom-up; ``replace`` sees each rebuilt node and returns another one, or None to keep it.
+
+    Shared nodes are visited once, so that a DAG stays a DAG.
+    """
+    memo = {} if memo is None else memo
+    # The memo holds the nodes it is keyed by: an id is not reused while its entry lives.
+    keep: list[Expr] = []
+
+    def go(node: Expr) -> Expr:
+        done = memo.get(id(node))
+        if done is not None:
+            return done
+        keep.append(node)
+        parts = children(node)
+        new = rebuild(node, tuple([go(p) for p in parts])) if parts else node
+        other = replace(new)
+        result = new if other is None else other
+        memo[id(node)] = result
+        return result
+
+    return go(expr)
+
+
+def visit(expr: Expr, action: Callable[[Expr], None]) -> None:
+    """Call ``action`` once on each distinct node below ``expr``."""
+    seen: set[int] = set()
+
+    def go(node: Expr) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        action(node)
+        for child in children(node):
+            go(child)
+
+    go(expr)
+
+
+def reads(expr: Expr) -> list[Read]:
+    """All tensor reads below ``expr``, reads in index expressions included."""
+    found: list[Read] = []
+    visit(expr, lambda node: found.append(node) if isinstance(node, Read) else None)
+    return found
+
+
+def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
+    """Replace variables by expressions."""
+    return transform(expr, lambda node: values.get(node) if isinstance(node, Var) else None)

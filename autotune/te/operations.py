@@ -1,0 +1,343 @@
+"""Building tensor expressions: the functions of ``te`` that a user calls. Names follow TVM 0.18's ``te``."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from autotune.te.expr import (
+    DTYPES,
+    Call,
+    Const,
+    Expr,
+    ExprLike,
+    IterVar,
+    Reduce,
+    Reducer,
+    as_expr,
+    binary,
+    cast,
+    compare,
+    const,
+    is_float,
+    select,
+    visit,
+)
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+
+_MIN_MAX = {
+    "bool": (0, 1),
+    "uint8": (0, 255),
+    "int8": (-128, 127),
+    "int16": (-(1 << 15), (1 << 15) - 1),
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+}
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    dims = tuple(shape) if isinstance(shape, list | tuple) else (shape,)
+    result = []
+    for d in dims:
+        value = d.value if isinstance(d, Const) else d
+        if hasattr(value, "item"):
+            value = value.item()
+        if not isinstance(value, int) or value < 0:
+            raise TypeError(f"a shape has non-negative integers, got {d!r} in {dims!r}")
+        result.append(value)
+    return tuple(result)
+
+
+def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
+    """An input tensor.
+
+    >>> placeholder((4, 8), name="A")
+    Tensor(A, shape=(4, 8), dtype=float32)
+    """
+    if dtype not in DTYPES:
+        raise TypeError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    return PlaceholderOp(name, _shape(shape), dtype).output(0)
+
+
+def _axis_names(fcompute: Callable[..., Any], rank: int) -> list[str]:
+    parameters = list(inspect.signature(fcompute).parameters.values())
+    names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    variadic = builtins.any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    if len(names) > rank or (len(names) < rank and not variadic):
+        raise TypeError(f"fcompute takes {len(names)} indices for a tensor of {rank} dimensions")
+    return names + [f"i{n}" for n in range(len(names), rank)]
+
+
+def compute(shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = "") -> Any:
+    """A tensor whose element at ``(i, j, ...)`` is ``fcompute(i, j, ...)``.
+
+    A tuple from ``fcompute`` gives a tuple of tensors. The loop variables take the names of the parameters.
+    Returns a Tensor, or a list of them for a tuple. Raises TypeError when a reduction is not at the top.
+    """
+    dims = _shape(shape)
+    names = _axis_names(fcompute, len(dims))
+    axis = tuple(IterVar(n, d, "data") for n, d in zip(names, dims, strict=True))
+    result = fcompute(*axis)
+    several = isinstance(result, list | tuple)
+    body = tuple(as_expr(e) for e in (result if several else (result,)))
+    _check_body(name, body)
+    op = ComputeOp(name, axis, body)
+    return [op.output(i) for i in range(len(body))] if several else op.output(0)
+
+
+def _check_body(name: str, body: tuple[Expr, ...]) -> None:
+    """A reduction is allowed at the top of a body only, the same one in all components."""
+    for expr in body:
+        nested: list[Expr] = []
+        for part in expr.sources if isinstance(expr, Reduce) else (expr,):
+            visit(part, lambda n: nested.append(n) if isinstance(n, Reduce) else None)
+        if nested:
+            raise TypeError(
+                f"{name}: a reduction must be the whole expression of a stage; "
+                "compute it in a stage of its own and read that"
+            )
+    reductions = [e for e in body if isinstance(e, Reduce)]
+    if reductions and (
+        len(reductions) != len(body) or builtins.any(r.sources != body[0].sources for r in reductions)  # type: ignore[attr-defined]
+    ):
+        raise TypeError(f"{name}: all components of a tuple must come from one reduction")
+
+
+def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
+    """A reduction axis over ``[dom[0], dom[1])``."""
+    low, high = (d.value if isinstance(d, Const) else int(d) for d in dom)
+    if high < low:
+        raise ValueError(f"reduce_axis {name}: empty domain ({low}, {high})")
+    return IterVar(name, int(high - low), "reduce", start=int(low))
+
+
+def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
+    """A thread index such as ``blockIdx.x``, ``threadIdx.x`` or ``vthread`` to bind a loop to."""
+    if isinstance(dom, str) and not tag:
+        dom, tag = None, dom
+    extent = -1 if dom is None else int(dom[1] if isinstance(dom, list | tuple) else dom)
+    return IterVar(name or tag, extent, "thread", tag=tag)
+
+
+def _reduce(reducer: Reducer, values: tuple[Expr, ...], axis: Any) -> tuple[Expr, ...]:
+    axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    if not axes or not builtins.all(isinstance(a, IterVar) and a.kind == "reduce" for a in axes):
+        raise TypeError(f"te.{reducer.name}: axis must be te.reduce_axis(...), got {axis!r}")
+    return tuple(Reduce(reducer, values, axes, i) for i in range(len(values)))
+
+
+def _simple(name: str, op: str, start: Callable[[str], ExprLike]) -> Reducer:
+    return Reducer(
+        name,
+        lambda acc, new: (binary(op, acc[0], new[0]),),
+        lambda dtypes: (as_expr(start(dtypes[0]), dtypes[0]),),
+    )
+
+
+SUM = _simple("sum", "+", lambda _: 0)
+PROD = _simple("prod", "*", lambda _: 1)
+MAX = _simple("max", "max", lambda dtype: min_value(dtype))
+MIN = _simple("min", "min", lambda dtype: max_value(dtype))
+
+
+def sum(expr: ExprLike, axis: Any) -> Expr:
+    """Sum over reduction axes; 0 over an empty domain."""
+    return _reduce(SUM, (as_expr(expr),), axis)[0]
+
+
+def prod(expr: ExprLike, axis: Any) -> Expr:
+    """Product over reduction axes; 1 over an empty domain."""
+    return _reduce(PROD, (as_expr(expr),), axis)[0]
+
+
+def max(expr: ExprLike, axis: Any) -> Expr:
+    """Maximum over reduction axes; the smallest value of the type over an empty domain."""
+    return _reduce(MAX, (as_expr(expr),), axis)[0]
+
+
+def min(expr: ExprLike, axis: Any) -> Expr:
+    """Minimum over reduction axes; the largest value of the type over an empty domain."""
+    return _reduce(MIN, (as_expr(expr),), axis)[0]
+
+
+def comm_reducer(
+    fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce"
+) -> Callable[..., Any]:
+    """A reducer of one's own, over single values or tuples (TVM's ``te.comm_reducer``).
+
+    ``fcombine(accumulator, value)`` must be associative and commutative; ``fidentity(dtype, ...)`` is neutral.
+    """
+
+    def combine(acc: tuple[Expr, ...], new: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if len(acc) == 1:
+            return (as_expr(fcombine(acc[0], new[0])),)
+        return tuple(as_expr(e) for e in fcombine(acc, new))
+
+    def identity(dtypes: tuple[str, ...]) -> tuple[Expr, ...]:
+        value = fidentity(*dtypes)
+        values = value if isinstance(value, list | tuple) else (value,)
+        return tuple(as_expr(v, d) for v, d in zip(values, dtypes, strict=True))
+
+    reducer = Reducer(name, combine, identity)
+
+    def reduce(expr: Any, axis: Any) -> Any:
+        several = isinstance(expr, list | tuple)
+        values = tuple(as_expr(e) for e in (expr if several else (expr,)))
+        result = _reduce(reducer, values, axis)
+        return result if several else result[0]
+
+    return reduce
+
+
+def _arg(name: str, op: str, start: Callable[[str], ExprLike]) -> Callable[..., Any]:
+    """Index and value of the extreme; ties go to the smaller index whatever the order of evaluation."""
+
+    def combine(acc: Any, new: Any) -> tuple[Expr, Expr]:
+        better = any(
+            compare(op, new[1], acc[1]),
+            all(compare("==", new[1], acc[1]), compare("<", new[0], acc[0])),
+        )
+        return select(better, new[0], acc[0]), select(better, new[1], acc[1])
+
+    return comm_reducer(
+        combine,
+        lambda index, value: (const(_MIN_MAX[index][1], index), as_expr(start(value), value)),
+        name,
+    )
+
+
+argmax = _arg("argmax", ">", lambda dtype: min_value(dtype))
+argmin = _arg("argmin", "<", lambda dtype: max_value(dtype))
+
+
+def min_value(dtype: str) -> Expr:
+    """Smallest value of a type; minus infinity for floating point."""
+    return const(float("-inf") if is_float(dtype) else _MIN_MAX[dtype][0], dtype)
+
+
+def max_value(dtype: str) -> Expr:
+    """Largest value of a type; infinity for floating point."""
+    return const(float("inf") if is_float(dtype) else _MIN_MAX[dtype][1], dtype)
+
+
+def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
+    """``a`` where the condition holds, else ``b``; reads of the other side are not made."""
+    return select(cond, a, b)
+
+
+def all(*conditions: ExprLike) -> Expr:
+    """Logical and of the conditions."""
+    result = as_expr(True)
+    for c in conditions:
+        result = binary("and", result, c)
+    return result
+
+
+def any(*conditions: ExprLike) -> Expr:
+    """Logical or of the conditions."""
+    result = as_expr(False)
+    for c in conditions:
+        result = binary("or", result, c)
+    return result
+
+
+def minimum(a: ExprLike, b: ExprLike) -> Expr:
+    """The smaller of two values."""
+    return binary("min", a, b)
+
+
+def maximum(a: ExprLike, b: ExprLike) -> Expr:
+    """The larger of two values."""
+    return binary("max", a, b)
+
+
+def _float_call(name: str, *args: ExprLike) -> Expr:
+    exprs = [as_expr(a) for a in args]
+    dtype = next((e.dtype for e in exprs if is_float(e.dtype)), "float32")
+    return Call(name, tuple(cast(e, dtype) for e in exprs), dtype)
+
+
+def exp(x: ExprLike) -> Expr:
+    """e to the power of x."""
+    return _float_call("exp", x)
+
+
+def log(x: ExprLike) -> Expr:
+    """Natural logarithm."""
+    return _float_call("log", x)
+
+
+def sqrt(x: ExprLike) -> Expr:
+    """Square root."""
+    return _float_call("sqrt", x)
+
+
+def rsqrt(x: ExprLike) -> Expr:
+    """One over the square root."""
+    return _float_call("rsqrt", x)
+
+
+def erf(x: ExprLike) -> Expr:
+    """Gauss error function."""
+    return _float_call("erf", x)
+
+
+def tanh(x: ExprLike) -> Expr:
+    """Hyperbolic tangent."""
+    return _float_call("tanh", x)
+
+
+def sigmoid(x: ExprLike) -> Expr:
+    """1 / (1 + exp(-x))."""
+    return _float_call("sigmoid", x)
+
+
+def pow(x: ExprLike, y: ExprLike) -> Expr:
+    """x to the power of y; small integer powers become products."""
+    exponent = as_expr(y)
+    base = as_expr(x)
+    if isinstance(exponent, Const) and exponent.value in (1, 2, 3, 4) and is_float(base.dtype):
+        result = base
+        for _ in range(int(exponent.value) - 1):
+            result = binary("*", result, base)
+        return result
+    return _float_call("pow", base, exponent)
+
+
+def floor(x: ExprLike) -> Expr:
+    """Largest integer not above x, as floating point."""
+    return _float_call("floor", x)
+
+
+def ceil(x: ExprLike) -> Expr:
+    """Smallest integer not below x, as floating point."""
+    return _float_call("ceil", x)
+
+
+def round(x: ExprLike) -> Expr:
+    """Nearest integer, halves to even, as floating point."""
+    return _float_call("round", x)
+
+
+def abs(x: ExprLike) -> Expr:
+    """Absolute value."""
+    value = as_expr(x)
+    if is_float(value.dtype):
+        return Call("abs", (value,), value.dtype)
+    return binary("max", value, binary("-", const(0, value.dtype), value))
+
+
+def floordiv(a: ExprLike, b: ExprLike) -> Expr:
+    """Integer division rounding down."""
+    return binary("//", a, b)
+
+
+def floormod(a: ExprLike, b: ExprLike) -> Expr:
+    """Remainder of the division that rounds down; it has the sign of the divisor."""
+    return binary("%", a, b)
+
+
+indexdiv = floordiv
+indexmod = floormod

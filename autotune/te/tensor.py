@@ -1,0 +1,145 @@
+"""Tensors and the operations that produce them."""
+
+from __future__ import annotations
+
+from autotune.te.expr import DTYPES, Expr, ExprLike, IterVar, Read, Reduce, as_expr, reads
+
+
+class Operation:
+    """A producer of tensors; ``name`` is what schedules and traces call it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtypes: tuple[str, ...]
+
+    def output(self, index: int) -> Tensor:
+        """The tensor number ``index`` that this operation produces."""
+        return Tensor(self, index)
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that this operation reads, each once, in order of first use."""
+        return ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, shape={self.shape})"
+
+
+class PlaceholderOp(Operation):
+    """An input of the program."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtypes = (dtype,)
+
+
+class ComputeOp(Operation):
+    """Elements computed by ``body`` over the data axes ``axis`` (and the reduction axes of the body).
+
+    ``body`` has one expression an output; a reduction is at the top of the expression, and then at the top of
+    each of them.
+    """
+
+    def __init__(self, name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+        self.name = name
+        self.axis = axis
+        self.body = body
+        self.shape = tuple(iv.extent for iv in axis)
+        self.dtypes = tuple(e.dtype for e in body)
+        self._inputs: tuple[Tensor, ...] | None = None
+
+    @property
+    def reduction(self) -> Reduce | None:
+        """The reduction at the top of the body, or None."""
+        return self.body[0] if isinstance(self.body[0], Reduce) else None
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """Reduction axes, empty for an elementwise operation."""
+        reduction = self.reduction
+        return reduction.axis if reduction else ()
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        if self._inputs is None:
+            found: dict[Tensor, None] = {}
+            for expr in self.body:
+                for read in reads(expr):
+                    found.setdefault(read.tensor)
+            self._inputs = tuple(found)
+        return self._inputs
+
+
+class Tensor:
+    """Output ``value_index`` of an operation; ``tensor[i, j]`` reads an element."""
+
+    __slots__ = ("op", "value_index")
+
+    def __init__(self, op: Operation, value_index: int = 0) -> None:
+        self.op = op
+        self.value_index = value_index
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the dimensions."""
+        return self.op.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.op.shape)
+
+    @property
+    def dtype(self) -> str:
+        """NumPy dtype name of the elements."""
+        return self.op.dtypes[self.value_index]
+
+    @property
+    def name(self) -> str:
+        """Name of the tensor: its operation's, with a suffix for further outputs of a tuple."""
+        suffix = f".v{self.value_index}" if len(self.op.dtypes) > 1 else ""
+        return self.op.name + suffix
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Read:
+        if not isinstance(indices, tuple):
+            indices = (indices,)
+        return self(*indices)
+
+    def __call__(self, *indices: ExprLike) -> Read:
+        if len(indices) != self.ndim:
+            raise IndexError(
+                f"tensor {self.name} has {self.ndim} dimensions {self.shape}, got {len(indices)} indices"
+            )
+        exprs = tuple(as_expr(i) for i in indices)
+        for number, index in enumerate(exprs):
+            if index.dtype not in DTYPES[:6]:
+                raise TypeError(f"index {number} of tensor {self.name} must be an integer, got {index.dtype}")
+        return Read(self, exprs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and self.op is other.op and self.value_index == other.value_index
+
+    def __hash__(self) -> int:
+        return hash((id(self.op), self.value_index))
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name}, shape={self.shape}, dtype={self.dtype})"
+
+
+def post_order(tensors: list[Tensor]) -> list[Operation]:
+    """Operations below ``tensors``, producers before consumers (the read graph's post-order)."""
+    order: list[Operation] = []
+    seen: set[int] = set()
+
+    def go(op: Operation) -> None:
+        if id(op) in seen:
+            return
+        seen.add(id(op))
+        for tensor in op.input_tensors:
+            go(tensor.op)
+        order.append(op)
+
+    for tensor in tensors:
+        go(tensor.op)
+    return order

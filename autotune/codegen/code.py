@@ -4,9 +4,10 @@ A dispatch is one or more kernels that run in order, each a range of independent
 
     void symbol(int64_t *table, int64_t begin, int64_t end, void *scratch)
 
-``table[k]`` is the address of buffer ``kernel.buffers[k]``; the call runs tiles ``begin <= t < end`` of
-``0 <= t < kernel.tiles``. Different tiles of one kernel may run at the same time on different workers, each
-with scratch memory of its own; the next kernel starts when all tiles of the one before are done.
+``table[k]`` is the address of buffer ``kernel.buffers[k]``; the call runs the tiles
+``begin <= t < end`` of ``0 <= t < kernel.tiles``. Different tiles of one kernel may run at the same
+time on different workers, each with scratch memory of its own; the next kernel starts when all
+tiles of the one before are done.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ Role = Literal["input", "output", "workspace", "hoisted"]
 class BufferSpec:
     """A buffer that the kernels of a dispatch read or write.
 
-    ``role`` is ``hoisted`` for values computed once, at compile time, from constant inputs; ``workspace`` for
-    values that live only while the dispatch runs. ``nbytes`` is the size of the memory behind it.
+    ``role`` is ``hoisted`` for values computed once, at compile time, from constant inputs;
+    ``workspace`` for values that live only while the dispatch runs. ``nbytes`` is the size of the
+    memory behind it.
     """
 
     name: str
@@ -34,9 +36,10 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry point of the object code; ``buffers`` are indexes into :attr:`DispatchCode.buffers`.
+    """One entry point of the object code.
 
-    ``scratch_bytes`` is per worker. A ``hoisted`` kernel runs once, at compile time.
+    ``buffers`` are indexes into :attr:`DispatchCode.buffers`; ``scratch_bytes`` is per worker. A
+    ``hoisted`` kernel runs once, at compile time.
     """
 
     symbol: str
@@ -48,7 +51,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class DispatchCode:
-    """Machine code of one dispatch: ``object_code`` is a relocatable object file, ``ir`` its LLVM IR text."""
+    """Machine code of one dispatch: a relocatable object file, and its LLVM IR text."""
 
     object_code: bytes
     kernels: tuple[Kernel, ...]

@@ -1,4 +1,4 @@
-"""A compiled model as plain values: what the compiler hands to the runtime, and what an artifact stores."""
+"""A compiled model as plain values: the compiler makes it, the runtime runs it, artifacts store it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ DTYPES = (
 class Binding:
     """Memory that one entry of a kernel's pointer table refers to.
 
-    ``index`` says which input, output or constant (0 for the arena); ``offset`` and ``nbytes`` are the range in
-    bytes that the kernel may touch there.
+    ``index`` says which input, output or constant (0 for the arena); ``offset`` and ``nbytes`` are
+    the range in bytes that the kernel may touch there.
     """
 
     space: Space

@@ -1,0 +1,118 @@
+"""Maps object code into the process, without compiling anything, and finds its entry points."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.codegen.elf import ObjectSymbols, read_symbols
+from autotune.errors import BuildError, InternalError
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+class LoadedCode:
+    """Object files mapped executable; addresses are valid while this object is alive.
+
+    Objects share one execution engine unless their symbols collide. Raises BuildError for a damaged
+    object, one of another architecture, or one that needs a symbol that this process does not have.
+    """
+
+    def __init__(self, objects: Iterable[bytes]) -> None:
+        _initialize()
+        self._engines: list[Any] = []
+        self._owner: list[int] = []
+        self._symbols: list[ObjectSymbols] = []
+        self._used: list[set[str]] = []
+        for index, data in enumerate(objects):
+            self._add(index, data)
+        for engine in self._engines:
+            engine.finalize_object()
+
+    def _add(self, index: int, data: bytes) -> None:
+        """Place one object into the first engine where none of its symbols is taken."""
+        import llvmlite.binding as llvm
+
+        symbols = read_symbols(data)
+        _check(index, symbols)
+        free = (s for s, used in enumerate(self._used) if used.isdisjoint(symbols.defined))
+        slot = next(free, len(self._engines))
+        if slot == len(self._engines):
+            self._engines.append(_new_engine())
+            self._used.append(set())
+        try:
+            self._engines[slot].add_object_file(llvm.ObjectFileRef.from_data(data))
+        except (RuntimeError, ValueError) as error:
+            raise BuildError(f"object {index} cannot be loaded: {error}") from error
+        self._used[slot] |= symbols.defined
+        self._owner.append(slot)
+        self._symbols.append(symbols)
+
+    def address(self, index: int, symbol: str) -> int:
+        """Address of a function of object ``index``; raises BuildError when it has none."""
+        if symbol not in self._symbols[index].defined:
+            known = ", ".join(sorted(self._symbols[index].defined)) or "nothing"
+            raise BuildError(f"object {index} has no symbol {symbol!r}; it defines {known}")
+        address = int(self._engines[self._owner[index]].get_function_address(symbol))
+        if not address:
+            raise BuildError(f"symbol {symbol!r} of object {index} is not a function")
+        return address
+
+    def close(self) -> None:
+        """Unmap the code; no address may be used afterwards."""
+        self._engines.clear()
+        self._symbols.clear()
+        self._owner.clear()
+        self._used.clear()
+
+
+def call_kernel(address: int, buffers: Sequence[NDArray[Any]], tiles: int, scratch_bytes: int = 0) -> None:
+    """Run all tiles of one kernel on the calling thread, the GIL released.
+
+    ``buffers`` are the arrays behind its pointer table, in order.
+    """
+    for buffer in buffers:
+        if not buffer.flags.c_contiguous:
+            raise InternalError("kernel buffers must be C-contiguous")
+    table = np.array([buffer.ctypes.data for buffer in buffers] or [0], np.int64)
+    scratch = np.empty(scratch_bytes + 64, np.uint8)
+    aligned = -(-scratch.ctypes.data // 64) * 64
+    _KERNEL(address)(table.ctypes.data, 0, tiles, aligned)
+
+
+@cache
+def _initialize() -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def _new_engine() -> Any:
+    """An execution engine of an empty module; it owns what is added to it."""
+    import llvmlite.binding as llvm
+
+    machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+def _check(index: int, symbols: ObjectSymbols) -> None:
+    """Raise BuildError when the object cannot run in this process."""
+    import llvmlite.binding as llvm
+
+    host = llvm.get_process_triple().split("-")[0]
+    if symbols.arch != host:
+        raise BuildError(f"object {index} is for {symbols.arch}, this process runs {host} code")
+    missing = sorted(n for n in symbols.undefined if not llvm.address_of_symbol(n))
+    if missing:
+        raise BuildError(
+            f"object {index} needs symbols that this process does not have: {', '.join(missing)}"
+        )
+
+
+__all__ = ["LoadedCode", "call_kernel"]

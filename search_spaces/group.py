@@ -1,0 +1,135 @@
+"""Groups of connected knobs: counted and sampled each on its own.
+
+Two knobs are connected when one constraint reads both. The legal candidates of a space are the product of the
+legal rows of its groups, so a uniform sample needs no rejection and a size is exact, however few candidates
+survive. A group is enumerated by joining one knob after the other and filtering as soon as a constraint is
+covered; only a group with more than ``MAX_ROWS`` rows is sampled by rejection from its enumerated prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.errors import KnobError
+from search_spaces.constraint import Constraint
+from search_spaces.knob import Columns, Knob
+from search_spaces.population import Indexes
+
+MAX_ROWS = 1 << 18
+_MAX_PROPOSALS = 1 << 23
+
+
+@dataclass(frozen=True)
+class Group:
+    """Connected knobs; ``rows`` enumerates the first ``covered``, ``open_constraints`` are the rest."""
+
+    knobs: tuple[Knob, ...]
+    rows: Indexes
+    covered: int
+    open_constraints: tuple[Constraint, ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether ``rows`` holds all legal candidates of the group."""
+        return self.covered == len(self.knobs)
+
+    def size(self) -> float:
+        """Legal candidates: exact, or an estimate from 65,536 proposals."""
+        if self.exact:
+            return float(len(self.rows))
+        total = float(len(self.rows)) * float(
+            np.prod([float(len(knob.values)) for knob in self.knobs[self.covered :]])
+        )
+        proposals = self._propose(np.random.default_rng(0), 1 << 16)
+        return total * float(self._legal(proposals).mean())
+
+    def sample(self, rng: np.random.Generator, n: int) -> Indexes:
+        """``n`` legal rows drawn uniformly with replacement; raises KnobError where none is found."""
+        if self.exact:
+            return self._propose(rng, n)
+        found: list[Indexes] = []
+        have, proposed, batch = 0, 0, max(1024, n)
+        while have < n:
+            if proposed >= _MAX_PROPOSALS and not have:
+                names = ", ".join(knob.name for knob in self.knobs)
+                raise KnobError(f"no legal candidate in {proposed} proposals of the knobs {names}")
+            proposals = self._propose(rng, batch)
+            kept = proposals[self._legal(proposals)]
+            proposed, have = proposed + batch, have + len(kept)
+            found.append(kept)
+            rate = max(have, 1) / proposed
+            batch = int(min(1 << 20, max(1024, 1.2 * (n - have) / rate)))
+        return np.concatenate(found)[:n]
+
+    def _propose(self, rng: np.random.Generator, n: int) -> Indexes:
+        head = self.rows[rng.integers(0, len(self.rows), n)]
+        tail = [rng.integers(0, len(knob.values), n, dtype=np.int16) for knob in self.knobs[self.covered :]]
+        return np.column_stack([head, *tail]) if tail else head
+
+    def _legal(self, rows: Indexes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        columns = columns_of(self.knobs, rows)
+        legal = np.ones(len(rows), dtype=np.bool_)
+        for constraint in self.open_constraints:
+            legal &= constraint.mask(columns)
+        return legal
+
+
+def columns_of(knobs: Sequence[Knob], rows: Indexes) -> Columns:
+    """One array of values a knob for the leading columns of ``rows``."""
+    return {knob.name: knob.array[rows[:, i]] for i, knob in enumerate(knobs) if i < rows.shape[1]}
+
+
+def partition(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> list[list[Knob]]:
+    """The connected components of the knobs, in declaration order."""
+    leader = {knob.name: knob.name for knob in knobs}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            name = leader[name]
+        return name
+
+    for constraint in constraints:
+        first = find(constraint.knobs[0])
+        for name in constraint.knobs[1:]:
+            leader[find(name)] = first
+    parts: dict[str, list[Knob]] = {}
+    for knob in knobs:
+        parts.setdefault(find(knob.name), []).append(knob)
+    return list(parts.values())
+
+
+def enumerate_group(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> Group:
+    """Join knob after knob, filtering as early as possible, until done or past ``MAX_ROWS``."""
+    waiting = [c for c in constraints if c.knobs[0] in {knob.name for knob in knobs}]
+    rows: Indexes = np.zeros((1, 0), dtype=np.int16)
+    for position, knob in enumerate(knobs):
+        count = len(knob.values)
+        if len(rows) * count > MAX_ROWS:
+            return Group(tuple(knobs), rows, position, tuple(waiting))
+        values = np.tile(np.arange(count, dtype=np.int16), len(rows))
+        rows = np.column_stack([np.repeat(rows, count, axis=0), values])
+        covered = {k.name for k in knobs[: position + 1]}
+        ready = [c for c in waiting if set(c.knobs) <= covered]
+        waiting = [c for c in waiting if c not in ready]
+        columns = columns_of(knobs, rows)
+        keep = np.ones(len(rows), dtype=np.bool_)
+        for constraint in ready:
+            keep &= constraint.mask(columns)
+        rows = rows[keep]
+    return Group(tuple(knobs), rows, len(knobs), ())
+
+
+def groups_of(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> tuple[Group, ...]:
+    """All groups of a space; raises KnobError where a group has no legal row at all."""
+    groups = tuple(enumerate_group(part, constraints) for part in partition(knobs, constraints))
+    for group in groups:
+        if not len(group.rows):
+            names = ", ".join(knob.name for knob in group.knobs)
+            raise KnobError(f"the constraints leave no legal values of the knobs {names}")
+    return groups
+
+
+__all__ = ["MAX_ROWS", "Group", "columns_of", "enumerate_group", "groups_of", "partition"]

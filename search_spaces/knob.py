@@ -1,0 +1,155 @@
+"""A knob: one tunable choice, with its legal values, default, neighbours and encoding."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import KnobError
+
+Value = int | str | bool
+Config = Mapping[str, Value]
+Columns = Mapping[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One tunable choice.
+
+    ``values`` are the legal values: all ints (ascending, hence ordered: neighbours are one step away), all
+    strings or all bools (unordered: every other value is a neighbour). Adding a value or a knob gives the
+    space another key. Raises KnobError where the declaration itself is wrong.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+    default_index: int = 0
+    help: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise KnobError(f"knob {self.name!r} has no values: give it at least one")
+        kinds = {type(value) for value in self.values}
+        if len(kinds) != 1 or not kinds <= {int, str, bool}:
+            raise KnobError(
+                f"knob {self.name!r} mixes or uses unknown types of values: {self.values!r}; "
+                "allowed: all int, all str or all bool"
+            )
+        if len(set(self.values)) != len(self.values):
+            raise KnobError(f"knob {self.name!r} repeats a value: {self.values!r}")
+        if kinds == {int} and list(self.values) != sorted(self.values):
+            raise KnobError(f"knob {self.name!r} is not in ascending order: {self.values!r}")
+        if not 0 <= self.default_index < len(self.values):
+            raise KnobError(
+                f"knob {self.name!r} has default index {self.default_index}, "
+                f"allowed: 0 to {len(self.values) - 1}"
+            )
+
+    @staticmethod
+    def of(name: str, values: tuple[Value, ...], default: Value, help: str = "") -> Knob:
+        """A knob from its default *value*; raises KnobError where the default is not legal."""
+        for index, value in enumerate(values):
+            if type(value) is type(default) and value == default:
+                return Knob(name, values, index, help)
+        raise KnobError(f"knob {name!r} has default {default!r}, allowed: {_shown(values)}")
+
+    @property
+    def default(self) -> Value:
+        """The value used where nothing better is known."""
+        return self.values[self.default_index]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the values lie on a line (ints) or are alternatives (strings, bools)."""
+        return type(self.values[0]) is int
+
+    @cached_property
+    def array(self) -> NDArray[np.generic]:
+        """The values as an array, for taking whole populations at once."""
+        return np.asarray(self.values, dtype=np.int64 if self.ordered else None)
+
+    @cached_property
+    def _index(self) -> dict[tuple[type, Value], int]:
+        return {(type(value), value): i for i, value in enumerate(self.values)}
+
+    def index(self, value: Value) -> int:
+        """Position of ``value``; raises KnobError with the nearest legal value."""
+        found = self._index.get((type(value), value))
+        if found is None:
+            raise KnobError(
+                f"knob {self.name!r} cannot be {value!r}; allowed: {_shown(self.values)}"
+                + self._nearest(value)
+            )
+        return found
+
+    def _nearest(self, value: Value) -> str:
+        if not self.ordered or type(value) is not int:
+            return ""
+        near = min(self.values, key=lambda legal: abs(int(legal) - int(value)))
+        return f" (nearest: {near})"
+
+    def neighbours(self, index: int) -> tuple[int, ...]:
+        """Indexes of the values one step away: beside it if ordered, else all others."""
+        if self.ordered:
+            return tuple(i for i in (index - 1, index + 1) if 0 <= i < len(self.values))
+        return tuple(i for i in range(len(self.values)) if i != index)
+
+    def encode(self, value: Value) -> float:
+        """The value as a number for a cost model: log2(1 + v) of an int, else its position."""
+        index = self.index(value)
+        return math.log2(1 + max(0, int(value))) if self.ordered else float(index)
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON-able description, read back by :meth:`from_json`."""
+        return {
+            "name": self.name,
+            "values": list(self.values),
+            "default_index": self.default_index,
+            "help": self.help,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, object]) -> Knob:
+        """Read what :meth:`to_json` gave; raises KnobError."""
+        try:
+            name, values, default = data["name"], data["values"], data["default_index"]
+        except KeyError as error:
+            raise KnobError(f"a knob description lacks {error}: {dict(data)!r}") from error
+        if not (isinstance(name, str) and isinstance(values, list) and isinstance(default, int)):
+            raise KnobError(f"not a knob description: {dict(data)!r}")
+        return Knob(name, tuple(values), default, str(data.get("help", "")))
+
+    @property
+    def fingerprint(self) -> str:
+        """Canonical text of what changes the meaning of a stored value (not the help text)."""
+        return json.dumps([self.name, list(self.values)], separators=(",", ":"))
+
+
+def _shown(values: tuple[Value, ...]) -> str:
+    texts = [repr(value) for value in values]
+    return ", ".join(texts if len(texts) <= 16 else [*texts[:15], f"... {texts[-1]}"])
+
+
+def config_to_json(config: Config) -> str:
+    """Canonical JSON of a configuration: sorted names, no spaces."""
+    return json.dumps(dict(config), sort_keys=True, separators=(",", ":"))
+
+
+def config_from_json(text: str) -> dict[str, Value]:
+    """Read what :func:`config_to_json` wrote; raises KnobError."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise KnobError(f"a configuration is not JSON: {text[:80]!r} ({error})") from error
+    if not isinstance(data, dict) or not all(isinstance(value, int | str) for value in data.values()):
+        raise KnobError(f"a configuration is an object of ints, strings and bools: {text[:80]!r}")
+    return data
+
+
+__all__ = ["Columns", "Config", "Knob", "Value", "config_from_json", "config_to_json"]

@@ -1,0 +1,156 @@
+"""The loop nests of a population: extents, accesses and innermost bodies as arrays, one entry a candidate.
+
+A recipe describes what its schedules do *without building them*: feeding arrays of knob values through the
+same arithmetic gives the loop nests of thousands of candidates in one pass. Footprints at every loop level
+follow from the linear index expressions, as in Ansor's buffer-access features (Zheng et al., OSDI 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
+CACHE_LINE = 64
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop slot: it moves ``axis`` and runs ``extent`` [n] times (1 = absent in that candidate)."""
+
+    axis: str
+    extent: Numbers
+    kind: LoopKind = "serial"
+
+
+@dataclass(frozen=True)
+class Access:
+    """A tensor touched by the innermost body.
+
+    Each entry of ``dims`` is one dimension as terms (axis, coefficient) of its index; ``shape`` bounds it.
+    ``panel`` [n] says that the data was laid out in visiting order, so that no part of a line is wasted.
+    """
+
+    name: str
+    item_bytes: int
+    dims: tuple[tuple[tuple[str, int], ...], ...]
+    shape: tuple[int, ...]
+    write: bool = False
+    panel: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def axes(self) -> frozenset[str]:
+        """The axes that move this access."""
+        return frozenset(axis for terms in self.dims for axis, coefficient in terms if coefficient)
+
+
+@dataclass(frozen=True)
+class Body:
+    """One execution of the unrolled innermost body, in instructions [n].
+
+    ``chains`` counts independent accumulations (their latency overlaps); ``instructions`` is its code size.
+    """
+
+    steps: Numbers
+    arithmetic: Numbers
+    loads: Numbers
+    stores: Numbers
+    chains: Numbers
+    registers: Numbers
+    instructions: Numbers
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A kernel of its own before the main one (packing, padding): bytes moved [n], 0 where absent."""
+
+    name: str
+    read: Numbers
+    written: Numbers
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """The main loop nests of n candidates, loops outermost first; ``extents`` are the full axis extents."""
+
+    family: str
+    lanes: int
+    flops: float
+    extents: Mapping[str, int]
+    loops: tuple[Loop, ...]
+    accesses: tuple[Access, ...]
+    body: Body
+    passes: tuple[Pass, ...] = ()
+    tail_operations: Numbers | None = None
+    tags: Mapping[str, Numbers] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.body.steps)
+
+    @cached_property
+    def tiles(self) -> Numbers:
+        """Independent pieces of work for the workers [n]."""
+        result = np.ones(len(self))
+        for loop in self.loops:
+            if loop.kind == "parallel":
+                result = result * loop.extent
+        return result
+
+    @cached_property
+    def trips(self) -> list[Numbers]:
+        """How often each level is entered: entry l is the product of the extents outside loop l."""
+        result = [np.ones(len(self))]
+        for loop in self.loops:
+            result.append(result[-1] * loop.extent)
+        return result
+
+    @cached_property
+    def footprints(self) -> list[list[Numbers]]:
+        """``footprints[a][l]``: bytes [n] that access a touches while the loops from l inwards run once."""
+        spans = self._spans()
+        return [
+            [_bytes_of(access, spans[level], len(self)) for level in range(len(self.loops) + 1)]
+            for access in self.accesses
+        ]
+
+    @cached_property
+    def working_sets(self) -> list[Numbers]:
+        """Bytes [n] that all accesses together touch at each level."""
+        return [
+            np.sum([of_access[level] for of_access in self.footprints], axis=0)
+            for level in range(len(self.loops) + 1)
+        ]
+
+    def _spans(self) -> list[dict[str, Numbers]]:
+        """For every level, the extent of each axis that the loops inside it cover."""
+        inside: dict[str, Numbers] = {axis: np.ones(len(self)) for axis in self.extents}
+        result = [dict(inside)]
+        for loop in reversed(self.loops):
+            grown = inside[loop.axis] * loop.extent
+            inside[loop.axis] = np.minimum(grown, float(self.extents[loop.axis]))
+            result.append(dict(inside))
+        return result[::-1]
+
+
+def _bytes_of(access: Access, spans: Mapping[str, Numbers], n: int) -> Numbers:
+    elements = np.ones(n)
+    last = np.ones(n)
+    for terms, size in zip(access.dims, access.shape, strict=True):
+        last = np.ones(n)
+        for axis, coefficient in terms:
+            last = last + abs(coefficient) * (spans[axis] - 1)
+        last = np.minimum(last, float(size))
+        elements = elements * last
+    exact = elements * access.item_bytes
+    run = last * access.item_bytes
+    whole_lines = exact / run * np.ceil(run / CACHE_LINE) * CACHE_LINE
+    return whole_lines if access.panel is None else np.where(access.panel, exact, whole_lines)
+
+
+__all__ = ["CACHE_LINE", "Access", "Body", "Loop", "LoopKind", "LoopNest", "Numbers", "Pass"]

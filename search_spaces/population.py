@@ -1,0 +1,72 @@
+"""A population: many candidates of one space as a matrix of value indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search_spaces.knob import Config, Knob, Value
+
+Indexes = NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Population:
+    """``n`` candidates; ``indexes`` is int16 [n, knobs], row i picking one value of every knob."""
+
+    knobs: tuple[Knob, ...]
+    indexes: Indexes
+
+    def __len__(self) -> int:
+        return len(self.indexes)
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        return (self.config(i) for i in range(len(self)))
+
+    def columns(self) -> dict[str, NDArray[np.generic]]:
+        """One array of values [n] a knob."""
+        return {knob.name: knob.array[self.indexes[:, position]] for position, knob in enumerate(self.knobs)}
+
+    def config(self, row: int) -> dict[str, Value]:
+        """One candidate as a configuration of plain Python values."""
+        picked = self.indexes[row].tolist()
+        return {knob.name: knob.values[i] for knob, i in zip(self.knobs, picked, strict=True)}
+
+    def configs(self) -> list[dict[str, Value]]:
+        """All candidates as configurations."""
+        return [self.config(row) for row in range(len(self))]
+
+    def take(self, rows: NDArray[np.generic] | Sequence[int]) -> Population:
+        """The given rows (indexes or a bool mask), in that order."""
+        return Population(self.knobs, self.indexes[np.asarray(rows)])
+
+    def distinct(self) -> Population:
+        """Without repeated candidates; the first of each is kept, the order too."""
+        _, first = np.unique(self.codes(), return_index=True)
+        return self.take(np.sort(first))
+
+    def codes(self) -> NDArray[np.generic]:
+        """One value a candidate, equal where the candidates are: a mixed-radix number or the raw row."""
+        sizes = [len(knob.values) for knob in self.knobs]
+        if sum(np.log2(size) for size in sizes) < 62:
+            weights = np.cumprod([1, *sizes[:-1]], dtype=np.int64)
+            return np.asarray(self.indexes.astype(np.int64) @ weights)
+        rows = np.ascontiguousarray(self.indexes)
+        return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+
+    @staticmethod
+    def of(knobs: tuple[Knob, ...], configs: Sequence[Config]) -> Population:
+        """From configurations that name every knob; raises KnobError for a value that is not legal."""
+        rows = [[knob.index(config[knob.name]) for knob in knobs] for config in configs]
+        return Population(knobs, np.asarray(rows, dtype=np.int16).reshape(len(configs), len(knobs)))
+
+    @staticmethod
+    def concatenate(parts: Sequence[Population]) -> Population:
+        """One population after the other; they share their knobs."""
+        return Population(parts[0].knobs, np.concatenate([part.indexes for part in parts]))
+
+
+__all__ = ["Indexes", "Population"]

@@ -1,0 +1,234 @@
+"""A search space: knobs, constraints and the recipe that turns a configuration into a schedule."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import KnobError
+from search_spaces.constraint import Constraint
+from search_spaces.group import Group, groups_of
+from search_spaces.knob import Columns, Config, Knob, Value
+from search_spaces.population import Population
+from search_spaces.report import SpaceReport, report
+from search_spaces.versions import VERSIONS, versions_of
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+
+    from autotune.schedule import Schedule
+    from autotune.target import Target
+    from search_spaces.nest import LoopNest
+
+
+class Recipe(Protocol):
+    """What a family of spaces does with a configuration."""
+
+    def schedule(self, config: Config) -> Schedule:
+        """A fresh program of the workload with the primitives of ``config`` applied."""
+
+    def loop_nest(self, columns: Columns) -> LoopNest:
+        """The loop nests of a population, one array [n] a quantity."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """The legal schedules of one workload on one target.
+
+    ``key`` covers the knobs, their values, the names of the constraints and the versions of the passes that
+    change code; with the keys of workload and target it looks up the tuning database.
+    """
+
+    workload: Workload
+    target: Target
+    family: str
+    knobs: tuple[Knob, ...]
+    constraints: tuple[Constraint, ...]
+    recipe: Recipe
+    versions: Mapping[str, int] = field(default_factory=lambda: VERSIONS)
+
+    def __post_init__(self) -> None:
+        names = [knob.name for knob in self.knobs]
+        if len(set(names)) != len(names):
+            raise KnobError(f"space {self.family!r} declares a knob twice: {', '.join(names)}")
+        for constraint in self.constraints:
+            if not constraint.knobs or not set(constraint.knobs) <= set(names):
+                raise KnobError(
+                    f"constraint {constraint.name!r} reads the knobs {constraint.knobs}, "
+                    f"allowed: {', '.join(names)}"
+                )
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 (hex) of everything that gives a stored configuration its meaning."""
+        text = json.dumps(
+            {
+                "family": self.family,
+                "knobs": [knob.fingerprint for knob in self.knobs],
+                "constraints": [constraint.name for constraint in self.constraints],
+                "versions": versions_of(self.family, self.versions),
+            },
+            separators=(",", ":"),
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of connected knobs; raises KnobError for a space without candidates."""
+        return groups_of(self.knobs, self.constraints)
+
+    @cached_property
+    def _order(self) -> NDArray[np.intp]:
+        joined = [knob.name for group in self.groups for knob in group.knobs]
+        return np.asarray([joined.index(knob.name) for knob in self.knobs], dtype=np.intp)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the knobs, in order."""
+        return tuple(knob.name for knob in self.knobs)
+
+    @property
+    def exact(self) -> bool:
+        """Whether :meth:`size` is a count and not an estimate."""
+        return all(group.exact for group in self.groups)
+
+    def size(self) -> int:
+        """How many legal configurations there are (an estimate unless :attr:`exact`)."""
+        total = 1.0
+        for group in self.groups:
+            total *= group.size()
+        return round(total)
+
+    def explain(self) -> SpaceReport:
+        """Sizes, and what each constraint removed."""
+        return report(self.family, self.knobs, self.constraints, self.size(), self.exact)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Population:
+        """``n`` legal candidates drawn uniformly, with replacement."""
+        parts = [group.sample(rng, n) for group in self.groups]
+        return Population(self.knobs, np.column_stack(parts)[:, self._order])
+
+    def enumerate(self) -> Population:
+        """All legal candidates, in a fixed order; raises KnobError for a space of over 2^20."""
+        if not self.exact or self.size() > 1 << 20:
+            raise KnobError(f"space {self.family!r} is too large to enumerate: {self.size():,}")
+        rows = self.groups[0].rows
+        for group in self.groups[1:]:
+            left = np.repeat(rows, len(group.rows), axis=0)
+            rows = np.column_stack([left, np.tile(group.rows, (len(rows), 1))])
+        return Population(self.knobs, rows[:, self._order])
+
+    def population(self, rng: np.random.Generator, n: int) -> Population:
+        """``n`` *distinct* legal candidates in random order; all of them where there are no more than n."""
+        if self.exact and self.size() <= max(n, 256):
+            everything = self.enumerate()
+            return everything.take(rng.permutation(len(everything))[:n])
+        found = self.sample(rng, n).distinct()
+        for _ in range(16):
+            if len(found) >= n:
+                break
+            found = Population.concatenate([found, self.sample(rng, n)]).distinct()
+        return found.take(np.arange(min(n, len(found))))
+
+    def random(self, rng: np.random.Generator, n: int) -> list[dict[str, Value]]:
+        """``n`` distinct legal configurations (fewer where the space has fewer)."""
+        return self.population(rng, n).configs()
+
+    def of(self, configs: Sequence[Config]) -> Population:
+        """Configurations as a population; raises KnobError as :meth:`check` does, except for constraints."""
+        for config in configs:
+            self._check_names(config)
+        return Population.of(self.knobs, configs)
+
+    def legal(self, columns: Columns) -> NDArray[np.bool_]:
+        """Which of n candidates keep all constraints, bool [n]."""
+        result = np.ones(len(next(iter(columns.values()))), dtype=np.bool_)
+        for constraint in self.constraints:
+            result &= constraint.mask(columns)
+        return result
+
+    def broken(self, config: Config) -> Constraint | None:
+        """The first constraint that ``config`` breaks, or None."""
+        columns = self.of([config]).columns()
+        return next((c for c in self.constraints if not c.mask(columns)[0]), None)
+
+    def check(self, config: Config) -> dict[str, Value]:
+        """The configuration with its knobs in order; raises KnobError unless it is legal here."""
+        self._check_names(config)
+        checked = {knob.name: knob.values[knob.index(config[knob.name])] for knob in self.knobs}
+        broken = self.broken(checked)
+        if broken is not None:
+            read = ", ".join(f"{name}={checked[name]!r}" for name in broken.knobs)
+            why = f": {broken.help}" if broken.help else ""
+            raise KnobError(f"constraint {broken.name!r} does not hold for {read}{why}")
+        return checked
+
+    def _check_names(self, config: Config) -> None:
+        if config.keys() != set(self.names):
+            missing = sorted(set(self.names) - config.keys())
+            unknown = sorted(config.keys() - set(self.names))
+            raise KnobError(
+                f"a configuration of space {self.family!r} "
+                + "; ".join(
+                    f"{what} {', '.join(names)}"
+                    for what, names in (("lacks", missing), ("has unknown", unknown))
+                    if names
+                )
+                + f" (knobs: {', '.join(self.names)})"
+            )
+
+    def neighbours(self, config: Config) -> list[dict[str, Value]]:
+        """Legal configurations one step of one knob away, in knob order."""
+        return self.neighbourhood(self.of([config])).configs()
+
+    def neighbourhood(self, centre: Population) -> Population:
+        """All legal candidates one step of one knob away from any of ``centre``, without repeats."""
+        rows = []
+        for row in centre.indexes:
+            for position, knob in enumerate(self.knobs):
+                for other in knob.neighbours(int(row[position])):
+                    changed = row.copy()
+                    changed[position] = other
+                    rows.append(changed)
+        stacked = np.asarray(rows, dtype=np.int16).reshape(len(rows), len(self.knobs))
+        population = Population(self.knobs, stacked)
+        return population.take(self.legal(population.columns())).distinct() if rows else population
+
+    def default(self) -> dict[str, Value]:
+        """The declared defaults where legal, else the legal candidate of each group nearest to them."""
+        picked = np.zeros(len(self.knobs), dtype=np.int16)
+        names = self.names
+        for group in self.groups:
+            want = np.asarray([knob.default_index for knob in group.knobs])
+            rows = group.rows if group.exact else group.sample(np.random.default_rng(0), 4096)
+            best = rows[int(np.abs(rows - want).sum(axis=1).argmin())]
+            for knob, index in zip(group.knobs, best, strict=True):
+                picked[names.index(knob.name)] = index
+        return Population(self.knobs, picked[None, :]).config(0)
+
+    def schedule(self, config: Config) -> Schedule:
+        """A fresh, scheduled program of the workload; raises KnobError for an illegal configuration."""
+        return self.recipe.schedule(self.check(config))
+
+    def loop_nest(self, columns: Columns) -> LoopNest:
+        """The loop nests of a population at once."""
+        return self.recipe.loop_nest(columns)
+
+    def to_json(self) -> dict[str, Any]:
+        """A description for the database: knobs, constraint names, versions."""
+        return {
+            "family": self.family,
+            "knobs": [knob.to_json() for knob in self.knobs],
+            "constraints": [constraint.name for constraint in self.constraints],
+            "versions": dict(versions_of(self.family, self.versions)),
+        }
+
+
+__all__ = ["Recipe", "Space"]

@@ -1,0 +1,47 @@
+"""The one list of everything that changes the code generated for a configuration.
+
+A stored configuration means something only together with the passes that turn it into code. Whoever changes
+what a pass emits for an unchanged schedule raises its number here: the key of every space changes, and old
+measurements are no longer taken for measurements of the new code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+VERSIONS: Mapping[str, int] = MappingProxyType(
+    {
+        "graph.compute": 1,  # the tensor expression that an operator becomes
+        "graph.region": 1,  # how a region's text is read back
+        "schedule.primitives": 1,
+        "lower.bounds": 1,
+        "lower.tails": 1,
+        "lower.vectorize": 1,
+        "lower.unroll": 1,
+        "lower.storage": 1,
+        "lower.hoist": 1,
+        "codegen.cpu": 1,
+        "codegen.fast_math": 1,
+        "space.contraction": 1,
+        "space.convolution": 1,
+        "space.depthwise": 1,
+        "space.reduction": 1,
+        "space.softmax": 1,
+        "space.normalization": 1,
+        "space.pool": 1,
+        "space.elementwise": 1,
+    }
+)
+
+
+def versions_of(family: str, versions: Mapping[str, int] = VERSIONS) -> tuple[tuple[str, int], ...]:
+    """The versions that a space of ``family`` depends on: its own, and those of all common passes."""
+    return tuple(
+        (name, number)
+        for name, number in sorted(versions.items())
+        if not name.startswith("space.") or name == f"space.{family}"
+    )
+
+
+__all__ = ["VERSIONS", "versions_of"]

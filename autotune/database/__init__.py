@@ -1,0 +1,35 @@
+"""The tuning database: every measured run, by workload, target and search space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autotune.database.query import Hit, Miss, MissReason
+from autotune.database.records import JobRow, Key, Latency, Origin, Outcome, Run, WorkloadRow
+
+if TYPE_CHECKING:
+    from autotune.database.store import Database
+
+
+def __getattr__(name: str) -> Any:
+    """Database on first use: SQLAlchemy costs 0.3 s to import."""
+    if name == "Database":
+        from autotune.database.store import Database
+
+        return Database
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "Database",
+    "Hit",
+    "JobRow",
+    "Key",
+    "Latency",
+    "Miss",
+    "MissReason",
+    "Origin",
+    "Outcome",
+    "Run",
+    "WorkloadRow",
+]

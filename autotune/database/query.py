@@ -1,0 +1,80 @@
+"""The answer to "which schedule is best here?": a run, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autotune.database.records import Key, Run
+
+
+class MissReason(StrEnum):
+    """Why no schedule is known."""
+
+    NO_WORKLOAD = "no_workload"
+    OTHER_TARGET = "other_target"
+    OTHER_SPACE = "other_space"
+    ALL_FAILED = "all_failed"
+
+
+@dataclass(frozen=True)
+class Miss:
+    """No schedule is known; ``found`` says what is near, ``advice`` what to run next."""
+
+    key: Key
+    reason: MissReason
+    found: str
+    advice: str
+
+    def __str__(self) -> str:
+        return f"nothing, because {self.found}; {self.advice}"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """The best run for a key, and what it is compared with.
+
+    ``runs`` counts every run stored for the key, ``ok`` those that were timed; ``default`` is the
+    run of the default schedule, None when it was never measured.
+    """
+
+    best: Run
+    default: Run | None
+    runs: int
+    ok: int
+
+    @property
+    def speedup(self) -> float | None:
+        """Default latency divided by the best one; None without a measured default."""
+        if self.default is None or self.default.latency is None:
+            return None
+        pair = (self.default.confirmed_ns, self.best.confirmed_ns)
+        if pair[0] is not None and pair[1] is not None:
+            return pair[0] / pair[1]
+        return self.default.latency_ns / self.best.latency_ns
+
+
+TUNE = "run `autotune tune` with this model and this --db"
+
+
+def miss(key: Key, targets: list[str], spaces: int, outcomes: dict[str, int]) -> Miss:
+    """Diagnose a miss.
+
+    ``targets`` names the machines that the workload was measured on, ``spaces`` counts the spaces
+    measured on this target, ``outcomes`` the runs by outcome for exactly this key.
+    """
+    if outcomes:
+        counts = ", ".join(f"{n} {name}" for name, n in sorted(outcomes.items()))
+        found = f"all {sum(outcomes.values())} measured candidates failed ({counts})"
+        return Miss(key, MissReason.ALL_FAILED, found, "run `autotune tune` for longer")
+    if spaces:
+        found = f"it was tuned here in another search space ({spaces} known), by another version"
+        return Miss(key, MissReason.OTHER_SPACE, found, TUNE + " again")
+    if targets:
+        found = f"it was tuned only for other targets ({'; '.join(targets)})"
+        return Miss(key, MissReason.OTHER_TARGET, found, TUNE + " on this machine")
+    found = f"the workload {key.workload[:12]} is not in the database"
+    return Miss(key, MissReason.NO_WORKLOAD, found, TUNE)
+
+
+__all__ = ["Hit", "Miss", "MissReason", "miss"]

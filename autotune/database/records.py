@@ -1,0 +1,122 @@
+"""The values that go into and come out of the tuning database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How measuring one candidate ended; exactly one per measured run."""
+
+    OK = "ok"
+    ILLEGAL = "illegal"
+    """The schedule broke a rule before any code was made."""
+    COMPILE_ERROR = "compile_error"
+    TIMEOUT = "timeout"
+    """Building or running took longer than the candidate's limit; the worker was killed."""
+    CRASHED = "crashed"
+    """The worker died (a signal, or out of memory)."""
+    WRONG_RESULT = "wrong_result"
+    """The output differs from the reference; never timed."""
+
+
+class Origin(StrEnum):
+    """Why a candidate was measured."""
+
+    DEFAULT = "default"
+    """The schedule that is used when nothing was tuned: every workload's run number one."""
+    SEARCH = "search"
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a schedule is looked up by: three SHA-256 hex strings."""
+
+    workload: str
+    target: str
+    space: str
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Statistics over ``n`` timed repeats of one candidate, nanoseconds for one execution.
+
+    ``spread_ns`` is the distance between the first and the third quartile.
+    """
+
+    n: int
+    min_ns: float
+    median_ns: float
+    spread_ns: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured candidate. ``latency`` is set exactly when ``outcome`` is ok.
+
+    ``error`` is the largest difference from the reference over the reference's largest magnitude.
+    ``config_json`` holds the knob values that made the trace; ``created`` is in seconds since 1970,
+    UTC. ``confirmed_ns`` is the latency read again beside the default at the end of a job, None
+    if it never was.
+    """
+
+    key: Key
+    trace_key: str
+    trace_json: str
+    config_json: str
+    outcome: Outcome
+    latency: Latency | None = None
+    error: float | None = None
+    message: str = ""
+    origin: Origin = Origin.SEARCH
+    host: str = ""
+    versions: str = ""
+    seed: int = 0
+    job: str = ""
+    created: float = 0.0
+    id: int | None = None
+    confirmed_ns: float | None = None
+
+    @property
+    def latency_ns(self) -> float:
+        """The minimum, or infinity for a candidate that failed."""
+        return self.latency.min_ns if self.latency else float("inf")
+
+
+@dataclass(frozen=True)
+class WorkloadRow:
+    """A stored workload: ``text`` parses back, ``flops`` and ``bytes`` are per execution."""
+
+    key: str
+    text: str
+    kind: str
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class JobRow:
+    """One tuning job, which may have been stopped and continued.
+
+    ``fingerprint`` is equal for jobs that may continue each other; ``options`` is JSON text;
+    ``owner`` names the process that works on it; ``elapsed_s`` counts only the time it worked.
+    """
+
+    id: str
+    fingerprint: str
+    model: str
+    target_key: str
+    options: str
+    state: str
+    owner: str
+    elapsed_s: float
+    created: float
+    updated: float
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    DONE = "done"
+
+
+__all__ = ["JobRow", "Key", "Latency", "Origin", "Outcome", "Run", "WorkloadRow"]

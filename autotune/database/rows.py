@@ -1,0 +1,127 @@
+"""SQL queries over runs, and the mapping between rows and :class:`Run`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy.engine import Row
+
+from autotune.database import schema
+from autotune.database.records import Key, Latency, Origin, Outcome, Run
+
+_PLAIN = (
+    "trace_key",
+    "trace_json",
+    "config_json",
+    "error",
+    "message",
+    "host",
+    "versions",
+    "seed",
+)
+"""Fields of a run that have a column of the same name."""
+
+
+def machine(target_json: str) -> str:
+    """A target in a few words."""
+    fields = json.loads(target_json)
+    return f"{fields['device']}, {fields['threads']} threads"
+
+
+def of(key: Key) -> ColumnElement[bool]:
+    """The condition that a run belongs to ``key``."""
+    columns = schema.runs.c
+    return and_(
+        columns.workload_key == key.workload,
+        columns.target_key == key.target,
+        columns.space_key == key.space,
+    )
+
+
+def select_runs() -> Select[Any]:
+    """All columns of runs, and the latest confirmed latency of each."""
+    again = schema.confirmations.c
+    latest = (
+        select(again.latency_min_ns)
+        .where(again.run_id == schema.runs.c.id)
+        .order_by(again.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return select(schema.runs, latest.label("confirmed_ns"))
+
+
+def select_fastest(key: Key, count: int) -> Select[Any]:
+    """The fastest runs of a key, by their first reading."""
+    columns = schema.runs.c
+    ok = select_runs().where(of(key), columns.outcome == Outcome.OK.value)
+    return ok.order_by(columns.latency_min_ns, columns.id).limit(count)
+
+
+def select_default(key: Key) -> Select[Any]:
+    """The first run of a key's default schedule that was timed."""
+    columns = schema.runs.c
+    return select_fastest(key, 1).where(columns.origin == Origin.DEFAULT.value)
+
+
+def select_outcomes() -> Select[Any]:
+    """Number of runs by outcome."""
+    return select(schema.runs.c.outcome, func.count()).group_by(schema.runs.c.outcome)
+
+
+def counts(rows: Iterable[Any]) -> dict[str, int]:
+    """Rows of name and count as a dictionary."""
+    return {str(row[0]): int(row[1]) for row in rows}
+
+
+def stats(latency: Latency | None) -> dict[str, Any]:
+    """The latency columns."""
+    if latency is None:
+        return {"n": 0}
+    return {
+        "n": latency.n,
+        "latency_min_ns": latency.min_ns,
+        "latency_median_ns": latency.median_ns,
+        "latency_spread_ns": latency.spread_ns,
+    }
+
+
+def to_row(run: Run) -> dict[str, Any]:
+    """The columns of a run that is about to be stored."""
+    return {
+        **{name: getattr(run, name) for name in _PLAIN},
+        **stats(run.latency),
+        "workload_key": run.key.workload,
+        "target_key": run.key.target,
+        "space_key": run.key.space,
+        "outcome": run.outcome.value,
+        "origin": run.origin.value,
+        "job": run.job or None,
+        "created": run.created or time.time(),
+    }
+
+
+def from_row(row: Row[Any]) -> Run:
+    """A run from a row of :func:`select_runs`."""
+    timed = row.latency_min_ns is not None
+    numbers = (row.n, row.latency_min_ns, row.latency_median_ns, row.latency_spread_ns)
+    return Run(
+        key=Key(row.workload_key, row.target_key, row.space_key),
+        **{name: getattr(row, name) for name in _PLAIN},
+        outcome=Outcome(row.outcome),
+        origin=Origin(row.origin),
+        latency=Latency(*numbers) if timed else None,
+        job=row.job or "",
+        created=row.created,
+        id=row.id,
+        confirmed_ns=row.confirmed_ns,
+    )
+
+
+def flat(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Flat dictionaries, one a run, for a table."""
+    return [{"id": run.id, **to_row(run), "confirmed_ns": run.confirmed_ns} for run in runs]

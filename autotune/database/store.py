@@ -1,0 +1,263 @@
+"""The tuning database: every measured run, and the best schedule of each workload."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection
+
+from autotune.database import engine as opening
+from autotune.database import rows, schema
+from autotune.database.query import Hit, Miss, miss
+from autotune.database.records import JobRow, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.errors import DatabaseError, UsageError
+from autotune.target import Target
+
+_CANDIDATES = 64
+"""How many of the fastest runs are looked at to find the best: more than are ever confirmed."""
+
+
+class Database:
+    """A tuning database in an SQLite file (created when missing), or on a server given by URL.
+
+    Several processes may use one file at once. A run that :meth:`record` returned from is on the
+    disk: it survives kill -9 and a power cut. With ``read_only`` nothing is created, and the
+    folder may be read-only.
+
+    Raises DatabaseError (damaged, locked longer than ``timeout`` seconds, not writable, disk full),
+    SchemaVersionError, and UsageError for a file that does not exist with ``read_only``.
+    """
+
+    def __init__(self, path_or_url: str | Path, *, read_only: bool = False, timeout: float = 60.0) -> None:
+        self.url = opening.url_of(path_or_url)
+        self.where = str(opening.file_of(self.url) or self.url)
+        self.read_only = read_only
+        self._check_file()
+        self._engine = opening.connect(self.url, timeout=timeout, read_only=read_only)
+        with opening.translated(self.where):
+            if not read_only:
+                opening.create_tables(self._engine, self.where)
+            opening.check_version(self._engine, self.where)
+
+    def _check_file(self) -> None:
+        path = opening.file_of(self.url)
+        if path is None:
+            return
+        if path.is_dir():
+            raise DatabaseError(f"cannot use the database {path}: it is a folder; give a file name")
+        if self.read_only and not path.exists():
+            raise UsageError(f"no such database: {path}; `autotune tune --db {path}` makes one")
+        if not path.absolute().parent.is_dir():
+            raise DatabaseError(f"cannot use the database {path}: its folder does not exist")
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file; the object is of no use afterwards."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with opening.translated(self.where), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def _writing(self) -> Iterator[Connection]:
+        if self.read_only:
+            raise DatabaseError(f"the database {self.where} was opened for reading only")
+        writer = self._engine.execution_options(writes=True)
+        with opening.translated(self.where), writer.begin() as connection:
+            yield connection
+
+    def _insert(self, connection: Connection, table: Any, values: dict[str, Any]) -> bool:
+        """Insert unless the row is there already; says whether it was new."""
+        dialect = sqlite if self._engine.dialect.name == "sqlite" else postgresql
+        statement = dialect.insert(table).values(values).on_conflict_do_nothing()
+        return bool(connection.execute(statement).rowcount)
+
+    def add_workload(self, workload: WorkloadRow) -> None:
+        """Make a workload known; runs refer to it."""
+        with self._writing() as connection:
+            self._insert(connection, schema.workloads, vars(workload))
+
+    def add_target(self, target: Target) -> None:
+        """Make a target known; runs and jobs refer to it."""
+        with self._writing() as connection:
+            self._insert(connection, schema.targets, {"key": target.key, "json": target.to_json()})
+
+    def add_space(self, key: str, workload_key: str, description: str) -> None:
+        """Make a search space known; ``description`` is JSON text."""
+        row = {"key": key, "workload_key": workload_key, "json": description}
+        with self._writing() as connection:
+            self._insert(connection, schema.spaces, row)
+
+    def record(self, run: Run) -> bool:
+        """Store one measured run; False, and no change, when this schedule was recorded before."""
+        with self._writing() as connection:
+            return self._insert(connection, schema.runs, rows.to_row(run))
+
+    def confirm(self, run: Run, latency: Latency, job: str = "") -> None:
+        """Store a second reading of a recorded run, taken beside the default's."""
+        if run.id is None:
+            raise DatabaseError("only a run that came from the database can be confirmed")
+        row = {"run_id": run.id, "job": job or None, "created": time.time(), **rows.stats(latency)}
+        with self._writing() as connection:
+            connection.execute(insert(schema.confirmations).values(row))
+
+    def claim_job(self, fresh: JobRow, alive: Callable[[str], bool]) -> JobRow:
+        """Continue the latest unfinished job of ``fresh.fingerprint``, else start ``fresh``.
+
+        A job whose owner is still ``alive`` is left to it. Atomic: two processes that start at
+        once never work on the same job.
+        """
+        columns = schema.jobs.c
+        unfinished = (
+            select(schema.jobs)
+            .where(columns.fingerprint == fresh.fingerprint, columns.state != JobRow.DONE)
+            .order_by(columns.created.desc())
+        )
+        with self._writing() as connection:
+            for row in connection.execute(unfinished):
+                job = JobRow(**row._mapping)
+                if job.state == JobRow.STOPPED or not alive(job.owner):
+                    job = replace(job, owner=fresh.owner, state=JobRow.RUNNING)
+                    self._update_job(connection, job)
+                    return job
+            connection.execute(insert(schema.jobs).values(vars(fresh)))
+            return fresh
+
+    def update_job(self, job: JobRow) -> None:
+        """Store a job's state, owner and elapsed time."""
+        with self._writing() as connection:
+            self._update_job(connection, job)
+
+    def _update_job(self, connection: Connection, job: JobRow) -> None:
+        changed = {"state": job.state, "owner": job.owner, "elapsed_s": job.elapsed_s}
+        statement = update(schema.jobs).where(schema.jobs.c.id == job.id)
+        connection.execute(statement.values(**changed, updated=time.time()))
+
+    def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
+        """The fastest schedule known for exactly this key, or why there is none.
+
+        A confirmed run wins over unconfirmed ones, except over those whose first reading beats
+        every first reading of the confirmed: a later job found them and did not reach its end.
+        """
+        key = Key(workload_key, target_key, space_key)
+        with self._reading() as connection:
+            best = self._best(connection, key)
+            return best if best is not None else self._diagnose(connection, key)
+
+    def lookup(self, workload_key: str, target_key: str, space_key: str) -> Hit | Miss:
+        """:meth:`best` with the default that it beats and the number of runs behind it."""
+        key = Key(workload_key, target_key, space_key)
+        with self._reading() as connection:
+            best = self._best(connection, key)
+            if best is None:
+                return self._diagnose(connection, key)
+            outcomes = self._outcomes(connection, key)
+            row = connection.execute(rows.select_default(key)).first()
+            default = rows.from_row(row) if row else None
+            return Hit(best, default, sum(outcomes.values()), outcomes.get(Outcome.OK.value, 0))
+
+    def _best(self, connection: Connection, key: Key) -> Run | None:
+        runs = [rows.from_row(row) for row in connection.execute(rows.select_fastest(key, _CANDIDATES))]
+        confirmed = [run for run in runs if run.confirmed_ns is not None]
+        if not confirmed:
+            return runs[0] if runs else None
+        if runs[0].confirmed_ns is None:
+            return runs[0]
+        return min(confirmed, key=lambda run: (run.confirmed_ns or 0.0, run.latency_ns))
+
+    def top(self, key: Key, count: int) -> list[Run]:
+        """The ``count`` fastest runs of a key by their first reading, fastest first."""
+        with self._reading() as connection:
+            return [rows.from_row(row) for row in connection.execute(rows.select_fastest(key, count))]
+
+    def runs(
+        self,
+        *,
+        workload: str | None = None,
+        target: str | None = None,
+        space: str | None = None,
+        job: str | None = None,
+        after: int = 0,
+    ) -> list[Run]:
+        """Measured runs as they were stored; each argument narrows, ``after`` is a row id."""
+        columns = schema.runs.c
+        wanted = {
+            columns.workload_key: workload,
+            columns.target_key: target,
+            columns.space_key: space,
+            columns.job: job,
+        }
+        query = rows.select_runs().where(columns.id > after).order_by(columns.id)
+        for column, value in wanted.items():
+            if value is not None:
+                query = query.where(column == value)
+        with self._reading() as connection:
+            return [rows.from_row(row) for row in connection.execute(query)]
+
+    def workloads(self) -> list[WorkloadRow]:
+        """Every workload known, by key."""
+        query = select(schema.workloads).order_by(schema.workloads.c.key)
+        with self._reading() as connection:
+            return [WorkloadRow(**row._mapping) for row in connection.execute(query)]
+
+    def targets(self) -> dict[str, Target]:
+        """Every target known, by key."""
+        with self._reading() as connection:
+            found = connection.execute(select(schema.targets)).all()
+        return {row.key: Target.from_json(row.json) for row in found}
+
+    def find_workload(self, prefix: str) -> list[WorkloadRow]:
+        """The workloads whose key starts with ``prefix``."""
+        return [row for row in self.workloads() if row.key.startswith(prefix)]
+
+    def outcomes(self, *, job: str | None = None) -> dict[str, int]:
+        """Number of runs by outcome, of one job or of all."""
+        query = rows.select_outcomes()
+        if job is not None:
+            query = query.where(schema.runs.c.job == job)
+        with self._reading() as connection:
+            return rows.counts(connection.execute(query).all())
+
+    def _outcomes(self, connection: Connection, key: Key) -> dict[str, int]:
+        query = rows.select_outcomes().where(rows.of(key))
+        return rows.counts(connection.execute(query).all())
+
+    def _diagnose(self, connection: Connection, key: Key) -> Miss:
+        columns = schema.runs.c
+        same = columns.workload_key == key.workload
+        targets = (
+            select(schema.targets.c.json)
+            .where(schema.targets.c.key.in_(select(columns.target_key).where(same)))
+            .where(schema.targets.c.key != key.target)
+        )
+        here = and_(same, columns.target_key == key.target, columns.space_key != key.space)
+        spaces = select(func.count(columns.space_key.distinct())).where(here)
+        return miss(
+            key,
+            [rows.machine(text) for text in connection.execute(targets).scalars()],
+            connection.execute(spaces).scalar_one(),
+            self._outcomes(connection, key),
+        )
+
+
+__all__ = ["Database"]

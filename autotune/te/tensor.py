@@ -58,7 +58,7 @@ class ComputeOp(Operation):
     def reduce_axis(self) -> tuple[IterVar, ...]:
         """Reduction axes, empty for an elementwise operation."""
         reduction = self.reduction
-        return reduction.axis if reduction else ()
+        return () if reduction is None else reduction.axis
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:

@@ -1,0 +1,134 @@
+"""Index maps: the layout change of ``transform_layout``, as data."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.errors import ScheduleError
+from autotune.te.expr import Binary, Const, Expr, IterVar, Var, const
+from autotune.te.printer import expr_text
+
+
+@dataclass(frozen=True)
+class IndexMap:
+    """New indices as texts over the old ones ``i0, i1, ...``: ``("i1 // 16", "i0", "i1 % 16")``.
+
+    Only variables, integers, ``+ - *``, ``//`` and ``%`` are understood; texts are parsed, never evaluated.
+    """
+
+    texts: tuple[str, ...]
+
+    @staticmethod
+    def from_callable(function: Callable[..., Any]) -> IndexMap:
+        """The map that a Python function of the old indices computes."""
+        rank = len(inspect.signature(function).parameters)
+        axes = [Var(f"i{n}") for n in range(rank)]
+        result = function(*axes)
+        parts = result if isinstance(result, list | tuple) else (result,)
+        return IndexMap(tuple(expr_text(p) if isinstance(p, Expr) else str(int(p)) for p in parts))
+
+    def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The new indices of an element."""
+        values = {f"i{n}": index for n, index in enumerate(indices)}
+        return tuple(_parse(text, values) for text in self.texts)
+
+    def new_extents(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Extents that hold every element of ``shape`` (padding included)."""
+        return tuple(_extent(text, shape) for text in self.texts)
+
+    def inverse(self, shape: Sequence[int], new: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Old indices in terms of the new ones.
+
+        Each old index must appear as itself, or as ``i // c`` and ``i % c`` (nested divisions included); raises
+        ScheduleError for any other map.
+        """
+        pieces: dict[int, list[tuple[int, int, Expr]]] = {n: [] for n in range(len(shape))}
+        for text, variable in zip(self.texts, new, strict=True):
+            old, stride, modulus = _piece(text)
+            if old not in pieces:
+                raise ScheduleError(
+                    f"index map {self.texts}: there is no index i{old} in a rank {len(shape)} tensor"
+                )
+            pieces[old].append((stride, modulus, variable))
+        result: list[Expr] = []
+        for old, parts in pieces.items():
+            parts.sort(key=lambda p: p[0])
+            reach = 1
+            total: Expr = const(0)
+            for stride, modulus, variable in parts:
+                if stride != reach:
+                    raise ScheduleError(
+                        f"index map {self.texts} cannot be inverted: i{old} is not covered once"
+                    )
+                total = total + variable * stride
+                reach = stride * modulus if modulus else 0
+            if reach != 0 and reach < shape[old]:
+                raise ScheduleError(f"index map {self.texts} cannot be inverted: i{old} is cut at {reach}")
+            result.append(total)
+        return tuple(result)
+
+
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+}
+
+
+def _parse(text: str, values: dict[str, Expr]) -> Expr:
+    def go(node: ast.expr) -> Expr:
+        if isinstance(node, ast.Name) and node.id in values:
+            return values[node.id]
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return const(node.value)
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            from autotune.te.expr import binary
+
+            return binary(_OPERATORS[type(node.op)], go(node.left), go(node.right))
+        raise ScheduleError(f"index map: cannot read {text!r}; use i0, i1, ... with + - * // % and integers")
+
+    try:
+        return go(ast.parse(text, mode="eval").body)
+    except (SyntaxError, RecursionError, ValueError) as error:
+        raise ScheduleError(f"index map: cannot read {text!r} ({error})") from error
+
+
+def _extent(text: str, shape: Sequence[int]) -> int:
+    old, stride, modulus = _piece(text)
+    if old >= len(shape):
+        raise ScheduleError(
+            f"index map: {text!r} names an index that a rank {len(shape)} tensor does not have"
+        )
+    outer = -(-shape[old] // stride)
+    return modulus or outer
+
+
+def _piece(text: str) -> tuple[int, int, int]:
+    """``(index, stride, modulus)`` of ``(i // stride) % modulus``; modulus 0 means unbounded."""
+    names = {f"i{n}": IterVar(f"i{n}", 1, "data") for n in range(16)}
+    numbers = {v: n for n, v in enumerate(names.values())}
+    expr = _parse(text, dict(names))
+
+    def go(node: Expr) -> tuple[int, int, int]:
+        if isinstance(node, IterVar):
+            return numbers[node], 1, 0
+        if isinstance(node, Binary) and node.op in ("//", "%") and isinstance(node.b, Const):
+            old, stride, modulus = go(node.a)
+            value = int(node.b.value)
+            if value < 1 or (modulus and modulus % value):
+                raise ScheduleError(f"index map: {text!r} does not divide evenly")
+            if node.op == "//":
+                return old, stride * value, modulus // value
+            return old, stride, value
+        raise ScheduleError(f"index map: {text!r} is not an index, a quotient or a remainder of one")
+
+    return go(expr)
+
+
+__all__ = ["IndexMap"]

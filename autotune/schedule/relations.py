@@ -1,0 +1,40 @@
+"""How the loops of a stage derive from its axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.te.expr import IterVar
+
+TAILS = ("peel", "overlap", "guard")
+"""What a split that does not divide does with the rest.
+
+"peel": separate, narrower code; "overlap": the last tile starts early and recomputes some elements; "guard": a
+condition in the loop.
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """``parent = outer * factor + inner``."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: int
+    """Extent of the inner loop; 0 when ``nparts`` was given."""
+    nparts: int
+    """Extent of the outer loop; 0 when ``factor`` was given."""
+    tail: str
+
+
+@dataclass(frozen=True, eq=False)
+class Fuse:
+    """``fused = outer * extent(inner) + inner``."""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+
+Relation = Split | Fuse

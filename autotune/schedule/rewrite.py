@@ -1,0 +1,148 @@
+"""New operations for the dataflow primitives: copies, caches, partial reductions, other layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from autotune.errors import ScheduleError
+from autotune.schedule.index_map import IndexMap
+from autotune.schedule.relations import Relation, Split
+from autotune.te.expr import (
+    Compare,
+    Expr,
+    IterVar,
+    Read,
+    Reduce,
+    binary,
+    const,
+    select,
+    substitute,
+    transform,
+)
+from autotune.te.tensor import ComputeOp, Tensor
+
+
+def renamed_axes(axes: Sequence[IterVar], suffix: str) -> tuple[IterVar, ...]:
+    """Fresh variables over the same domains."""
+    return tuple(IterVar(a.name + suffix, a.extent, a.kind, a.start) for a in axes)
+
+
+def _substituted(body: Sequence[Expr], old: Sequence[IterVar], new: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Bodies over other axes; the components of a tuple reduction keep sharing their sources."""
+    values: dict[Expr, Expr] = dict(zip(old, new, strict=True))
+    first = body[0]
+    if isinstance(first, Reduce):
+        sources = tuple(substitute(s, values) for s in first.sources)
+        return tuple(Reduce(first.reducer, sources, first.axis, i) for i in range(len(body)))
+    return tuple(substitute(e, values) for e in body)
+
+
+def copy_of(tensor: Tensor, name: str) -> ComputeOp:
+    """The operation that copies a tensor element by element."""
+    axes = tuple(IterVar(f"ax{n}", d, "data") for n, d in enumerate(tensor.shape))
+    return ComputeOp(name, axes, (tensor(*axes),))
+
+
+def cache_write(op: ComputeOp, name: str) -> tuple[ComputeOp, ComputeOp]:
+    """``(cache, copy)``: the operation under a new name, and the copy that takes its old place."""
+    axes = renamed_axes(op.axis, ".c")
+    cache = ComputeOp(name, axes, _substituted(op.body, op.axis, axes))
+    copies = tuple(cache.output(i)(*op.axis) for i in range(len(op.body)))
+    return cache, ComputeOp(op.name, op.axis, copies)
+
+
+def with_reads(
+    op: ComputeOp,
+    matches: Callable[[Tensor], bool],
+    replacement: Callable[[tuple[Expr, ...]], Expr],
+) -> ComputeOp:
+    """The same operation (and axes) reading something else where it read a matching tensor."""
+
+    def replace(node: Expr) -> Expr | None:
+        if isinstance(node, Read) and matches(node.tensor):
+            return replacement(node.indices)
+        return None
+
+    first = op.body[0]
+    if isinstance(first, Reduce):
+        memo: dict[int, Expr] = {}
+        sources = tuple(transform(s, replace, memo) for s in first.sources)
+        body: tuple[Expr, ...] = tuple(
+            Reduce(first.reducer, sources, first.axis, i) for i in range(len(op.body))
+        )
+    else:
+        memo = {}
+        body = tuple(transform(e, replace, memo) for e in op.body)
+    return ComputeOp(op.name, op.axis, body)
+
+
+def transformed(op: ComputeOp, mapping: IndexMap) -> ComputeOp:
+    """The operation with its elements stored at the mapped indices, padding filled with zeros."""
+    extents = mapping.new_extents(op.shape)
+    axes = tuple(IterVar(f"ax{n}", e, "data") for n, e in enumerate(extents))
+    old = mapping.inverse(op.shape, axes)
+    body = substitute(op.body[0], dict(zip(op.axis, old, strict=True)))
+    size = 1
+    for e in extents:
+        size *= e
+    dense = 1
+    for e in op.shape:
+        dense *= e
+    if size != dense:
+        inside: Expr = const(True)
+        for index, extent in zip(old, op.shape, strict=True):
+            if not isinstance(index, IterVar):
+                inside = binary("and", inside, Compare("<", index, const(extent)))
+        body = select(inside, body, const(0, body.dtype))
+    return ComputeOp(op.name, axes, (body,))
+
+
+def rfactor(
+    op: ComputeOp,
+    relations: Sequence[Relation],
+    leaves: Sequence[IterVar],
+    axis: IterVar,
+    factor_axis: int,
+    name: str,
+) -> tuple[ComputeOp, ComputeOp]:
+    """``(partial, final)`` operations of a reduction factored over the loop ``axis``."""
+    reduction = op.reduction
+    assert reduction is not None
+    data = renamed_axes(op.axis, "")
+    kept = {
+        iv: IterVar(iv.name, iv.extent, "reduce", iv.start)
+        for iv in leaves
+        if iv.kind == "reduce" and iv is not axis
+    }
+    factored = IterVar(axis.name, axis.extent, "data")
+    values: dict[Expr, Expr] = {**kept, axis: factored + axis.start}
+    conditions: list[Expr] = []
+    for relation in reversed(relations):
+        if not isinstance(relation, Split):
+            raise ScheduleError(f"rfactor: {relation.fused.name} is a fused reduction loop; split instead")
+        outer, inner = values[relation.outer], values[relation.inner]
+        width = relation.inner.extent
+        value = outer * width + inner
+        if relation.outer.extent * width != relation.parent.extent:
+            conditions.append(Compare("<", value, const(relation.parent.extent)))
+        values[relation.parent] = value + relation.parent.start
+    values |= dict(zip(op.axis, data, strict=True))
+    identity = reduction.reducer.identity(tuple(s.dtype for s in reduction.sources))
+    sources = []
+    for source, neutral in zip(reduction.sources, identity, strict=True):
+        expr = substitute(source, values)
+        for condition in conditions:
+            expr = select(condition, expr, neutral)
+        sources.append(expr)
+    axes = (*data[:factor_axis], factored, *data[factor_axis:])
+    reduce_axes = tuple(kept.values())
+    if not reduce_axes:  # nothing is left to reduce: the partial stage is elementwise
+        partial = ComputeOp(name, axes, tuple(sources))
+    else:
+        bodies = tuple(Reduce(reduction.reducer, tuple(sources), reduce_axes, i) for i in range(len(sources)))
+        partial = ComputeOp(name, axes, bodies)
+    last = IterVar(axis.name + ".v", axis.extent, "reduce")
+    index = (*op.axis[:factor_axis], last, *op.axis[factor_axis:])
+    reads = tuple(partial.output(i)(*index) for i in range(len(sources)))
+    finals = tuple(Reduce(reduction.reducer, reads, (last,), i) for i in range(len(sources)))
+    return partial, ComputeOp(op.name, op.axis, finals)

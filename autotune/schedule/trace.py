@@ -1,0 +1,227 @@
+"""The trace of a schedule: a tuple of frozen steps that replays on a fresh schedule of the same program.
+
+Steps name stages by operation and loops by iteration variable, so a trace is plain data: it hashes, prints, and
+goes through JSON. Modelled on MetaSchedule's traces; here it is also what the user's own calls produce.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from autotune.errors import AutotuneError, ScheduleError
+from autotune.schedule.index_map import IndexMap
+from autotune.te.expr import IterVar
+from autotune.te.tensor import Operation, Tensor
+
+if TYPE_CHECKING:
+    from autotune.schedule.schedule import Schedule
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PRIMITIVES: dict[str, Callable[..., Any]] = {}
+"""Every primitive by name; the registry that documentation and replay use."""
+
+VERSION = 1
+"""Version of the JSON form."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One primitive call. ``stage`` is empty for primitives of the schedule; ``args`` hold encoded values."""
+
+    primitive: str
+    stage: str
+    args: tuple[tuple[str, Any], ...]
+    results: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The call as a line of Python."""
+        owner = f's["{self.stage}"]' if self.stage else "s"
+        values = []
+        for name, value in self.args:
+            many = isinstance(value, tuple) and value and value[0] == "list"
+            values += [f"*{_python(value)}" if many and name == "order" else f"{name}={_python(value)}"]
+        left = ", ".join(map(_identifier, self.results))
+        return (left + " = " if left else "") + f"{owner}.{self.primitive}({', '.join(values)})"
+
+
+@dataclass(frozen=True)
+class Trace:
+    """All steps of a schedule, in order."""
+
+    steps: tuple[Step, ...] = ()
+
+    @functools.cached_property
+    def key(self) -> str:
+        """SHA-256 of the JSON form: equal traces have equal keys on every machine."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """Canonical JSON, read back by :meth:`from_json`."""
+        steps = [[s.primitive, s.stage, [list(a) for a in s.args]] for s in self.steps]
+        return json.dumps({"version": VERSION, "steps": steps}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Trace:
+        """Read what :meth:`to_json` wrote; raises ScheduleError on anything else."""
+        try:
+            data = json.loads(text)
+            if data["version"] != VERSION:
+                raise ScheduleError(f"trace of version {data['version']}; this program reads {VERSION}")
+            steps = [
+                Step(str(name), str(stage), tuple((str(k), _frozen(v)) for k, v in args))
+                for name, stage, args in data["steps"]
+            ]
+        except (ValueError, TypeError, KeyError) as error:
+            raise ScheduleError(f"not a trace: {text[:80]!r} ({error})") from error
+        for step in steps:
+            if step.primitive not in PRIMITIVES:
+                raise ScheduleError(
+                    f"trace names the unknown primitive {step.primitive!r}; known: {', '.join(sorted(PRIMITIVES))}"
+                )
+        return Trace(tuple(steps))
+
+    def apply(self, schedule: Schedule) -> Schedule:
+        """Replay on a fresh schedule and return it; raises ScheduleError naming the step that does not apply."""
+        for number, step in enumerate(self.steps):
+            try:
+                _replay(schedule, step)
+            except AutotuneError as error:
+                raise ScheduleError(f"step {number} of the trace, {step.text()}: {error}") from error
+        return schedule
+
+    def to_python(self) -> str:
+        """Lines of Python that make the same calls on a schedule ``s``."""
+        return "\n".join(step.text() for step in self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def primitive(function: F) -> F:
+    """Register a method of Schedule or Stage as a primitive and append a Step when it is called.
+
+    A primitive that calls others (``tile``) is one step; a call that raises leaves no step.
+    """
+    signature = inspect.signature(function)
+    PRIMITIVES[function.__name__] = function
+
+    @functools.wraps(function)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        schedule: Schedule = self if not hasattr(self, "schedule") else self.schedule
+        if schedule.recording_depth:
+            return function(self, *args, **kwargs)
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise ScheduleError(f"{function.__name__}: {error}") from error
+        encoded = tuple((name, _encode(schedule, value)) for name, value in list(bound.arguments.items())[1:])
+        schedule.recording_depth += 1
+        try:
+            result = function(self, *args, **kwargs)
+        finally:
+            schedule.recording_depth -= 1
+        stage = "" if self is schedule else self.op.name
+        schedule.steps.append(Step(function.__name__, stage, encoded, _result_names(result)))
+        return result
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _replay(schedule: Schedule, step: Step) -> None:
+    function = PRIMITIVES.get(step.primitive)
+    if function is None:
+        raise ScheduleError(f"unknown primitive {step.primitive!r}")
+    owner: Any = schedule.stage_named(step.stage) if step.stage else schedule
+    method = getattr(owner, step.primitive, None)
+    if method is None:
+        raise ScheduleError(f"{step.primitive} is not a primitive of a {type(owner).__name__}")
+    kinds = {p.name: p.kind for p in inspect.signature(function).parameters.values()}
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, value in step.args:
+        if name not in kinds:
+            raise ScheduleError(f"{step.primitive} has no argument {name!r}")
+        decoded = _decode(schedule, value)
+        if kinds[name] is inspect.Parameter.VAR_POSITIONAL:
+            positional += decoded
+        else:
+            named[name] = decoded
+    method(*positional, **named)
+
+
+def _encode(schedule: Schedule, value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, IterVar):
+        if value.kind == "thread":
+            return ("thread", value.tag, value.extent)
+        return ("loop", schedule.owner_of(value).op.name, value.name)
+    if isinstance(value, Tensor | Operation):
+        return ("stage", schedule[value].op.name)
+    if isinstance(value, IndexMap):
+        return ("map", *value.texts)
+    if isinstance(value, list | tuple):
+        return ("list", *[_encode(schedule, v) for v in value])
+    if callable(value):
+        return ("map", *IndexMap.from_callable(value).texts)
+    if hasattr(value, "op"):
+        return ("stage", value.op.name)
+    if hasattr(value, "item"):
+        return value.item()
+    raise ScheduleError(f"a schedule step cannot take a {type(value).__name__}: {value!r}")
+
+
+def _decode(schedule: Schedule, value: Any) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    kind, *rest = value
+    if kind == "loop":
+        return schedule.stage_named(rest[0]).loop_named(rest[1])
+    if kind == "stage":
+        return schedule.stage_named(rest[0]).tensor
+    if kind == "thread":
+        return IterVar(rest[0], rest[1], "thread", tag=rest[0])
+    if kind == "map":
+        return IndexMap(tuple(rest))
+    if kind == "list":
+        return [_decode(schedule, v) for v in rest]
+    raise ScheduleError(f"unknown kind of value in a trace: {kind!r}")
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_frozen(v) for v in value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    raise ScheduleError(f"a trace holds integers, strings and lists, got {value!r}")
+
+
+def _result_names(result: Any) -> tuple[str, ...]:
+    items = result if isinstance(result, list | tuple) else (result,)
+    return tuple(i.name for i in items if isinstance(i, IterVar | Tensor))
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+def _python(value: Any) -> str:
+    if not isinstance(value, tuple):
+        return repr(value)
+    kind, *rest = value
+    if kind == "loop":
+        return f's["{rest[0]}"].loop_named("{rest[1]}")'
+    if kind == "stage":
+        return f's["{rest[0]}"].tensor'
+    if kind == "thread":
+        return f'te.thread_axis("{rest[0]}")'
+    if kind == "map":
+        return f"IndexMap({tuple(rest)!r})"
+    return "[" + ", ".join(_python(v) for v in rest) + "]"

@@ -1,0 +1,295 @@
+"""LLVM IR of transcendental functions on explicit vectors, without a call to any library.
+
+`math_function("exp", 16, "float32")` gives the text of
+
+    define internal <16 x float> @at_exp_v16f32(<16 x float> %x) alwaysinline
+
+for a module to include once. Every function handles infinities, NaN, signed zeros and subnormal
+numbers as C99 and NumPy do. The methods are the usual ones (Cody and Waite 1980; Muller, Elementary
+Functions, 2016): reduce the range exactly, evaluate a minimax polynomial with fused multiply-adds,
+put the exponent back as integer arithmetic. The target needs FMA and SSE4.1 or their equals:
+without them LLVM would turn `llvm.fma` into a library call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import inf, nan
+from typing import Final
+
+from autotune.codegen.vector_math_fits import (
+    ATANH_TAIL,
+    ERF_LARGE,
+    ERF_SMALL,
+    EXP,
+    EXP2_WIDE,
+    LOG2_WIDE,
+    LOG_TAIL,
+)
+from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
+
+__all__ = ["FUNCTIONS", "MathFunction", "math_function"]
+
+_LOG2_E = 1.4426950408889634
+_LN2 = 0.6931471805599453
+# ln 2 as a leading part whose products with an exponent are exact, and the rest of it.
+_LN2_PARTS: Final = {
+    "float32": (float.fromhex("0x1.62e400p-1"), float.fromhex("0x1.7f7d1cp-20")),
+    "float64": (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")),
+}
+# Beyond these exp is 0 or infinite.
+_EXP_RANGE: Final = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
+
+
+@dataclass(frozen=True)
+class MathFunction:
+    """One function's definition.
+
+    `symbol` is its name without the "@"; `ir` the whole `define`; `needs` the `declare` lines that
+    the module must hold once each.
+    """
+
+    symbol: str
+    ir: str
+    needs: tuple[str, ...]
+
+
+def _exp_kernel(w: VectorWriter, r: str) -> str:
+    """exp(r) - 1 for |r| <= ln2/2."""
+    tail = w.polynomial(r, EXP[w.fmt.dtype])
+    return w.fma(w.mul(r, r), tail, r)
+
+
+def _reduce_by_ln2(w: VectorWriter, x: str) -> tuple[str, str, str]:
+    """(n, k, r) with x = n*ln2 + r, |r| <= ln2/2; n and k are the same integer."""
+    high, low = _LN2_PARTS[w.fmt.dtype]
+    n, k = w.round_with_bits(x, _LOG2_E)
+    r = w.fma(n, w.const(-low), w.fma(n, w.const(-high), x))
+    return n, k, r
+
+
+def _exp_of_clamped(w: VectorWriter, x: str) -> str:
+    _, k, r = _reduce_by_ln2(w, x)
+    return w.scale(w.add(_exp_kernel(w, r), w.const(1.0)), k)
+
+
+def _exp(w: VectorWriter, x: str) -> str:
+    return _exp_of_clamped(w, w.clamp(x, *_EXP_RANGE[w.fmt.dtype]))
+
+
+def _sigmoid(w: VectorWriter, x: str) -> str:
+    """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels."""
+    low, _ = _EXP_RANGE[w.fmt.dtype]
+    z = _exp_of_clamped(w, w.clamp(w.neg(w.fabs(x)), low, 0.0))
+    one = w.const(1.0)
+    numerator = w.select(w.compare("olt", x, w.const(0.0)), z, one)
+    return w.div(numerator, w.add(one, z))
+
+
+def _tanh(w: VectorWriter, x: str) -> str:
+    """u/(u+2) with u = expm1(2*|x|) = 2**n * (exp(r)-1) + (2**n - 1); exact 1 past the bound."""
+    bound = {"float32": 10.0, "float64": 20.0}[w.fmt.dtype]
+    size = w.clamp(w.fabs(x), 0.0, bound)
+    _, k, r = _reduce_by_ln2(w, w.add(size, size))
+    biased = w.integer("add", k, w.int_const(w.fmt.bias))
+    power = w.from_bits(w.integer("shl", biased, w.int_const(w.fmt.mantissa)))
+    u = w.fma(power, _exp_kernel(w, r), w.sub(power, w.const(1.0)))
+    return w.copysign(w.div(u, w.add(u, w.const(2.0))), x)
+
+
+def _log_core(w: VectorWriter, x: str) -> str:
+    """log(x) for positive normal x."""
+    high, low = _LN2_PARTS[w.fmt.dtype]
+    m, e = w.split_exponent(x)
+    f = w.sub(m, w.const(1.0))
+    half_square = w.mul(w.mul(f, f), w.const(0.5))
+    if w.fmt.dtype == "float32":
+        tail = w.polynomial(f, LOG_TAIL["float32"])
+        cube = w.mul(w.mul(f, f), f)
+        small = w.sub(w.fma(e, w.const(low), w.mul(cube, tail)), half_square)
+        return w.fma(e, w.const(high), w.add(f, small))
+    # log(1+f) = f - f**2/2 + s*(f**2/2 + R(s**2)), s = f/(2+f): the form of msun's e_log.c.
+    s = w.div(f, w.add(f, w.const(2.0)))
+    square = w.mul(s, s)
+    tail = w.mul(square, w.polynomial(square, LOG_TAIL["float64"]))
+    correction = w.fma(e, w.const(low), w.mul(s, w.add(half_square, tail)))
+    return w.fma(e, w.const(high), w.sub(f, w.sub(half_square, correction)))
+
+
+def _log(w: VectorWriter, x: str) -> str:
+    smallest_normal = 2.0 ** (1 - w.fmt.bias)
+    lift = float(w.fmt.mantissa + 1)
+    subnormal = w.compare("olt", x, w.const(smallest_normal))
+    lifted = w.select(subnormal, w.mul(x, w.const(2.0**lift)), x)
+    result = _log_core(w, lifted)
+    shifted = w.sub(result, w.const(lift * _LN2))
+    result = w.select(subnormal, shifted, result)
+    result = w.select(w.compare("olt", x, w.const(inf)), result, x)  # +inf and NaN
+    result = w.select(w.compare("olt", x, w.const(0.0)), w.const(nan), result)
+    return w.select(w.compare("oeq", x, w.const(0.0)), w.const(-inf), result)
+
+
+def _erf(w: VectorWriter, x: str) -> str:
+    """x + x*P(x**2) inside [-1, 1], 1 - exp(-Q(|x|)) outside."""
+    bound = {"float32": 4.0, "float64": 6.0}[w.fmt.dtype]
+    size = w.fabs(x)
+    small = w.fma(x, w.polynomial(w.mul(x, x), ERF_SMALL[w.fmt.dtype]), x)
+    log_erfc = w.neg(w.polynomial(w.clamp(size, 0.0, bound), ERF_LARGE[w.fmt.dtype]))
+    large = w.copysign(w.sub(w.const(1.0), _exp_of_clamped(w, log_erfc)), x)
+    return w.select(w.compare("ole", size, w.const(1.0)), small, large)
+
+
+def _rsqrt(w: VectorWriter, x: str) -> str:
+    return w.div(w.const(1.0), w.sqrt(x))
+
+
+def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
+    """|x|**y of float32 through log2 and exp2 in float64, for finite x != 0."""
+    d = w.wide()
+    m, e = d.split_exponent(d.extend_from(w, w.fabs(x)))
+    f = d.sub(m, d.const(1.0))
+    log2 = d.fma(f, d.polynomial(f, LOG2_WIDE), e)
+    z = d.clamp(d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
+    n, k = d.round_with_bits(z, 1.0)
+    return w.truncate(d.scale(d.polynomial(d.sub(z, n), EXP2_WIDE), k))
+
+
+def _two_product(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
+    high = w.mul(a, b)
+    return high, w.fma(a, b, w.neg(high))
+
+
+def _fast_two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
+    """a + b exactly, for |a| >= |b| (Dekker 1971)."""
+    high = w.add(a, b)
+    return high, w.add(w.sub(a, high), b)
+
+
+def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
+    """log(x) as an unevaluated sum of two float64, about 2**-62 relative, for positive normal x.
+
+    log(m) = 2s + s**3 * (2/3 + s**2*T(s**2)), s = (m-1)/(m+1), with s, s**3 and 2/3 as sums of two.
+    """
+    high, low = _LN2_PARTS["float64"]
+    m, e = w.split_exponent(x)
+    numerator = w.sub(m, w.const(1.0))
+    denominator = w.add(m, w.const(1.0))
+    rest = w.sub(m, w.sub(denominator, w.const(1.0)))
+    inverse = w.div(w.const(1.0), denominator)
+    s = w.mul(numerator, inverse)
+    remainder = w.fma(w.neg(s), denominator, numerator)
+    s_low = w.mul(w.fma(w.neg(s), rest, remainder), inverse)
+
+    square, square_low = _two_product(w, s, s)
+    square_low = w.fma(w.add(s, s), s_low, square_low)
+    cube, cube_low = _two_product(w, square, s)
+    cube_low = w.fma(square, s_low, w.fma(square_low, s, cube_low))
+
+    third = 2.0 / 3.0
+    third_low = float.fromhex("0x1.5555555555555p-55")  # 2/3 - float64(2/3)
+    tail = w.fma(w.polynomial(square, ATANH_TAIL), square, w.const(third_low))
+    factor, factor_low = _fast_two_sum(w, w.const(third), tail)
+    term, term_low = _two_product(w, cube, factor)
+    term_low = w.fma(cube, factor_low, w.fma(cube_low, factor, term_low))
+
+    main, main_low = _fast_two_sum(w, w.mul(e, w.const(high)), w.add(s, s))
+    total, total_low = _fast_two_sum(w, main, term)
+    smalls = w.add(w.add(s_low, s_low), w.fma(e, w.const(low), term_low))
+    return _fast_two_sum(w, total, w.add(w.add(total_low, main_low), smalls))
+
+
+def _pow_magnitude_double(w: VectorWriter, x: str, y: str) -> str:
+    """|x|**y of float64 for finite x != 0: exp of the two-part product y*log|x|."""
+    size = w.fabs(x)
+    subnormal = w.compare("olt", size, w.const(2.0**-1022))
+    lifted = w.select(subnormal, w.mul(size, w.const(2.0**54)), size)
+    high, low = _log_double(w, lifted)
+    shift = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][0]), w.const(0.0))
+    shift_low = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][1]), w.const(0.0))
+    high, carried = _fast_two_sum(w, w.sub(high, shift), w.const(0.0))
+    low = w.add(carried, w.sub(low, shift_low))
+    product, product_low = _two_product(w, high, y)
+    product_low = w.fma(low, y, product_low)
+    in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
+    product_low = w.select(in_range, product_low, w.const(0.0))
+    z = w.clamp(product, *_EXP_RANGE["float64"])
+    _, k, r = _reduce_by_ln2(w, z)
+    return w.scale(w.add(_exp_kernel(w, w.add(r, product_low)), w.const(1.0)), k)
+
+
+def _pow(w: VectorWriter, x: str, y: str) -> str:
+    """pow with the special cases of C99 annex F.9.4.4, |x|**y times a sign."""
+    zero, one, infinite = w.const(0.0), w.const(1.0), w.const(inf)
+    magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
+    size = w.fabs(x)
+    result = magnitude(w, x, y)
+
+    # |x| of 0 or inf, or y infinite: the magnitude is 0, 1 or inf.
+    y_positive = w.compare("ogt", y, zero)
+    grows = w.logical("xor", w.compare("olt", size, one), y_positive)
+    extreme = w.select(w.compare("oeq", size, one), one, w.select(grows, infinite, zero))
+    is_extreme = w.logical(
+        "or",
+        w.logical("or", w.compare("oeq", size, zero), w.compare("oeq", size, infinite)),
+        w.compare("oeq", w.fabs(y), infinite),
+    )
+    result = w.select(is_extreme, extreme, result)
+
+    # A negative x: odd integers y keep the sign, fractions have no real value.
+    half = w.mul(y, w.const(0.5))
+    is_integer = w.compare("oeq", w.floor(y), y)
+    is_odd = w.logical("and", is_integer, w.compare("une", w.floor(half), half))
+    result = w.select(is_odd, w.copysign(result, x), result)
+    finite_negative = w.logical("and", w.compare("olt", x, zero), w.compare("olt", size, infinite))
+    fraction = w.logical("and", finite_negative, w.compare("une", w.floor(y), y))
+    result = w.select(fraction, w.const(nan), result)
+
+    result = w.select(w.compare("uno", x, y), w.const(nan), result)
+    unit = w.logical("or", w.compare("oeq", x, one), w.compare("oeq", y, zero))
+    return w.select(unit, one, result)
+
+
+_UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {
+    "exp": _exp,
+    "log": _log,
+    "tanh": _tanh,
+    "erf": _erf,
+    "sigmoid": _sigmoid,
+    "rsqrt": _rsqrt,
+}
+
+FUNCTIONS: Final = (*_UNARY, "pow")
+"""The names that `math_function` knows; pow takes two arguments, the others one."""
+
+
+@cache
+def math_function(name: str, lanes: int, dtype: str) -> MathFunction:
+    """The definition of one function on vectors of `lanes` elements; 1 means a scalar.
+
+    `dtype` is "float32" or "float64". Raises KeyError for another dtype or a name that is not in
+    `FUNCTIONS`, ValueError for `lanes` below one.
+
+    >>> f = math_function("rsqrt", 1, "float32")
+    >>> print(f.ir)
+    define internal float @at_rsqrt_f32(float %x) alwaysinline nounwind {
+      %t0 = call float @llvm.sqrt.f32(float %x)
+      %t1 = fdiv float 0x3FF0000000000000, %t0
+      ret float %t1
+    }
+    >>> f.needs
+    ('declare float @llvm.sqrt.f32(float)',)
+    """
+    if lanes < 1:
+        raise ValueError(f"lanes must be at least 1, got {lanes}")
+    writer = VectorWriter(FLOATS[dtype], lanes)
+    binary = name == "pow"
+    result = _pow(writer, "%x", "%y") if binary else _UNARY[name](writer, "%x")
+    parameters = ("%x", "%y") if binary else ("%x",)
+    shape = "" if lanes == 1 else f"v{lanes}"
+    symbol = f"at_{name}_{shape}{writer.fmt.suffix}"
+    arguments = ", ".join(f"{writer.floats} {parameter}" for parameter in parameters)
+    head = f"define internal {writer.floats} @{symbol}({arguments}) alwaysinline nounwind {{"
+    lines = [head, *writer.body.lines, f"  ret {writer.floats} {result}", "}"]
+    return MathFunction(symbol, "\n".join(lines), tuple(sorted(writer.body.needs)))

@@ -1,0 +1,93 @@
+"""Polynomial coefficients of the vector functions, lowest power first.
+
+Each tuple is the minimax fit, by the Remez exchange in 50 decimal digits, of the expression named
+beside it over the interval of the range reduction, weighted so that the error is relative to the
+function's own value. Coefficients were rounded to the type they are used in one at a time from the
+lowest power, refitting the rest after each (Brisebarre and Chevillard 2007 have the lattice form of
+that idea). The comment gives the largest weighted error after rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ATANH_TAIL", "ERF_LARGE", "ERF_SMALL", "EXP", "EXP2_WIDE", "LOG2_WIDE", "LOG_TAIL"]
+
+
+def _table(text: str) -> tuple[float, ...]:
+    return tuple(float.fromhex(word) for word in text.split())
+
+
+EXP: Final = {
+    # (exp(r) - 1 - r) / r**2 for |r| <= ln2/2, relative to expm1(r)
+    "float32": _table(  # 2**-26.1
+        "0x1.fffffep-2 0x1.5554a8p-3 0x1.555796p-5 0x1.122e28p-7 0x1.6abe00p-10"
+    ),
+    "float64": _table(  # 2**-55.3
+        "0x1.0000000000005p-1 0x1.55555555554fdp-3 0x1.5555555551e77p-5 0x1.111111112d23dp-7 "
+        "0x1.6c16c1802855fp-10 0x1.a01a00ef56d34p-13 0x1.a019a326df5efp-16 0x1.71dfe42382f86p-19 "
+        "0x1.28a65fba7ba7bp-22 0x1.abfe35d7f8761p-26"
+    ),
+}
+
+LOG_TAIL: Final = {
+    # float32: (log1p(f) - f + f**2/2) / f**3 for sqrt(1/2) <= 1+f <= sqrt(2); 2**-27.2
+    "float32": _table(
+        "0x1.555554p-2 -0x1.000228p-2 0x1.99a038p-3 -0x1.5471f4p-3 0x1.22d552p-3 -0x1.0d8364p-3 "
+        "0x1.057ec2p-3 -0x1.391c7ap-4"
+    ),
+    # float64: (2*atanh(s) - 2*s) / s**3 in powers of s**2, s = f/(2+f); 2**-59.5
+    "float64": _table(
+        "0x1.5555555555593p-1 0x1.999999997f9f6p-2 0x1.249249422a71cp-2 0x1.c71c51d7a52fbp-3 "
+        "0x1.746649b8b9a56p-3 0x1.39a0949858411p-3 0x1.2f11891001218p-3"
+    ),
+}
+
+ERF_SMALL: Final = {
+    # erf(x)/x - 1 in powers of x**2 for 0 <= x <= 1
+    "float32": _table(  # 2**-29.2
+        "0x1.06eba8p-3 -0x1.81273ep-2 0x1.ce2ce6p-4 -0x1.b7f71ap-6 0x1.53f224p-8 -0x1.a3516ap-11 "
+        "0x1.47722ep-14"
+    ),
+    "float64": _table(  # 2**-56.0
+        "0x1.06eba8214db68p-3 -0x1.812746b03799dp-2 0x1.ce2f21a03f8b9p-4 -0x1.b82ce311a97d5p-6 "
+        "0x1.565bcceeda342p-8 -0x1.c02daeb702b64p-11 0x1.f9a296b448912p-14 -0x1.f4c82efddb8f8p-17 "
+        "0x1.b96b572c78da0p-20 -0x1.5b8c6a684ec04p-23 0x1.d3dd94cccc0a7p-27 -0x1.a23db640bdf65p-31"
+    ),
+}
+
+ERF_LARGE: Final = {
+    # -log(erfc(x)) for 1 <= x <= 4 (float32), 6 (float64), weighted by erfc(x)/erf(x)
+    "float32": _table(  # 2**-32.2
+        "-0x1.8b3e0ep-13 0x1.212c2cp+0 0x1.4434f6p-1 0x1.bc1898p-4 -0x1.9d0b48p-6 0x1.139852p-8 "
+        "-0x1.cee9d4p-12 0x1.6c0738p-16"
+    ),
+    "float64": _table(  # 2**-56.9
+        "0x1.f8890b2d01119p-22 0x1.20dd24fcd2d2cp+0 0x1.45f5fa9e9682fp-1 0x1.a4b018190b1e6p-4 "
+        "-0x1.373e1f2c34ff5p-6 -0x1.a545500f55df3p-12 0x1.f3de702568b50p-10 "
+        "-0x1.9040baefe4f67p-11 0x1.11caaec41547fp-13 0x1.790e1050c3f8fp-16 "
+        "-0x1.8d3c6d3ef031dp-16 0x1.2b86589a6eee3p-17 -0x1.26d3ac85b9bf6p-19 "
+        "0x1.9c7da2132f2d2p-22 -0x1.9aef6b8fba39ep-25 0x1.171dfa0e710c3p-28 "
+        "-0x1.d138fc2397126p-33 0x1.6798ba36b38d5p-38"
+    ),
+}
+
+# log2(1+f)/f for sqrt(1/2) <= 1+f <= sqrt(2), evaluated in float64 for float32's pow; 2**-38.5
+LOG2_WIDE: Final = _table(
+    "0x1.71547652b58f0p+0 -0x1.71547651b745bp-1 0x1.ec709de341fd6p-2 -0x1.71547887c713dp-2 "
+    "0x1.2776b6c9c884bp-2 -0x1.ec6f2e3bb7d9fp-3 0x1.a61b7f3595cb7p-3 -0x1.7188cd8ae5c93p-3 "
+    "0x1.481f89252632cp-3 -0x1.23d67cc645d67p-3 0x1.0acf9397828bap-3 -0x1.13b907a4af355p-3 "
+    "0x1.0f5b61535a357p-3 -0x1.1d95bf12adeb1p-4"
+)
+
+# 2**r for |r| <= 1/2, evaluated in float64 for float32's pow; 2**-33.9
+EXP2_WIDE: Final = _table(
+    "0x1.ffffffffaa644p-1 0x1.62e42ff11aeb0p-1 0x1.ebfbe0a6d1d2ap-3 0x1.c6b08aaa8fc40p-5 "
+    "0x1.3b29da664553ep-7 0x1.5d8a70351ac81p-10 0x1.446c13eafc061p-13 0x1.fe0ed81d92878p-17"
+)
+
+# (2*atanh(s)/s - 2 - 2/3*s**2) / s**4 in powers of s**2, for float64's pow; 2**-73.5
+ATANH_TAIL: Final = _table(
+    "0x1.9999999999996p-2 0x1.2492492492f55p-2 0x1.c71c71c595bfep-3 0x1.745d1829d8a67p-3 "
+    "0x1.3b1364a0569ffp-3 0x1.11207614b37f6p-3 0x1.de3c3fbba6869p-4 0x1.ead0540466d0cp-4"
+)

@@ -1,0 +1,230 @@
+"""A writer of straight-line LLVM IR over one vector shape: what the vector functions are built of."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+__all__ = ["FLOATS", "FloatFormat", "VectorWriter"]
+
+
+@dataclass(frozen=True)
+class FloatFormat:
+    """One IEEE 754 binary format, with the names LLVM has for it."""
+
+    dtype: str
+    llvm: str
+    integer: str
+    suffix: str
+    bits: int
+    mantissa: int
+    bias: int
+
+    def pattern(self, value: float) -> int:
+        """The bit pattern of `value` rounded to this format, as an unsigned integer."""
+        code = "<f" if self.bits == 32 else "<d"
+        return int.from_bytes(struct.pack(code, value), "little")
+
+    def literal(self, value: float) -> str:
+        """The LLVM literal of `value`: the hexadecimal float64 pattern of the rounded value."""
+        code = "<f" if self.bits == 32 else "<d"
+        (rounded,) = struct.unpack(code, struct.pack(code, value))
+        return f"0x{int.from_bytes(struct.pack('<d', rounded), 'little'):016X}"
+
+
+FLOATS: Final = {
+    "float32": FloatFormat("float32", "float", "i32", "f32", 32, 23, 127),
+    "float64": FloatFormat("float64", "double", "i64", "f64", 64, 52, 1023),
+}
+
+
+@dataclass
+class _Body:
+    lines: list[str] = field(default_factory=list)
+    needs: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class VectorWriter:
+    """Appends instructions on values of `lanes` elements; operands and results are SSA names.
+
+    `lanes == 1` means scalars. Float operations take a value's format from the writer; `wide()`
+    gives a writer of float64 that appends to the same body.
+    """
+
+    fmt: FloatFormat
+    lanes: int
+    body: _Body = field(default_factory=_Body)
+
+    def wide(self) -> VectorWriter:
+        """The float64 writer of the same body."""
+        return replace(self, fmt=FLOATS["float64"])
+
+    # types and literals -------------------------------------------------------------------------
+
+    def _vector(self, element: str) -> str:
+        return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
+
+    @property
+    def floats(self) -> str:
+        """LLVM type of a float value."""
+        return self._vector(self.fmt.llvm)
+
+    @property
+    def integers(self) -> str:
+        """LLVM type of an integer value of the same width."""
+        return self._vector(self.fmt.integer)
+
+    @property
+    def mask(self) -> str:
+        """LLVM type of a comparison's result."""
+        return self._vector("i1")
+
+    def const(self, value: float) -> str:
+        """A float literal in every lane."""
+        literal = self.fmt.literal(value)
+        return literal if self.lanes == 1 else f"splat ({self.fmt.llvm} {literal})"
+
+    def int_const(self, value: int) -> str:
+        """An integer literal in every lane, given signed or unsigned."""
+        half = 1 << (self.fmt.bits - 1)
+        signed = value - 2 * half if value >= half else value
+        return str(signed) if self.lanes == 1 else f"splat ({self.fmt.integer} {signed})"
+
+    # instructions -------------------------------------------------------------------------------
+
+    def _append(self, text: str) -> str:
+        name = f"%t{len(self.body.lines)}"
+        self.body.lines.append(f"  {name} = {text}")
+        return name
+
+    def _call(self, intrinsic: str, types: str, *operands: str) -> str:
+        """Call an overloaded intrinsic whose operands and result all have the type `types`."""
+        element = {self.floats: self.fmt.suffix, self.integers: self.fmt.integer}[types]
+        symbol = f"@llvm.{intrinsic}.{element if self.lanes == 1 else f'v{self.lanes}{element}'}"
+        self.body.needs.add(f"declare {types} {symbol}({', '.join([types] * len(operands))})")
+        return self._append(f"call {types} {symbol}({', '.join(f'{types} {x}' for x in operands)})")
+
+    def add(self, a: str, b: str) -> str:
+        return self._append(f"fadd {self.floats} {a}, {b}")
+
+    def sub(self, a: str, b: str) -> str:
+        return self._append(f"fsub {self.floats} {a}, {b}")
+
+    def mul(self, a: str, b: str) -> str:
+        return self._append(f"fmul {self.floats} {a}, {b}")
+
+    def div(self, a: str, b: str) -> str:
+        return self._append(f"fdiv {self.floats} {a}, {b}")
+
+    def neg(self, a: str) -> str:
+        return self._append(f"fneg {self.floats} {a}")
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        """a*b + c, rounded once."""
+        return self._call("fma", self.floats, a, b, c)
+
+    def floor(self, a: str) -> str:
+        return self._call("floor", self.floats, a)
+
+    def fabs(self, a: str) -> str:
+        return self._call("fabs", self.floats, a)
+
+    def sqrt(self, a: str) -> str:
+        return self._call("sqrt", self.floats, a)
+
+    def copysign(self, magnitude: str, sign: str) -> str:
+        return self._call("copysign", self.floats, magnitude, sign)
+
+    def integer(self, operation: str, a: str, b: str) -> str:
+        """An integer instruction: add, sub, and, or, xor, shl, lshr, ashr."""
+        return self._append(f"{operation} {self.integers} {a}, {b}")
+
+    def bits(self, a: str) -> str:
+        """The integer whose bits are those of the float `a`."""
+        return self._append(f"bitcast {self.floats} {a} to {self.integers}")
+
+    def from_bits(self, a: str) -> str:
+        """The float whose bits are those of the integer `a`."""
+        return self._append(f"bitcast {self.integers} {a} to {self.floats}")
+
+    def compare(self, predicate: str, a: str, b: str) -> str:
+        """A float comparison: oeq, olt, ogt, oge, ole, ord, uno, une, ..."""
+        return self._append(f"fcmp {predicate} {self.floats} {a}, {b}")
+
+    def logical(self, operation: str, a: str, b: str) -> str:
+        """and, or, xor of two masks."""
+        return self._append(f"{operation} {self.mask} {a}, {b}")
+
+    def select(self, mask: str, a: str, b: str) -> str:
+        """`a` where the mask holds, `b` elsewhere."""
+        return self._append(f"select {self.mask} {mask}, {self.floats} {a}, {self.floats} {b}")
+
+    def extend_from(self, narrow: VectorWriter, a: str) -> str:
+        """`a`, a value of the `narrow` writer's format, in this writer's wider format."""
+        return self._append(f"fpext {narrow.floats} {a} to {self.floats}")
+
+    def truncate(self, a: str) -> str:
+        """The float64 `a` rounded to this writer's format."""
+        return self._append(f"fptrunc {self.wide().floats} {a} to {self.floats}")
+
+    # short compositions -------------------------------------------------------------------------
+
+    def clamp(self, a: str, low: float, high: float) -> str:
+        """`a` limited to [low, high]; NaN stays NaN."""
+        top = self.const(high)
+        capped = self.select(self.compare("ogt", a, top), top, a)
+        bottom = self.const(low)
+        return self.select(self.compare("olt", a, bottom), bottom, capped)
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        """The polynomial with `coefficients` (lowest power first) at `x`, by Horner's rule."""
+        total = self.const(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            total = self.fma(total, x, self.const(coefficient))
+        return total
+
+    def round_with_bits(self, a: str, scale: float) -> tuple[str, str]:
+        """(n, k): n = a*scale rounded to an integer, as a float and as an integer.
+
+        Adding 1.5 * 2**mantissa leaves the integer in the low bits, so no conversion instruction
+        is needed, and NaN gives some integer instead of an undefined value. For |a*scale| below
+        2**(mantissa - 1).
+        """
+        magic = 1.5 * 2.0**self.fmt.mantissa
+        shifted = self.fma(a, self.const(scale), self.const(magic))
+        n = self.sub(shifted, self.const(magic))
+        k = self.integer("sub", self.bits(shifted), self.int_const(self.fmt.pattern(magic)))
+        return n, k
+
+    def scale(self, a: str, k: str) -> str:
+        """a * 2**k for an integer k, as two products so that the result may be subnormal.
+
+        The biased exponents of the two powers of two are the halves of k + 2*bias.
+        """
+        total = self.integer("add", k, self.int_const(2 * self.fmt.bias))
+        first = self.integer("lshr", total, self.int_const(1))
+        second = self.integer("sub", total, first)
+        shift = self.int_const(self.fmt.mantissa)
+        for biased in (first, second):
+            a = self.mul(a, self.from_bits(self.integer("shl", biased, shift)))
+        return a
+
+    def split_exponent(self, x: str) -> tuple[str, str]:
+        """(m, e) with x = m * 2**e and sqrt(1/2) <= m < sqrt(2), for a positive normal x.
+
+        e comes as a float. Reads the bits relative to sqrt(1/2), as FreeBSD's msun does.
+        """
+        mantissa_bits = self.fmt.mantissa
+        root = self.fmt.pattern(0.5**0.5)
+        offset = self.fmt.bias + 1  # keeps the exponent's integer positive
+        relative = self.integer("sub", self.bits(x), self.int_const(root))
+        raised = self.integer("add", relative, self.int_const(offset << mantissa_bits))
+        biased = self.integer("lshr", raised, self.int_const(mantissa_bits))
+        ruler = 2.0**mantissa_bits  # its low bits count ones: no integer-to-float conversion
+        as_float = self.from_bits(self.integer("add", biased, self.int_const(self.fmt.pattern(ruler))))
+        exponent = self.sub(as_float, self.const(ruler + offset))
+        fraction = self.integer("and", relative, self.int_const((1 << mantissa_bits) - 1))
+        return self.from_bits(self.integer("add", fraction, self.int_const(root))), exponent

@@ -8,6 +8,8 @@ and `Graph.with_nodes`.
 from __future__ import annotations
 
 import dataclasses
+import heapq
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,25 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import GraphError
+from autotune.te.expr import DTYPES
 
 Array: TypeAlias = npt.NDArray[Any]
 Attr: TypeAlias = bool | int | float | str | tuple[int, ...]
 Attrs: TypeAlias = Mapping[str, Attr]
 
-DTYPES = (
-    "float32",
-    "float64",
-    "float16",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bool",
-)
 ABSENT = ""  # the name that stands for an optional input or output that is not there
 
 
@@ -76,7 +65,7 @@ class TensorType:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -105,8 +94,7 @@ def _frozen_attr(node: str, key: str, value: object) -> Attr:
         if all(isinstance(v, int) and not isinstance(v, bool) for v in items):
             return items
     raise GraphError(
-        f"node {node!r}: attribute {key!r} = {value!r} is not a bool, int, float, str "
-        "or tuple of ints"
+        f"node {node!r}: attribute {key!r} = {value!r} is not a bool, int, float, str or tuple of ints"
     )
 
 
@@ -283,16 +271,12 @@ class Graph:
         return print_graph(self)
 
 
-def topological(
-    nodes: Sequence[Node], available: Iterable[str], graph_name: str = ""
-) -> tuple[Node, ...]:
+def topological(nodes: Sequence[Node], available: Iterable[str], graph_name: str = "") -> tuple[Node, ...]:
     """Nodes in an order where each value is defined before it is read.
 
     Stable: among the nodes that are ready, the one that came first goes first, so a sorted sequence
     comes back unchanged. Raises GraphError on a cycle or an unknown value, naming the node.
     """
-    import heapq
-
     defined = set(available)
     producer = {v: i for i, n in enumerate(nodes) for v in n.present_outputs}
     waiting: dict[int, int] = {}
@@ -321,9 +305,7 @@ def topological(
                 heapq.heappush(ready, reader)
     if len(order) != len(nodes):
         stuck = next(nodes[i] for i in range(len(nodes)) if waiting[i] > 0)
-        raise GraphError(
-            f"graph {graph_name!r} has a cycle through node {stuck.name!r} ({stuck.op})"
-        )
+        raise GraphError(f"graph {graph_name!r} has a cycle through node {stuck.name!r} ({stuck.op})")
     return tuple(nodes[i] for i in order)
 
 

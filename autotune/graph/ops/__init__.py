@@ -2,8 +2,7 @@
 
 from autotune.graph.ops.registry import (
     FAMILIES,
-    OPTIONAL,
-    REQUIRED,
+    Attribute,
     OpDef,
     get,
     names,
@@ -11,4 +10,4 @@ from autotune.graph.ops.registry import (
     supported,
 )
 
-__all__ = ["FAMILIES", "OPTIONAL", "REQUIRED", "OpDef", "get", "names", "register", "supported"]
+__all__ = ["FAMILIES", "Attribute", "OpDef", "get", "names", "register", "supported"]

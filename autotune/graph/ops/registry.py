@@ -36,34 +36,49 @@ InferRule: TypeAlias = Callable[[Types, Attrs], list[TensorType]]
 Reference: TypeAlias = Callable[[Arrays, Attrs], list[Array]]
 Compute: TypeAlias = "Callable[[Tensors, Attrs, Sequence[str]], list[te.Tensor]]"
 Complete: TypeAlias = Callable[[Types, dict[str, Attr]], None]
+Flops: TypeAlias = Callable[[Types, Sequence[TensorType], Attrs], int]
 
 
-class _Required:
-    """Marks an attribute without default."""
+@dataclass(frozen=True)
+class Attribute:
+    """Declares one attribute: its type and default.
 
-    def __repr__(self) -> str:
-        return "REQUIRED"
+    Neither `default` nor `required` means that it may be absent, or that `OpDef.complete` works it
+    out from the input types.
+    """
+
+    type: Literal["int", "float", "str", "ints"]
+    default: Attr | None = None
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+    def check(self, op: str, key: str, value: Attr) -> Attr:
+        """The value in the declared type (bool to int, int to float), or GraphError."""
+        if self.type == "int" and isinstance(value, int):
+            return int(value)
+        if self.type == "float" and isinstance(value, (int, float)):
+            return float(value)
+        if self.type == "ints" and isinstance(value, tuple):
+            return value
+        if self.type == "str" and isinstance(value, str):
+            if self.choices and value not in self.choices:
+                allowed = ", ".join(self.choices)
+                raise GraphError(f"{op}: attribute {key} = {value!r}; allowed: {allowed}")
+            return value
+        raise GraphError(f"{op}: attribute {key} = {value!r} is not of type {self.type}")
 
 
-class _Optional:
-    """Marks an attribute that may be absent, or whose default `complete` works out."""
-
-    def __repr__(self) -> str:
-        return "OPTIONAL"
-
-
-REQUIRED = _Required()
-OPTIONAL = _Optional()
+LAYOUT = Attribute("str", "NCHW", choices=("NCHW", "NHWC"))
 
 
 @dataclass(frozen=True)
 class OpDef:
     """One operator: everything that the compiler knows about it.
 
-    `attributes` maps each attribute's name to its default, `REQUIRED` or `OPTIONAL`. `complete`
-    edits the attributes in place once defaults are in: it resolves what depends on the input types
-    (negative axes, strides that default to ones), so that two ways to write a node become one.
-    The three rules below get complete attributes; call them by the methods, which see to that.
+    `complete` edits the attributes in place once defaults are in: it resolves what depends on the
+    input types (negative axes, strides that default to ones), so that two ways to write a node
+    become one. The rules get complete attributes; call them by the methods, which see to that.
+    `flops_rule` counts arithmetic; without one it is an operation an element of the larger side.
     """
 
     name: str
@@ -72,8 +87,9 @@ class OpDef:
     infer_rule: InferRule
     reference_rule: Reference
     compute_rule: Compute | None = None
-    attributes: Mapping[str, Attr | _Required | _Optional] = field(default_factory=dict)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
     complete: Complete | None = None
+    flops_rule: Flops | None = None
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:
         """The attributes with defaults filled in and axes normalised, sorted by name.
@@ -86,20 +102,18 @@ class OpDef:
             allowed = ", ".join(sorted(self.attributes)) or "none"
             raise GraphError(f"{self.name} has no attribute {unknown[0]!r}; it has: {allowed}")
         full: dict[str, Attr] = {}
-        for key, default in self.attributes.items():
+        for key, declared in self.attributes.items():
             if key in attrs:
-                full[key] = attrs[key]
-            elif isinstance(default, _Required):
+                full[key] = declared.check(self.name, key, attrs[key])
+            elif declared.default is not None:
+                full[key] = declared.default
+            elif declared.required:
                 raise GraphError(f"{self.name} needs attribute {key!r}")
-            elif not isinstance(default, _Optional):
-                full[key] = default
         if self.complete is not None:
             self.complete(types, full)
         return {k: full[k] for k in sorted(full)}
 
-    def infer(
-        self, types: Types, attrs: Attrs, constants: Sequence[Array | None] = ()
-    ) -> list[TensorType]:
+    def infer(self, types: Types, attrs: Attrs, constants: Sequence[Array | None] = ()) -> list[TensorType]:
         """Types of the outputs (dense). `constants` is not needed by canonical nodes."""
         del constants
         return self.infer_rule(types, self.canonical(types, attrs))
@@ -113,8 +127,7 @@ class OpDef:
         for want, got in zip(expected, results, strict=True):
             if want != TensorType.of(got):
                 raise InternalError(
-                    f"reference of {self.name} gave {TensorType.of(got)} where its shape rule "
-                    f"says {want}"
+                    f"reference of {self.name} gave {TensorType.of(got)} where its shape rule says {want}"
                 )
         return results
 
@@ -128,6 +141,16 @@ class OpDef:
         names = (name,) if isinstance(name, str) else tuple(name)
         return self.compute_rule(tensors, full, names)
 
+    def flops(self, types: Types, attrs: Attrs) -> int:
+        """Arithmetic operations (a multiply-add counts two); 0 for what only moves data."""
+        full = self.canonical(types, attrs)
+        results = self.infer_rule(types, full)
+        if self.flops_rule is not None:
+            return self.flops_rule(types, results, full)
+        if self.kind in ("movement", "shape"):
+            return 0
+        return max(t.size for t in [*types, *results] if t is not None)
+
     def _check_inputs(self, types: Types) -> None:
         least, most = self.inputs
         if not least <= len(types) <= most:
@@ -139,15 +162,22 @@ class OpDef:
 
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "elementwise": (),
-    "contraction": (),
-    "convolution": (),
-    "pool": (),
-    "normalization": (),
-    "softmax": (),
-    "reduction": (),
-    "movement": (),
-    "shape": (),
+    family: tuple(ops.split())
+    for family, ops in {
+        "elementwise": "Abs Cast Ceil Clip Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish "
+        "Identity LeakyRelu Log Neg Not Reciprocal Relu Round Sigmoid Softplus Sqrt Tanh",
+        "broadcast": "Add And Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod "
+        "Mul Or Pow PRelu Sub Sum Where Xor",
+        "contraction": "Gemm MatMul",
+        "convolution": "Conv",
+        "pool": "AveragePool GlobalAveragePool GlobalMaxPool MaxPool",
+        "normalization": "BatchNormalization InstanceNormalization LayerNormalization LRN",
+        "softmax": "LogSoftmax Softmax",
+        "reduction": "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
+        "movement": "ChannelShuffle Concat Expand Flatten Gather Pad Reshape Slice Split Squeeze "
+        "Transpose Unsqueeze",
+        "shape": "Constant ConstantOfShape Range Shape",
+    }.items()
 }
 
 _FAMILY_OF = {op: family for family, ops in FAMILIES.items() for op in ops}

@@ -1,0 +1,110 @@
+"""Type inference of nodes, and a builder that infers as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from autotune.errors import GraphError
+from autotune.graph import ops
+from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+
+
+def infer_node(node: Node, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Types of a node's outputs. Raises GraphError that names the node."""
+    inputs: list[TensorType | None] = []
+    for value in node.inputs:
+        if value != ABSENT and value not in types:
+            raise GraphError(f"node {node.name!r} ({node.op}): input {value!r} is not defined")
+        inputs.append(None if value == ABSENT else types[value])
+    try:
+        found = ops.get(node.op).infer(inputs, node.attrs)
+    except GraphError as error:
+        raise GraphError(f"node {node.name!r} ({node.op}): {error}") from error
+    if len(node.outputs) != len(found):
+        raise GraphError(
+            f"node {node.name!r} ({node.op}): has {len(node.outputs)} outputs, "
+            f"the operator gives {len(found)}"
+        )
+    return {v: t for v, t in zip(node.outputs, found, strict=True) if v != ABSENT}
+
+
+def infer_types(nodes: Iterable[Node], known: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """`known` plus the types of everything that the nodes (in topological order) define."""
+    types = dict(known)
+    for node in nodes:
+        types.update(infer_node(node, types))
+    return types
+
+
+class GraphBuilder:
+    """Builds a graph node by node.
+
+    >>> b = GraphBuilder("small")
+    >>> x = b.input("x", (2, 3))
+    >>> y = b.node("Relu", x)
+    >>> print(b.graph(y))
+    graph small {
+      input x: float32[2, 3]
+      relu = Relu(x) : float32[2, 3]
+      output relu
+    }
+    """
+
+    def __init__(self, name: str = "graph") -> None:
+        self.name = name
+        self._inputs: list[str] = []
+        self._nodes: list[Node] = []
+        self._types: dict[str, TensorType] = {}
+        self._constants: dict[str, Array] = {}
+
+    def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> str:
+        """Declare a graph input; returns its name."""
+        self._define(name, TensorType(tuple(shape), dtype))
+        self._inputs.append(name)
+        return name
+
+    def constant(self, name: str, array: Array) -> str:
+        """Declare a constant; returns its name."""
+        array = np.asarray(array)
+        self._define(name, TensorType.of(array))
+        self._constants[name] = array
+        return name
+
+    def node(self, op: str, *inputs: str, name: str = "", **attrs: Attr | Sequence[int]) -> str:
+        """Append a node with one output; returns the output's name (`name`, or made from `op`)."""
+        return self.nodes(op, inputs, [name or fresh_name(op.lower(), self._types)], **attrs)[0]
+
+    def nodes(
+        self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Attr | Sequence[int]
+    ) -> tuple[str, ...]:
+        """Append a node with any number of named outputs; returns their names."""
+        node = Node(op, tuple(inputs), tuple(outputs), attrs)  # type: ignore[arg-type]
+        for value, inferred in infer_node(node, self._types).items():
+            self._define(value, inferred)
+        self._nodes.append(node)
+        return node.outputs
+
+    def type_of(self, value: str) -> TensorType:
+        """The type of a value declared so far."""
+        return self._types[value]
+
+    def graph(self, *outputs: str) -> Graph:
+        """The finished graph."""
+        for value in outputs:
+            if value not in self._types:
+                raise GraphError(f"graph {self.name!r}: output {value!r} is not defined")
+        return Graph(
+            self.name,
+            tuple(self._inputs),
+            outputs,
+            tuple(self._nodes),
+            self._types,
+            self._constants,
+        )
+
+    def _define(self, name: str, tensor_type: TensorType) -> None:
+        if name in self._types:
+            raise GraphError(f"graph {self.name!r}: value {name!r} is defined twice")
+        self._types[name] = tensor_type

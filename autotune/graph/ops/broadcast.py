@@ -1,0 +1,237 @@
+"""Elementwise operators of several inputs, with NumPy's multidirectional broadcasting.
+
+Inputs: tensors whose shapes broadcast; output: the broadcast shape, the operands' common dtype
+(bool for comparisons and logic, the condition's partner for Where, the base's for Pow).
+Mod has fmod (0: sign of the divisor; 1: C's fmod, the only one for floats).
+PRelu's slope broadcasts to x only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attrs, TensorType
+from autotune.graph.ops.common import (
+    DTYPES,
+    FLOATS,
+    Expr,
+    at,
+    broadcast_shapes,
+    int_attr,
+    read_broadcast,
+    require_same_dtype,
+    stage,
+)
+from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+
+ArrayRule: TypeAlias = Callable[[Sequence[Array], Attrs], Array]
+ExprRule: TypeAlias = Callable[[Sequence[Expr], Attrs], Expr]
+TypeRule: TypeAlias = Callable[[str, Types, Attrs], str]  # the result's dtype
+
+NUMERIC = tuple(d for d in DTYPES if d != "bool")
+_MANY = 1 << 16
+
+
+def _same(name: str, types: Types, _: Attrs) -> str:
+    dtype = require_same_dtype(name, types)
+    if dtype == "bool":
+        raise GraphError(f"{name} does not take bool")
+    return dtype
+
+
+def _compared(name: str, types: Types, _: Attrs) -> str:
+    require_same_dtype(name, types)
+    return "bool"
+
+
+def _logical(name: str, types: Types, _: Attrs) -> str:
+    if require_same_dtype(name, types) != "bool":
+        raise GraphError(f"{name} takes bool, got {at(types, 0).dtype}")
+    return "bool"
+
+
+def _nary(
+    name: str,
+    arity: tuple[int, int],
+    reference: ArrayRule,
+    expression: ExprRule,
+    dtype_rule: TypeRule = _same,
+    attributes: Mapping[str, Attribute] | None = None,
+) -> OpDef:
+    def infer(types: Types, attrs: Attrs) -> list[TensorType]:
+        present = [at(types, i) for i in range(len(types))]
+        dtype = dtype_rule(name, types, attrs)
+        return [TensorType(broadcast_shapes(*(t.shape for t in present)), dtype)]
+
+    def run(arrays: Arrays, attrs: Attrs) -> list[Array]:
+        types = [None if a is None else TensorType.of(a) for a in arrays]
+        result = infer(types, attrs)[0]
+        with np.errstate(all="ignore"):
+            value = reference([a for a in arrays if a is not None], attrs)
+        return [np.broadcast_to(value, result.shape).astype(result.dtype)]
+
+    def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        operands = [t for t in tensors if t is not None]
+        shape = broadcast_shapes(*(t.shape for t in operands))
+
+        def element(*index: Expr) -> Expr:
+            return expression([read_broadcast(t, index) for t in operands], attrs)
+
+        return [stage(shape, element, names[0])]
+
+    return register(OpDef(name, "elementwise", arity, infer, run, compute, attributes or {}))
+
+
+def _binary(
+    name: str,
+    reference: Callable[[Array, Array], Array],
+    expression: Callable[[Expr, Expr], Expr],
+    dtype_rule: TypeRule = _same,
+) -> OpDef:
+    return _nary(
+        name,
+        (2, 2),
+        lambda xs, _: reference(xs[0], xs[1]),
+        lambda xs, _: expression(xs[0], xs[1]),
+        dtype_rule,
+    )
+
+
+def _folded(
+    name: str,
+    reference: Callable[[Array, Array], Array],
+    expression: Callable[[Expr, Expr], Expr],
+) -> OpDef:
+    return _nary(
+        name,
+        (1, _MANY),
+        lambda xs, _: reduce(reference, xs),
+        lambda xs, _: reduce(expression, xs),
+    )
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.asarray(np.divide(a, b))
+    return np.asarray((np.abs(a) // np.abs(b)) * (np.sign(a) * np.sign(b)))
+
+
+def _divide_expr(a: Expr, b: Expr) -> Expr:
+    return a / b if a.dtype in FLOATS else _truncated_division(a, b)
+
+
+def _truncated_division(a: Expr, b: Expr) -> Expr:
+    """Integer division toward zero (ONNX, C) from the one that rounds down (te)."""
+    inexact = te.all(a % b != te.const(0, a.dtype), (a < 0) != (b < 0))
+    return te.if_then_else(inexact, a // b + 1, a // b)
+
+
+def _mod_dtype(name: str, types: Types, attrs: Attrs) -> str:
+    dtype = _same(name, types, attrs)
+    if dtype in FLOATS and not attrs["fmod"]:
+        raise GraphError(f"Mod of {dtype} needs fmod=1")
+    return dtype
+
+
+def _mod(xs: Sequence[Array], attrs: Attrs) -> Array:
+    return np.asarray((np.fmod if int_attr(attrs, "fmod") else np.mod)(xs[0], xs[1]))
+
+
+def _mod_expr(xs: Sequence[Expr], attrs: Attrs) -> Expr:
+    a, b = xs
+    if not int_attr(attrs, "fmod"):
+        return a % b
+    if a.dtype not in FLOATS:
+        return a - b * _truncated_division(a, b)
+    quotient = a / b
+    return a - b * te.if_then_else(quotient < 0.0, te.ceil(quotient), te.floor(quotient))
+
+
+def _pow_dtype(name: str, types: Types, _: Attrs) -> str:
+    for t in types:
+        if t is not None and t.dtype == "bool":
+            raise GraphError(f"{name} does not take bool")
+    return at(types, 0).dtype
+
+
+def _pow(xs: Sequence[Array], _: Attrs) -> Array:
+    base, exponent = xs
+    if base.dtype.kind == "f":
+        return np.asarray(np.power(base, exponent.astype(base.dtype)))
+    return np.asarray(np.power(base.astype(np.float64), exponent))
+
+
+def _pow_expr(xs: Sequence[Expr], _: Attrs) -> Expr:
+    base, exponent = xs
+    if base.dtype in FLOATS:
+        return te.pow(base, te.cast(exponent, base.dtype))
+    return te.cast(te.pow(te.cast(base, "float64"), te.cast(exponent, "float64")), base.dtype)
+
+
+def _where_dtype(name: str, types: Types, _: Attrs) -> str:
+    if at(types, 0).dtype != "bool":
+        raise GraphError(f"{name}: the condition is {at(types, 0).dtype}, not bool")
+    return require_same_dtype(name, types[1:])
+
+
+def _prelu_dtype(name: str, types: Types, attrs: Attrs) -> str:
+    x, slope = at(types, 0), at(types, 1)
+    if broadcast_shapes(x.shape, slope.shape) != x.shape:
+        raise GraphError(f"PRelu: slope of shape {slope.shape} does not broadcast to {x.shape}")
+    return _same(name, types, attrs)
+
+
+def _mean_dtype(name: str, types: Types, attrs: Attrs) -> str:
+    dtype = _same(name, types, attrs)
+    if dtype not in FLOATS:
+        raise GraphError(f"{name} takes floats, got {dtype}")
+    return dtype
+
+
+_binary("Add", np.add, lambda a, b: a + b)
+_binary("Sub", np.subtract, lambda a, b: a - b)
+_binary("Mul", np.multiply, lambda a, b: a * b)
+_binary("Div", _divide, _divide_expr)
+_nary("Pow", (2, 2), _pow, _pow_expr, _pow_dtype)
+_nary("Mod", (2, 2), _mod, _mod_expr, _mod_dtype, {"fmod": Attribute("int", 0)})
+
+_folded("Sum", np.add, lambda a, b: a + b)
+_folded("Max", np.maximum, te.maximum)
+_folded("Min", np.minimum, te.minimum)
+_nary(
+    "Mean",
+    (1, _MANY),
+    lambda xs, _: reduce(np.add, xs) * (1 / len(xs)),
+    lambda xs, _: reduce(lambda a, b: a + b, xs) * (1 / len(xs)),
+    _mean_dtype,
+)
+
+_binary("Equal", np.equal, lambda a, b: a == b, _compared)
+_binary("Less", np.less, lambda a, b: a < b, _compared)
+_binary("LessOrEqual", np.less_equal, lambda a, b: a <= b, _compared)
+_binary("Greater", np.greater, lambda a, b: a > b, _compared)
+_binary("GreaterOrEqual", np.greater_equal, lambda a, b: a >= b, _compared)
+_binary("And", np.logical_and, te.all, _logical)
+_binary("Or", np.logical_or, te.any, _logical)
+_binary("Xor", np.logical_xor, lambda a, b: a != b, _logical)
+
+_nary(
+    "Where",
+    (3, 3),
+    lambda xs, _: np.where(xs[0], xs[1], xs[2]),
+    lambda xs, _: te.if_then_else(xs[0], xs[1], xs[2]),
+    _where_dtype,
+)
+_nary(
+    "PRelu",
+    (2, 2),
+    lambda xs, _: np.where(xs[0] < 0, xs[0] * xs[1], xs[0]),
+    lambda xs, _: te.if_then_else(xs[0] < te.const(0, xs[0].dtype), xs[0] * xs[1], xs[0]),
+    _prelu_dtype,
+)

@@ -1,0 +1,204 @@
+"""What the operator families share: axes, broadcasting, attribute access, te indexing."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from autotune import te
+from autotune.errors import GraphError, InternalError
+from autotune.graph.ir import Array, Attrs, TensorType
+from autotune.graph.ops.registry import Tensors, Types
+from autotune.te.expr import DTYPES as te_dtypes
+
+Expr: TypeAlias = Any  # a te expression or a Python number
+Index: TypeAlias = Sequence[Expr]
+
+DTYPES = te_dtypes
+FLOATS = ("float32", "float64", "float16")
+
+
+def at(types: Types, i: int) -> TensorType:
+    """A required input's type."""
+    found = types[i]
+    if found is None:
+        raise InternalError(f"input {i} is absent")
+    return found
+
+
+def array_at(arrays: Sequence[Array | None], i: int) -> Array:
+    """A required input's array."""
+    found = arrays[i]
+    if found is None:
+        raise InternalError(f"input {i} is absent")
+    return found
+
+
+def tensor_at(tensors: Tensors, i: int) -> te.Tensor:
+    """A required input's tensor."""
+    found = tensors[i]
+    if found is None:
+        raise InternalError(f"input {i} is absent")
+    return found
+
+
+def optional(items: Sequence[Any], i: int) -> Any:
+    """The i-th item, or None if it is absent or the list ends before it."""
+    return items[i] if i < len(items) else None
+
+
+def int_attr(attrs: Attrs, key: str) -> int:
+    value = attrs[key]
+    if not isinstance(value, int):
+        raise GraphError(f"attribute {key} = {value!r} is not an int")
+    return value
+
+
+def float_attr(attrs: Attrs, key: str) -> float:
+    value = attrs[key]
+    if not isinstance(value, (int, float)):
+        raise GraphError(f"attribute {key} = {value!r} is not a number")
+    return float(value)
+
+
+def str_attr(attrs: Attrs, key: str) -> str:
+    value = attrs[key]
+    if not isinstance(value, str):
+        raise GraphError(f"attribute {key} = {value!r} is not a string")
+    return value
+
+
+def ints_attr(attrs: Attrs, key: str) -> tuple[int, ...]:
+    value = attrs[key]
+    if not isinstance(value, tuple):
+        raise GraphError(f"attribute {key} = {value!r} is not a tuple of ints")
+    return value
+
+
+def positive_axis(axis: int, rank: int) -> int:
+    """The axis counted from the front. Raises GraphError if it is out of range."""
+    if not -rank <= axis < rank:
+        raise GraphError(f"axis {axis} is out of range for rank {rank}")
+    return axis % rank
+
+
+def positive_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The axes counted from the front, sorted. Raises GraphError if one comes twice."""
+    found = sorted(positive_axis(a, rank) for a in axes)
+    if len(set(found)) != len(found):
+        raise GraphError(f"axes {tuple(axes)} name an axis twice")
+    return tuple(found)
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """NumPy's multidirectional broadcast. Raises GraphError if the shapes do not fit."""
+    rank = max((len(s) for s in shapes), default=0)
+    out = [1] * rank
+    for shape in shapes:
+        for i, d in enumerate(shape, start=rank - len(shape)):
+            if d != 1 and out[i] not in (1, d):
+                listed = " and ".join(str(tuple(s)) for s in shapes)
+                raise GraphError(f"shapes {listed} do not broadcast")
+            if d != 1:
+                out[i] = d
+    return tuple(out)
+
+
+def require_float(what: str, types: Types) -> None:
+    """Raise GraphError unless all types present are of one floating dtype."""
+    dtypes = {t.dtype for t in types if t is not None}
+    if len(dtypes) > 1 or not dtypes <= set(FLOATS):
+        raise GraphError(f"{what} needs one floating dtype, got {', '.join(sorted(dtypes))}")
+
+
+def require_same_dtype(what: str, types: Types) -> str:
+    """The common dtype. Raises GraphError if there are several."""
+    dtypes = list(dict.fromkeys(t.dtype for t in types if t is not None))
+    if len(dtypes) != 1:
+        raise GraphError(f"{what}: operands are {' and '.join(dtypes)}; cast them to one dtype")
+    return dtypes[0]
+
+
+def read_broadcast(tensor: te.Tensor, index: Index) -> Expr:
+    """Read a tensor that is broadcast to the index space: dimensions of extent 1 read 0."""
+    lead = len(index) - len(tensor.shape)
+    return tensor(*(0 if d == 1 else index[lead + i] for i, d in enumerate(tensor.shape)))
+
+
+def linear(index: Index, shape: Sequence[int]) -> Expr:
+    """Row-major position of an index; terms of extent 1 are left out."""
+    position: Expr = 0
+    for i, d in zip(index, shape, strict=True):
+        if d != 1:
+            position = i if isinstance(position, int) and position == 0 else position * d + i
+    return position
+
+
+def delinear(position: Expr, shape: Sequence[int]) -> list[Expr]:
+    """Index of a row-major position; the outermost needs no %."""
+    index: list[Expr] = []
+    outermost = True
+    for k, d in enumerate(shape):
+        if d == 1:
+            index.append(0)
+            continue
+        inner = math.prod(shape[k + 1 :])
+        part = position if inner == 1 else position // inner
+        index.append(part if outermost else part % d)
+        outermost = False
+    return index
+
+
+def pad_stage(
+    tensor: te.Tensor,
+    before: Sequence[int],
+    after: Sequence[int],
+    value: float,
+    name: str,
+    element: Callable[[Expr], Expr] = lambda e: e,
+) -> te.Tensor:
+    """A stage that surrounds a tensor by a value; negative amounts crop.
+
+    `element` is applied to what is read, not to the padding. Without padding (and with the default
+    `element`) the tensor itself comes back.
+    """
+    shape = tuple(d + b + a for d, b, a in zip(tensor.shape, before, after, strict=True))
+
+    def cell(*index: Expr) -> Expr:
+        source = [i - b if b else i for i, b in zip(index, before, strict=True)]
+        inside = []
+        for i, d, b, a in zip(index, tensor.shape, before, after, strict=True):
+            if b > 0:
+                inside.append(i >= b)
+            if a > 0:
+                inside.append(i < d + b)
+        found = element(tensor(*source))
+        if not inside:
+            return found
+        return te.if_then_else(te.all(*inside), found, te.const(value, tensor.dtype))
+
+    return stage(shape, cell, name)
+
+
+def named_axes(names: Sequence[str], body: Callable[..., Expr]) -> Callable[..., Expr]:
+    """`body`, as a function whose parameters (and so te's loop variables) have these names."""
+
+    def call(*index: Expr) -> Expr:
+        return body(*index)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    call.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
+    return call
+
+
+def spatial_names(rank: int) -> list[str]:
+    """Names of the spatial axes, the last one "w": ["w"], ["h", "w"] or ["d", "h", "w"]."""
+    return ["d", "h", "w"][-rank:] if rank <= 3 else [f"x{i}" for i in range(rank)]
+
+
+def stage(shape: Sequence[int], body: Callable[..., Expr], name: str) -> te.Tensor:
+    """`te.compute` of one tensor."""
+    tensor: te.Tensor = te.compute(tuple(shape), body, name=name)
+    return tensor

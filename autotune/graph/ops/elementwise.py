@@ -1,0 +1,202 @@
+"""Unary elementwise operators. Input: x of any shape; output: the same shape.
+
+Parameters are attributes: Clip(min, max: floats, each may be absent), LeakyRelu(alpha=0.01),
+Elu(alpha=1), HardSigmoid(alpha=0.2, beta=0.5), Gelu(approximate="none"|"tanh"), Cast(to=dtype).
+Dropout is the identity: graphs are for inference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attrs, TensorType
+from autotune.graph.ops.common import (
+    DTYPES,
+    FLOATS,
+    Expr,
+    array_at,
+    at,
+    float_attr,
+    stage,
+    str_attr,
+    tensor_at,
+)
+from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+
+ArrayRule: TypeAlias = Callable[[Array, Attrs], Array]
+ExprRule: TypeAlias = Callable[[Expr, Attrs], Expr]
+
+NUMERIC = tuple(d for d in DTYPES if d != "bool")
+_SQRT_HALF = math.sqrt(0.5)
+_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+
+
+def _unary(
+    name: str,
+    reference: ArrayRule,
+    expression: ExprRule,
+    attributes: Mapping[str, Attribute] | None = None,
+    dtypes: tuple[str, ...] = FLOATS,
+) -> OpDef:
+    def infer(types: Types, attrs: Attrs) -> list[TensorType]:
+        x = at(types, 0)
+        if x.dtype not in dtypes:
+            raise GraphError(f"{name} does not take {x.dtype}; it takes {', '.join(dtypes)}")
+        if "to" not in attrs:
+            return [x.dense]
+        to = str_attr(attrs, "to")
+        if to not in DTYPES:
+            raise GraphError(f"Cast: unknown dtype {to!r}; known: {', '.join(DTYPES)}")
+        return [TensorType(x.shape, to)]
+
+    def run(arrays: Arrays, attrs: Attrs) -> list[Array]:
+        x = array_at(arrays, 0)
+        with np.errstate(all="ignore"):
+            value = np.asarray(reference(x, attrs))
+        return [value.astype(infer([TensorType.of(x)], attrs)[0].dtype, copy=False)]
+
+    def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        x = tensor_at(tensors, 0)
+        return [stage(x.shape, lambda *i: expression(x(*i), attrs), names[0])]
+
+    return register(OpDef(name, "elementwise", (1, 1), infer, run, compute, attributes or {}))
+
+
+def _simple(name: str, reference: Callable[[Array], Array], expression: Callable[[Expr], Expr]) -> OpDef:
+    return _unary(name, lambda x, _: reference(x), lambda x, _: expression(x))
+
+
+def _erf(x: Array) -> Array:
+    from scipy.special import erf
+
+    return np.asarray(erf(x))
+
+
+def _sigmoid(x: Array) -> Array:
+    from scipy.special import expit
+
+    return np.asarray(expit(x))
+
+
+def _clip(x: Array, attrs: Attrs) -> Array:
+    for key, bound in (("min", np.maximum), ("max", np.minimum)):
+        if key in attrs:
+            x = bound(x, x.dtype.type(attrs[key]))
+    return x
+
+
+def _clip_expr(x: Expr, attrs: Attrs) -> Expr:
+    if "min" in attrs:
+        x = te.maximum(x, te.const(float_attr(attrs, "min"), x.dtype))
+    if "max" in attrs:
+        x = te.minimum(x, te.const(float_attr(attrs, "max"), x.dtype))
+    return x
+
+
+def _gelu(x: Array, attrs: Attrs) -> Array:
+    if attrs["approximate"] == "tanh":
+        bent = np.tanh(_SQRT_2_OVER_PI * (x + 0.044715 * x * x * x))
+    else:
+        bent = _erf(x * _SQRT_HALF)
+    return np.asarray(0.5 * x * (1 + bent))
+
+
+def _gelu_expr(x: Expr, attrs: Attrs) -> Expr:
+    if attrs["approximate"] == "tanh":
+        return x * 0.5 * (te.tanh((x + x * x * x * 0.044715) * _SQRT_2_OVER_PI) + 1.0)
+    return x * 0.5 * (te.erf(x * _SQRT_HALF) + 1.0)
+
+
+def _hard_sigmoid(x: Array, attrs: Attrs) -> Array:
+    return np.asarray(np.clip(float_attr(attrs, "alpha") * x + float_attr(attrs, "beta"), 0, 1))
+
+
+def _hard_sigmoid_expr(x: Expr, alpha: float, beta: float) -> Expr:
+    return te.maximum(te.minimum(x * alpha + beta, 1.0), 0.0)
+
+
+def _cast_expr(x: Expr, attrs: Attrs) -> Expr:
+    to = str_attr(attrs, "to")
+    return x != te.const(0, x.dtype) if to == "bool" != x.dtype else te.cast(x, to)
+
+
+_simple("Sqrt", np.sqrt, te.sqrt)
+_simple("Exp", np.exp, te.exp)
+_simple("Log", np.log, te.log)
+_simple("Erf", _erf, te.erf)
+_simple("Tanh", np.tanh, te.tanh)
+_simple("Sigmoid", _sigmoid, te.sigmoid)
+_simple("Floor", np.floor, te.floor)
+_simple("Ceil", np.ceil, te.ceil)
+_simple("Round", np.rint, te.round)
+_simple("Reciprocal", np.reciprocal, lambda x: 1.0 / x)
+_simple(  # log(1 + e^x), written so that large x does not overflow
+    "Softplus",
+    lambda x: np.logaddexp(x, 0),
+    lambda x: te.maximum(x, 0.0) + te.log(te.exp(-te.abs(x)) + 1.0),
+)
+_simple(
+    "HardSwish",
+    lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    lambda x: x * _hard_sigmoid_expr(x, 1 / 6, 0.5),
+)
+_unary("Abs", lambda x, _: np.abs(x), lambda x, _: te.abs(x), dtypes=NUMERIC)
+_unary("Neg", lambda x, _: np.negative(x), lambda x, _: -x, dtypes=NUMERIC)
+_unary(
+    "Relu",
+    lambda x, _: np.maximum(x, 0),
+    lambda x, _: te.maximum(x, te.const(0, x.dtype)),
+    dtypes=NUMERIC,
+)
+_unary(
+    "Clip",
+    _clip,
+    _clip_expr,
+    {"min": Attribute("float"), "max": Attribute("float")},
+    dtypes=NUMERIC,
+)
+_unary(
+    "LeakyRelu",
+    lambda x, a: np.where(x < 0, float_attr(a, "alpha") * x, x),
+    lambda x, a: te.if_then_else(x < 0.0, x * float_attr(a, "alpha"), x),
+    {"alpha": Attribute("float", 0.01)},
+)
+_unary(
+    "Elu",
+    lambda x, a: np.where(x < 0, float_attr(a, "alpha") * np.expm1(x), x),
+    lambda x, a: te.if_then_else(x < 0.0, (te.exp(x) - 1.0) * float_attr(a, "alpha"), x),
+    {"alpha": Attribute("float", 1.0)},
+)
+_unary(
+    "HardSigmoid",
+    _hard_sigmoid,
+    lambda x, a: _hard_sigmoid_expr(x, float_attr(a, "alpha"), float_attr(a, "beta")),
+    {"alpha": Attribute("float", 0.2), "beta": Attribute("float", 0.5)},
+)
+_unary(
+    "Gelu",
+    _gelu,
+    _gelu_expr,
+    {"approximate": Attribute("str", "none", choices=("none", "tanh"))},
+)
+_unary(
+    "Cast",
+    lambda x, a: x.astype(str_attr(a, "to")),
+    _cast_expr,
+    {"to": Attribute("str", required=True)},
+    dtypes=DTYPES,
+)
+_unary("Identity", lambda x, _: x, lambda x, _: x, dtypes=DTYPES)
+_unary("Dropout", lambda x, _: x, lambda x, _: x, dtypes=DTYPES)
+_unary(
+    "Not",
+    lambda x, _: np.logical_not(x),
+    lambda x, _: x == te.const(False, "bool"),
+    dtypes=("bool",),
+)

@@ -1,0 +1,77 @@
+"""The little that the learned models share: training, prediction and files of an XGBoost booster.
+
+XGBoost is imported when a model is trained or read, never before: it costs half a second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import CostModelError
+from cost_models import features
+
+Scores = NDArray[np.float32]
+
+
+def train(
+    parameters: Mapping[str, object],
+    rounds: int,
+    x: features.Matrix,
+    y: NDArray[np.floating[Any]],
+    *,
+    groups: NDArray[np.integer[Any]] | None = None,
+    weights: NDArray[np.floating[Any]] | None = None,
+) -> Any:
+    """Train a booster on rows ``x``; ``groups`` (sorted) makes it a ranker, one weight a group."""
+    import xgboost
+
+    data = xgboost.DMatrix(x, label=y, feature_names=list(features.names()), qid=groups)
+    if weights is not None:
+        data.set_weight(weights)
+    return xgboost.train(dict(parameters), data, num_boost_round=rounds)
+
+
+def predict(booster: Any, x: features.Matrix, threads: int) -> Scores:
+    """Predictions float32 [n] in one pass over ``x``, without building a DMatrix."""
+    if x.ndim != 2 or x.shape[1] != len(features.names()):
+        raise CostModelError(f"features of shape {x.shape}; this model reads [n, {len(features.names())}]")
+    booster.set_param({"nthread": threads})
+    return np.asarray(booster.inplace_predict(x, validate_features=False), dtype=np.float32)
+
+
+def save(booster: Any, path: Path) -> str:
+    """Write XGBoost's own binary JSON and return its SHA-256 (hex)."""
+    raw = bytes(booster.save_raw("ubj"))
+    path.write_bytes(raw)
+    return hashlib.sha256(raw).hexdigest()
+
+
+def load(path: Path, digest: str) -> Any:
+    """Read a booster whose SHA-256 must be ``digest``; raises CostModelError for a damaged file."""
+    import xgboost
+
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CostModelError(f"cannot read the cost model {path}: {error}") from error
+    found = hashlib.sha256(raw).hexdigest()
+    if found != digest:
+        raise CostModelError(
+            f"cost model {path} is damaged: SHA-256 {found}, its manifest says {digest}; "
+            "roll back to an earlier version or retrain"
+        )
+    booster = xgboost.Booster()
+    try:
+        booster.load_model(bytearray(raw))
+    except xgboost.core.XGBoostError as error:
+        raise CostModelError(f"XGBoost cannot read {path}: {error}") from error
+    return booster
+
+
+__all__ = ["Scores", "load", "predict", "save", "train"]

@@ -1,0 +1,198 @@
+"""Features of candidates for the learned models: arithmetic over loop nests, whole populations at once.
+
+All features are dimensionless or logarithms, and mean the same for every family of spaces, so that a model
+trained on some workloads ranks the candidates of others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.machine import Machine
+from cost_models.terms import Terms, terms
+from search_spaces.knob import Config
+from search_spaces.nest import LoopNest, Numbers
+from search_spaces.population import Population
+
+if TYPE_CHECKING:
+    from search_spaces.space import Space
+
+Matrix = NDArray[np.float32]
+
+FAMILIES = (
+    "contraction",
+    "convolution",
+    "depthwise",
+    "elementwise",
+    "normalization",
+    "pool",
+    "reduction",
+    "softmax",
+)
+TAGS = ("rows", "vectors", "unroll", "packed", "order", "inline", "fused", "split", "waste")
+_LEVELS = 4
+_ACCESSES = 3
+
+
+def extract(space: Space, configs: Sequence[Config] | Population) -> Matrix:
+    """Features float32 [n, len(names())] of candidates of one space; finite and deterministic."""
+    population = configs if isinstance(configs, Population) else space.of(configs)
+    nest = space.loop_nest(population.columns())
+    machine = Machine.of(space.target)
+    found = _named(nest, machine, terms(nest, machine))
+    matrix = np.empty((len(population), len(found)), dtype=np.float32)
+    for position, column in enumerate(found.values()):
+        matrix[:, position] = column
+    return matrix
+
+
+def names() -> tuple[str, ...]:
+    """The names of the features, in order."""
+    return (*_CONTEXT, *_COMMON, *_by_level(), *_by_access(), *(f"tag_{tag}" for tag in TAGS))
+
+
+def schema() -> str:
+    """SHA-256 (hex) of the names: a stored model only reads features of its own schema."""
+    return hashlib.sha256("\n".join(names()).encode()).hexdigest()
+
+
+_CONTEXT = (
+    *(f"family_{family}" for family in FAMILIES),
+    "lanes",
+    "threads",
+    "log_flops",
+    "log_bytes",
+    "log_intensity",
+)
+_COMMON = (
+    "log_total",
+    "log_floor_share",
+    "ports_share",
+    "latency_share",
+    "spill_share",
+    "fetch_share",
+    "tail_share",
+    "passes_share",
+    "overhead_share",
+    "log_traffic_l1",
+    "log_traffic_l2",
+    "log_traffic_l3",
+    "imbalance",
+    "workers_share",
+    "log_tiles",
+    "log_steps",
+    "arithmetic",
+    "loads_per_arithmetic",
+    "stores_per_arithmetic",
+    "log_chains",
+    "register_share",
+    "log_instructions",
+)
+
+
+def _by_level() -> list[str]:
+    return [f"{what}_{i}" for i in range(_LEVELS) for what in ("log_set_l1", "log_set_l2")]
+
+
+def _by_access() -> list[str]:
+    kinds = ("log_inner", "log_middle", "log_reuse", "panel")
+    return [f"{what}_a{i}" for i in range(_ACCESSES) for what in kinds]
+
+
+def _named(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
+    found = _context(nest, machine) | _common(nest, machine, t)
+    found |= _levels(nest, machine) | _accesses(nest)
+    zero = np.zeros(len(nest))
+    return found | {f"tag_{tag}": nest.tags.get(tag, zero) for tag in TAGS}
+
+
+def _context(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
+    one = np.ones(len(nest))
+    found = {f"family_{f}": one * (f == nest.family) for f in FAMILIES}
+    whole = nest.working_sets[0]
+    return found | {
+        "lanes": one * nest.lanes,
+        "threads": one * machine.threads,
+        "log_flops": one * np.log2(1.0 + nest.flops),
+        "log_bytes": _log(whole),
+        "log_intensity": _log(nest.flops / np.maximum(whole, 1.0)),
+    }
+
+
+def _common(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
+    body = nest.body
+    floor = max(nest.flops, 1.0) / (2 * nest.lanes * machine.arithmetic_ports * machine.hertz)
+    core = np.maximum(t.ports + t.latency + t.spills + t.fetch + t.tail, 1e-12)
+    total = np.maximum(t.total, 1e-12)
+    work = np.maximum(body.arithmetic, 1.0)
+    return {
+        "log_total": np.log2(total),
+        "log_floor_share": np.log2(floor / machine.threads / total),
+        "ports_share": t.ports / core,
+        "latency_share": t.latency / core,
+        "spill_share": t.spills / core,
+        "fetch_share": t.fetch / core,
+        "tail_share": t.tail / core,
+        "passes_share": t.passes / total,
+        "overhead_share": t.overhead / total,
+        "log_traffic_l1": _log(t.traffic_l1 / max(nest.flops, 1.0)),
+        "log_traffic_l2": _log(t.traffic_l2 / max(nest.flops, 1.0)),
+        "log_traffic_l3": _log(t.traffic_l3 / max(nest.flops, 1.0)),
+        "imbalance": t.imbalance,
+        "workers_share": t.workers / machine.threads,
+        "log_tiles": _log(nest.tiles),
+        "log_steps": _log(body.steps),
+        "arithmetic": body.arithmetic,
+        "loads_per_arithmetic": body.loads / work,
+        "stores_per_arithmetic": body.stores / work,
+        "log_chains": _log(body.chains),
+        "register_share": body.registers / machine.registers,
+        "log_instructions": _log(body.instructions),
+    }
+
+
+def _levels(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
+    """Working sets against the caches at evenly spread levels of the nest, outermost first."""
+    depth = len(nest.loops)
+    found = {}
+    for i in range(_LEVELS):
+        at = nest.working_sets[round(i * depth / _LEVELS)]
+        found[f"log_set_l1_{i}"] = _log(at / machine.l1)
+        found[f"log_set_l2_{i}"] = _log(at / machine.l2)
+    return found
+
+
+def _accesses(nest: LoopNest) -> dict[str, Numbers]:
+    """The largest tensors: bytes touched inside and in the middle, and how often they are reread."""
+    sizes = [math.prod(access.shape) * access.item_bytes for access in nest.accesses]
+    order = np.argsort([-size for size in sizes], kind="stable")
+    zero, depth = np.zeros(len(nest)), len(nest.loops)
+    found: dict[str, Numbers] = {}
+    for i in range(_ACCESSES):
+        inner, middle, reuse, panel = zero, zero, zero, zero
+        if i < len(order):
+            access, footprint = nest.accesses[order[i]], nest.footprints[order[i]]
+            half = (depth + 1) // 2
+            inner, middle = _log(footprint[-1]), _log(footprint[half])
+            reuse = _log(footprint[half] * nest.trips[half] / np.maximum(footprint[0], 1.0))
+            panel = zero if access.panel is None else access.panel.astype(np.float64)
+        found |= {
+            f"log_inner_a{i}": inner,
+            f"log_middle_a{i}": middle,
+            f"log_reuse_a{i}": reuse,
+            f"panel_a{i}": panel,
+        }
+    return found
+
+
+def _log(values: Numbers) -> Numbers:
+    return np.log2(np.maximum(values, 1e-9))
+
+
+__all__ = ["FAMILIES", "TAGS", "Matrix", "extract", "names", "schema"]

@@ -1,0 +1,51 @@
+"""What the analytic model assumes of a core, derived from the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Rates per core and cycle, latencies in cycles, capacities and bandwidths in bytes.
+
+    The rates are those that out-of-order x86 cores with two vector ports share (Skylake and Zen 2 on); only
+    ratios matter for ranking. ``l3`` and ``memory`` bandwidths are for the whole machine.
+    """
+
+    hertz: float = 2.6e9
+    arithmetic_ports: float = 2.0
+    load_ports: float = 2.0
+    store_ports: float = 1.0
+    latency: float = 4.0
+    step_overhead: float = 0.75
+    l2_bytes_per_cycle: float = 28.0
+    l3_bytes_per_cycle: float = 9.0
+    memory_bytes_per_cycle: float = 4.5
+    l1: float = 32 << 10
+    l2: float = 1 << 20
+    l3: float = 8 << 20
+    threads: int = 1
+    registers: int = 16
+    kernel_seconds: float = 1.0e-6
+    tile_seconds: float = 60e-9
+    instruction_cache: float = 1500.0
+
+    @staticmethod
+    def of(target: Target) -> Machine:
+        """The assumptions for ``target``: its caches, threads and registers."""
+        return Machine(
+            l1=float(target.l1_bytes),
+            l2=float(target.l2_bytes),
+            l3=float(target.l3_bytes),
+            threads=target.threads,
+            registers=target.registers,
+            step_overhead=0.75 if target.vector_bits >= 512 else 0.5,
+        )
+
+
+__all__ = ["Machine"]

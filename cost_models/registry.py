@@ -1,0 +1,154 @@
+"""Versioned cost models in a folder, with a pointer to the one in use.
+
+::
+
+    <folder>/v0001/{manifest.json, ranker.ubj, validity.ubj}
+    <folder>/v0002/...
+    <folder>/CURRENT          the name of one version
+
+A version is written under a temporary name, flushed to disk and renamed, and so is the pointer: whatever is
+killed, a reader sees the old model or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from autotune.errors import CostModelError
+from cost_models import booster as boosters
+from cost_models import features
+from cost_models.manifest import Manifest
+from cost_models.ranker import Ranker
+from cost_models.validity import Validity
+
+_CURRENT = "CURRENT"
+_RANKER, _VALIDITY = "ranker.ubj", "validity.ubj"
+KIND = "cost-model"
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """A ranker, with a validity classifier where failures were there to learn from."""
+
+    ranker: Ranker
+    validity: Validity | None
+    manifest: Manifest
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The models in ``folder`` (made when the first one is added)."""
+
+    folder: Path
+
+    def versions(self) -> list[str]:
+        """Names of the versions, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path.name for path in self.folder.glob("v[0-9]*") if path.is_dir())
+
+    def current(self) -> str | None:
+        """The version in use, or None; raises CostModelError for a pointer to nowhere."""
+        try:
+            name = (self.folder / _CURRENT).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            return None
+        if name not in self.versions():
+            raise CostModelError(
+                f"{self.folder / _CURRENT} names {name!r}, which is not there; "
+                f"versions: {', '.join(self.versions()) or 'none'}"
+            )
+        return name
+
+    def add(self, ranker: Ranker, validity: Validity | None, manifest: Manifest) -> str:
+        """Store a model as the next version, not yet in use; returns its name."""
+        with self._staged() as staging:
+            files = {_RANKER: boosters.save(ranker.booster, staging / _RANKER)}
+            if validity is not None:
+                files[_VALIDITY] = boosters.save(validity.booster, staging / _VALIDITY)
+            parent = self.current() or ""
+            replace(manifest, kind=KIND, files=files, parent=parent).write(staging)
+            for path in staging.iterdir():
+                _flush(path)
+            return self._publish(staging)
+
+    @contextmanager
+    def _staged(self) -> Iterator[Path]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=self.folder))
+        try:
+            yield staging
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)  # gone already where it was published
+
+    def _publish(self, staging: Path) -> str:
+        while True:
+            versions = self.versions()
+            name = f"v{int(versions[-1][1:]) + 1 if versions else 1:04d}"
+            try:
+                staging.rename(self.folder / name)
+            except OSError:
+                if (self.folder / name).exists():  # another process took the number
+                    continue
+                raise
+            _flush(self.folder)
+            return name
+
+    def promote(self, version: str) -> None:
+        """Put ``version`` in use; raises CostModelError for an unknown one."""
+        if version not in self.versions():
+            known = ", ".join(self.versions()) or "none"
+            raise CostModelError(f"no cost model {version!r} in {self.folder}; versions: {known}")
+        handle, name = tempfile.mkstemp(prefix=".current-", dir=self.folder)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(version + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(self.folder / _CURRENT)
+        _flush(self.folder)
+
+    def rollback(self) -> str:
+        """Go back to the version that the current one replaced; raises CostModelError where there is none."""
+        current = self.current()
+        parent = self.manifest(current).parent if current else ""
+        if not parent:
+            raise CostModelError(f"nothing to roll back to in {self.folder}: current is {current}")
+        self.promote(parent)
+        return parent
+
+    def manifest(self, version: str) -> Manifest:
+        """The manifest of a version."""
+        return Manifest.read(self.folder / version)
+
+    def load(self, version: str | None = None, threads: int = 1) -> CostModel | None:
+        """The model in use (or ``version``), checked; None where no model is in use."""
+        name = version or self.current()
+        if name is None:
+            return None
+        folder = self.folder / name
+        manifest = Manifest.read(folder)
+        manifest.require(KIND, features.schema(), folder)
+        if _RANKER not in manifest.files:
+            raise CostModelError(f"{folder} has no {_RANKER}")
+        loaded = {file: boosters.load(folder / file, sha) for file, sha in manifest.files.items()}
+        validity = Validity(loaded[_VALIDITY], threads) if _VALIDITY in loaded else None
+        return CostModel(Ranker(loaded[_RANKER], threads), validity, manifest, name)
+
+
+def _flush(path: Path) -> None:
+    """Force a file or a folder's entries to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+__all__ = ["KIND", "CostModel", "Registry"]

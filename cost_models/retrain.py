@@ -1,0 +1,179 @@
+"""Retraining from all measured runs, promoted only when better on workloads that no model has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from autotune.errors import CostModelError
+from cost_models import dataset, features
+from cost_models.dataset import Dataset, RunRecord
+from cost_models.evaluate import Metrics, by_family, evaluate, split
+from cost_models.manifest import Manifest
+from cost_models.ranker import Ranker
+from cost_models.registry import CostModel, Registry
+from cost_models.validity import Validity
+
+MIN_RUNS = 32
+_TOP5_SLACK = 0.005
+
+
+@dataclass(frozen=True)
+class RetrainReport:
+    """What a retraining did and why; all metrics are on the same held-out runs."""
+
+    replaced: bool
+    reason: str
+    version: str | None
+    new: Metrics | None
+    old: Metrics | None
+    analytic: Metrics | None
+    families: Mapping[str, Metrics]
+    runs: int
+    workloads: int
+    held_out: int
+    skipped: Mapping[str, int]
+
+    def __str__(self) -> str:
+        lines = [
+            ("replaced the cost model: " if self.replaced else "kept what was in use: ") + self.reason,
+            f"  {self.runs} runs of {self.workloads} workloads, {self.held_out} of them held out",
+        ]
+        named = (("new", self.new), ("old", self.old), ("analytic", self.analytic))
+        lines += [f"  {name}: {metrics}" for name, metrics in named if metrics is not None]
+        lines += [f"  {family}: {metrics}" for family, metrics in self.families.items()]
+        lines += [f"  skipped {count} runs: {why}" for why, count in self.skipped.items()]
+        return "\n".join(lines)
+
+
+def retrain(records: Iterable[RunRecord], registry_dir: Path | str, dry_run: bool = False) -> RetrainReport:
+    """Train on all runs but those of held-out workloads, compare, and promote the better model.
+
+    The first model must beat the analytic one, a later one the model in use, on held-out workloads that
+    neither was trained on. ``dry_run`` writes nothing. Raises CostModelError for a damaged registry.
+    """
+    registry = Registry(Path(registry_dir))
+    data = dataset.build(records)
+    old, note = _in_use(registry)
+    keys = set(data.workloads)
+    seen = set(old.manifest.trained_on) if old else set()
+    train_keys, held = split(keys)
+    if int(data.valid.sum()) < MIN_RUNS or not held:
+        why = (
+            f"too little to learn from: {int(data.valid.sum())} valid runs of {len(keys)} workloads, "
+            f"needed {MIN_RUNS} runs of 2 workloads"
+        )
+        return _report(data, False, why, held=len(held))
+    train = data.take(data.rows_of(train_keys))
+    try:
+        ranker, validity = _fit(train)
+    except CostModelError as error:
+        return _report(data, False, str(error), held=len(held))
+    test = data.take(data.rows_of(held - seen) & data.valid)
+    new_scores = ranker.predict(test.x)
+    new = _metrics(new_scores, test)
+    before = _metrics(old.ranker.predict(test.x), test) if old else None
+    analytic = _metrics(analytic_scores(test.x), test)
+    better, reason = _verdict(new, before, analytic)
+    version = None
+    if better and not dry_run and new is not None:
+        version = registry.add(ranker, validity, _manifest(train, train_keys, new))
+        registry.promote(version)
+    if better and dry_run:
+        reason += " (dry run: nothing written)"
+    return RetrainReport(
+        replaced=version is not None,
+        reason=reason + note,
+        version=version,
+        new=new,
+        old=before,
+        analytic=analytic,
+        families=by_family(new_scores, test),
+        runs=len(data),
+        workloads=len(keys),
+        held_out=len(held),
+        skipped=data.skipped,
+    )
+
+
+def analytic_scores(x: features.Matrix) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """The analytic model's ranking, read back from the features: minus the log of predicted seconds."""
+    return np.asarray(-x[:, features.names().index("log_total")])
+
+
+def _in_use(registry: Registry) -> tuple[CostModel | None, str]:
+    name = registry.current()
+    if name is None:
+        return None, ""
+    if registry.manifest(name).schema != features.schema():
+        return None, f" ({name} reads features of another version and was not compared)"
+    return registry.load(name), ""
+
+
+def _fit(train: Dataset) -> tuple[Ranker, Validity | None]:
+    valid = train.valid
+    ranker = Ranker.fit(train.x[valid], train.latency_ns[valid], train.groups[valid])
+    mixed = bool(valid.any()) and not bool(valid.all())
+    return ranker, Validity.fit(train.x, valid) if mixed else None
+
+
+def _metrics(scores: np.ndarray[tuple[int], np.dtype[np.float32]], test: Dataset) -> Metrics | None:
+    return evaluate(scores, test.latency_ns, test.groups)
+
+
+def _verdict(new: Metrics | None, old: Metrics | None, analytic: Metrics | None) -> tuple[bool, str]:
+    """Better means more top-1 (what tuning gains from) and no real loss of top-5."""
+    if new is None:
+        return False, "no held-out workload that both models have not seen has two runs"
+    name, rival = ("the model in use", old) if old is not None else ("the analytic model", analytic)
+    if rival is None:
+        return False, "nothing to compare with"
+    facts = (
+        f"top-1 {new.top1:.3f} against {rival.top1:.3f} of {name}, "
+        f"top-5 {new.top5:.3f} against {rival.top5:.3f}, "
+        f"pairwise {new.pairwise:.3f} against {rival.pairwise:.3f}"
+    )
+    gained = (new.top1 + new.top5, new.pairwise) > (rival.top1 + rival.top5, rival.pairwise)
+    better = gained and new.top5 >= rival.top5 - _TOP5_SLACK
+    return better, ("better on held-out workloads: " if better else "not better: ") + facts
+
+
+def _manifest(train: Dataset, keys: frozenset[str], metrics: Metrics) -> Manifest:
+    import xgboost
+
+    latency = train.latency_ns[train.valid]
+    return Manifest(
+        kind="cost-model",
+        schema=features.schema(),
+        files={},
+        rows=len(train),
+        trained_on=tuple(sorted(keys)),
+        targets=tuple(sorted(set(train.targets))),
+        latency_range_ns=(float(latency.min()), float(latency.max())),
+        metrics=metrics.to_dict(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        xgboost=xgboost.__version__,
+    )
+
+
+def _report(data: Dataset, replaced: bool, reason: str, held: int) -> RetrainReport:
+    return RetrainReport(
+        replaced=replaced,
+        reason=reason,
+        version=None,
+        new=None,
+        old=None,
+        analytic=None,
+        families={},
+        runs=len(data),
+        workloads=len(set(data.workloads)),
+        held_out=held,
+        skipped=data.skipped,
+    )
+
+
+__all__ = ["MIN_RUNS", "RetrainReport", "analytic_scores", "retrain"]

@@ -1,0 +1,131 @@
+"""The analytic model's terms for a population: time in each unit of the machine, and data traffic.
+
+A roofline (Williams et al., CACM 2009) with one roof a cache level, after the ECM model's view of a core
+(Stengel et al., ICS 2015): what the ports need and what each link between caches needs, the slowest winning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cost_models.machine import Machine
+from search_spaces.nest import LoopNest, Numbers
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Arrays [n]: seconds on one core unless said otherwise; ``traffic_*`` are bytes."""
+
+    ports: Numbers
+    latency: Numbers
+    spills: Numbers
+    fetch: Numbers
+    tail: Numbers
+    traffic_l1: Numbers
+    traffic_l2: Numbers
+    traffic_l3: Numbers
+    imbalance: Numbers
+    workers: Numbers
+    passes: Numbers
+    overhead: Numbers
+    total: Numbers
+
+
+def terms(nest: LoopNest, machine: Machine) -> Terms:
+    """All terms and the predicted total in seconds for each of the n candidates."""
+    body, cycle = nest.body, 1.0 / machine.hertz
+    issue = np.maximum.reduce(
+        [
+            body.arithmetic / machine.arithmetic_ports,
+            body.loads / machine.load_ports,
+            body.stores / machine.store_ports,
+        ]
+    )
+    chain = machine.latency * body.arithmetic / np.maximum(body.chains, 1.0)
+    spilled = np.maximum(body.registers - machine.registers, 0.0)
+    ports = body.steps * (issue + machine.step_overhead) * cycle
+    latency = body.steps * np.maximum(chain - issue, 0.0) * cycle
+    spills = body.steps * spilled * cycle
+    pressure = np.clip(body.instructions / machine.instruction_cache - 1.0, 0.0, 2.0)
+    fetch = ports * 0.5 * pressure
+    tail = (
+        np.zeros(len(nest))
+        if nest.tail_operations is None
+        else nest.tail_operations * cycle / machine.arithmetic_ports
+    )
+    traffic = [_traffic(nest, size) for size in (machine.l1, machine.l2, machine.l3)]
+    workers = np.minimum(nest.tiles, machine.threads)
+    imbalance = np.ceil(nest.tiles / machine.threads) * workers / nest.tiles
+    core = ports + latency + spills + fetch + tail
+    l2_time = traffic[0] / machine.l2_bytes_per_cycle * cycle
+    l3_time = traffic[1] / machine.l3_bytes_per_cycle * cycle
+    memory_time = traffic[2] / machine.memory_bytes_per_cycle * cycle
+    # Prefetching hides the nearer links behind arithmetic, most of the time and not for nothing.
+    private = np.maximum(core, l2_time) + 0.25 * np.minimum(core, l2_time) + 0.5 * l3_time
+    alone = private / workers * imbalance
+    passes, kernels = _passes(nest, machine)
+    overhead = machine.kernel_seconds * kernels + machine.tile_seconds * nest.tiles / workers
+    total = np.maximum(alone, memory_time) + 0.25 * np.minimum(alone, memory_time)
+    return Terms(
+        ports=ports,
+        latency=latency,
+        spills=spills,
+        fetch=fetch,
+        tail=tail,
+        traffic_l1=traffic[0],
+        traffic_l2=traffic[1],
+        traffic_l3=traffic[2],
+        imbalance=imbalance,
+        workers=workers,
+        passes=passes,
+        overhead=overhead,
+        total=total + passes + overhead,
+    )
+
+
+def _traffic(nest: LoopNest, capacity: float) -> Numbers:
+    """Bytes moved into a cache of ``capacity`` from the next one.
+
+    The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
+    does not move stays, because its reuse distance is that same working set.
+    """
+    levels = len(nest.loops)
+    sets = np.stack(nest.working_sets)
+    level = np.argmax(sets <= 0.8 * capacity, axis=0)
+    level = np.where(sets[-1] > 0.8 * capacity, levels, level)
+    trips = np.take_along_axis(np.stack(nest.trips), level[None, :], axis=0)[0]
+    total = np.zeros(len(nest))
+    for access, footprint in zip(nest.accesses, nest.footprints, strict=True):
+        inside = np.take_along_axis(np.stack(footprint), level[None, :], axis=0)[0]
+        reuse = np.take_along_axis(_outer_reuse(nest, access.axes), level[None, :], axis=0)[0]
+        # A written tensor is read for ownership first, then written back.
+        total = total + inside * trips / reuse * (2.0 if access.write else 1.0)
+    return total
+
+
+def _outer_reuse(nest: LoopNest, axes: frozenset[str]) -> Numbers:
+    """For every level, the trips of the nearest loop outside it if that loop does not move the access."""
+    reuse = np.ones(len(nest))
+    result = [reuse]
+    for loop in nest.loops:
+        mine = np.ones(len(nest)) if loop.axis in axes else loop.extent
+        reuse = np.where(loop.extent > 1, mine, reuse)
+        result.append(reuse)
+    return np.stack(result)
+
+
+def _passes(nest: LoopNest, machine: Machine) -> tuple[Numbers, Numbers]:
+    """Seconds of the kernels before the main one, and how many kernels there are with it."""
+    seconds, kernels = np.zeros(len(nest)), np.ones(len(nest))
+    for one in nest.passes:
+        moved = one.read + 2.0 * one.written
+        rate = np.where(moved < 0.5 * machine.l2, machine.l2_bytes_per_cycle / 2, machine.l3_bytes_per_cycle)
+        rate = np.where(moved > machine.l3, machine.memory_bytes_per_cycle, rate)
+        seconds = seconds + moved / rate / machine.hertz / machine.threads
+        kernels = kernels + (moved > 0)
+    return seconds, kernels
+
+
+__all__ = ["Terms", "terms"]

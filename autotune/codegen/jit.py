@@ -25,10 +25,11 @@ class LoadedCode:
 
     def __init__(self, objects: Iterable[bytes]) -> None:
         _initialize()
-        self._engines: list[Any] = []
+        # Made first: an engine is what lets LLVM see the symbols of the process.
+        self._engines: list[Any] = [_new_engine()]
         self._owner: list[int] = []
         self._symbols: list[ObjectSymbols] = []
-        self._used: list[set[str]] = []
+        self._used: list[set[str]] = [set()]
         for index, data in enumerate(objects):
             self._add(index, data)
         for engine in self._engines:

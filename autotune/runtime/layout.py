@@ -1,0 +1,66 @@
+"""Where everything is in the memory that Python writes and the native executor reads.
+
+All of it is int64 slots; offsets here count slots of 8 bytes. Two structures:
+
+* a **program**, one a module: a header, the command rows, the pointer tables of the kernels, and the
+  patches that put the addresses of a call's inputs and outputs into those tables;
+* the **pool state**, one a worker pool: what the workers of the pool share. Slots written by different
+  workers are 128 bytes apart, because cores fetch lines of 64 bytes in pairs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Program header.
+COMMANDS: Final = 0  # address of the command rows
+COUNT: Final = 1  # how many
+SCRATCH: Final = 2  # address of worker 0's scratch memory
+SCRATCH_STRIDE: Final = 3  # bytes from one worker's scratch memory to the next
+PATCHES: Final = 4  # address of the patch rows
+PATCH_COUNT: Final = 5
+ADDRESSES: Final = 6  # address of this call's input addresses, then output addresses
+PARALLEL: Final = 7  # 1 when some command has more than one tile
+HEADER_SLOTS: Final = 8
+
+# Command row.
+KERNEL: Final = 0  # address of the machine code
+TABLE: Final = 1  # address of its pointer table
+TILES: Final = 2
+CHUNK: Final = 3  # tiles that a worker claims at a time
+BARRIER: Final = 4  # 1: all workers meet after this command
+COMMAND_SLOTS: Final = 8
+
+# Patch row.
+PATCH_SLOT: Final = 0  # address of the pointer-table entry
+PATCH_SOURCE: Final = 1  # index into the call's addresses
+PATCH_OFFSET: Final = 2  # bytes to add
+PATCH_SLOTS: Final = 3
+
+# Pool state.
+LINE: Final = 16
+GENERATION: Final = 0  # counts runs; workers wait for it to change
+PROGRAM: Final = 1  # address of the program of this run
+EVENTS: Final = 2  # address of the event rows, 0 for none
+STOP: Final = 3
+SPIN: Final = 4  # turns that a barrier spins before it yields the core
+IDLE_NS: Final = 5  # how long an idle worker spins before it sleeps
+PARKED: Final = LINE  # how many workers sleep
+WORKERS: Final = 2 * LINE  # start of the workers' own slots
+WORKER_SLOTS: Final = 2 * LINE
+ARRIVED: Final = 0  # counts the barriers that this worker has reached
+CLAIMED: Final = LINE  # tiles claimed from this worker's range: two slots, used in turn
+PHASE: Final = LINE + 2  # which of the two is in use; private to the worker
+
+# Event row of one worker and one command; times in ns of the monotonic clock.
+BEGIN: Final = 0
+END: Final = 1  # the worker found no more tiles
+MET: Final = 2  # the barrier after the command was passed
+TILES_RUN: Final = 3
+TILES_STOLEN: Final = 4  # of these, from another worker's range
+EVENT_SLOTS: Final = 5
+
+
+def state_slots(workers: int) -> int:
+    """Slots of the state of a pool."""
+    return WORKERS + workers * WORKER_SLOTS

@@ -56,6 +56,17 @@ class MathFunction:
     needs: tuple[str, ...]
 
 
+def _two_product(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
+    high = w.mul(a, b)
+    return high, w.fma(a, b, w.neg(high))
+
+
+def _fast_two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
+    """a + b exactly, for |a| >= |b| (Dekker 1971)."""
+    high = w.add(a, b)
+    return high, w.add(w.sub(a, high), b)
+
+
 def _exp_kernel(w: VectorWriter, r: str) -> str:
     """exp(r) - 1 for |r| <= ln2/2."""
     tail = w.polynomial(r, EXP[w.fmt.dtype])
@@ -79,24 +90,45 @@ def _exp(w: VectorWriter, x: str) -> str:
     return _exp_of_clamped(w, w.clamp(x, *_EXP_RANGE[w.fmt.dtype]))
 
 
+def _inverse(w: VectorWriter, high: str, low: str) -> str:
+    """1/(high + low) with one Newton step, so that the result is nearly correctly rounded."""
+    one = w.const(1.0)
+    quotient = w.div(one, high)
+    residual = w.fma(w.neg(quotient), low, w.fma(w.neg(quotient), high, one))
+    return w.fma(quotient, residual, quotient)
+
+
 def _sigmoid(w: VectorWriter, x: str) -> str:
     """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels."""
     low, _ = _EXP_RANGE[w.fmt.dtype]
     z = _exp_of_clamped(w, w.clamp(w.neg(w.fabs(x)), low, 0.0))
-    one = w.const(1.0)
-    numerator = w.select(w.compare("olt", x, w.const(0.0)), z, one)
-    return w.div(numerator, w.add(one, z))
+    inverse = _inverse(w, *_fast_two_sum(w, w.const(1.0), z))
+    return w.select(w.compare("olt", x, w.const(0.0)), w.mul(z, inverse), inverse)
 
 
 def _tanh(w: VectorWriter, x: str) -> str:
     """u/(u+2) with u = expm1(2*|x|) = 2**n * (exp(r)-1) + (2**n - 1); exact 1 past the bound."""
     bound = {"float32": 10.0, "float64": 20.0}[w.fmt.dtype]
     size = w.clamp(w.fabs(x), 0.0, bound)
-    _, k, r = _reduce_by_ln2(w, w.add(size, size))
+    doubled = w.add(size, size)
+    n, k = w.round_with_bits(doubled, _LOG2_E)
+    high, low = _LN2_PARTS[w.fmt.dtype]
+    leading, trailing = w.fma(n, w.const(-high), doubled), w.mul(n, w.const(-low))
+    r = w.add(leading, trailing)
+    r_low = w.add(w.sub(leading, r), trailing)
     biased = w.integer("add", k, w.int_const(w.fmt.bias))
     power = w.from_bits(w.integer("shl", biased, w.int_const(w.fmt.mantissa)))
-    u = w.fma(power, _exp_kernel(w, r), w.sub(power, w.const(1.0)))
-    return w.copysign(w.div(u, w.add(u, w.const(2.0))), x)
+    head = w.fma(power, r, w.sub(power, w.const(1.0)))
+    rest = w.fma(w.mul(r, r), w.polynomial(r, EXP[w.fmt.dtype]), r_low)
+    u = w.fma(power, rest, head)
+
+    divisor = w.add(u, w.const(2.0))
+    divisor_low = w.sub(u, w.sub(divisor, w.const(2.0)))
+    inverse = w.div(w.const(1.0), divisor)
+    quotient = w.mul(u, inverse)
+    negated = w.neg(quotient)
+    residual = w.fma(negated, divisor_low, w.fma(negated, divisor, u))
+    return w.copysign(w.fma(residual, inverse, quotient), x)
 
 
 def _log_core(w: VectorWriter, x: str) -> str:
@@ -154,17 +186,6 @@ def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
     z = d.clamp(d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
     n, k = d.round_with_bits(z, 1.0)
     return w.truncate(d.scale(d.polynomial(d.sub(z, n), EXP2_WIDE), k))
-
-
-def _two_product(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
-    high = w.mul(a, b)
-    return high, w.fma(a, b, w.neg(high))
-
-
-def _fast_two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
-    """a + b exactly, for |a| >= |b| (Dekker 1971)."""
-    high = w.add(a, b)
-    return high, w.add(w.sub(a, high), b)
 
 
 def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:

@@ -18,7 +18,6 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import (
-    DTYPES,
     FLOATS,
     Expr,
     at,
@@ -29,6 +28,7 @@ from autotune.graph.ops.common import (
     stage,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.te.expr import DTYPES
 
 ArrayRule: TypeAlias = Callable[[Sequence[Array], Attrs], Array]
 ExprRule: TypeAlias = Callable[[Sequence[Expr], Attrs], Expr]

@@ -11,12 +11,10 @@ from autotune import te
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.registry import Tensors, Types
-from autotune.te.expr import DTYPES as te_dtypes
 
 Expr: TypeAlias = Any  # a te expression or a Python number
 Index: TypeAlias = Sequence[Expr]
 
-DTYPES = te_dtypes
 FLOATS = ("float32", "float64", "float16")
 
 
@@ -155,16 +153,17 @@ def pad_stage(
     tensor: te.Tensor,
     before: Sequence[int],
     after: Sequence[int],
-    value: float,
+    value: Expr,
     name: str,
     element: Callable[[Expr], Expr] = lambda e: e,
 ) -> te.Tensor:
     """A stage that surrounds a tensor by a value; negative amounts crop.
 
-    `element` is applied to what is read, not to the padding. Without padding (and with the default
-    `element`) the tensor itself comes back.
+    `element` is applied to what is read, not to the padding.
     """
     shape = tuple(d + b + a for d, b, a in zip(tensor.shape, before, after, strict=True))
+
+    filler = te.const(value, tensor.dtype) if isinstance(value, (int, float)) else value
 
     def cell(*index: Expr) -> Expr:
         source = [i - b if b else i for i, b in zip(index, before, strict=True)]
@@ -177,7 +176,7 @@ def pad_stage(
         found = element(tensor(*source))
         if not inside:
             return found
-        return te.if_then_else(te.all(*inside), found, te.const(value, tensor.dtype))
+        return te.if_then_else(te.all(*inside), found, filler)
 
     return stage(shape, cell, name)
 

@@ -17,7 +17,6 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import (
-    DTYPES,
     FLOATS,
     Expr,
     array_at,
@@ -28,6 +27,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.te.expr import DTYPES
 
 ArrayRule: TypeAlias = Callable[[Array, Attrs], Array]
 ExprRule: TypeAlias = Callable[[Expr, Attrs], Expr]

@@ -176,7 +176,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "reduction": "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
         "movement": "ChannelShuffle Concat Expand Flatten Gather Pad Reshape Slice Split Squeeze "
         "Transpose Unsqueeze",
-        "shape": "Constant ConstantOfShape Range Shape",
+        "shape": "ConstantOfShape Range Shape",
     }.items()
 }
 

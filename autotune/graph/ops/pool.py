@@ -1,0 +1,221 @@
+"""Pooling, 1-D to 3-D, in layouts "NCHW" (x [n, c, spatial...]) and "NHWC" (x [n, spatial..., c]).
+
+MaxPool(x), AveragePool(x): kernel_shape, strides, dilations, pads (as ONNX), ceil_mode,
+AveragePool also count_include_pad (0: padding does not count as elements of the mean; cells that
+only ceil_mode adds never do). Max pools have one output: indices are not supported.
+GlobalAveragePool(x), GlobalMaxPool(x): spatial dimensions become 1.
+
+te stages: "<out>.pad" if anything is padded (minus infinity or zero), "<out>.sum" and then the
+division for averages, one stage for maxima. Reduce axes rd, rh, rw.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import (
+    Expr,
+    Index,
+    array_at,
+    at,
+    named_axes,
+    require_float,
+    spatial_names,
+    stage,
+    tensor_at,
+)
+from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
+
+Reduction = Literal["max", "average"]
+
+
+def _check_rank(op: str, x: TensorType) -> int:
+    if not 3 <= x.rank <= 5:
+        raise GraphError(f"{op} takes 3 to 5 dimensions, got x of shape {x.shape}")
+    return x.rank - 2
+
+
+def _out_shape(x: Sequence[int], window: Window, channels_last: bool) -> tuple[int, ...]:
+    if channels_last:
+        return (x[0], *window.out_size, x[-1])
+    return (x[0], x[1], *window.out_size)
+
+
+def _axis_names(rank: int, channels_last: bool) -> list[str]:
+    spatial = spatial_names(rank)
+    return ["n", *spatial, "c"] if channels_last else ["n", "c", *spatial]
+
+
+def _lowest(dtype: str) -> float:
+    return -math.inf if dtype.startswith("float") else float(np.iinfo(dtype).min)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rules of one pooling operator; `over_all` makes the window the whole image."""
+
+    name: str
+    reduction: Reduction
+    over_all: bool = False
+
+    def complete(self, types: Types, attrs: dict[str, Attr]) -> None:
+        """Defaults that depend on the rank."""
+        rank = _check_rank(self.name, at(types, 0))
+        if not self.over_all:
+            complete_window(rank, attrs)
+
+    def window(self, x: TensorType, attrs: Attrs) -> Window:
+        """The window; GraphError if it does not fit or padding is not smaller than it."""
+        rank = _check_rank(self.name, x)
+        if self.over_all:
+            size = x.shape[1:-1] if attrs["layout"] == "NHWC" else x.shape[2:]
+            ones, zeros = (1,) * rank, (0,) * rank
+            return Window(size, size, ones, ones, zeros, zeros, ones, zeros)
+        window = window_of(self.name, x.shape, attrs, bool(attrs["ceil_mode"]))
+        for k, d, *pads in zip(
+            window.kernel, window.dilations, window.pad_begin, window.pad_end, strict=True
+        ):
+            if max(pads) > (k - 1) * d:
+                raise GraphError(
+                    f"{self.name}: pads {attrs['pads']} must be smaller than the window {window.kernel}"
+                )
+        return window
+
+    def infer(self, types: Types, attrs: Attrs) -> list[TensorType]:
+        """Shape and dtype of the output."""
+        x = at(types, 0)
+        if self.reduction == "average":
+            require_float(self.name, types)
+        elif x.dtype == "bool":
+            raise GraphError(f"{self.name} does not take bool")
+        shape = _out_shape(x.shape, self.window(x, attrs), attrs["layout"] == "NHWC")
+        return [TensorType(shape, x.dtype)]
+
+    def reference(self, arrays: Arrays, attrs: Attrs) -> list[Array]:
+        """Fold the shifted slices of the padded input."""
+        x = array_at(arrays, 0)
+        window = self.window(TensorType.of(x), attrs)
+        last = attrs["layout"] == "NHWC"
+        maximum = self.reduction == "max"
+        x = x if last else np.moveaxis(x, 1, -1)
+        x = window.pad_array(x, _lowest(str(x.dtype)) if maximum else 0)
+        parts = (x[(slice(None), *shifted)] for _, shifted in window.taps())
+        total = next(parts).copy()
+        for part in parts:
+            total = np.maximum(total, part) if maximum else total + part
+        if not maximum:
+            total = total / self._counts(window, attrs).astype(total.dtype)[..., None]
+        return [np.ascontiguousarray(total if last else np.moveaxis(total, -1, 1))]
+
+    def _counts(self, window: Window, attrs: Attrs) -> Array:
+        """Elements that each output averages, an array over the spatial dimensions."""
+        counts = np.ones((), np.int64)
+        for i in range(window.rank):
+            low, high = _counted_range(window, attrs, i)
+            starts = np.arange(window.out_size[i])[:, None] * window.strides[i]
+            cells = starts + np.arange(window.kernel[i]) * window.dilations[i]
+            inside = ((cells >= low) & (cells < high)).sum(axis=1)
+            counts = np.multiply.outer(counts, np.maximum(inside, 1))
+        return counts
+
+    def compute(self, tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        """Padding, reduction, and the division of averages."""
+        x = tensor_at(tensors, 0)
+        window = self.window(TensorType(x.shape, x.dtype), attrs)
+        last = attrs["layout"] == "NHWC"
+        shape = _out_shape(x.shape, window, last)
+        maximum = self.reduction == "max"
+        filler = te.min_value(x.dtype) if maximum else te.const(0, x.dtype)
+        source = window.pad_tensor(x, last, filler, f"{names[0]}.pad")
+        taps = window.reduce_axes()
+        fold = te.max if maximum else te.sum
+
+        def element(*index: Expr) -> Expr:
+            position = index[1:-1] if last else index[2:]
+            where = taps if self.over_all else window.source(position, taps)
+            cell = (index[0], *where, index[-1]) if last else (index[0], index[1], *where)
+            return fold(source(*cell), axis=taps)
+
+        axes = _axis_names(window.rank, last)
+        name = names[0] if maximum else f"{names[0]}.sum"
+        folded = stage(shape, named_axes(axes, element), name)
+        if maximum:
+            return [folded]
+        mean = self._mean(folded, window, attrs, last)
+        return [stage(shape, named_axes(axes, mean), names[0])]
+
+    def _mean(self, total: te.Tensor, window: Window, attrs: Attrs, last: bool) -> Expr:
+        """Body of the division; the divisor is a constant unless some windows are cut."""
+        whole = math.prod(window.kernel)
+        if self.over_all or bool(np.all(self._counts(window, attrs) == whole)):
+            return lambda *index: total(*index) * (1.0 / whole)
+
+        def divided(*index: Expr) -> Expr:
+            position = index[1:-1] if last else index[2:]
+            count = _count_expr(window, attrs, position)
+            return total(*index) / te.cast(count, total.dtype)
+
+        return divided
+
+
+def _counted_range(window: Window, attrs: Attrs, i: int) -> tuple[int, int]:
+    """Cells of dimension i of the padded input that count in a mean."""
+    if attrs.get("count_include_pad"):
+        return 0, window.pad_begin[i] + window.size[i] + window.pad_end[i]
+    return window.pad_begin[i], window.pad_begin[i] + window.size[i]
+
+
+def _count_expr(window: Window, attrs: Attrs, position: Index) -> Expr:
+    """Number of cells start + t*d, 0 <= t < k, that lie in [low, high), over all dimensions."""
+    count: Expr = 1
+    for i, p in enumerate(position):
+        low, high = _counted_range(window, attrs, i)
+        k, d = window.kernel[i], window.dilations[i]
+        start = p * window.strides[i]
+        first = te.maximum((low - start + (d - 1)) // d, 0)
+        end = te.minimum((high - start + (d - 1)) // d, k)
+        count = count * te.maximum(end - first, 1)
+    return count
+
+
+def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
+    if "kernel_shape" not in attrs:
+        return at(types, 0).size
+    kernel = attrs["kernel_shape"]
+    return results[0].size * math.prod(kernel if isinstance(kernel, tuple) else ())
+
+
+def _register(pool: Pool, attributes: dict[str, Attribute]) -> OpDef:
+    return register(
+        OpDef(
+            pool.name,
+            "pool",
+            (1, 1),
+            pool.infer,
+            pool.reference,
+            pool.compute,
+            {"layout": LAYOUT, **attributes},
+            complete=pool.complete,
+            flops_rule=_flops,
+        )
+    )
+
+
+_WINDOWED = {
+    **WINDOW_ATTRIBUTES,
+    "ceil_mode": Attribute("int", 0),
+    "kernel_shape": Attribute("ints", required=True),
+}
+_register(Pool("MaxPool", "max"), _WINDOWED)
+_register(Pool("AveragePool", "average"), {**_WINDOWED, "count_include_pad": Attribute("int", 0)})
+_register(Pool("GlobalMaxPool", "max", over_all=True), {})
+_register(Pool("GlobalAveragePool", "average", over_all=True), {})

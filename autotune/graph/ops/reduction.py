@@ -1,0 +1,101 @@
+"""ReduceMean, ReduceSum, ReduceMax, ReduceMin, ReduceProd (x).
+
+Attributes: axes (absent: all; empty: none), keepdims (default 1). te: one stage, reduce axis rk (or
+rk0, rk1, ... if there are several); ReduceMean sums in "<out>.sum" and then divides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import (
+    FLOATS,
+    Expr,
+    array_at,
+    at,
+    int_attr,
+    ints_attr,
+    positive_axes,
+    stage,
+    tensor_at,
+)
+from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+
+
+def reduce_axes(extents: Sequence[int]) -> list[te.IterVar]:
+    """Reduce axes named rk, or rk0, rk1, ... if there are several."""
+    if len(extents) == 1:
+        return [te.reduce_axis((0, extents[0]), name="rk")]
+    return [te.reduce_axis((0, d), name=f"rk{i}") for i, d in enumerate(extents)]
+
+
+def _complete(types: Types, attrs: dict[str, Attr]) -> None:
+    rank = at(types, 0).rank
+    axes = attrs.get("axes", tuple(range(rank)))
+    if not isinstance(axes, tuple):
+        raise GraphError(f"axes = {axes!r} is not a tuple of ints")
+    attrs["axes"] = positive_axes(axes, rank)
+
+
+def _out_shape(shape: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+    axes = ints_attr(attrs, "axes")
+    if int_attr(attrs, "keepdims"):
+        return tuple(1 if i in axes else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in axes)
+
+
+def _reduction(
+    name: str, fold: Callable[..., Any], te_fold: Callable[..., Expr], mean: bool = False
+) -> OpDef:
+    def infer(types: Types, attrs: Attrs) -> list[TensorType]:
+        x = at(types, 0)
+        if x.dtype == "bool" or (mean and x.dtype not in FLOATS):
+            raise GraphError(f"{name} does not take {x.dtype}")
+        if name in ("ReduceMax", "ReduceMin", "ReduceMean") and x.size == 0:
+            raise GraphError(f"{name} of an empty tensor of shape {x.shape}")
+        return [TensorType(_out_shape(x.shape, attrs), x.dtype)]
+
+    def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+        x = array_at(arrays, 0)
+        keepdims = bool(int_attr(attrs, "keepdims"))
+        value = fold(x, axis=ints_attr(attrs, "axes"), keepdims=keepdims)
+        return [np.asarray(value).astype(x.dtype)]
+
+    def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        x, axes = tensor_at(tensors, 0), ints_attr(attrs, "axes")
+        shape = _out_shape(x.shape, attrs)
+        if not axes:
+            return [stage(shape, lambda *i: x(*i), names[0])]
+        rks = reduce_axes([x.shape[a] for a in axes])
+
+        def element(*index: Expr) -> Expr:
+            kept = (
+                [i for d, i in enumerate(index) if d not in axes]
+                if int_attr(attrs, "keepdims")
+                else list(index)
+            )
+            source = [rks[axes.index(d)] if d in axes else kept.pop(0) for d in range(x.ndim)]
+            return te_fold(x(*source), axis=rks)
+
+        if not mean:
+            return [stage(shape, element, names[0])]
+        total = stage(shape, element, f"{names[0]}.sum")
+        scale = 1.0 / math.prod(x.shape[a] for a in axes)
+        return [stage(shape, lambda *i: total(*i) * scale, names[0])]
+
+    attributes = {"axes": Attribute("ints"), "keepdims": Attribute("int", 1)}
+    return register(OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete))
+
+
+_reduction("ReduceSum", np.sum, te.sum)
+_reduction("ReduceMax", np.max, te.max)
+_reduction("ReduceMin", np.min, te.min)
+_reduction("ReduceProd", np.prod, te.prod)
+_reduction("ReduceMean", np.mean, te.sum, mean=True)

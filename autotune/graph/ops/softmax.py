@@ -1,0 +1,89 @@
+"""Softmax(x) and LogSoftmax(x) over one axis (attribute axis, default -1).
+
+te stages: "<out>.max" (reduce rk), "<out>.exp" = e^(x - max), "<out>.sum" (reduce rk), then the
+output: exp / sum, or (x - max) - log(sum).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune import te
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import (
+    Expr,
+    array_at,
+    at,
+    int_attr,
+    positive_axis,
+    require_float,
+    stage,
+    tensor_at,
+)
+from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+
+
+def _complete(types: Types, attrs: dict[str, Attr]) -> None:
+    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
+
+
+def _softmax(name: str, log: bool) -> OpDef:
+    def infer(types: Types, attrs: Attrs) -> list[TensorType]:
+        require_float(name, types)
+        return [at(types, 0).dense]
+
+    def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+        x, axis = array_at(arrays, 0), int_attr(attrs, "axis")
+        shifted = x - x.max(axis=axis, keepdims=True)
+        exps = np.exp(shifted)
+        total = exps.sum(axis=axis, keepdims=True)
+        return [shifted - np.log(total) if log else exps / total]
+
+    def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        x, axis, out = tensor_at(tensors, 0), int_attr(attrs, "axis"), names[0]
+        outer = (*x.shape[:axis], *x.shape[axis + 1 :])
+
+        def without(index: Sequence[Expr]) -> tuple[Expr, ...]:
+            return (*index[:axis], *index[axis + 1 :])
+
+        def fold(source: te.Tensor, reducer: Expr, suffix: str) -> te.Tensor:
+            rk = te.reduce_axis((0, x.shape[axis]), name="rk")
+
+            def element(*index: Expr) -> Expr:
+                return reducer(source(*index[:axis], rk, *index[axis:]), axis=rk)
+
+            return stage(outer, element, f"{out}.{suffix}")
+
+        top = fold(x, te.max, "max")
+        exps = stage(x.shape, lambda *i: te.exp(x(*i) - top(*without(i))), f"{out}.exp")
+        total = fold(exps, te.sum, "sum")
+
+        def normalised(*index: Expr) -> Expr:
+            if log:
+                return x(*index) - top(*without(index)) - te.log(total(*without(index)))
+            return exps(*index) / total(*without(index))
+
+        return [stage(x.shape, normalised, out)]
+
+    def flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
+        return 5 * results[0].size  # max, subtract, exp, add, divide
+
+    return register(
+        OpDef(
+            name,
+            "softmax",
+            (1, 1),
+            infer,
+            reference,
+            compute,
+            {"axis": Attribute("int", -1)},
+            _complete,
+            flops,
+        )
+    )
+
+
+_softmax("Softmax", log=False)
+_softmax("LogSoftmax", log=True)

@@ -234,7 +234,7 @@ def test_files_that_are_no_tuning_database(tmp_path: Path) -> None:
             Database(path)
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="no such database: .*; `autotune tune --db"):
+    with pytest.raises(UsageError, match=r"no such database: .*; `autotune tune --db"):
         Database(tmp_path / "none.db", read_only=True)
     with pytest.raises(UsageError, match="not a database URL"):
         Database("nosuch://server/db")

@@ -1,0 +1,101 @@
+"""How long a job may take, in trials or in time; asked once a turn in every phase."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from autotune.errors import UsageError
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit on measured trials, on time, or on both (the first one reached ends the job).
+
+    ``minutes`` and ``hours`` are added to ``seconds``. Raises UsageError unless there is a positive limit.
+
+    >>> Budget(hours=8).limit_s
+    28800.0
+    """
+
+    trials: int | None = None
+    seconds: float | None = None
+    minutes: float | None = None
+    hours: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials is None and self.limit_s is None:
+            raise UsageError("a budget needs trials=, seconds=, minutes= or hours=")
+        for name in ("trials", "seconds", "minutes", "hours"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"a budget must be positive, got {name}={value}")
+
+    @property
+    def limit_s(self) -> float | None:
+        """The time limit in seconds, None for no limit."""
+        parts = ((self.seconds, 1.0), (self.minutes, 60.0), (self.hours, 3600.0))
+        given = [value * unit for value, unit in parts if value is not None]
+        return float(sum(given)) if given else None
+
+    @staticmethod
+    def parse(text: str) -> Budget:
+        """A time budget from text such as ``90s``, ``10m``, ``1h30m``; raises UsageError.
+
+        >>> Budget.parse("1h30m").limit_s
+        5400.0
+        """
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+        if not parts or "".join(number + unit for number, unit in parts) != text:
+            raise UsageError(f"not a time budget: {text!r}; write 90s, 10m, 8h or 1h30m")
+        return Budget(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+    def __str__(self) -> str:
+        trials = [f"{self.trials} trials"] if self.trials is not None else []
+        time_limit = [f"{self.limit_s:g} s"] if self.limit_s is not None else []
+        return " or ".join(trials + time_limit)
+
+
+@dataclass
+class Meter:
+    """What a job has used of its budget; ``trials`` and ``before_s`` come from earlier sessions."""
+
+    budget: Budget
+    trials: int = 0
+    before_s: float = 0.0
+    clock: Callable[[], float] = time.monotonic
+    reserve_s: float = 0.0
+    """Time kept back from the search for what comes after it."""
+    _start: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start = self.clock()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that the job worked, in all its sessions."""
+        return self.before_s + self.clock() - self._start
+
+    @property
+    def trials_left(self) -> float:
+        """Trials that may still be measured; infinite without a limit."""
+        limit = self.budget.trials
+        return float("inf") if limit is None else max(0, limit - self.trials)
+
+    @property
+    def seconds_left(self) -> float:
+        """Time left for the search; infinite without a limit."""
+        limit = self.budget.limit_s
+        return float("inf") if limit is None else max(0.0, limit - self.reserve_s - self.elapsed_s)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the search has to end."""
+        return self.trials_left < 1 or self.seconds_left <= 0
+
+
+__all__ = ["Budget", "Meter"]

@@ -1,0 +1,1 @@
+"""Measuring: candidates in, outcomes out; what runs a candidate is another process."""

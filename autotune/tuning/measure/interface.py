@@ -1,0 +1,57 @@
+"""The interface of everything that measures: a pool of processes here, a table that is replayed.
+
+Nothing is shared with the caller and nothing is pickled: a candidate is text, built code is bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from autotune.database.records import Latency
+from autotune.tuning.outcome import Measurement
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One configuration of one workload; ``workload`` and ``target`` are their canonical texts."""
+
+    workload: str
+    target: str
+    config: Mapping[str, int | str | bool]
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Built:
+    """A candidate after building: code to run, or the outcome that ended it (``failed``).
+
+    ``trace_key`` identifies the schedule, also of a candidate that failed; ``payload`` is what the
+    measurer itself needs to run it.
+    """
+
+    candidate: Candidate
+    trace_key: str
+    trace_json: str
+    failed: Measurement | None = None
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Measurer(Protocol):
+    """Builds candidates, checks them against the reference, and times them."""
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+        """Build all of them, several at a time; never raises for a bad candidate."""
+
+    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        """Check and time one; a candidate clearly slower than ``incumbent_ns`` is timed less."""
+
+    def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
+        """Time several candidates of one workload taking turns; None for one that failed."""
+
+    def close(self) -> None:
+        """Stop everything; safe to call twice, and from an interrupt."""
+
+
+__all__ = ["Built", "Candidate", "Measurer"]

@@ -1,0 +1,134 @@
+"""The measuring pool of this machine: builders on all cores, then one candidate at a time is timed.
+
+Building and timing never overlap: a compiler running on the other core would be measured too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from autotune.database.records import Latency, Outcome
+from autotune.tuning.measure.interface import Built, Candidate
+from autotune.tuning.measure.process import WORKER, Died, WorkerProcess
+from autotune.tuning.outcome import Measurement
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one candidate may use: seconds to build, to compute the reference, to run; and bytes."""
+
+    build_s: float = 20.0
+    prepare_s: float = 300.0
+    run_s: float = 5.0
+    memory_bytes: int | None = None
+
+    @staticmethod
+    def of_machine() -> Limits:
+        """Limits that leave a quarter of the memory to everybody else."""
+        import psutil
+
+        return Limits(memory_bytes=int(psutil.virtual_memory().total * 0.75))
+
+
+class ProcessPool:
+    """A Measurer of worker processes: a candidate that crashes, hangs or is wrong costs one record."""
+
+    def __init__(
+        self,
+        builders: int,
+        limits: Limits | None = None,
+        command: Sequence[str] = WORKER,
+    ) -> None:
+        self.limits = limits or Limits.of_machine()
+        memory = str(self.limits.memory_bytes or "")
+        environment = {"AUTOTUNE_WORKER_MEMORY": memory, "OMP_NUM_THREADS": "1"}
+        self._builders = [WorkerProcess(command, environment) for _ in range(builders)]
+        self._runner = WorkerProcess(command, environment)
+        self._free: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
+        for worker in self._builders:
+            self._free.put(worker)
+        self._threads = ThreadPoolExecutor(builders, thread_name_prefix="build")
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+        """Build all of them, one a builder at a time."""
+        return list(self._threads.map(self._build_one, candidates))
+
+    def _build_one(self, candidate: Candidate) -> Built:
+        worker = self._free.get()
+        try:
+            answer = worker.call({"do": "build", **vars(candidate)}, self.limits.build_s, "building")
+        except Died as death:
+            return _failed(candidate, death.measurement)
+        finally:
+            self._free.put(worker)
+        if "failed" in answer:
+            return _failed(candidate, _measurement(answer["failed"]), answer)
+        return Built(candidate, answer["trace_key"], answer["trace_json"], payload=answer["payload"])
+
+    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        """Check against the reference, then time, in the one runner."""
+        if built.failed is not None:
+            return built.failed
+        request = {
+            **_request("measure", [built]),
+            "incumbent_ns": incumbent_ns if incumbent_ns < float("inf") else None,
+        }
+        limit = self.limits.run_s + (0 if incumbent_ns == float("inf") else 100 * incumbent_ns / 1e9)
+        try:
+            self._prepare(built.candidate)
+            return _measurement(self._runner.call(request, limit, "running"))
+        except Died as death:
+            return death.measurement
+
+    def _prepare(self, candidate: Candidate) -> None:
+        """Have the inputs and the reference computed under a limit of their own."""
+        request = {"do": "prepare", **vars(candidate)}
+        self._runner.call(request, self.limits.prepare_s, "computing the reference")
+
+    def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
+        """Time the rivals taking turns; all None when one of them ends the runner."""
+        request = {**_request("compare", rivals), "rounds": rounds}
+        limit = self.limits.run_s + 3.0 * len(rivals) * rounds
+        try:
+            self._prepare(rivals[0].candidate)
+            answer = self._runner.call(request, limit, "comparing")
+        except Died:
+            return [None] * len(rivals)
+        return [Latency(**stats) if stats else None for stats in answer["latencies"]]
+
+    def close(self) -> None:
+        """Kill all workers; waiting builds end with them."""
+        for worker in (*self._builders, self._runner):
+            worker.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _request(do: str, rivals: Sequence[Built]) -> dict[str, Any]:
+    return {"do": do, **vars(rivals[0].candidate), "payloads": [dict(r.payload) for r in rivals]}
+
+
+def _failed(candidate: Candidate, measurement: Measurement, answer: Mapping[str, Any] | None = None) -> Built:
+    """A candidate without code; one without a trace is identified by its configuration."""
+    if answer and answer.get("trace_key"):
+        return Built(candidate, answer["trace_key"], answer["trace_json"], measurement)
+    text = "config:" + json.dumps(dict(candidate.config), sort_keys=True)
+    return Built(candidate, hashlib.sha256(text.encode()).hexdigest(), "", measurement)
+
+
+def _measurement(answer: Mapping[str, Any]) -> Measurement:
+    latency = answer.get("latency")
+    return Measurement(
+        Outcome(answer["outcome"]),
+        Latency(**latency) if latency else None,
+        answer.get("error"),
+        answer.get("message", ""),
+    )
+
+
+__all__ = ["Limits", "ProcessPool"]

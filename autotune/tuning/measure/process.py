@@ -1,0 +1,158 @@
+"""A worker process that answers JSON lines; it may hang or die at any request."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from autotune.errors import MeasureError
+from autotune.tuning.outcome import Measurement, of_death, of_timeout
+
+WORKER = (sys.executable, "-m", "autotune.tuning.measure.worker")
+
+
+class Died(Exception):
+    """The worker did not answer a request; ``measurement`` is the outcome of what it worked on."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        super().__init__(measurement.message)
+        self.measurement = measurement
+
+
+@dataclass
+class _Live:
+    """A running worker and its pipes; ``pending`` is what was read beyond the last line."""
+
+    process: subprocess.Popen[bytes]
+    requests: IO[bytes]
+    answers: IO[bytes]
+    stderr: IO[bytes]
+    pending: bytes = b""
+
+    def kill(self) -> None:
+        self.process.kill()
+        for pipe in (self.requests, self.answers, self.stderr):
+            with contextlib.suppress(OSError):  # flushing into a dead process
+                pipe.close()
+        self.process.wait()
+
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error."""
+        self.stderr.seek(max(0, self.stderr.seek(0, os.SEEK_END) - 2000))
+        return self.stderr.read().decode(errors="replace")
+
+
+class WorkerProcess:
+    """Starts a worker on first use, and again after it died.
+
+    The worker has a process group of its own, so that Ctrl-C in a terminal reaches only us.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] = WORKER,
+        environment: Mapping[str, str] | None = None,
+        start_s: float = 120.0,
+    ) -> None:
+        self._command = tuple(command)
+        self._environment = dict(environment or {})
+        self._start_s = start_s
+        self._live: _Live | None = None
+        self._closed = False
+        self.starts = 0
+
+    def call(self, request: Mapping[str, Any], timeout_s: float, phase: str) -> dict[str, Any]:
+        """Send one request and wait for its answer.
+
+        Raises Died when the worker ends or is killed after ``timeout_s`` seconds (``phase`` names
+        what took too long), and MeasureError when no worker can be started at all.
+        """
+        live = self._live or self._start()
+        try:
+            live.requests.write(json.dumps(request).encode() + b"\n")
+            live.requests.flush()
+        except OSError:
+            raise Died(self._reap(live)) from None
+        answer = self._read(live, timeout_s)
+        if answer is None:
+            self.kill()
+            raise Died(of_timeout(timeout_s, phase))
+        return answer
+
+    def _start(self) -> _Live:
+        if self._closed:
+            raise MeasureError("the measuring pool is closed")
+        stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, **self._environment},
+            process_group=0,
+        )
+        if process.stdin is None or process.stdout is None:
+            raise MeasureError("the measuring worker has no pipes")
+        self._live = live = _Live(process, process.stdin, process.stdout, stderr)
+        self.starts += 1
+        try:
+            hello = self._read(live, self._start_s)
+        except Died as death:
+            raise MeasureError(f"cannot start the measuring worker: {death}") from death
+        if hello is None:
+            self.kill()
+            raise MeasureError(f"the measuring worker did not get ready in {self._start_s:g} s")
+        return live
+
+    def _read(self, live: _Live, timeout_s: float) -> dict[str, Any] | None:
+        """The next line, or None when time is up; raises Died at end of file."""
+        deadline = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(live.answers, selectors.EVENT_READ)
+            while b"\n" not in live.pending:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    return None
+                chunk = os.read(live.answers.fileno(), 1 << 20)
+                if not chunk:
+                    raise Died(self._reap(live))
+                live.pending += chunk
+        line, live.pending = live.pending.split(b"\n", 1)
+        try:
+            answer = json.loads(line)
+        except ValueError as error:
+            self.kill()
+            raise MeasureError(f"the measuring worker wrote no JSON: {line[:80]!r}") from error
+        return dict(answer)
+
+    def _reap(self, live: _Live) -> Measurement:
+        """Collect the end of a process that died by itself."""
+        try:
+            code: int | None = live.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            code = None
+        words = live.last_words()
+        self.kill()
+        return of_death(code, words)
+
+    def kill(self) -> None:
+        """End the process at once; the next call starts another."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.kill()
+
+    def close(self) -> None:
+        """End the process and refuse to start another."""
+        self._closed = True
+        self.kill()
+
+
+__all__ = ["WORKER", "Died", "WorkerProcess"]

@@ -1,0 +1,48 @@
+"""How long to time a candidate: little when it is clearly slower, more when it may win."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.database.records import Latency
+
+Sample = Callable[[int], NDArray[Any]]
+"""Runs a candidate some number of times; gives nanoseconds for each."""
+
+_ROUNDS = ((3, 0.0, 1.5), (60, 15e6, 1.15), (200, 40e6, 1.0))
+"""Most repeats, nanoseconds to fill, and how much slower than the incumbent ends it after that."""
+
+
+def statistics(samples: NDArray[Any]) -> Latency:
+    """Number, minimum, median and interquartile range of times in ns."""
+    low, median, high = np.percentile(samples, (25, 50, 75))
+    return Latency(len(samples), float(samples.min()), float(median), float(high - low))
+
+
+def time_candidate(sample: Sample, incumbent_ns: float) -> Latency:
+    """Time one candidate that was warmed up, with sequential stopping against the incumbent."""
+    samples = sample(1)
+    for most, fill_ns, factor in _ROUNDS:
+        fastest = float(samples.min())
+        repeats = int(np.clip(fill_ns / max(fastest, 1.0), 2, most))
+        samples = np.concatenate([samples, sample(repeats)])
+        if samples.min() > factor * incumbent_ns:
+            break
+    return statistics(samples)
+
+
+def time_rivals(samples: Sequence[Sample], rounds: int) -> list[Latency]:
+    """Time several candidates taking turns, so that a slow moment of the machine meets all of them."""
+    taken: list[list[NDArray[Any]]] = [[] for _ in samples]
+    for _ in range(rounds):
+        for sample, mine in zip(samples, taken, strict=True):
+            fastest = float(mine[-1].min()) if mine else 1e6
+            mine.append(sample(int(np.clip(2e6 / max(fastest, 1.0), 1, 20))))
+    return [statistics(np.concatenate(mine)) for mine in taken]
+
+
+__all__ = ["Sample", "statistics", "time_candidate", "time_rivals"]

@@ -1,0 +1,82 @@
+"""What measuring a candidate gave; the one place that decides its outcome."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from autotune.database.records import Latency, Outcome
+from autotune.errors import AutotuneError, KnobError, LoweringError, ScheduleError
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The end of one candidate; ``latency`` is set exactly when ``outcome`` is ok.
+
+    ``error`` is the largest difference from the reference over the reference's largest magnitude,
+    None when the candidate never ran to its end.
+    """
+
+    outcome: Outcome
+    latency: Latency | None = None
+    error: float | None = None
+    message: str = ""
+
+    @property
+    def latency_ns(self) -> float:
+        """The minimum, or infinity for a candidate that failed."""
+        return self.latency.min_ns if self.latency else float("inf")
+
+
+def of_exception(error: BaseException, *, running: bool) -> Measurement:
+    """The outcome of a candidate whose building (or ``running``) raised ``error``."""
+    if isinstance(error, ScheduleError | KnobError | LoweringError):
+        return Measurement(Outcome.ILLEGAL, message=_first_line(error))
+    if isinstance(error, MemoryError):
+        return Measurement(Outcome.CRASHED, message="out of memory (the worker's limit)")
+    outcome = Outcome.CRASHED if running else Outcome.COMPILE_ERROR
+    if isinstance(error, AutotuneError):
+        return Measurement(outcome, message=_first_line(error))
+    return Measurement(outcome, message=_bug(error))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _bug(error: BaseException) -> str:
+    """An exception that nobody raised on purpose: say where, so that it can be found and repaired."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}: {_first_line(error)}{where}"
+
+
+def of_death(code: int | None, stderr: str) -> Measurement:
+    """The outcome of a candidate during which its worker process ended with ``code``."""
+    import signal
+
+    how = f"exit code {code}"
+    if code is not None and code < 0:
+        how = signal.Signals(-code).name
+    last = stderr.strip().splitlines()[-1:] if stderr.strip() else []
+    return Measurement(Outcome.CRASHED, message=": ".join([f"the worker died ({how})", *last]))
+
+
+def of_timeout(seconds: float, phase: str) -> Measurement:
+    """The outcome of a candidate that was killed after ``seconds``."""
+    return Measurement(Outcome.TIMEOUT, message=f"{phase} took longer than {seconds:.3g} s")
+
+
+def of_difference(error: float, tolerance: float) -> Measurement:
+    """The outcome of a candidate whose output is too far from the reference."""
+    message = f"relative error {error:.3g} is above the tolerance {tolerance:.3g}"
+    return Measurement(Outcome.WRONG_RESULT, error=error, message=message)
+
+
+__all__ = [
+    "Measurement",
+    "of_death",
+    "of_difference",
+    "of_exception",
+    "of_timeout",
+]

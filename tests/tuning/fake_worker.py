@@ -1,0 +1,80 @@
+"""A worker whose candidates say themselves how they behave; the pool is tested with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from autotune.tuning.measure.serve import serve
+
+PREPARED: list[str] = []
+
+
+def build(request: dict[str, Any]) -> dict[str, Any]:
+    config = request["config"]
+    behave(config.get("build", "ok"))
+    trace = json.dumps(config, sort_keys=True)
+    if config.get("build") == "illegal":
+        return {"failed": {"outcome": "illegal", "message": "no such loop"}}
+    return {"trace_key": trace, "trace_json": trace, "payload": {"config": config}}
+
+
+def prepare(request: dict[str, Any]) -> dict[str, Any]:
+    PREPARED.append(request["workload"])
+    return {}
+
+
+def measure(request: dict[str, Any]) -> dict[str, Any]:
+    config = request["payloads"][0]["config"]
+    assert PREPARED, "measure without prepare"
+    behave(config.get("run", "ok"))
+    if config.get("run") == "wrong":
+        return {"outcome": "wrong_result", "error": 0.5, "message": "relative error 0.5"}
+    return {"outcome": "ok", "error": 0.0, "latency": latency(float(config.get("ns", 100)))}
+
+
+def compare(request: dict[str, Any]) -> dict[str, Any]:
+    for payload in request["payloads"]:
+        behave(payload["config"].get("run", "ok"))
+    return {"latencies": [latency(float(p["config"]["ns"])) for p in request["payloads"]]}
+
+
+def latency(ns: float) -> dict[str, float]:
+    return {"n": 3, "min_ns": ns, "median_ns": ns, "spread_ns": 0.0}
+
+
+def behave(how: str) -> None:
+    if how == "segfault":
+        print("about to fail", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), 11)
+    elif how == "hang":
+        time.sleep(1000)
+    elif how == "exit":
+        os._exit(3)
+    elif how == "noise":
+        os.write(1, b"printed by a candidate\n")
+    elif how == "greedy":
+        np.ones(1 << 40)
+    elif how == "slow":
+        time.sleep(0.05)
+
+
+def guarded(handler: Any) -> Any:
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return dict(handler(request))
+        except MemoryError:
+            return {"outcome": "crashed", "message": "out of memory"}
+
+    return answer
+
+
+if __name__ == "__main__":
+    memory = os.environ.get("AUTOTUNE_WORKER_MEMORY")
+    handlers = {"build": build, "prepare": prepare, "measure": measure, "compare": compare}
+    serve({k: guarded(v) for k, v in handlers.items()}, int(memory) if memory else None)

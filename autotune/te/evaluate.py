@@ -116,7 +116,7 @@ def _run(op: ComputeOp, values: Mapping[tuple[Operation, int], Array]) -> list[A
 
 
 def _filled(array: Array, shape: tuple[int, ...], dtype: str) -> Array:
-    return np.ascontiguousarray(np.broadcast_to(array, shape).astype(dtype))
+    return np.array(np.broadcast_to(array, shape), dtype=dtype, order="C")
 
 
 def _fold(reduction: Reduce, sources: tuple[Array, ...], data_rank: int) -> list[Array]:

@@ -12,7 +12,6 @@ import hashlib
 import logging
 import os
 import tempfile
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +26,6 @@ _LOG = logging.getLogger("autotune.runtime")
 _SOURCES = ("native.py", "layout.py", "atomics.py", "executor.py")
 _ENTRY_POINTS = {"execute": 6, "serve": 4, "stop": 1}  # name: number of int64 arguments
 _DIGEST_BYTES = 32
-_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,9 @@ class Executor:
     code: LoadedCode
 
 
+@cache
 def executor() -> Executor:
     """The executor of this process, compiled or loaded at the first call."""
-    with _LOCK:
-        return _load()
-
-
-@cache
-def _load() -> Executor:
     path = cache_path()
     data = _read(path)
     if data is None:

@@ -1,0 +1,119 @@
+"""Checks the arrays of a call against a module's inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import InputError
+from autotune.runtime.device import allocate_array
+from autotune.runtime.image import TensorSpec
+
+
+class Signature:
+    """Names, shapes and dtypes that a call must have."""
+
+    def __init__(self, module: str, inputs: tuple[TensorSpec, ...], outputs: tuple[TensorSpec, ...]) -> None:
+        self._module = module
+        self._inputs = inputs
+        self._outputs = outputs
+        self._input_types = [(np.dtype(s.dtype), s.shape) for s in inputs]
+        self._output_types = [(s.shape, np.dtype(s.dtype), s.nbytes) for s in outputs]
+
+    def inputs(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+        """Dense arrays of the right types, in order; an array is copied only if it is not dense.
+
+        Objects with ``__dlpack__`` (tensors of other libraries in CPU memory) are taken without a
+        copy. Raises InputError.
+        """
+        if len(arrays) != len(self._inputs):
+            raise InputError(
+                f"{self._module!r} takes {len(self._inputs)} inputs, got {len(arrays)}; "
+                f"expected {_list(self._inputs)}"
+            )
+        return [
+            array
+            if type(array) is np.ndarray
+            and array.dtype is dtype
+            and array.shape == shape
+            and array.flags.c_contiguous
+            else self._converted(index, array)
+            for index, (array, (dtype, shape)) in enumerate(zip(arrays, self._input_types, strict=True))
+        ]
+
+    def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
+        """The values of a mapping in the order of the inputs; raises InputError."""
+        names = [spec.name for spec in self._inputs]
+        missing = [name for name in names if name not in inputs]
+        unknown = [str(name) for name in inputs if name not in names]
+        if missing or unknown:
+            parts = [f"missing {', '.join(missing)}"] if missing else []
+            parts += [f"unknown {', '.join(unknown)}"] if unknown else []
+            raise InputError(
+                f"wrong input names for {self._module!r}: {'; '.join(parts)}; expected {_list(self._inputs)}"
+            )
+        return [inputs[name] for name in names]
+
+    def fresh_outputs(self) -> list[NDArray[Any]]:
+        """New aligned arrays for the outputs."""
+        return [allocate_array(*types) for types in self._output_types]
+
+    def given_outputs(
+        self, outputs: Sequence[NDArray[Any]], inputs: Sequence[NDArray[Any]]
+    ) -> list[NDArray[Any]]:
+        """The caller's arrays, checked: right type, dense, writable, no overlap; raises InputError."""
+        if len(outputs) != len(self._outputs):
+            raise InputError(
+                f"{self._module!r} has {len(self._outputs)} outputs, got {len(outputs)} arrays "
+                f"in out=; expected {_list(self._outputs)}"
+            )
+        taken = list(inputs)
+        for spec, array in zip(self._outputs, outputs, strict=True):
+            place = f"output {spec.name!r} of {self._module!r}"
+            if not isinstance(array, np.ndarray):
+                raise InputError(f"{place}: expected an array, got {type(array).__name__}")
+            if array.dtype != np.dtype(spec.dtype) or array.shape != spec.shape:
+                raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
+            if not (array.flags.c_contiguous and array.flags.writeable):
+                raise InputError(f"{place}: the array in out= must be C-contiguous and writable")
+            if any(np.may_share_memory(array, other) for other in taken):
+                raise InputError(f"{place}: the array in out= overlaps an input or an output")
+            taken.append(array)
+        return list(outputs)
+
+    def _converted(self, index: int, array: Any) -> NDArray[Any]:
+        """A dense array from what is not plainly one; raises InputError when the type differs."""
+        spec = self._inputs[index]
+        place = f"input {index} ({spec.name!r}) of {self._module!r}"
+        if not isinstance(array, np.ndarray):
+            if not hasattr(array, "__dlpack__"):
+                raise InputError(
+                    f"{place}: expected a NumPy array {_type(spec)}, got {type(array).__name__}; "
+                    "np.asarray makes one"
+                )
+            try:
+                array = np.from_dlpack(array)
+            except (BufferError, RuntimeError, TypeError, ValueError) as error:
+                raise InputError(f"{place}: not readable through DLPack: {error}") from error
+        if array.dtype != np.dtype(spec.dtype) or array.shape != spec.shape:
+            raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
+        return np.ascontiguousarray(array).reshape(spec.shape)
+
+
+def _list(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(map(str, specs)) or "none"
+
+
+def _type(spec: TensorSpec) -> str:
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+
+
+def _found(array: NDArray[Any]) -> str:
+    order = "" if array.dtype.isnative else " (other byte order)"
+    return f"{array.dtype.name}[{', '.join(map(str, array.shape))}]{order}"
+
+
+__all__ = ["Signature"]

@@ -1,0 +1,118 @@
+"""Command buffers: kernel calls recorded once, replayed many times by the native executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.runtime import layout
+from autotune.runtime.device import ALIGNMENT, address_of, allocate
+
+_CHUNKS_A_WORKER = 4
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A pointer-table entry that each call sets: its argument ``index``, plus ``offset`` bytes."""
+
+    index: int
+    offset: int
+
+
+Pointer = int | Argument
+
+
+@dataclass(frozen=True)
+class _Dispatch:
+    kernel: int
+    table: tuple[Pointer, ...]
+    tiles: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A finished command buffer, in the layout of :mod:`autotune.runtime.layout`.
+
+    ``arguments`` receives the addresses of a call's inputs and outputs before each run.
+    """
+
+    address: int
+    workers: int
+    commands: int
+    arguments: memoryview
+    memory: tuple[NDArray[np.int64] | NDArray[np.uint8], ...]
+
+
+class CommandBuffer:
+    """Records dispatches for a number of workers and call arguments."""
+
+    def __init__(self, workers: int, arguments: int) -> None:
+        self._workers = workers
+        self._arguments = arguments
+        self._dispatches: list[_Dispatch] = []
+
+    def dispatch(self, kernel: int, table: Sequence[Pointer], tiles: int, scratch_bytes: int) -> None:
+        """Record a call of the kernel at an address; it starts when the one before is done."""
+        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes))
+
+    def finish(self) -> Program:
+        """Lay everything out in one piece of memory; raises nothing, records no more."""
+        dispatches = self._dispatches
+        stride = max((d.scratch_bytes for d in dispatches), default=0)
+        stride = -(-stride // (2 * ALIGNMENT)) * 2 * ALIGNMENT
+        scratch = allocate(stride * self._workers)
+        rows_at = layout.HEADER_SLOTS
+        tables_at = rows_at + len(dispatches) * layout.COMMAND_SLOTS
+        patches_at = tables_at + sum(len(d.table) for d in dispatches)
+        patches = sum(isinstance(p, Argument) for d in dispatches for p in d.table)
+        arguments_at = patches_at + patches * layout.PATCH_SLOTS
+        slots = arguments_at + self._arguments
+        memory = allocate(8 * slots).view(np.int64)
+        memory.fill(0)
+        base = address_of(memory)
+
+        memory[layout.COMMANDS] = base + 8 * rows_at
+        memory[layout.COUNT] = len(dispatches)
+        memory[layout.SCRATCH] = address_of(scratch)
+        memory[layout.SCRATCH_STRIDE] = stride
+        memory[layout.PATCHES] = base + 8 * patches_at
+        memory[layout.PATCH_COUNT] = patches
+        memory[layout.ADDRESSES] = base + 8 * arguments_at
+        memory[layout.PARALLEL] = any(d.tiles > 1 for d in dispatches)
+        self._write_rows(memory, rows_at, base + 8 * tables_at)
+        self._write_tables(memory, tables_at, patches_at)
+        arguments = memory.data[arguments_at:]
+        return Program(base, self._workers, len(dispatches), arguments, (memory, scratch))
+
+    def _write_rows(self, memory: NDArray[np.int64], at: int, table: int) -> None:
+        """One row a command; a barrier follows all parallel work and precedes it."""
+        parallel = [d.tiles > 1 for d in self._dispatches] + [False]
+        for index, dispatch in enumerate(self._dispatches):
+            row = memory[at + index * layout.COMMAND_SLOTS :]
+            row[layout.KERNEL] = dispatch.kernel
+            row[layout.TABLE] = table
+            row[layout.TILES] = dispatch.tiles
+            row[layout.CHUNK] = max(1, dispatch.tiles // (self._workers * _CHUNKS_A_WORKER))
+            row[layout.BARRIER] = parallel[index] or parallel[index + 1]
+            table += 8 * len(dispatch.table)
+
+    def _write_tables(self, memory: NDArray[np.int64], at: int, patch_at: int) -> None:
+        """Pointer tables, one after another, and a patch for each entry that a call sets."""
+        base = address_of(memory)
+        pointers = [pointer for dispatch in self._dispatches for pointer in dispatch.table]
+        for slot, pointer in enumerate(pointers, start=at):
+            if isinstance(pointer, Argument):
+                patch = memory[patch_at:]
+                patch[layout.PATCH_SLOT] = base + 8 * slot
+                patch[layout.PATCH_SOURCE] = pointer.index
+                patch[layout.PATCH_OFFSET] = pointer.offset
+                patch_at += layout.PATCH_SLOTS
+            else:
+                memory[slot] = pointer
+
+
+__all__ = ["Argument", "CommandBuffer", "Pointer", "Program"]

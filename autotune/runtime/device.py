@@ -1,0 +1,67 @@
+"""The CPU as a device: what it has, and memory laid out for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.target import Target
+
+ALIGNMENT = 64
+"""Bytes: the alignment of arenas, constants, scratch memory and fresh outputs (a cache line)."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A set of cores that share memory; sizes in bytes."""
+
+    name: str
+    cores: int
+    target: Target
+
+    @staticmethod
+    @cache
+    def host() -> Device:
+        """This machine's CPU, with the cores that this process may use."""
+        target = Target.detect()
+        return Device(target.device, target.cores, target)
+
+    def missing_features(self, target: Target) -> list[str]:
+        """What code for ``target`` needs and this device has not; empty when it can run here."""
+        if target.arch != self.target.arch:
+            return [target.arch]
+        return sorted(set(target.features) - set(self.target.features))
+
+
+def allocate(nbytes: int) -> NDArray[np.uint8]:
+    """Aligned uninitialised memory; keep the array alive as long as its address is used."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -address_of(memory) % ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> NDArray[Any]:
+    """An aligned uninitialised array of ``nbytes`` bytes."""
+    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
+
+
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """``array`` itself when it is dense and aligned, else an aligned copy."""
+    if array.flags.c_contiguous and address_of(array) % ALIGNMENT == 0:
+        return array
+    copy = allocate_array(array.shape, array.dtype, array.nbytes)
+    copy[...] = array
+    return copy
+
+
+def address_of(array: NDArray[Any]) -> int:
+    """Address of an array's first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+__all__ = ["ALIGNMENT", "Device", "address_of", "aligned", "allocate", "allocate_array"]

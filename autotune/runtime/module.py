@@ -1,0 +1,279 @@
+"""A compiled model that runs: NumPy arrays in, NumPy arrays out."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.codegen.jit import LoadedCode
+from autotune.errors import UsageError
+from autotune.runtime import layout
+from autotune.runtime.arguments import Signature
+from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
+from autotune.runtime.device import Device, address_of, aligned, allocate
+from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
+from autotune.runtime.pool import pool_of
+from autotune.runtime.verify import verify
+
+_BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
+_MAX_RUNS = 1_000_000
+
+Inputs = Sequence[Any] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one worker did for one command of a run; times in ns of ``time.monotonic_ns``.
+
+    Work lasts from ``begin_ns`` to ``end_ns``, waiting for the other workers to ``met_ns``.
+    ``tiles_stolen`` of the ``tiles`` run came from the range of another worker.
+    """
+
+    command: int
+    dispatch: int
+    worker: int
+    begin_ns: int
+    end_ns: int
+    met_ns: int
+    tiles: int
+    tiles_stolen: int
+
+
+class Module:
+    """A model ready to run on this machine.
+
+    ``threads``: workers, the calling thread among them; by default those of the image's target, at
+    most one a usable core. Any thread may call; calls of one module take turns, because they share
+    its memory. Raises ArtifactError for an inconsistent image, BuildError for code that cannot be
+    loaded and UsageError for a wrong number of threads.
+    """
+
+    def __init__(self, image: ModuleImage, threads: int | None = None) -> None:
+        verify(image)
+        self._image = image
+        self._threads = _workers(image, threads)
+        self._pool = pool_of(self._threads)
+        self._signature = Signature(image.name, image.inputs, image.outputs)
+        self._constants = [aligned(constant) for constant in image.constants]
+        self._arena = allocate(image.arena_bytes)
+        self._code: LoadedCode | None = LoadedCode(image.objects)
+        self._program: Program | None = self._record(self._code)
+        self._lock = threading.Lock()
+        self._queue: ThreadPoolExecutor | None = None
+        _modules.add(self)
+
+    @property
+    def image(self) -> ModuleImage:
+        """The compiled model as values."""
+        return self._image
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What a call takes, in order."""
+        return self._image.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What a call returns, in order."""
+        return self._image.outputs
+
+    @property
+    def dispatches(self) -> tuple[DispatchInfo, ...]:
+        """The parts of the model that were compiled as one."""
+        return self._image.dispatches
+
+    @property
+    def threads(self) -> int:
+        """Workers, the calling thread among them."""
+        return self._threads
+
+    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
+        """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
+
+        Raises InputError for arrays of the wrong number, shape or dtype.
+        """
+        inputs = self._signature.inputs(arrays)
+        if out is None:
+            outputs = self._signature.fresh_outputs()
+        else:
+            outputs = self._signature.given_outputs(out, inputs)
+        with self._lock:
+            self._pool.run(self._bound(inputs, outputs))
+        return outputs
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Run the model by name; raises InputError for missing or unknown names too."""
+        outputs = self(*self._signature.by_name(inputs))
+        return {spec.name: array for spec, array in zip(self.outputs, outputs, strict=True)}
+
+    def submit(self, *arrays: Any) -> Future[list[NDArray[Any]]]:
+        """Run the model in the background; requests of a module run in the order of submission.
+
+        The arrays must not change until the future is done. Its ``result()`` is what a call returns
+        or raises.
+        """
+        with self._lock:
+            self._open()
+            if self._queue is None:
+                self._queue = ThreadPoolExecutor(1, thread_name_prefix="autotune-queue")
+            return self._queue.submit(self, *arrays)
+
+    def time(
+        self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
+    ) -> NDArray[np.int64]:
+        """Nanoseconds of each run, measured in native code without Python's share.
+
+        After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns``
+        (at most a million). The runs share one set of output arrays.
+        """
+        if repeat < 1 or warmup < 0:
+            raise UsageError(f"repeat must be at least 1 and warmup 0, got {repeat} and {warmup}")
+        arrays, outputs = self._prepare(inputs)
+        measured: list[NDArray[np.int64]] = []
+        count = total = 0
+        with self._lock:
+            program = self._bound(arrays, outputs)
+            begin = time.perf_counter_ns()
+            self._pool.run(program, warmup)
+            # Without a warm-up run the first batch is one run, to learn how long a run is.
+            run_ns = (time.perf_counter_ns() - begin) // warmup if warmup else _BATCH_NS
+            while count < repeat or (total < min_ns and count < _MAX_RUNS):
+                run_ns = max(1, run_ns)
+                wanted = max(repeat - count, (min_ns - total) // run_ns + 1)
+                times = np.zeros(max(1, min(wanted, _BATCH_NS // run_ns, _MAX_RUNS)), np.int64)
+                self._pool.run(program, times.size, times=address_of(times))
+                measured.append(times)
+                count += times.size
+                total += int(times.sum())
+                run_ns = total // count
+        return np.concatenate(measured)
+
+    def profile(self, inputs: Inputs, repeat: int = 10) -> NDArray[np.float64]:
+        """Mean nanoseconds of each dispatch over ``repeat`` runs, barriers included."""
+        if repeat < 1:
+            raise UsageError(f"repeat must be at least 1, got {repeat}")
+        dispatch_of = [command.dispatch for command in self._image.commands]
+        totals = np.zeros(len(self.dispatches), np.float64)
+        for _ in range(repeat):
+            events = self._events(inputs)[:, 0]  # worker 0 sees every command
+            spent = events[:, layout.MET] - events[:, layout.BEGIN]
+            np.add.at(totals, dispatch_of, spent)
+        return totals / repeat
+
+    def timeline(self, inputs: Inputs) -> list[Event]:
+        """What every worker did in one run, command by command."""
+        return [
+            Event(index, self._image.commands[index].dispatch, worker, *map(int, row))
+            for index, rows in enumerate(self._events(inputs))
+            for worker, row in enumerate(rows)
+            if row[layout.BEGIN]
+        ]
+
+    def close(self) -> None:
+        """Free the module's memory and code, after the run in progress; later calls fail."""
+        with self._lock:
+            queue, self._queue = self._queue, None
+            self._program = None
+            self._constants = []
+            self._arena = allocate(0)
+            if self._code is not None:
+                self._code.close()
+                self._code = None
+        if queue is not None:
+            queue.shutdown(wait=False)
+
+    def __enter__(self) -> Module:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        takes, gives = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
+        return f"<Module {self._image.name!r} ({takes}) -> ({gives}), {self._threads} threads>"
+
+    def _record(self, code: LoadedCode) -> Program:
+        """The command buffer: resolved symbols, fixed addresses, and patches for the rest."""
+        buffer = CommandBuffer(self._threads, len(self.inputs) + len(self.outputs))
+        for command in self._image.commands:
+            address = code.address(command.object_index, command.symbol)
+            table = [self._pointer(binding) for binding in command.bindings]
+            buffer.dispatch(address, table, command.tiles, command.scratch_bytes)
+        return buffer.finish()
+
+    def _pointer(self, binding: Binding) -> Pointer:
+        if binding.space == "input":
+            return Argument(binding.index, binding.offset)
+        if binding.space == "output":
+            return Argument(len(self.inputs) + binding.index, binding.offset)
+        if binding.space == "constant":
+            return address_of(self._constants[binding.index]) + binding.offset
+        return address_of(self._arena) + binding.offset
+
+    def _open(self) -> Program:
+        if self._program is None:
+            raise UsageError(f"module {self._image.name!r} is closed")
+        return self._program
+
+    def _bound(self, inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]) -> Program:
+        """The program with a call's addresses; the lock is held."""
+        program = self._open()
+        arguments = program.arguments
+        for index, array in enumerate(inputs):
+            arguments[index] = address_of(array)
+        for index, array in enumerate(outputs, len(inputs)):
+            arguments[index] = address_of(array)
+        return program
+
+    def _prepare(self, inputs: Inputs) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        arrays = self._signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs
+        return self._signature.inputs(arrays), self._signature.fresh_outputs()
+
+    def _events(self, inputs: Inputs) -> NDArray[np.int64]:
+        """Event rows of one run, ``[commands, workers, EVENT_SLOTS]``; zeros where none was made."""
+        arrays, outputs = self._prepare(inputs)
+        shape = (len(self._image.commands), self._threads, layout.EVENT_SLOTS)
+        events = np.zeros(shape, np.int64)
+        with self._lock:
+            self._pool.run(self._bound(arrays, outputs), events=address_of(events))
+        return events
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._queue = None
+
+
+def _workers(image: ModuleImage, threads: int | None) -> int:
+    """As asked; else the target's, at most one a core."""
+    if threads is not None:
+        return threads
+    return max(1, min(image.target.threads, Device.host().cores))
+
+
+_modules: weakref.WeakSet[Module] = weakref.WeakSet()
+
+
+def _reset_modules() -> None:
+    for module in _modules:
+        module._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_modules)
+
+__all__ = ["Event", "Module"]

@@ -1,0 +1,120 @@
+"""Worker pools: persistent threads that run programs together with the calling thread.
+
+There is one pool a process and worker count, shared by all modules; a run has the pool for itself. After
+``fork`` the child's pools start threads of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.runtime import layout
+from autotune.runtime.command_buffer import Program
+from autotune.runtime.device import address_of
+from autotune.runtime.native import executor
+from autotune.target import usable_cores
+
+_BARRIER_SPINS = 1000
+_BARRIER_SPINS_CROWDED = 10
+_IDLE_NS = 100_000
+_STOP_SECONDS = 1.0
+MAX_WORKERS = 1024
+
+
+class WorkerPool:
+    """``workers - 1`` threads, started at the first run; the caller of :meth:`run` is worker 0."""
+
+    def __init__(self, workers: int) -> None:
+        if not 1 <= workers <= MAX_WORKERS:
+            raise UsageError(f"threads must be from 1 to {MAX_WORKERS}, got {workers}")
+        self.workers = workers
+        slots = layout.state_slots(workers) + layout.LINE
+        memory = np.zeros(slots, np.int64)
+        self._state = memory[-address_of(memory) % (8 * layout.LINE) // 8 :]
+        self._address = address_of(self._state)
+        self._executor = executor()
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the threads: in the child of a fork they do not exist."""
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._state.fill(0)
+        crowded = self.workers > usable_cores()
+        self._state[layout.SPIN] = _BARRIER_SPINS_CROWDED if crowded else _BARRIER_SPINS
+        self._state[layout.IDLE_NS] = _IDLE_NS
+
+    def run(self, program: Program, repeats: int = 1, times: int = 0, events: int = 0) -> None:
+        """Run a program ``repeats`` times; blocks, with the GIL released.
+
+        ``times`` and ``events`` are addresses as :func:`autotune.runtime.executor.execute` takes.
+        """
+        if self.workers == 1:
+            self._executor.execute(0, program.address, 1, repeats, times, events)
+            return
+        with self._lock:
+            if not self._threads:
+                self._start()
+            self._executor.execute(self._address, program.address, self.workers, repeats, times, events)
+
+    def _start(self) -> None:
+        self._state[layout.STOP] = 0
+        generation = int(self._state[layout.GENERATION])
+        for worker in range(1, self.workers):
+            thread = threading.Thread(
+                target=self._executor.serve,
+                args=(self._address, worker, self.workers, generation),
+                name=f"autotune-worker-{worker}",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End the threads; the next run starts new ones."""
+        if not self._lock.acquire(timeout=_STOP_SECONDS):
+            return  # a daemon thread is inside a run while the process exits
+        try:
+            if self._threads:
+                self._executor.stop(self._address)
+            for thread in self._threads:
+                thread.join(_STOP_SECONDS)
+            self._threads.clear()
+        finally:
+            self._lock.release()
+
+
+_pools: dict[int, WorkerPool] = {}
+_pools_lock = threading.Lock()
+
+
+def pool_of(workers: int) -> WorkerPool:
+    """The pool of this process with that many workers; raises UsageError for less than one."""
+    with _pools_lock:
+        if workers not in _pools:
+            _pools[workers] = WorkerPool(workers)
+        return _pools[workers]
+
+
+def _stop_all() -> None:
+    for pool in _pools.values():
+        pool.stop()
+
+
+def _reset_all() -> None:
+    global _pools_lock
+    _pools_lock = threading.Lock()
+    for pool in _pools.values():
+        pool.reset()
+
+
+atexit.register(_stop_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_all)
+
+__all__ = ["MAX_WORKERS", "WorkerPool", "pool_of"]

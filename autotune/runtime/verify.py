@@ -1,0 +1,105 @@
+"""Checks that an image keeps its promises, before memory is bound and machine code is mapped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from autotune.codegen.elf import read_symbols
+from autotune.errors import ArtifactError, BuildError
+from autotune.runtime.image import DTYPES, SPACES, Binding, Command, ModuleImage, TensorSpec
+
+MAX_BYTES = 1 << 46
+MAX_TILES = 1 << 40
+MAX_SCRATCH_BYTES = 1 << 32
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]{0,511}")
+
+
+def verify(image: ModuleImage) -> None:
+    """Raise ArtifactError with the first broken promise of an image."""
+    for problem in _problems(image):
+        raise ArtifactError(f"the compiled module {image.name!r} is inconsistent: {problem}")
+
+
+def _problems(image: ModuleImage) -> Iterator[str]:
+    if not 0 <= image.arena_bytes <= MAX_BYTES:
+        yield f"arena of {image.arena_bytes} bytes"
+    for role, specs in (("input", image.inputs), ("output", image.outputs)):
+        yield from _spec_problems(role, specs)
+    for index, constant in enumerate(image.constants):
+        if constant.dtype.name not in DTYPES or not constant.flags.c_contiguous:
+            yield f"constant {index} is {constant.dtype} {constant.shape}, or not dense"
+    sizes = {
+        "input": [spec.nbytes for spec in image.inputs],
+        "output": [spec.nbytes for spec in image.outputs],
+        "constant": [constant.nbytes for constant in image.constants],
+        "arena": [image.arena_bytes],
+    }
+    for index, command in enumerate(image.commands):
+        for problem in _command_problems(image, command, sizes):
+            yield f"command {index} ({command.symbol[:80]!r}): {problem}"
+    yield from _symbol_problems(image)
+
+
+def _spec_problems(role: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
+    names = [spec.name for spec in specs]
+    if len(set(names)) != len(names):
+        yield f"{role}s with the same name: {', '.join(names)}"
+    for spec in specs:
+        if spec.dtype not in DTYPES:
+            yield f"{role} {spec.name!r} has dtype {spec.dtype!r}; allowed: {', '.join(DTYPES)}"
+        elif any(extent < 0 for extent in spec.shape) or spec.nbytes > MAX_BYTES:
+            yield f"{role} {spec.name!r} has shape {spec.shape}"
+
+
+def _command_problems(image: ModuleImage, command: Command, sizes: dict[str, list[int]]) -> Iterator[str]:
+    if not 0 <= command.dispatch < len(image.dispatches):
+        yield f"dispatch {command.dispatch} of {len(image.dispatches)}"
+    if not 0 <= command.object_index < len(image.objects):
+        yield f"object {command.object_index} of {len(image.objects)}"
+    if not _SYMBOL.fullmatch(command.symbol):
+        yield "the symbol is not a plain identifier"
+    if not 1 <= command.tiles <= MAX_TILES:
+        yield f"{command.tiles} tiles"
+    if not 0 <= command.scratch_bytes <= MAX_SCRATCH_BYTES:
+        yield f"{command.scratch_bytes} bytes of scratch memory"
+    for position, binding in enumerate(command.bindings):
+        problem = _binding_problem(binding, sizes)
+        if problem:
+            yield f"binding {position}: {problem}"
+
+
+def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:
+    """What is wrong with a range of memory; empty when nothing is."""
+    if binding.space not in SPACES:
+        return f"unknown space {binding.space!r}"
+    available = sizes[binding.space]
+    if not 0 <= binding.index < len(available):
+        return f"{binding.space} {binding.index} of {len(available)}"
+    end = binding.offset + binding.nbytes
+    if binding.offset < 0 or binding.nbytes < 0 or end > available[binding.index]:
+        return (
+            f"bytes {binding.offset} to {end} of {binding.space} {binding.index}, "
+            f"which has {available[binding.index]}"
+        )
+    return ""
+
+
+def _symbol_problems(image: ModuleImage) -> Iterator[str]:
+    """Commands whose symbol their object does not define; damaged objects."""
+    defined = []
+    for index, data in enumerate(image.objects):
+        try:
+            symbols = read_symbols(data)
+        except BuildError as error:
+            yield f"object {index}: {error}"
+            return
+        if symbols.arch != image.target.arch:
+            yield f"object {index} is for {symbols.arch}, the target is {image.target.arch}"
+        defined.append(symbols.defined)
+    for command in image.commands:
+        if command.symbol not in defined[command.object_index]:
+            yield f"object {command.object_index} does not define {command.symbol!r}"
+
+
+__all__ = ["verify"]

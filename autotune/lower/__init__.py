@@ -1,0 +1,20 @@
+"""Lowering: schedules to loop programs with all extents known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.lower.ir import LoopProgram
+from autotune.lower.printer import program_text
+from autotune.lower.program import lower_schedule
+from autotune.schedule.schedule import Schedule
+from autotune.te.tensor import Tensor
+
+
+def lower(schedule: Schedule, args: Sequence[Tensor], simple_mode: bool = True) -> str | LoopProgram:
+    """The loop program of a schedule: as text with ``simple_mode``, else as a LoopProgram."""
+    program = lower_schedule(schedule, args)
+    return program_text(program) if simple_mode else program
+
+
+__all__ = ["LoopProgram", "lower", "lower_schedule", "program_text"]

@@ -115,7 +115,8 @@ def rfactor(
         if iv.kind == "reduce" and iv is not axis
     }
     factored = IterVar(axis.name, axis.extent, "data")
-    values: dict[Expr, Expr] = {**kept, axis: factored + axis.start}
+    values: dict[Expr, Expr] = {axis: factored + axis.start}
+    values.update(kept)
     conditions: list[Expr] = []
     for relation in reversed(relations):
         if not isinstance(relation, Split):

@@ -1,0 +1,141 @@
+"""What is known about the loops of one stage while its code is generated."""
+
+from __future__ import annotations
+
+from autotune.lower.linear import Lin, Simplifier, constant_form
+from autotune.lower.regions import Box, Region
+from autotune.schedule.relations import Fuse, Split
+from autotune.schedule.stage import Stage
+from autotune.te.expr import Expr, IterVar
+from autotune.te.tensor import ComputeOp
+
+
+class Frame:
+    """Extents and values of loop variables at one point of a stage's nest.
+
+    ``region`` is the box of the stage that this nest computes. ``values`` holds loops that are open (or follow
+    from open ones), relative to their start; ``extents`` overrides what the split factors say, for remainders.
+    """
+
+    def __init__(self, stage: Stage, region: Region) -> None:
+        assert isinstance(stage.op, ComputeOp)
+        self.stage = stage
+        self.op = stage.op
+        self.region = region
+        self.extents: dict[IterVar, int] = {}
+        self.values: dict[IterVar, Lin] = {}
+        self.bases: dict[Split, Lin] = {}
+        self.settled: set[Split] = set()
+        self.guarded: set[Split] = set()
+        self.opened: set[IterVar] = set()
+        self.conditions: list[tuple[Expr, bool]] = []
+        for axis, (_, extent) in zip(self.op.axis, region, strict=True):
+            self.extents[axis] = extent
+        for axis in self.op.reduce_axis:
+            self.extents[axis] = axis.extent
+        self._parents: dict[IterVar, Split | Fuse] = {}
+        for relation in stage.relations:
+            if isinstance(relation, Split):
+                self._parents[relation.outer] = relation
+                self._parents[relation.inner] = relation
+            else:
+                self._parents[relation.fused] = relation
+
+    def branch(self) -> Frame:
+        """A copy to go on with, apart from this one."""
+        new = object.__new__(Frame)
+        new.stage, new.op, new.region, new._parents = self.stage, self.op, self.region, self._parents
+        new.extents, new.values, new.bases = dict(self.extents), dict(self.values), dict(self.bases)
+        new.settled, new.guarded, new.opened = set(self.settled), set(self.guarded), set(self.opened)
+        new.conditions = list(self.conditions)
+        return new
+
+    # -- extents ---------------------------------------------------------------------------------------------
+
+    def extent(self, iv: IterVar) -> int:
+        """Iterations of a loop, from what is known now."""
+        known = self.extents.get(iv)
+        if known is not None:
+            return known
+        relation = self._parents[iv]
+        if isinstance(relation, Fuse):
+            return self.extent(relation.outer) * self.extent(relation.inner)
+        width = self.width(relation)
+        return width if iv is relation.inner else -(-self.extent(relation.parent) // max(width, 1))
+
+    def width(self, split: Split) -> int:
+        """Distance of two neighbouring iterations of the outer loop of a split."""
+        extent = self.extent(split.parent)
+        return min(split.factor, extent) if split.factor else -(-extent // split.nparts)
+
+    def rest(self, split: Split) -> int:
+        """Extent of the inner loop in the last iteration of the outer one; 0 for an empty loop."""
+        extent, width = self.extent(split.parent), self.width(split)
+        return extent - (-(-extent // width) - 1) * width if extent else 0
+
+    # -- values ----------------------------------------------------------------------------------------------
+
+    def touched(self, iv: IterVar) -> bool:
+        """Whether a loop that ``iv`` is made of is open already."""
+        if iv in self.opened:
+            return True
+        for relation in self.stage.relations:
+            if isinstance(relation, Split) and relation.parent is iv:
+                return self.touched(relation.outer) or self.touched(relation.inner)
+            if isinstance(relation, Fuse) and (relation.outer is iv or relation.inner is iv):
+                return self.touched(relation.fused)
+        return False
+
+    def reach(self, iv: IterVar) -> Box:
+        """Interval of a variable while the loops that are not open yet run."""
+        value = self.values.get(iv)
+        if value is not None:
+            return value, 1
+        for relation in self.stage.relations:
+            if isinstance(relation, Split) and relation.parent is iv and self.touched(iv):
+                outer, inner = self.reach(relation.outer), self.reach(relation.inner)
+                base = self.bases.get(relation)
+                if base is not None:
+                    return base + inner[0], inner[1]
+                width = self.width(relation)
+                low = outer[0].scaled(width) + inner[0]
+                return low, min((outer[1] - 1) * width + inner[1], self.extent(iv))
+        return constant_form(0), self.extent(iv)
+
+    def boxes(self) -> dict[Expr, Box]:
+        """Interval of each axis, absolute, for bound inference."""
+        result: dict[Expr, Box] = {}
+        for axis, (low, _) in zip(self.op.axis, self.region, strict=True):
+            start, size = self.reach(axis)
+            result[axis] = (low + start, size)
+        for axis in self.op.reduce_axis:
+            start, size = self.reach(axis)
+            result[axis] = (start + axis.start, size)
+        return result
+
+    def axis_values(self) -> dict[Expr, Lin]:
+        """Absolute value of each axis whose loops are all open."""
+        result: dict[Expr, Lin] = {}
+        for axis, (low, _) in zip(self.op.axis, self.region, strict=True):
+            if axis in self.values:
+                result[axis] = low + self.values[axis]
+        for axis in self.op.reduce_axis:
+            if axis in self.values:
+                result[axis] = self.values[axis] + axis.start
+        return result
+
+    def bounds_conditions(self, simplifier: Simplifier, shape: tuple[int, ...]) -> list[Expr]:
+        """Conditions that keep the computed region inside the tensor; those that always hold are dropped."""
+        from autotune.te.expr import Const
+
+        result: list[Expr] = []
+        values = self.axis_values()
+        for axis, size in zip(self.op.axis, shape, strict=True):
+            value = values[axis]
+            for condition in (
+                simplifier.compared("<", value, constant_form(size)),
+                simplifier.compared(">=", value, constant_form(0)),
+            ):
+                if not (isinstance(condition, Const) and condition.value):
+                    result.append(condition)
+        return result

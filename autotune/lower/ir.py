@@ -1,0 +1,238 @@
+"""Loop IR: statements over buffers, with all loop extents known.
+
+Expressions are those of ``te`` with two changes: tensors are read through :class:`Load`, and reductions have
+become loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from autotune.te.expr import Expr, Var
+
+
+class Buffer:
+    """Memory of a tensor: ``scope`` is "argument", "workspace" (whole tensors) or "local" (inside a kernel).
+
+    ``strides`` are in elements, row-major when not given.
+    """
+
+    __slots__ = ("dtype", "name", "scope", "shape", "strides")
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        scope: str,
+        strides: tuple[int, ...] | None = None,
+    ) -> None:
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+        self.scope = scope
+        self.strides = dense_strides(shape) if strides is None else strides
+
+    @property
+    def elements(self) -> int:
+        """Elements from the first to one past the last."""
+        return 1 + sum((d - 1) * s for d, s in zip(self.shape, self.strides, strict=True))
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name}, {self.shape}, {self.dtype}, {self.scope})"
+
+
+def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements.
+
+    >>> dense_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides: list[int] = []
+    step = 1
+    for d in reversed(shape):
+        strides.append(step)
+        step *= d
+    return tuple(reversed(strides))
+
+
+class Load(Expr):
+    """An element of a buffer."""
+
+    __slots__ = ("buffer", "indices")
+
+    def __init__(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        self.buffer = buffer
+        self.indices = indices
+        self.dtype = buffer.dtype
+
+    def text(self, show: Callable[[Expr, int], str]) -> str:
+        """For the expression printer."""
+        return f"{self.buffer.name}[{', '.join(show(i, 0) for i in self.indices)}]"
+
+
+class Stmt:
+    """Base of the statements."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Seq(Stmt):
+    """Statements one after another."""
+
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(slots=True)
+class For(Stmt):
+    """``for var in 0..extent``; kind is serial, parallel, vectorized or unrolled."""
+
+    var: Var
+    extent: int
+    kind: str
+    body: Stmt
+
+
+@dataclass(slots=True)
+class Let(Stmt):
+    """A name for a value in ``body``."""
+
+    var: Var
+    value: Expr
+    body: Stmt
+
+
+@dataclass(slots=True)
+class If(Stmt):
+    """A branch."""
+
+    cond: Expr
+    then: Stmt
+    otherwise: Stmt | None
+
+
+@dataclass(slots=True)
+class Store(Stmt):
+    """``buffer[indices] = value``."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(slots=True)
+class Allocate(Stmt):
+    """A local buffer that lives in ``body``."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """One loop nest that runs between two barriers.
+
+    ``tiles`` is the extent of its parallel loop (1 without one). ``hoisted`` kernels read constants only and
+    run at compile time.
+    """
+
+    name: str
+    body: Stmt
+    tiles: int
+    hoisted: bool
+    reads: tuple[Buffer, ...]
+    writes: tuple[Buffer, ...]
+
+
+@dataclass(frozen=True)
+class LoopProgram:
+    """All kernels of a schedule, in order; ``arguments`` in the caller's order, then workspaces."""
+
+    kernels: tuple[LoopKernel, ...]
+    arguments: tuple[Buffer, ...]
+    workspaces: tuple[Buffer, ...]
+
+
+def sequence(stmts: list[Stmt]) -> Stmt:
+    """The statements as one."""
+    return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """The statement and all below it, in program order."""
+    yield stmt
+    for part in sub_statements(stmt):
+        yield from walk(part)
+
+
+def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
+    """Direct parts of a statement."""
+    if isinstance(stmt, Seq):
+        return stmt.stmts
+    if isinstance(stmt, For | Let | Allocate):
+        return (stmt.body,)
+    if isinstance(stmt, If):
+        return (stmt.then,) if stmt.otherwise is None else (stmt.then, stmt.otherwise)
+    return ()
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """Expressions that the statement holds itself."""
+    if isinstance(stmt, Let):
+        return (stmt.value,)
+    if isinstance(stmt, If):
+        return (stmt.cond,)
+    if isinstance(stmt, Store):
+        return (*stmt.indices, stmt.value)
+    return ()
+
+
+def operands(node: Expr) -> tuple[Expr, ...]:
+    """Operands of an expression node, loads included."""
+    if isinstance(node, Load):
+        return node.indices
+    from autotune.te.expr import children
+
+    return children(node)
+
+
+def loads(stmt: Stmt) -> Iterator[Load]:
+    """All loads in the statements below."""
+    seen: set[int] = set()
+
+    def go(node: Expr) -> Iterator[Load]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, Load):
+            yield node
+        for child in operands(node):
+            yield from go(child)
+
+    for part in walk(stmt):
+        for expr in expressions(part):
+            yield from go(expr)
+
+
+__all__ = [
+    "Allocate",
+    "Buffer",
+    "For",
+    "If",
+    "Let",
+    "Load",
+    "LoopKernel",
+    "LoopProgram",
+    "Seq",
+    "Stmt",
+    "Store",
+    "dense_strides",
+    "expressions",
+    "loads",
+    "operands",
+    "sequence",
+    "sub_statements",
+    "walk",
+]

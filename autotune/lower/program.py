@@ -1,0 +1,159 @@
+"""Lowering: a schedule and its arguments to loop kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autotune.errors import LoweringError
+from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, Store, loads, walk
+from autotune.lower.linear import Simplifier, constant_form
+from autotune.lower.nest import NestBuilder
+from autotune.lower.translate import Place, Translator
+from autotune.schedule.schedule import Schedule
+from autotune.schedule.stage import Stage
+from autotune.te.expr import Expr, Read, Reduce, substitute, transform
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+
+
+def lower_schedule(
+    schedule: Schedule,
+    args: Sequence[Tensor],
+    *,
+    constants: frozenset[str] = frozenset(),
+    strides: Mapping[str, tuple[int, ...]] | None = None,
+) -> LoopProgram:
+    """Loop kernels of a schedule, one a stage at the root.
+
+    ``args`` are the inputs and outputs in calling order; ``constants`` names inputs that are known at compile
+    time (stages that read only those are hoisted); ``strides`` gives arguments a layout in elements. Raises
+    LoweringError when arguments are missing or a stage is attached where a reader cannot see it.
+    """
+    order = schedule.order()
+    arguments = _argument_buffers(schedule, args, order, strides or {})
+    bodies = _inlined_bodies(order)
+    live = [s for s in order if s.attach_type != "inline"]
+    simplifier = Simplifier()
+    places: dict[Stage, Place] = {}
+    translator = Translator(simplifier, lambda tensor: places[schedule[tensor]])
+    builder = NestBuilder(bodies, live, places, translator)
+    workspaces: list[Buffer] = []
+    for stage in live:
+        if stage.attach_type == "root":
+            places[stage] = _root_place(stage, arguments, workspaces)
+    kernels: list[LoopKernel] = []
+    constant_stages = {s for s in live if s.op.name in constants and isinstance(s.op, PlaceholderOp)}
+    for stage in live:
+        if isinstance(stage.op, PlaceholderOp) or stage.attach_type != "root":
+            continue
+        kernel = _kernel(stage, builder.root(stage))
+        sources = {schedule[r.tensor] for s in _group(stage, live) for e in bodies[s] for r in _reads(e)}
+        known = constant_stages | _group(stage, live)
+        hoisted = bool(sources) and sources <= known and not stage.is_output
+        if hoisted:
+            constant_stages.add(stage)
+        kernels.append(
+            LoopKernel(kernel.name, kernel.body, kernel.tiles, hoisted, kernel.reads, kernel.writes)
+        )
+    return LoopProgram(tuple(kernels), tuple(arguments.values()), tuple(workspaces))
+
+
+def _reads(expr: Expr) -> list[Read]:
+    from autotune.te.expr import reads
+
+    return reads(expr)
+
+
+def _group(stage: Stage, live: Sequence[Stage]) -> set[Stage]:
+    """A root stage and all stages attached inside of it."""
+    group = {stage}
+    for other in reversed(live):
+        parent = other.attach_stage
+        while parent is not None and parent not in group:
+            parent = parent.attach_stage
+        if parent is not None:
+            group.add(other)
+    return group
+
+
+def _argument_buffers(
+    schedule: Schedule,
+    args: Sequence[Tensor],
+    order: Sequence[Stage],
+    strides: Mapping[str, tuple[int, ...]],
+) -> dict[Tensor, Buffer]:
+    buffers: dict[Tensor, Buffer] = {}
+    for tensor in args:
+        if tensor in buffers:
+            raise LoweringError(f"argument {tensor.name} is given twice")
+        schedule[tensor]
+        buffers[tensor] = Buffer(
+            tensor.name, tensor.shape, tensor.dtype, "argument", strides.get(tensor.name)
+        )
+    given = {(schedule[t], t.value_index) for t in args}
+    for stage in order:
+        if isinstance(stage.op, PlaceholderOp) or stage.is_output:
+            for index in range(len(stage.op.dtypes)):
+                if (stage, index) not in given:
+                    role = "output" if stage.is_output else "input"
+                    raise LoweringError(
+                        f"{role} {stage.op.output(index).name} is not among the arguments; "
+                        f"got {', '.join(t.name for t in args)}"
+                    )
+    return buffers
+
+
+def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: list[Buffer]) -> Place:
+    buffers: list[Buffer] = []
+    for index in range(len(stage.op.dtypes)):
+        buffer = next(
+            (b for t, b in arguments.items() if stage.schedule[t] is stage and t.value_index == index),
+            None,
+        )
+        if buffer is None:
+            tensor = stage.op.output(index)
+            buffer = Buffer(tensor.name, tensor.shape, tensor.dtype, "workspace")
+            workspaces.append(buffer)
+        buffers.append(buffer)
+    return Place(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
+
+
+def _inlined_bodies(order: Sequence[Stage]) -> dict[Stage, tuple[Expr, ...]]:
+    """Bodies of all compute stages, with inlined stages substituted."""
+    bodies: dict[Stage, tuple[Expr, ...]] = {}
+    for stage in order:
+        if not isinstance(stage.op, ComputeOp):
+            continue
+        memo: dict[int, Expr] = {}
+
+        def replace(node: Expr, schedule: Schedule = stage.schedule) -> Expr | None:
+            if not isinstance(node, Read):
+                return None
+            producer = schedule[node.tensor]
+            if producer.attach_type != "inline" or not isinstance(producer.op, ComputeOp):
+                return None
+            body = bodies[producer][node.tensor.value_index]
+            return substitute(body, dict(zip(producer.op.axis, node.indices, strict=True)))
+
+        first = stage.op.body[0]
+        if isinstance(first, Reduce):
+            sources = tuple(transform(s, replace, memo) for s in first.sources)
+            bodies[stage] = tuple(
+                Reduce(first.reducer, sources, first.axis, i) for i in range(len(stage.op.body))
+            )
+        else:
+            bodies[stage] = tuple(transform(e, replace, memo) for e in stage.op.body)
+    return bodies
+
+
+def _kernel(stage: Stage, body: Stmt) -> LoopKernel:
+    tiles = body.extent if isinstance(body, For) and body.kind == "parallel" else 1
+    for number, part in enumerate(walk(body)):
+        if isinstance(part, For) and part.kind == "parallel" and number:
+            raise LoweringError(
+                f"loop {part.var.name} of stage {stage.op.name} is parallel but not the outermost loop; "
+                f"reorder it outwards or fuse it with the loops around it"
+            )
+    outer = ("argument", "workspace")
+    writes = {p.buffer: None for p in walk(body) if isinstance(p, Store) and p.buffer.scope in outer}
+    reads = {n.buffer: None for n in loads(body) if n.buffer.scope in outer and n.buffer not in writes}
+    return LoopKernel(stage.op.name, body, tiles, False, tuple(reads), tuple(writes))

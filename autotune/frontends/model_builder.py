@@ -54,15 +54,11 @@ class ModelBuilder:
         self._nodes.append(helper.make_node(op, list(inputs), [output], name=output, **attributes))
         return output
 
-    def nodes(
-        self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any
-    ) -> None:
+    def nodes(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
         """Add a node with several outputs."""
         from onnx import helper
 
-        self._nodes.append(
-            helper.make_node(op, list(inputs), list(outputs), name=outputs[0], **attributes)
-        )
+        self._nodes.append(helper.make_node(op, list(inputs), list(outputs), name=outputs[0], **attributes))
 
     def finish(self, outputs: Sequence[str], opset: int = OPSET) -> onnx.ModelProto:
         """The model with the given outputs, their types inferred."""

@@ -43,38 +43,18 @@ _ENTRIES = (
         1_235_496,
         "onnx",
     ),
-    ZooEntry(
-        "densenet121", "dense blocks: every layer reads all before it", _IMAGE, 8_146_152, "onnx"
-    ),
-    ZooEntry(
-        "inception_v1", "GoogLeNet: parallel 1x1, 3x3, 5x5 branches", _IMAGE, 6_998_552, "onnx"
-    ),
-    ZooEntry(
-        "inception_v2", "Inception with batch norm, 3x3 pairs for 5x5", _IMAGE, 11_234_792, "onnx"
-    ),
-    ZooEntry(
-        "shufflenet", "grouped 1x1 convolutions with channel shuffles", _IMAGE, 1_420_152, "onnx"
-    ),
-    ZooEntry(
-        "vgg19", "16 convolutions of 3x3, three large dense layers", _IMAGE, 143_667_240, "onnx"
-    ),
-    ZooEntry(
-        "bvlc_alexnet", "AlexNet of Caffe, grouped convolutions, LRN", _IMAGE, 60_965_224, "onnx"
-    ),
-    ZooEntry(
-        "zfnet512", "AlexNet with smaller strides and 512 channels", _IMAGE, 87_250_536, "onnx"
-    ),
+    ZooEntry("densenet121", "dense blocks: every layer reads all before it", _IMAGE, 8_146_152, "onnx"),
+    ZooEntry("inception_v1", "GoogLeNet: parallel 1x1, 3x3, 5x5 branches", _IMAGE, 6_998_552, "onnx"),
+    ZooEntry("inception_v2", "Inception with batch norm, 3x3 pairs for 5x5", _IMAGE, 11_234_792, "onnx"),
+    ZooEntry("shufflenet", "grouped 1x1 convolutions with channel shuffles", _IMAGE, 1_420_152, "onnx"),
+    ZooEntry("vgg19", "16 convolutions of 3x3, three large dense layers", _IMAGE, 143_667_240, "onnx"),
+    ZooEntry("bvlc_alexnet", "AlexNet of Caffe, grouped convolutions, LRN", _IMAGE, 60_965_224, "onnx"),
+    ZooEntry("zfnet512", "AlexNet with smaller strides and 512 channels", _IMAGE, 87_250_536, "onnx"),
     ZooEntry("mobilenetv2", "inverted residuals, depthwise 3x3, ReLU6", _IMAGE, 3_487_818, "built"),
     ZooEntry("mlp", "three dense layers, batch 32", (32, 784), 1_863_690, "built"),
-    ZooEntry(
-        "encoder", "transformer encoder, 4 layers of width 256", (1, 128, 256), 3_159_044, "built"
-    ),
-    ZooEntry(
-        "encoder_base", "transformer encoder of BERT-base size", (1, 128, 768), 85_054_468, "built"
-    ),
-    ZooEntry(
-        "tiny_cnn", "a test net: residual, concat, shuffle, pools", (1, 3, 16, 16), 9_450, "built"
-    ),
+    ZooEntry("encoder", "transformer encoder, 4 layers of width 256", (1, 128, 256), 3_159_044, "built"),
+    ZooEntry("encoder_base", "transformer encoder of BERT-base size", (1, 128, 768), 85_054_468, "built"),
+    ZooEntry("tiny_cnn", "a test net: residual, concat, shuffle, pools", (1, 3, 16, 16), 9_450, "built"),
 )
 
 

@@ -88,9 +88,7 @@ def _attention(b: ModelBuilder, x: str, p: str, width: int) -> str:
 
 def _feed_forward(b: ModelBuilder, x: str, p: str, width: int, hidden: int) -> str:
     inner = _dense(b, _layer_norm(b, x, p + "norm2", width), p + "up", width, hidden)
-    erf = b.node(
-        "Erf", [b.node("Mul", [inner, "inverse_sqrt2"], p + "gelu.scaled")], p + "gelu.erf"
-    )
+    erf = b.node("Erf", [b.node("Mul", [inner, "inverse_sqrt2"], p + "gelu.scaled")], p + "gelu.erf")
     gate = b.node("Mul", [inner, b.node("Add", [erf, "one"], p + "gelu.plus1")], p + "gelu.gate")
     gelu = b.node("Mul", [gate, "half"], p + "gelu")
     return b.node("Add", [x, _dense(b, gelu, p + "down", hidden, width)], p + "feed_forward")
@@ -106,9 +104,7 @@ def _conv(
 ) -> str:
     inner, outer, kernel = shape
     fan_in = inner // group * kernel * kernel
-    weight = b.normal(
-        f"{name}.weight", (outer, inner // group, kernel, kernel), (2 / fan_in) ** 0.5
-    )
+    weight = b.normal(f"{name}.weight", (outer, inner // group, kernel, kernel), (2 / fan_in) ** 0.5)
     return b.node(
         "Conv",
         [x, weight, b.normal(f"{name}.bias", (outer,), 0.1)],
@@ -157,9 +153,7 @@ def tiny_cnn(size: int = 16) -> onnx.ModelProto:
     """
     b = ModelBuilder("tiny_cnn", seed=4)
     x = b.input("x", (1, 3, size, size))
-    x = b.node(
-        "Relu", [_batch_norm(b, _conv(b, x, "stem", (3, 16, 3)), "stem.norm", 16)], "stem.relu"
-    )
+    x = b.node("Relu", [_batch_norm(b, _conv(b, x, "stem", (3, 16, 3)), "stem.norm", 16)], "stem.relu")
     x = b.node("MaxPool", [x], "pool1", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     y = b.node("Relu", [_conv(b, x, "res1", (16, 16, 3))], "res1.relu")
     y = _batch_norm(b, _conv(b, y, "res2", (16, 16, 3)), "res2.norm", 16)

@@ -1,0 +1,330 @@
+"""ONNX models (opset 7 to 23) as graphs.
+
+Initialisers become constants; what depends on shapes only (Shape, Gather of it, Concat of that, ...)
+is evaluated here, so that the graph has parameters as attributes. Model functions are expanded, and
+so are ONNX operators that are unknown here but have a definition in terms of known ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import GraphError, ModelImportError, UnsupportedOpError, UsageError
+from autotune.frontends.onnx_nodes import (
+    REWRITTEN,
+    SPECIAL,
+    OnnxNode,
+    attribute_value,
+    convert,
+    fold_special,
+)
+from autotune.frontends.onnx_read import (
+    LoadedModel,
+    ModelSource,
+    TensorReader,
+    element_dtype,
+    read_model,
+)
+from autotune.graph import ops
+from autotune.graph.build import infer_node
+from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+
+MAX_FOLDED_BYTES = 1 << 16
+"""Results of constant nodes up to this size are evaluated at import; passes do the larger ones."""
+_BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
+_MAX_NAMED_NODES = 3
+
+
+def load(source: ModelSource, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+    """Import a model: a path, ``"zoo:NAME"``, the bytes of a file, or an ``onnx.ModelProto``.
+
+    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
+
+    Raises:
+        UsageError: no such file or zoo model; ``shapes`` names no input or does not fit.
+        UnsupportedOpError: operators that are not supported, all listed.
+        ModelImportError: anything else in the model that cannot be imported.
+    """
+    model = read_model(source)
+    return _Importer(model, dict(shapes or {})).run()
+
+
+class _Importer:
+    """State of one import. The graph grows node by node, with all types known."""
+
+    def __init__(self, model: LoadedModel, shapes: dict[str, Sequence[int]]) -> None:
+        self.origin = model.origin
+        self.opset = model.opset
+        self.proto = _expand_schema_functions(model)
+        self.reader = TensorReader(model.origin, model.folder)
+        self.shapes = shapes
+        self.types: dict[str, TensorType] = {}
+        self.constants: dict[str, Array] = {}
+        self.nodes: list[Node] = []
+
+    def type_of(self, value: str) -> TensorType:
+        if value not in self.types:
+            raise ModelImportError(f"{self.origin}: value {value!r} is read before anything defines it")
+        return self.types[value]
+
+    def constant_of(self, value: str) -> Array | None:
+        return self.constants.get(value)
+
+    def run(self) -> Graph:
+        graph = self.proto.graph
+        _check_supported(graph, self.origin)
+        for tensor in graph.initializer:
+            self._define_constant(tensor.name, self.reader.read(tensor, f"initialiser {tensor.name!r}"))
+        if graph.sparse_initializer:
+            raise ModelImportError(f"{self.origin} has sparse initialisers: not supported")
+        inputs = self._import_inputs(graph)
+        for proto in graph.node:
+            self._import_node(proto)
+        outputs = tuple(value.name for value in graph.output)
+        for output in outputs:
+            self.type_of(output)
+        return Graph(
+            _graph_name(self.origin, graph.name),
+            inputs,
+            outputs,
+            tuple(self.nodes),
+            self.types,
+            self.constants,
+        ).pruned()
+
+    def _import_inputs(self, graph: Any) -> tuple[str, ...]:
+        values = [value for value in graph.input if value.name not in self.constants]
+        unknown = set(self.shapes) - {value.name for value in values}
+        if unknown:
+            raise UsageError(
+                f"{self.origin} has no input {sorted(unknown)[0]!r}\n"
+                f"  inputs: {', '.join(value.name for value in values)}"
+            )
+        open_inputs: dict[str, list[int | str]] = {}
+        for value in values:
+            if not value.type.HasField("tensor_type"):
+                raise ModelImportError(f"{self.origin}: input {value.name!r} is not a tensor")
+            tensor = value.type.tensor_type
+            dtype = element_dtype(tensor.elem_type, f"{self.origin}: input {value.name!r}")
+            shape = _declared_shape(tensor)
+            if value.name in self.shapes:
+                shape = self._given_shape(value.name, shape)
+            if shape is None or not all(isinstance(extent, int) for extent in shape):
+                open_inputs[value.name] = ["?"] if shape is None else shape
+            else:
+                self.types[value.name] = TensorType(tuple(int(extent) for extent in shape), dtype)
+        if open_inputs:
+            raise ModelImportError(_open_shapes_message(self.origin, open_inputs))
+        return tuple(value.name for value in values)
+
+    def _given_shape(self, name: str, declared: list[int | str] | None) -> list[int | str]:
+        given = [int(extent) for extent in self.shapes[name]]
+        fits = declared is None or (
+            len(given) == len(declared)
+            and all(isinstance(d, str) or d == g for d, g in zip(declared, given, strict=True))
+        )
+        if not fits or any(extent <= 0 for extent in given):
+            raise UsageError(
+                f"shape {tuple(given)} does not fit input {name!r} of {self.origin}, "
+                f"which is {_shape_text(declared or ['?'])}"
+            )
+        return list(given)
+
+    def _import_node(self, proto: Any) -> None:
+        name = proto.name or next((o for o in proto.output if o), proto.op_type)
+        attrs = {a.name: self._attribute(a, name, proto.op_type) for a in proto.attribute}
+        node = OnnxNode(proto.op_type, name, list(proto.input), list(proto.output), attrs, self)
+        special = fold_special(node)
+        if special is not None:
+            self._define_constant(node.outputs[0], special)
+            return
+        convert(node)
+        self._cut_outputs(node)
+        try:
+            self._append(node)
+        except GraphError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
+
+    def _attribute(self, proto: Any, node: str, op: str) -> Any:
+        value = attribute_value(
+            proto, lambda t: self.reader.read(t, f"attribute {proto.name!r} of node {node!r}")
+        )
+        if value is None:
+            raise ModelImportError(
+                f"{self.origin}: node {node!r} ({op}): attribute {proto.name!r} is of a kind that "
+                "is not supported"
+            )
+        return value
+
+    def _append(self, node: OnnxNode) -> None:
+        if node.flatten_to is None:
+            self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)
+            return
+        flat = self._fresh(f"{node.outputs[0]}.flat")
+        self._append_plain("Reshape", node.inputs, [flat], {"shape": node.flatten_to}, flat)
+        result = self._fresh(f"{node.outputs[0]}.flat_result")
+        self._append_plain(node.op, [flat], [result], node.attrs, node.name)
+        shape = {"shape": self.type_of(node.inputs[0]).shape}
+        self._append_plain("Reshape", [result], node.outputs, shape, node.outputs[0])
+
+    def _append_plain(
+        self, op: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Attr], name: str
+    ) -> None:
+        while inputs and inputs[-1] == ABSENT:
+            inputs = inputs[:-1]
+        node = Node(op, tuple(inputs), tuple(outputs), attrs, name)
+        types = infer_node(node, self.types)
+        arrays = [self.constants.get(v) for v in node.inputs]
+        known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
+        if known and sum(t.nbytes for t in types.values()) <= MAX_FOLDED_BYTES:
+            results = ops.get(op).reference(arrays, node.attrs)
+            for output, array in zip(outputs, results, strict=True):
+                self._define_constant(output, array)
+            return
+        self.types.update(types)
+        self.nodes.append(node)
+
+    def _cut_outputs(self, node: OnnxNode) -> None:
+        """Drop optional outputs (Dropout's mask, MaxPool's indices) that nothing reads."""
+        if node.op == "Split":
+            return
+        extra = {output for output in node.outputs[1:] if output != ABSENT}
+        read = {v for other in self.proto.graph.node for v in other.input} if extra else set()
+        read |= {value.name for value in self.proto.graph.output} if extra else set()
+        used = sorted(extra & read)
+        if used:
+            raise ModelImportError(
+                f"{self.origin}: {node.fail(f'its optional output {used[0]!r} is not supported')}"
+            )
+        del node.outputs[1:]
+
+    def _define_constant(self, name: str, array: Array) -> None:
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        self.constants[name] = array
+        self.types[name] = TensorType.of(array)
+
+    def _fresh(self, name: str) -> str:
+        return fresh_name(name, self.types)
+
+
+def _expand_schema_functions(model: LoadedModel) -> Any:
+    """Expand operators that are unknown here but that ONNX defines by known ones."""
+    import onnx
+    import onnx.inliner
+
+    unknown = sorted(set(_unsupported(model.proto.graph)))
+    expandable = [
+        ("", op) for domain, op in unknown if not domain and _has_function(onnx.defs, op, model.opset)
+    ]
+    if not expandable:
+        return model.proto
+    proto = onnx.ModelProto()
+    proto.CopyFrom(model.proto)
+    for node in proto.graph.node:
+        if ("", node.op_type) in expandable:
+            _add_default_attributes(onnx, node, model.opset)
+    try:
+        return onnx.inliner.inline_selected_functions(
+            proto, expandable, exclude=False, inline_schema_functions=True
+        )
+    except (RuntimeError, ValueError):  # onnx cannot expand it: it will be listed as unsupported
+        return model.proto
+
+
+def _has_function(defs: Any, op: str, opset: int) -> bool:
+    if not defs.has(op):
+        return False
+    try:
+        schema = defs.get_schema(op, max_inclusive_version=opset)
+    except defs.SchemaError:  # the operator is newer than the model's opset
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def _add_default_attributes(onnx: Any, node: Any, opset: int) -> None:
+    """The inliner leaves out attributes that the node does not give: write the defaults down."""
+    schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=opset)
+    given = {attribute.name for attribute in node.attribute}
+    for name, attribute in schema.attributes.items():
+        if name not in given and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
+            node.attribute.append(attribute.default_value)
+
+
+def _unsupported(graph: Any) -> dict[tuple[str, str], list[str]]:
+    """Unsupported operators as (domain, op) -> names of their nodes."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for node in graph.node:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        known = ops.supported(node.op_type) or node.op_type in (*SPECIAL, *REWRITTEN)
+        if domain or not known:
+            name = node.name or next((o for o in node.output if o), "")
+            found.setdefault((domain, node.op_type), []).append(name)
+    return found
+
+
+def _check_supported(graph: Any, origin: str) -> None:
+    unsupported = _unsupported(graph)
+    if not unsupported:
+        return
+    lines = []
+    for (domain, op), nodes in sorted(unsupported.items()):
+        shown = ", ".join(repr(name) for name in nodes[:_MAX_NAMED_NODES])
+        more = f", and {len(nodes) - _MAX_NAMED_NODES} more" if len(nodes) > _MAX_NAMED_NODES else ""
+        times = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+        lines.append(f"  {f'{domain}::' if domain else ''}{op}: {times} ({shown}{more})")
+    total = Counter({key: len(nodes) for key, nodes in unsupported.items()}).total()
+    what = "1 operator" if len(unsupported) == 1 else f"{len(unsupported)} operators"
+    raise UnsupportedOpError(
+        f"{origin} uses {what} without a definition here, in {total} of {len(graph.node)} nodes:\n"
+        + "\n".join(lines)
+        + f"\n  supported: {', '.join(ops.names())}"
+    )
+
+
+def _declared_shape(tensor: Any) -> list[int | str] | None:
+    """Extents of an input; a string for what is open; None for unknown rank."""
+    if not tensor.HasField("shape"):
+        return None
+    shape: list[int | str] = []
+    for dim in tensor.shape.dim:
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            shape.append(int(dim.dim_value))
+        else:
+            shape.append(dim.dim_param or "?")
+    return shape
+
+
+def _open_shapes_message(origin: str, inputs: Mapping[str, list[int | str]]) -> str:
+    """Which inputs have open dimensions, and how to fix them."""
+    lines = [f"{origin} has dynamic shapes; compiling needs fixed sizes:"]
+    example = {}
+    batch_only = True
+    for name, shape in inputs.items():
+        lines.append(f"  input {name!r}: {_shape_text(shape)}")
+        example[name] = tuple(1 if isinstance(extent, str) else extent for extent in shape)
+        for i, extent in enumerate(shape):
+            if isinstance(extent, str):
+                batch_only &= i == 0 and len(shape) > 1 and extent.lower() in (*_BATCH_NAMES, "?")
+    if batch_only:
+        lines.append("  only the batch size is open: 1 gives the lowest latency")
+    lines.append(f"  give the sizes, e.g. shapes={example}, or export the model with fixed sizes")
+    return "\n".join(lines)
+
+
+def _shape_text(shape: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def _graph_name(origin: str, declared: str) -> str:
+    if origin.startswith("zoo:"):
+        return origin.removeprefix("zoo:")
+    path = Path(origin)
+    return path.stem if path.suffix == ".onnx" else declared or "model"
+
+
+__all__ = ["load"]

@@ -1,0 +1,337 @@
+"""ONNX nodes in the form of the graph IR: parameters as attributes, old opsets brought up to date.
+
+Each rule gets a node as it is in the model and edits it into what ``autotune.graph.ops`` expects:
+inputs that are really parameters (shapes, axes, bounds) become attributes, automatic padding is
+worked out, and attributes without meaning for inference go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from autotune.errors import ModelImportError
+from autotune.graph.ir import ABSENT, Array, Attr, TensorType
+
+
+class Scope(Protocol):
+    """What a rule may ask of the importer."""
+
+    opset: int
+
+    def type_of(self, value: str) -> TensorType:
+        """Type of a value that is already known."""
+
+    def constant_of(self, value: str) -> Array | None:
+        """Array of a value if it is constant."""
+
+
+@dataclass
+class OnnxNode:
+    """A node being converted. ``attrs`` still has what ONNX wrote, strings decoded."""
+
+    op: str
+    name: str
+    inputs: list[str]
+    outputs: list[str]
+    attrs: dict[str, Any]
+    scope: Scope
+    flatten_to: tuple[int, ...] | None = None
+    """If set: input 0 is to be reshaped to this first, and the result back."""
+
+    def input(self, index: int) -> str:
+        """Name of an input, or "" if it is absent."""
+        return self.inputs[index] if index < len(self.inputs) else ABSENT
+
+    def input_type(self, index: int) -> TensorType:
+        """Type of a present input."""
+        return self.scope.type_of(self.inputs[index])
+
+    def fail(self, reason: str) -> ModelImportError:
+        """An error that names this node."""
+        return ModelImportError(f"node {self.name!r} ({self.op}): {reason}")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """Input ``index`` is really the attribute ``name``; scalars are unwrapped."""
+
+    index: int
+    name: str
+    scalar: bool = False
+
+
+PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
+    "Clip": (Parameter(1, "min", scalar=True), Parameter(2, "max", scalar=True)),
+    "Expand": (Parameter(1, "shape"),),
+    "Pad": (Parameter(1, "pads"), Parameter(2, "value", scalar=True), Parameter(3, "axes")),
+    "Reshape": (Parameter(1, "shape"),),
+    "Slice": (
+        Parameter(1, "starts"),
+        Parameter(2, "ends"),
+        Parameter(3, "axes"),
+        Parameter(4, "steps"),
+    ),
+    "Split": (Parameter(1, "split"),),
+    "Squeeze": (Parameter(1, "axes"),),
+    "Unsqueeze": (Parameter(1, "axes"),),
+    **dict.fromkeys(
+        ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
+        (Parameter(1, "axes"),),
+    ),
+}
+
+MEANINGLESS: Mapping[str, tuple[str, ...]] = {
+    "BatchNormalization": ("momentum",),
+    "Cast": ("saturate", "round_mode"),
+    "Dropout": ("ratio", "seed"),
+    "LayerNormalization": ("stash_type",),
+    "MaxPool": ("storage_order",),
+}
+"""Attributes that do not matter for inference with one output."""
+
+
+def convert(node: OnnxNode) -> None:
+    """Edit a node into the form of the graph IR.
+
+    Raises:
+        ModelImportError: a parameter is not constant, or a variant of the operator is unsupported.
+    """
+    _parameters_to_attributes(node)
+    for attribute in MEANINGLESS.get(node.op, ()):
+        node.attrs.pop(attribute, None)
+    rule = _RULES.get(node.op)
+    if rule is not None:
+        rule(node)
+
+
+def _parameters_to_attributes(node: OnnxNode) -> None:
+    parameters = PARAMETERS.get(node.op, ())
+    for parameter in parameters:
+        value = node.input(parameter.index)
+        if value == ABSENT:
+            continue
+        array = node.scope.constant_of(value)
+        if array is None:
+            raise node.fail(
+                f"input {parameter.name!r} ({value!r}) is not a constant\n"
+                "  it must be known when the model is compiled"
+            )
+        node.attrs[parameter.name] = (
+            array.reshape(-1)[0].item() if parameter.scalar else tuple(array.reshape(-1).tolist())
+        )
+    if parameters:
+        del node.inputs[parameters[0].index :]
+
+
+def _resolve_auto_pad(node: OnnxNode) -> None:
+    """Explicit pads for SAME_UPPER, SAME_LOWER and VALID."""
+    mode = node.attrs.pop("auto_pad", "NOTSET")
+    if mode == "NOTSET":
+        return
+    x = node.input_type(0)
+    spatial = x.rank - 2
+    kernel = node.attrs.get("kernel_shape")
+    if kernel is None:
+        kernel = node.input_type(1).shape[2:]
+    if mode == "VALID":
+        node.attrs["pads"] = (0,) * (2 * spatial)
+        return
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise node.fail(f"unknown auto_pad {mode!r}")
+    strides = node.attrs.get("strides", (1,) * spatial)
+    dilations = node.attrs.get("dilations", (1,) * spatial)
+    begins, ends = [], []
+    for size, k, stride, dilation in zip(x.shape[2:], kernel, strides, dilations, strict=True):
+        covered = (math.ceil(size / stride) - 1) * stride + (k - 1) * dilation + 1
+        total = max(covered - size, 0)
+        small, large = total // 2, total - total // 2
+        begins.append(large if mode == "SAME_LOWER" else small)
+        ends.append(small if mode == "SAME_LOWER" else large)
+    node.attrs["pads"] = (*begins, *ends)
+
+
+def _batch_norm(node: OnnxNode) -> None:
+    if node.attrs.pop("training_mode", 0):
+        raise node.fail("training_mode=1 is for training\n  export the model for inference")
+    if not node.attrs.pop("spatial", 1):
+        raise node.fail("spatial=0 (statistics a position) is not supported")
+
+
+def _cast(node: OnnxNode) -> None:
+    from autotune.frontends.onnx_read import element_dtype
+
+    node.attrs["to"] = element_dtype(node.attrs["to"], f"node {node.name!r} (Cast)")
+
+
+def _cast_like(node: OnnxNode) -> None:
+    node.op, node.attrs = "Cast", {"to": node.input_type(1).dtype}
+    del node.inputs[1:]
+
+
+def _dropout(node: OnnxNode) -> None:
+    del node.inputs[1:]
+
+
+def _reshape(node: OnnxNode) -> None:
+    """Resolve 0 (copy the dimension) and -1 (whatever is left)."""
+    x = node.input_type(0)
+    keep_zeros = node.attrs.pop("allowzero", 0)
+    shape = [
+        x.shape[i] if extent == 0 and not keep_zeros and i < x.rank else extent
+        for i, extent in enumerate(node.attrs["shape"])
+    ]
+    if shape.count(-1) > 1:
+        raise node.fail(f"shape {tuple(shape)} has more than one -1")
+    if -1 in shape:
+        known = math.prod(extent for extent in shape if extent != -1)
+        if known == 0 or x.size % known:
+            raise node.fail(f"{x.shape} does not fit into shape {tuple(shape)}")
+        shape[shape.index(-1)] = x.size // known
+    node.attrs["shape"] = tuple(shape)
+
+
+def _reduce(node: OnnxNode) -> None:
+    """ONNX: empty axes mean all of them, unless noop_with_empty_axes says none."""
+    noop = node.attrs.pop("noop_with_empty_axes", 0)
+    if not node.attrs.get("axes"):
+        node.attrs.pop("axes", None)
+        if noop:
+            node.op, node.attrs = "Identity", {}
+
+
+def _softmax(node: OnnxNode) -> None:
+    """Before opset 13: over all dimensions from the axis (default 1) on, taken as one."""
+    if node.scope.opset >= 13:
+        return
+    x = node.input_type(0)
+    axis = node.attrs.get("axis", 1) % max(x.rank, 1)
+    node.attrs["axis"] = axis
+    if axis != x.rank - 1:
+        node.flatten_to = (math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))
+        node.attrs["axis"] = 1
+
+
+def _split(node: OnnxNode) -> None:
+    parts = node.attrs.pop("num_outputs", len(node.outputs))
+    if "split" in node.attrs:
+        return
+    x = node.input_type(0)
+    extent = x.shape[node.attrs.get("axis", 0) % x.rank]
+    step = -(-extent // parts)
+    node.attrs["split"] = tuple(min(step, extent - i * step) for i in range(parts))
+
+
+def _squeeze(node: OnnxNode) -> None:
+    x = node.input_type(0)
+    if "axes" not in node.attrs:
+        node.attrs["axes"] = tuple(i for i, extent in enumerate(x.shape) if extent == 1)
+
+
+def _slice(node: OnnxNode) -> None:
+    """Bounds beyond 32 bits (ONNX writes INT64_MAX for "to the end") are clamped to the extent."""
+    x = node.input_type(0)
+    starts = node.attrs["starts"]
+    axes = node.attrs.get("axes") or tuple(range(len(starts)))
+    for key in ("starts", "ends"):
+        node.attrs[key] = tuple(
+            max(-x.shape[axis] - 1, min(bound, x.shape[axis]))
+            for bound, axis in zip(node.attrs[key], axes, strict=True)
+        )
+    node.attrs["axes"] = axes
+
+
+def _pad(node: OnnxNode) -> None:
+    """Pads of some axes (opset 18) become pads of all."""
+    axes = node.attrs.pop("axes", None)
+    if axes is None:
+        return
+    rank, pads = node.input_type(0).rank, node.attrs["pads"]
+    full = [0] * (2 * rank)
+    for i, axis in enumerate(axes):
+        full[axis % rank], full[axis % rank + rank] = pads[i], pads[i + len(axes)]
+    node.attrs["pads"] = tuple(full)
+
+
+_RULES: Mapping[str, Callable[[OnnxNode], None]] = {
+    "AveragePool": _resolve_auto_pad,
+    "BatchNormalization": _batch_norm,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Conv": _resolve_auto_pad,
+    "Dropout": _dropout,
+    "LogSoftmax": _softmax,
+    "MaxPool": _resolve_auto_pad,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Softmax": _softmax,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce),
+}
+
+
+def fold_special(node: OnnxNode) -> Array | None:
+    """The value of a node that depends on types or attributes only, or None for other nodes."""
+    if node.op == "Constant":
+        return _constant_value(node)
+    if node.op == "ConstantOfShape":
+        shape = node.scope.constant_of(node.input(0))
+        fill = node.attrs.get("value", np.zeros(1, np.float32))
+        if shape is None:
+            raise node.fail(f"its shape {node.input(0)!r} is not a constant")
+        return np.full(tuple(shape.tolist()), np.asarray(fill).reshape(-1)[0])
+    if node.op == "Shape":
+        extents = node.input_type(0).shape
+        return np.array(extents[slice(node.attrs.get("start", 0), node.attrs.get("end"))], np.int64)
+    if node.op == "Size":
+        return np.array(node.input_type(0).size, np.int64)
+    return None
+
+
+SPECIAL = ("Constant", "ConstantOfShape", "Shape", "Size")
+REWRITTEN = ("CastLike",)
+"""Operators that the importer turns into others; the registry need not know them."""
+
+
+def _constant_value(node: OnnxNode) -> Array:
+    dtypes = {
+        "value_float": np.float32,
+        "value_floats": np.float32,
+        "value_int": np.int64,
+        "value_ints": np.int64,
+    }
+    if "value" in node.attrs:
+        return np.asarray(node.attrs["value"])
+    for key, dtype in dtypes.items():
+        if key in node.attrs:
+            return np.array(node.attrs[key], dtype)
+    found = ", ".join(node.attrs) or "no value"
+    raise node.fail(f"a Constant with {found} is not supported; supported: value, {', '.join(dtypes)}")
+
+
+def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | Array | None:
+    """Python value of an ``AttributeProto``; None for kinds without one (graphs, strings, ...)."""
+    from onnx import AttributeProto
+
+    if proto.type == AttributeProto.FLOAT:
+        return float(proto.f)
+    if proto.type == AttributeProto.INT:
+        return int(proto.i)
+    if proto.type == AttributeProto.STRING:
+        return str(proto.s.decode("utf-8", "replace"))
+    if proto.type == AttributeProto.INTS:
+        return tuple(int(i) for i in proto.ints)
+    if proto.type == AttributeProto.FLOATS:
+        return np.array(proto.floats, np.float32)
+    if proto.type == AttributeProto.TENSOR:
+        return read_tensor(proto.t)
+    return None
+
+
+__all__ = ["REWRITTEN", "SPECIAL", "OnnxNode", "Scope", "attribute_value", "convert", "fold_special"]

@@ -1,0 +1,251 @@
+"""Reading ONNX models from files, bytes or the zoo, with errors a person can act on.
+
+What comes out is a ``ModelProto`` with a graph, without local functions, and a :class:`TensorReader`
+that turns its tensors into arrays. External data is read only from the model's own folder.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from autotune.errors import ModelImportError, UsageError
+from autotune.graph.ir import Array
+from autotune.te.expr import DTYPES
+
+if TYPE_CHECKING:
+    import onnx
+
+ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+
+MIN_OPSET, MAX_OPSET = 7, 23
+ZOO_PREFIX = "zoo:"
+_DEFAULT_DOMAINS = ("", "ai.onnx")
+_LFS_POINTER = b"version https://git-lfs"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A parsed model, where it came from, and the folder of its external data (if it is a file)."""
+
+    proto: Any
+    origin: str
+    folder: Path | None
+    opset: int
+
+
+def read_model(source: ModelSource) -> LoadedModel:
+    """Parse and check a model: a path, ``zoo:NAME``, the bytes of a file or a ``ModelProto``.
+
+    Raises:
+        UsageError: the file does not exist or is no file; there is no such zoo model.
+        ModelImportError: this is no ONNX model, or one of an opset outside 7 to 23.
+    """
+    proto, origin, folder = _parse(source)
+    _check_is_model(proto, origin)
+    opset = _opset(proto, origin)
+    return LoadedModel(_inline_functions(proto, origin), origin, folder, opset)
+
+
+def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
+    if isinstance(source, bytes):
+        return _decode(source, "the given bytes"), "the given bytes", None
+    if isinstance(source, str) and source.startswith(ZOO_PREFIX):
+        from autotune.frontends import zoo
+
+        return zoo.load(source.removeprefix(ZOO_PREFIX)), source, None
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        return _decode(_read_file(path), str(path)), str(path), path.parent
+    import onnx
+
+    if not isinstance(source, onnx.ModelProto):
+        raise UsageError(
+            f"a model is a path, 'zoo:NAME', bytes or an onnx.ModelProto, not {type(source).__name__}"
+        )
+    return source, f"model {source.graph.name!r}", None
+
+
+def _read_file(path: Path) -> bytes:
+    if not path.exists():
+        hint = ""
+        if not path.suffix:
+            from autotune.frontends import zoo
+
+            hint = f"\n  did you mean zoo:{path.name}?" if path.name in zoo.names() else ""
+        raise UsageError(f"no such file: {path}{hint}")
+    if not path.is_file():
+        raise UsageError(f"not a file: {path}\n  give the .onnx file itself")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _decode(data: bytes, origin: str) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if not data:
+        raise ModelImportError(f"{origin} is empty: no ONNX model in it")
+    if data.startswith(_LFS_POINTER):
+        raise ModelImportError(
+            f"{origin} is a Git LFS pointer, not the model itself\n  fetch it with `git lfs pull`"
+        )
+    try:
+        return onnx.ModelProto.FromString(data)
+    except (DecodeError, UnicodeDecodeError, ValueError) as error:
+        raise ModelImportError(_undecodable(data, origin)) from error
+
+
+def _undecodable(data: bytes, origin: str) -> str:
+    head = data[:256]
+    if all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in head):
+        start = head.decode("ascii").strip().splitlines()[0][:40] if head.strip() else ""
+        return f"{origin} is a text file, not an ONNX model (it starts with {start!r})"
+    return (
+        f"{origin} is not an ONNX model, or it is damaged or cut short ({len(data)} bytes)\n"
+        "  copy or export the file again"
+    )
+
+
+def _check_is_model(proto: Any, origin: str) -> None:
+    if not proto.HasField("graph"):
+        raise ModelImportError(f"{origin} has no graph: it is not an ONNX model, or it is damaged")
+    if not proto.graph.node and not proto.graph.output:
+        raise ModelImportError(f"{origin} has an empty graph: no nodes and no outputs")
+    if not proto.graph.output:
+        raise ModelImportError(f"{origin} has no outputs: nothing to compute")
+
+
+def _opset(proto: Any, origin: str) -> int:
+    versions = [int(o.version) for o in proto.opset_import if o.domain in _DEFAULT_DOMAINS]
+    if not versions:
+        raise ModelImportError(
+            f"{origin} imports no opset of the ONNX domain\n  export it again with an opset from "
+            f"{MIN_OPSET} to {MAX_OPSET}"
+        )
+    if not MIN_OPSET <= versions[0] <= MAX_OPSET:
+        raise ModelImportError(
+            f"{origin} has opset {versions[0]}; supported are {MIN_OPSET} to {MAX_OPSET}\n"
+            f"  convert it with onnx.version_converter.convert_version(model, 17)"
+        )
+    return versions[0]
+
+
+def _inline_functions(proto: Any, origin: str) -> Any:
+    if not proto.functions:
+        return proto
+    import onnx.inliner
+
+    try:
+        return onnx.inliner.inline_local_functions(proto)
+    except (RuntimeError, ValueError) as error:  # what onnx's C++ parts raise
+        raise ModelImportError(f"{origin}: cannot expand its functions: {error}") from error
+
+
+@dataclass(frozen=True)
+class TensorReader:
+    """Turns ``TensorProto`` into arrays; external data must lie in ``folder``."""
+
+    origin: str
+    folder: Path | None
+
+    def read(self, tensor: Any, what: str) -> Array:
+        """The array of a tensor; ``what`` names it in errors.
+
+        Raises:
+            ModelImportError: the dtype is unsupported, data are missing, short, or outside the folder.
+        """
+        import onnx
+        from onnx import numpy_helper
+
+        dtype = element_dtype(tensor.data_type, f"{self.origin}: {what}")
+        shape = tuple(tensor.dims)
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            return self._external(tensor, what, np.dtype(dtype), shape)
+        try:
+            return np.ascontiguousarray(numpy_helper.to_array(tensor)).reshape(shape)
+        except (ValueError, TypeError) as error:
+            raise ModelImportError(
+                f"{self.origin}: {what} is damaged: {error} (shape {shape}, {dtype})"
+            ) from error
+
+    def _external(self, tensor: Any, what: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        path = self._external_path(entries.get("location", ""), what)
+        needed = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        try:
+            offset = int(entries.get("offset", 0))
+            length = int(entries.get("length", needed))
+        except ValueError as error:
+            raise ModelImportError(
+                f"{self.origin}: {what} has a damaged external data entry: {error}"
+            ) from error
+        available = path.stat().st_size - offset
+        if offset < 0 or length != needed or available < needed:
+            raise ModelImportError(
+                f"{self.origin}: {what} needs {needed} bytes of external data, "
+                f"{path.name} has {max(available, 0)} from offset {offset} "
+                f"and the model says {length}"
+            )
+        little = dtype.newbyteorder("<")
+        data = np.fromfile(path, little, count=needed // dtype.itemsize, offset=offset)
+        return data.astype(dtype, copy=False).reshape(shape)
+
+    def _external_path(self, location: str, what: str) -> Path:
+        if self.folder is None:
+            raise ModelImportError(
+                f"{self.origin}: {what} has its data in the file {location!r}, but the model was "
+                "not read from a file\n  pass the path of the model instead"
+            )
+        folder = self.folder.resolve()
+        path = (folder / location).resolve()
+        if not location or not path.is_relative_to(folder):
+            raise ModelImportError(
+                f"{self.origin}: {what} has its data in {location!r}, outside the model's folder\n"
+                "  external data must lie in the folder of the model or below it"
+            )
+        if not path.is_file():
+            raise ModelImportError(
+                f"{self.origin}: {what} has its data in {location!r}, which is not there\n"
+                f"  copy that file into {self.folder}"
+            )
+        return path
+
+
+def element_dtype(data_type: int, where: str) -> str:
+    """NumPy's name of an ONNX element type.
+
+    Raises:
+        ModelImportError: the type has no counterpart in the graph IR.
+    """
+    import onnx
+    from onnx import helper
+
+    known = onnx.TensorProto.DataType.values()
+    name = onnx.TensorProto.DataType.Name(data_type) if data_type in known else str(data_type)
+    if data_type in known and data_type != onnx.TensorProto.UNDEFINED:
+        dtype = str(helper.tensor_dtype_to_np_dtype(data_type))
+        if dtype in DTYPES and dtype == _numpy_name(name):
+            return dtype
+    raise ModelImportError(f"{where} has unsupported element type {name}\n  supported: {', '.join(DTYPES)}")
+
+
+def _numpy_name(onnx_name: str) -> str:
+    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(onnx_name, onnx_name.lower())
+
+
+__all__ = [
+    "MAX_OPSET",
+    "MIN_OPSET",
+    "LoadedModel",
+    "ModelSource",
+    "TensorReader",
+    "element_dtype",
+    "read_model",
+]

@@ -1,0 +1,230 @@
+"""Channels-last layout for the convolutional parts of a graph.
+
+Values flow through the graph in NHWC (any spatial rank: the channel axis moves to the end) from the
+first operator that has a layout to the first one that needs the original order. Transposes appear
+only there, once a value. Weights are permuted at compile time: convolution kernels to HWIO, and the
+rows of a matrix that multiplies a flattened feature map, so that flattening needs no transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.graph import ops
+from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node
+from autotune.passes.base import GraphPass
+from autotune.passes.rewriter import Rewriter
+
+LAYOUTS = ("NHWC", "NCHW")
+_AXIS_OPS = ("Concat", "Split", "Softmax", "LogSoftmax")
+_REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
+
+
+@dataclass(frozen=True)
+class ConvertLayout(GraphPass):
+    """Convert to ``layout``: "NHWC", or "NCHW" to leave the graph as it came."""
+
+    name: ClassVar[str] = "convert_layout"
+    layout: str = "NHWC"
+
+    def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise UsageError(f"unknown layout {self.layout!r}\n  one of {', '.join(LAYOUTS)}")
+
+    def apply(self, graph: Graph) -> Graph:
+        return graph if self.layout == "NCHW" else _Conversion(graph).run()
+
+
+def channels_last(rank: int) -> tuple[int, ...]:
+    """The permutation that moves axis 1 to the end.
+
+    >>> channels_last(4)
+    (0, 2, 3, 1)
+    """
+    return (0, *range(2, rank), 1)
+
+
+def channels_first(rank: int) -> tuple[int, ...]:
+    """The inverse of :func:`channels_last`.
+
+    >>> channels_first(4)
+    (0, 3, 1, 2)
+    """
+    return (0, rank - 1, *range(1, rank - 1))
+
+
+def kernel_last(rank: int) -> tuple[int, ...]:
+    """The permutation of convolution weights from [oc, ic, kernel...] to [kernel..., ic, oc]."""
+    return (*range(2, rank), 1, 0)
+
+
+class _Conversion:
+    """One run of the pass: which values have a channels-last twin, and what reads them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.rewriter = Rewriter(graph)
+        self.twins: dict[str, str] = {}  # original value -> its channels-last form
+        self.flattened: dict[str, tuple[int, ...]] = {}  # flattened in channels-last order: [c, s...]
+        self.consumers = graph.consumers()
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            if not self._convert(node):
+                for value in node.present_inputs:
+                    self._original(value)
+                self.rewriter.keep(node)
+        for output in self.graph.outputs:
+            self._original(output)
+        return self.rewriter.finish()
+
+    def _convert(self, node: Node) -> bool:
+        if node.op == "MatMul" and node.inputs[0] in self.flattened:
+            return self._multiply_flattened(node)
+        if "layout" in ops.get(node.op).attributes:
+            return self._convert_spatial(node)
+        if not any(value in self.twins for value in node.present_inputs):
+            return False
+        if ops.get(node.op).kind == "elementwise":
+            return self._convert_elementwise(node)
+        if node.op in _AXIS_OPS:
+            return self._convert_axis(node)
+        if node.op in _REDUCTIONS:
+            return self._convert_reduction(node)
+        return node.op == "Reshape" and self._flatten(node)
+
+    def _convert_spatial(self, node: Node) -> bool:
+        if node.attrs.get("layout", "NCHW") != "NCHW" or self._rank(node.inputs[0]) < 3:
+            return False
+        inputs = [self._twin(node.inputs[0])]
+        if node.op == "Conv":
+            inputs.append(self._permuted(node.inputs[1], kernel_last(self._rank(node.inputs[1]))))
+            inputs += [self.rewriter.current(v) for v in node.inputs[2:] if v != ABSENT]
+        else:
+            inputs += [v if v == ABSENT else self.rewriter.current(v) for v in node.inputs[1:]]
+        self._emit(node, inputs, {**node.attrs, "layout": "NHWC"})
+        return True
+
+    def _convert_elementwise(self, node: Node) -> bool:
+        rank = self._rank(node.outputs[0])
+        twins = [v for v in node.present_inputs if v in self.twins]
+        if any(self._rank(v) != rank for v in twins):
+            return False
+        self._emit(node, [self._aligned(v, rank) for v in node.inputs], node.attrs)
+        return True
+
+    def _convert_axis(self, node: Node) -> bool:
+        rank = self._rank(node.inputs[0])
+        axis = node.attrs["axis"]
+        if not isinstance(axis, int):
+            return False
+        moved = channels_last(rank).index(axis % rank)
+        inputs = [v if v == ABSENT else self._twin(v) for v in node.inputs]
+        self._emit(node, inputs, {**node.attrs, "axis": moved})
+        return True
+
+    def _convert_reduction(self, node: Node) -> bool:
+        rank = self._rank(node.inputs[0])
+        axes = node.attrs.get("axes", ())
+        if not isinstance(axes, tuple) or not axes:
+            return False
+        order = channels_last(rank)
+        reduced = {axis % rank for axis in axes}
+        attrs = {**node.attrs, "axes": tuple(sorted(order.index(axis) for axis in reduced))}
+        if node.attrs.get("keepdims", 1):
+            self._emit(node, [self._twin(node.inputs[0])], attrs)
+            return True
+        kept = [axis for axis in order if axis not in reduced]
+        if kept != sorted(kept):
+            return False
+        self.rewriter.become(node.outputs[0], node.op, [self._twin(node.inputs[0])], attrs)
+        return True
+
+    def _flatten(self, node: Node) -> bool:
+        """Reshape to [n, c * spatial] for matrices whose constant rows can be permuted to fit."""
+        source, (output,) = node.inputs[0], node.outputs
+        batch, *features = self.graph.type_of(source).shape
+        if self.graph.type_of(output).shape != (batch, int(np.prod(features))):
+            return False
+        readers = self.consumers[output]
+        if output in self.graph.outputs or not all(
+            reader.op == "MatMul"
+            and reader.inputs[0] == output
+            and reader.inputs[1] in self.graph.constants
+            and self._rank(reader.inputs[1]) == 2
+            for reader in readers
+        ):
+            return False
+        shape = self.graph.type_of(output).shape
+        self.rewriter.become(output, "Reshape", [self._twin(source)], {"shape": shape})
+        self.flattened[output] = tuple(features)
+        return True
+
+    def _multiply_flattened(self, node: Node) -> bool:
+        features = self.flattened[node.inputs[0]]
+        weight = self.graph.constants[node.inputs[1]]
+        rows = np.moveaxis(weight.reshape(*features, -1), 0, len(features) - 1)
+        name = self.rewriter.constant(f"{node.inputs[1]}.rows", _dense(rows, weight.shape))
+        self.rewriter.become(node.outputs[0], "MatMul", [node.inputs[0], name], node.attrs)
+        return True
+
+    def _emit(self, node: Node, inputs: list[str], attrs: Mapping[str, Attr]) -> None:
+        outputs = []
+        for output in node.outputs:
+            twin = output if output == ABSENT else self.rewriter.fresh(f"{output}.nhwc")
+            outputs.append(twin)
+            if output != ABSENT:
+                self.twins[output] = twin
+        self.rewriter.add(Node(node.op, tuple(inputs), tuple(outputs), attrs))
+
+    def _original(self, value: str) -> None:
+        """Make sure that the value itself is there, not only its channels-last twin."""
+        if value in self.twins and value not in self.rewriter.types:
+            perm = channels_first(self._rank(value))
+            self.rewriter.become(value, "Transpose", [self.twins[value]], {"perm": perm})
+
+    def _twin(self, value: str) -> str:
+        """The channels-last form of a value, made where there is none yet."""
+        if value not in self.twins:
+            self.twins[value] = self._permuted(value, channels_last(self._rank(value)))
+        return self.twins[value]
+
+    def _aligned(self, value: str, rank: int) -> str:
+        """An operand that broadcasts to ``rank`` dimensions, in channels-last order."""
+        own = self._rank(value)
+        if own == rank:
+            return self._twin(value)
+        shape = (1,) * (rank - own) + self.graph.type_of(value).shape
+        if all(extent == 1 for extent in shape):
+            return self.rewriter.current(value)
+        array = self.rewriter.constant_of(value)
+        if array is not None:
+            moved = array.reshape(shape).transpose(channels_last(rank))
+            while moved.shape and moved.shape[0] == 1:
+                moved = moved[0]
+            return self.rewriter.constant(f"{value}.nhwc", np.ascontiguousarray(moved))
+        name = self.rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.wide")
+        perm = channels_last(rank)
+        return self.rewriter.emit("Transpose", [name], {"perm": perm}, name=f"{value}.nhwc")
+
+    def _permuted(self, value: str, perm: tuple[int, ...]) -> str:
+        array = self.rewriter.constant_of(value)
+        name = f"{value}.nhwc"
+        if array is not None:
+            return self.rewriter.constant(name, np.ascontiguousarray(array.transpose(perm)))
+        return self.rewriter.emit("Transpose", [value], {"perm": perm}, name=name)
+
+    def _rank(self, value: str) -> int:
+        return self.graph.type_of(value).rank
+
+
+def _dense(array: Array, shape: tuple[int, ...]) -> Array:
+    return np.ascontiguousarray(array).reshape(shape)
+
+
+__all__ = ["LAYOUTS", "ConvertLayout", "channels_first", "channels_last", "kernel_last"]

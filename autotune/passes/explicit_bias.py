@@ -1,0 +1,93 @@
+"""Make convolutions and matrix products pure: their bias becomes an Add after them.
+
+The product is then the anchor of a dispatch region and the bias one of its epilogue operations, so
+that one rule fuses both. Gemm becomes MatMul where its right operand is a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from autotune.graph.ir import ABSENT, Attr, Graph, Node
+from autotune.passes.base import GraphPass
+from autotune.passes.rewriter import Rewriter, rewrite
+
+
+@dataclass(frozen=True)
+class ExplicitBias(GraphPass):
+    """Conv(x, w, b) -> Add(Conv(x, w), b'); Gemm(a, b, c) -> Add(Mul(MatMul(a, b'), alpha), c')."""
+
+    name: ClassVar[str] = "explicit_bias"
+
+    def apply(self, graph: Graph) -> Graph:
+        return rewrite(graph, _split)
+
+
+def _split(rewriter: Rewriter, node: Node) -> bool:
+    if node.op == "Conv":
+        return _split_conv(rewriter, node)
+    if node.op == "Gemm":
+        return _split_gemm(rewriter, node)
+    return False
+
+
+def _split_conv(rewriter: Rewriter, node: Node) -> bool:
+    if len(node.inputs) < 3 or node.inputs[2] == ABSENT:
+        return False
+    x, w, bias = (rewriter.current(v) for v in node.inputs)
+    (output,) = node.outputs
+    product = rewriter.emit("Conv", (x, w), node.attrs, name=f"{output}.conv")
+    if node.attrs.get("layout", "NCHW") == "NCHW":
+        bias = _column(rewriter, bias, rewriter.type_of(product).rank - 2, output)
+    rewriter.become(output, "Add", (product, bias))
+    return True
+
+
+def _column(rewriter: Rewriter, bias: str, spatial: int, output: str) -> str:
+    """The bias [c] as [c, 1, 1, ...], so that it broadcasts over the spatial axes."""
+    shape = (*rewriter.type_of(bias).shape, *(1,) * spatial)
+    array = rewriter.constant_of(bias)
+    if array is not None:
+        return rewriter.constant(f"{output}.bias_column", array.reshape(shape))
+    return rewriter.emit("Reshape", (bias,), {"shape": shape}, name=f"{output}.bias_column")
+
+
+def _split_gemm(rewriter: Rewriter, node: Node) -> bool:
+    a, b = (rewriter.current(v) for v in node.inputs[:2])
+    (output,) = node.outputs
+    attrs = node.attrs
+    weight = rewriter.constant_of(b)
+    if attrs.get("transA", 0):
+        a = rewriter.emit("Transpose", (a,), {"perm": (1, 0)}, name=f"{output}.a")
+    if weight is not None:
+        if attrs.get("transB", 0):
+            b = rewriter.constant(f"{b}.transposed", np.ascontiguousarray(weight.T))
+        value = rewriter.emit("MatMul", (a, b), name=f"{output}.matmul")
+    elif attrs.get("transB", 0):
+        value = rewriter.emit("Gemm", (a, b), {"transB": 1}, name=f"{output}.matmul")
+    else:
+        value = rewriter.emit("MatMul", (a, b), name=f"{output}.matmul")
+    value = _scaled(rewriter, value, attrs.get("alpha", 1.0), f"{output}.alpha")
+    if len(node.inputs) > 2 and node.inputs[2] != ABSENT:
+        c = rewriter.current(node.inputs[2])
+        c = _scaled(rewriter, c, attrs.get("beta", 1.0), f"{output}.beta")
+        value = rewriter.emit("Add", (value, c), name=f"{output}.bias")
+    rewriter.replace(output, value)
+    return True
+
+
+def _scaled(rewriter: Rewriter, value: str, factor: Attr, name: str) -> str:
+    if factor == 1:
+        return value
+    array = rewriter.constant_of(value)
+    dtype = np.dtype(rewriter.type_of(value).dtype)
+    if array is not None:
+        return rewriter.constant(name, (array * dtype.type(factor)).astype(dtype))
+    constant = rewriter.constant(name, np.asarray(factor, dtype))
+    return rewriter.emit("Mul", (value, constant), name=f"{name}.scaled")
+
+
+__all__ = ["ExplicitBias"]

@@ -1,0 +1,129 @@
+"""Merge chains of constant scales and shifts, and move scales into the weights before them.
+
+With c, d constants and W constant weights (one use each):
+
+    Mul(Mul(x, c), d)          -> Mul(x, c*d)
+    Add(Add(x, c), d)          -> Add(x, c+d)
+    Mul(Add(x, c), d)          -> Add(Mul(x, d), c*d)
+    Mul(Conv(x, W), c)         -> Conv(x, W*c)        c one value an output channel
+    Mul(MatMul(x, W), c)       -> MatMul(x, W*c)      c one value a column
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from autotune.graph.ir import Array, Graph, Node
+from autotune.passes.base import GraphPass
+from autotune.passes.rewriter import Rewriter
+
+_FLOATS = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class FoldAffine(GraphPass):
+    """Fewer elementwise operations and none where weights can take them in (floats only)."""
+
+    name: ClassVar[str] = "fold_affine"
+    max_rounds: int = 16
+
+    def apply(self, graph: Graph) -> Graph:
+        for _ in range(self.max_rounds):
+            folded = _round(graph)
+            if folded is graph:
+                break
+            graph = folded
+        return graph
+
+
+def _round(graph: Graph) -> Graph:
+    uses = {value: len(nodes) for value, nodes in graph.consumers().items()}
+    for output in graph.outputs:
+        uses[output] = uses.get(output, 0) + 1
+    producers = graph.producers()
+    rewriter = Rewriter(graph)
+    consumed: set[str] = set()  # nodes that this round has already merged into another
+    for node in graph.nodes:
+        match = _constant_operand(graph, node)
+        inner = producers.get(match[0]) if match else None
+        mergeable = (
+            match is not None
+            and inner is not None
+            and uses[match[0]] == 1
+            and inner.name not in consumed
+            and graph.type_of(node.outputs[0]).shape == graph.type_of(match[0]).shape
+        )
+        if not (mergeable and match and inner and _merge(rewriter, graph, node, inner, match[1])):
+            rewriter.keep(node)
+        elif inner is not None:
+            consumed.add(node.name)
+    return rewriter.finish()
+
+
+def _constant_operand(graph: Graph, node: Node) -> tuple[str, str] | None:
+    """The variable and the constant operand of a float Mul or Add, if it has one of each."""
+    if node.op not in ("Mul", "Add") or graph.type_of(node.outputs[0]).dtype not in _FLOATS:
+        return None
+    a, b = node.inputs
+    if (a in graph.constants) == (b in graph.constants):
+        return None
+    return (b, a) if a in graph.constants else (a, b)
+
+
+def _merge(rewriter: Rewriter, graph: Graph, node: Node, inner: Node, constant: str) -> bool:
+    c = graph.constants[constant]
+    (output,) = node.outputs
+    if node.op == "Mul" and inner.op in ("Conv", "MatMul"):
+        return _scale_weights(rewriter, graph, inner, c, output)
+    match = _constant_operand(graph, inner)
+    if match is None:
+        return False
+    x, d = rewriter.current(match[0]), graph.constants[match[1]]
+    if node.op == inner.op:
+        merged = c * d if node.op == "Mul" else c + d
+        if merged.size > max(c.size, d.size):
+            return False
+        rewriter.become(output, node.op, (x, rewriter.constant(constant, merged)))
+    elif node.op == "Mul":
+        merged = c * d
+        if merged.size > max(c.size, d.size):
+            return False
+        scaled = rewriter.emit("Mul", (x, constant), name=f"{output}.scaled")
+        rewriter.become(output, "Add", (scaled, rewriter.constant(constant, merged)))
+    else:
+        return False
+    return True
+
+
+def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, output: str) -> bool:
+    if inner.inputs[1] not in graph.constants or len(inner.inputs) > 2:
+        return False
+    weight = graph.constants[inner.inputs[1]]
+    nhwc = inner.attrs.get("layout", "NCHW") == "NHWC"
+    channel_axis = 1 if inner.op == "Conv" and not nhwc else -1
+    rank = graph.type_of(inner.outputs[0]).rank
+    channels = graph.type_of(inner.outputs[0]).shape[channel_axis]
+    vector = _per_channel(scale, rank, channel_axis % rank, channels)
+    if vector is None or (inner.op == "MatMul" and weight.ndim != 2):
+        return False
+    column = vector.reshape(-1, *(1,) * (weight.ndim - 1)) if channel_axis == 1 else vector
+    scaled = rewriter.constant(inner.inputs[1], (weight * column).astype(weight.dtype))
+    inputs = (rewriter.current(inner.inputs[0]), scaled)
+    rewriter.become(output, inner.op, inputs, inner.attrs)
+    return True
+
+
+def _per_channel(scale: Array, rank: int, axis: int, channels: int) -> Array | None:
+    """The scale as one value a channel, or None if it varies along another axis."""
+    if scale.ndim > rank:
+        return None
+    full = scale.reshape((1,) * (rank - scale.ndim) + scale.shape)
+    if any(extent != 1 for i, extent in enumerate(full.shape) if i != axis):
+        return None
+    return np.broadcast_to(full.reshape(-1), (channels,))
+
+
+__all__ = ["FoldAffine"]

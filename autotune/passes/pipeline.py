@@ -1,0 +1,91 @@
+"""The driver of the graph passes: the pipeline, one named pass a line, and what happens between.
+
+After every pass the graph is verified, the pass is timed, and with ``AUTOTUNE_DUMP=folder`` the text
+of the graph is written to ``folder/<graph>/<nn>_<pass>.txt``.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import settings
+from autotune.graph.ir import Graph
+from autotune.graph.text import print_graph
+from autotune.graph.verify import verify
+from autotune.passes.base import GraphPass
+from autotune.passes.common_subexpressions import CommonSubexpressions
+from autotune.passes.convert_layout import ConvertLayout
+from autotune.passes.dead_code import DeadCode
+from autotune.passes.explicit_bias import ExplicitBias
+from autotune.passes.fold_affine import FoldAffine
+from autotune.passes.fold_batch_norm import FoldBatchNorm
+from autotune.passes.fold_constants import FoldConstants
+from autotune.passes.simplify import Simplify
+
+
+def standard_passes(layout: str = "NHWC") -> tuple[GraphPass, ...]:
+    """The pipeline from an imported model to the graph that is divided into dispatches."""
+    return (
+        FoldConstants(),
+        Simplify(),
+        ExplicitBias(),
+        FoldBatchNorm(),
+        FoldAffine(),
+        ConvertLayout(layout),
+        FoldConstants(),
+        Simplify(),
+        CommonSubexpressions(),
+        DeadCode(),
+    )
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What one pass did: its text, how long it took and the number of nodes before and after."""
+
+    name: str
+    seconds: float
+    nodes_before: int
+    nodes_after: int
+
+    def __str__(self) -> str:
+        milliseconds = 1e3 * self.seconds
+        return f"{self.name:<24}{milliseconds:9.1f} ms  {self.nodes_before} -> {self.nodes_after}"
+
+
+Observer = Callable[[PassRecord, Graph], None]
+
+
+def run_passes(graph: Graph, passes: Sequence[GraphPass], observer: Observer | None = None) -> Graph:
+    """Apply passes in order; ``observer`` sees each record and the graph after it.
+
+    Raises:
+        GraphError: a pass broke the rules of the graph IR (a bug: the message names the pass).
+    """
+    folder = settings.current().dump
+    _dump(graph, folder, 0, "input")
+    for number, graph_pass in enumerate(passes, start=1):
+        before = len(graph.nodes)
+        start = time.perf_counter()
+        graph = graph_pass.apply(graph)
+        seconds = time.perf_counter() - start
+        verify(graph, graph_pass.name)
+        _dump(graph, folder, number, graph_pass.name)
+        if observer is not None:
+            observer(PassRecord(str(graph_pass), seconds, before, len(graph.nodes)), graph)
+    return graph
+
+
+def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
+    if not folder:
+        return
+    path = Path(folder) / (re.sub(r"[^\w.-]", "_", graph.name) or "graph")
+    path.mkdir(parents=True, exist_ok=True)
+    (path / f"{number:02d}_{name}.txt").write_text(print_graph(graph) + "\n", encoding="utf-8")
+
+
+__all__ = ["Observer", "PassRecord", "run_passes", "standard_passes"]

@@ -1,0 +1,41 @@
+"""The passes by name, loaded when asked for: name -> ``module:Class``, one file a pass."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from autotune.errors import UsageError
+from autotune.passes.base import GraphPass
+
+PASSES: Mapping[str, str] = {
+    "common_subexpressions": "autotune.passes.common_subexpressions:CommonSubexpressions",
+    "convert_layout": "autotune.passes.convert_layout:ConvertLayout",
+    "dead_code": "autotune.passes.dead_code:DeadCode",
+    "explicit_bias": "autotune.passes.explicit_bias:ExplicitBias",
+    "fold_affine": "autotune.passes.fold_affine:FoldAffine",
+    "fold_batch_norm": "autotune.passes.fold_batch_norm:FoldBatchNorm",
+    "fold_constants": "autotune.passes.fold_constants:FoldConstants",
+    "simplify": "autotune.passes.simplify:Simplify",
+}
+
+
+def names() -> tuple[str, ...]:
+    """Names of all graph passes."""
+    return tuple(PASSES)
+
+
+def get(name: str) -> type[GraphPass]:
+    """The class of a pass.
+
+    Raises:
+        UsageError: there is no such pass; the message lists those there are.
+    """
+    if name not in PASSES:
+        raise UsageError(f"no graph pass is called {name!r}\n  there are: {', '.join(PASSES)}")
+    module, _, attribute = PASSES[name].partition(":")
+    found: type[GraphPass] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+__all__ = ["PASSES", "get", "names"]

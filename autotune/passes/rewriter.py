@@ -1,0 +1,129 @@
+"""Rebuilding a graph node by node: what most passes share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from autotune.graph.build import infer_node
+from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+
+
+class Rewriter:
+    """Walks over a graph in order and collects the nodes of the new one.
+
+    A pass calls :meth:`keep`, :meth:`emit` and :meth:`replace` for each old node, then
+    :meth:`finish`. Values of the new graph are read through :meth:`current`, which follows the
+    replacements made so far.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.types: dict[str, TensorType] = {
+            name: graph.types[name] for name in (*graph.inputs, *graph.constants)
+        }
+        self.constants: dict[str, Array] = dict(graph.constants)
+        self.producers: dict[str, Node] = {}
+        self._nodes: list[Node] = []
+        self._replaced: dict[str, str] = {}
+        self._taken = set(graph.types)
+        self.changed = False
+
+    def current(self, value: str) -> str:
+        """The new graph's value that stands for an old one."""
+        while value in self._replaced:
+            value = self._replaced[value]
+        return value
+
+    def type_of(self, value: str) -> TensorType:
+        """Type of a value of the new graph."""
+        return self.types[value]
+
+    def constant_of(self, value: str) -> Array | None:
+        """The array of a value if it is a constant."""
+        return self.constants.get(value)
+
+    def producer(self, value: str) -> Node | None:
+        """The new node that defines a value."""
+        return self.producers.get(value)
+
+    def keep(self, node: Node) -> None:
+        """Take an old node over, reading current values."""
+        inputs = tuple(v if v == ABSENT else self.current(v) for v in node.inputs)
+        self._append(node if inputs == node.inputs else node.replace(inputs=inputs))
+
+    def emit(
+        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr] | None = None, *, name: str
+    ) -> str:
+        """Add a node with one output, named ``name`` or a fresh name like it; returns the name."""
+        output = self.fresh(name)
+        self._append(Node(op, tuple(inputs), (output,), attrs or {}))
+        self.changed = True
+        return output
+
+    def become(
+        self, output: str, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr] | None = None
+    ) -> None:
+        """Define an old node's output by another operation; it keeps its name."""
+        self.add(Node(op, tuple(inputs), (output,), attrs or {}))
+
+    def add(self, node: Node) -> None:
+        """Add a node whose outputs carry names of the old graph or fresh ones."""
+        self._append(node)
+        self.changed = True
+
+    def constant(self, name: str, array: Array) -> str:
+        """Add a constant under a fresh name like ``name``; returns the name."""
+        fresh = self.fresh(name)
+        self.constants[fresh] = array
+        self.types[fresh] = TensorType.of(array)
+        return fresh
+
+    def replace(self, old: str, new: str) -> None:
+        """From now on read ``new`` (of the new graph) where the old graph read ``old``."""
+        if self.current(new) != old:
+            self._replaced[old] = new
+            self.changed = True
+
+    def fresh(self, name: str) -> str:
+        """``name`` or a name like it that no value has."""
+        fresh = fresh_name(name, self._taken)
+        self._taken.add(fresh)
+        return fresh
+
+    def finish(self) -> Graph:
+        """The new graph, pruned; the very same object if nothing was changed.
+
+        Outputs keep their names: what stands for an output is renamed to it, or copied by an
+        Identity where it has another role too.
+        """
+        if not self.changed:
+            return self.graph
+        renames: dict[str, str] = {}
+        for output in self.graph.outputs:
+            value = self.current(output)
+            if value == output:
+                continue
+            if value in self.producers and value not in (*self.graph.outputs, *renames):
+                renames[value] = output
+            else:
+                self.add(Node("Identity", (value,), (output,), {}))
+        nodes = [node.renamed(renames) for node in self._nodes]
+        types = {renames.get(name, name): t for name, t in self.types.items()}
+        return self.graph.replace(types=types, constants=self.constants).with_nodes(nodes)
+
+    def _append(self, node: Node) -> None:
+        self.types.update(infer_node(node, self.types))
+        self.producers.update(dict.fromkeys(node.present_outputs, node))
+        self._nodes.append(node)
+
+
+def rewrite(graph: Graph, rule: Callable[[Rewriter, Node], bool]) -> Graph:
+    """Apply ``rule`` to each node in order; where it returns False the node is kept as it is."""
+    rewriter = Rewriter(graph)
+    for node in graph.nodes:
+        if not rule(rewriter, node):
+            rewriter.keep(node)
+    return rewriter.finish()
+
+
+__all__ = ["Rewriter", "rewrite"]

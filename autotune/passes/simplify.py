@@ -1,0 +1,251 @@
+"""Algebraic simplification: operations that do nothing, chains that are one, patterns with a name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from autotune.graph.ir import Graph, Node
+from autotune.passes.base import GraphPass
+from autotune.passes.rewriter import Rewriter, rewrite
+
+Rule = Callable[[Rewriter, Node], bool]
+
+
+@dataclass(frozen=True)
+class Simplify(GraphPass):
+    """Apply the rules below until none fires.
+
+    Identity, Dropout and operations with a neutral constant vanish; Flatten, Squeeze and Unsqueeze
+    become Reshape; chains of Reshape or Transpose become one; Sum becomes Add; Reshape, Transpose,
+    Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it.
+    """
+
+    name: ClassVar[str] = "simplify"
+    max_rounds: int = 16
+
+    def apply(self, graph: Graph) -> Graph:
+        for _ in range(self.max_rounds):
+            simpler = rewrite(graph, _simplify)
+            if simpler is graph:
+                break
+            graph = simpler
+        return graph
+
+
+def _simplify(rewriter: Rewriter, node: Node) -> bool:
+    rule = _RULES.get(node.op)
+    return rule is not None and rule(rewriter, node)
+
+
+def _forward(rewriter: Rewriter, node: Node, value: str | None = None) -> bool:
+    """Let the readers of a node read its input (or ``value``) instead."""
+    value = rewriter.current(node.inputs[0]) if value is None else value
+    (output, *others) = node.outputs
+    if any(others) and _is_read(rewriter, others):
+        return False
+    graph = rewriter.graph
+    if output in graph.outputs and (
+        value in graph.outputs or value in graph.inputs or value in graph.constants
+    ):
+        return False  # the output needs memory of its own: the node is the copy into it
+    rewriter.replace(output, value)
+    return True
+
+
+def _is_read(rewriter: Rewriter, values: list[str]) -> bool:
+    graph = rewriter.graph
+    return any(v in graph.outputs for v in values) or any(
+        set(values) & set(node.inputs) for node in graph.nodes
+    )
+
+
+def _reshape(rewriter: Rewriter, node: Node) -> bool:
+    """Reshape, Flatten, Squeeze, Unsqueeze: one Reshape from the first value of the chain."""
+    (output,) = node.outputs
+    shape = rewriter.graph.type_of(output).shape
+    source = rewriter.current(node.inputs[0])
+    if rewriter.type_of(source).shape == shape:
+        return _forward(rewriter, node)
+    if _channel_shuffle(rewriter, node):
+        return True
+    producer = rewriter.producer(source)
+    chained = producer is not None and producer.op == "Reshape"
+    if node.op == "Reshape" and not chained:
+        return False
+    if chained and producer is not None:
+        source = producer.inputs[0]
+    if rewriter.type_of(source).shape == shape:
+        return _forward(rewriter, node, source)
+    rewriter.become(output, "Reshape", (source,), {"shape": shape})
+    return True
+
+
+def _channel_shuffle(rewriter: Rewriter, node: Node) -> bool:
+    """[n, g, c/g, h, w] transposed to [n, c/g, g, h, w] and back to [n, c, h, w]."""
+    transpose = rewriter.producer(rewriter.current(node.inputs[0]))
+    if transpose is None or transpose.op != "Transpose":
+        return False
+    split = rewriter.producer(transpose.inputs[0])
+    if split is None or split.op != "Reshape":
+        return False
+    before, after = rewriter.type_of(split.inputs[0]), rewriter.graph.type_of(node.outputs[0])
+    apart = rewriter.type_of(split.outputs[0]).shape
+    rank = before.rank
+    swap = (0, 2, 1, *range(3, rank + 1))
+    if transpose.attrs["perm"] != swap or before.shape != after.shape or rank < 3:
+        return False
+    if apart[:1] != before.shape[:1] or apart[3:] != before.shape[2:]:
+        return False
+    rewriter.become(node.outputs[0], "ChannelShuffle", split.inputs[:1], {"groups": apart[1]})
+    return True
+
+
+def _transpose(rewriter: Rewriter, node: Node) -> bool:
+    source = rewriter.current(node.inputs[0])
+    rank = rewriter.type_of(source).rank
+    perm = _perm(node, rank)
+    producer = rewriter.producer(source)
+    chained = producer is not None and producer.op == "Transpose"
+    if chained and producer is not None:
+        first = _perm(producer, rank)
+        source, perm = producer.inputs[0], tuple(first[axis] for axis in perm)
+    shape = rewriter.type_of(source).shape
+    if perm == tuple(range(rank)):
+        return _forward(rewriter, node, source)
+    (output,) = node.outputs
+    moving = [axis for axis in perm if shape[axis] != 1]
+    if moving == sorted(moving):  # only dimensions of extent 1 move: the same elements in order
+        attrs = {"shape": tuple(shape[axis] for axis in perm)}
+        rewriter.become(output, "Reshape", (source,), attrs)
+        return True
+    if not chained:
+        return False
+    rewriter.become(output, "Transpose", (source,), {"perm": perm})
+    return True
+
+
+def _perm(node: Node, rank: int) -> tuple[int, ...]:
+    perm = node.attrs.get("perm")
+    return perm if isinstance(perm, tuple) else tuple(reversed(range(rank)))
+
+
+def _neutral(constant: float, sides: tuple[int, ...]) -> Rule:
+    """x op constant == x, with the constant on one of the given sides."""
+
+    def rule(rewriter: Rewriter, node: Node) -> bool:
+        for side in sides:
+            array = rewriter.constant_of(rewriter.current(node.inputs[side]))
+            other = rewriter.current(node.inputs[1 - side])
+            same = rewriter.type_of(other).shape == rewriter.graph.type_of(node.outputs[0]).shape
+            if array is not None and same and bool(np.all(array == constant)):
+                return _forward(rewriter, node, other)
+        return False
+
+    return rule
+
+
+def _sum(rewriter: Rewriter, node: Node) -> bool:
+    operands = [rewriter.current(v) for v in node.inputs]
+    total = operands[0]
+    for operand in operands[1:]:
+        total = rewriter.emit("Add", (total, operand), name=node.outputs[0])
+    return _forward(rewriter, node, total)
+
+
+def _single(rewriter: Rewriter, node: Node) -> bool:
+    return len(node.inputs) == 1 and _forward(rewriter, node)
+
+
+def _same_type(rewriter: Rewriter, node: Node) -> bool:
+    """Casts, expansions and slices that change nothing."""
+    source = rewriter.type_of(rewriter.current(node.inputs[0]))
+    return source == rewriter.graph.type_of(node.outputs[0]) and _forward(rewriter, node)
+
+
+def _slice(rewriter: Rewriter, node: Node) -> bool:
+    steps = node.attrs.get("steps", ())
+    backwards = isinstance(steps, tuple) and any(step < 0 for step in steps)
+    return not backwards and _same_type(rewriter, node)
+
+
+def _pad(rewriter: Rewriter, node: Node) -> bool:
+    return not any(_ints(node, "pads")) and _forward(rewriter, node)
+
+
+def _conv(rewriter: Rewriter, node: Node) -> bool:
+    """Conv(Pad(x, zeros)) -> Conv(x) with more padding."""
+    pad = rewriter.producer(rewriter.current(node.inputs[0]))
+    if pad is None or pad.op != "Pad" or pad.attrs.get("mode", "constant") != "constant":
+        return False
+    rank = rewriter.type_of(pad.inputs[0]).rank
+    added, own = _ints(pad, "pads"), _ints(node, "pads") or (0,) * (2 * (rank - 2))
+    spatial = range(2, rank) if node.attrs.get("layout", "NCHW") == "NCHW" else range(1, rank - 1)
+    outside = [axis for axis in range(rank) if axis not in spatial]
+    if len(added) != 2 * rank or any(added[a] or added[a + rank] for a in outside):
+        return False
+    if pad.attrs.get("value", 0.0) != 0 or any(amount < 0 for amount in added):
+        return False
+    extra = tuple(added[a] for a in spatial) + tuple(added[a + rank] for a in spatial)
+    pads = tuple(a + b for a, b in zip(own, extra, strict=True))
+    inputs = (pad.inputs[0], *(rewriter.current(v) for v in node.inputs[1:]))
+    (output,) = node.outputs
+    rewriter.become(output, "Conv", inputs, {**node.attrs, "pads": pads})
+    return True
+
+
+def _ints(node: Node, key: str) -> tuple[int, ...]:
+    value = node.attrs.get(key, ())
+    return value if isinstance(value, tuple) else ()
+
+
+def _pow(rewriter: Rewriter, node: Node) -> bool:
+    """x**1, x**2 and x**0.5 without a general power."""
+    exponent = rewriter.constant_of(rewriter.current(node.inputs[1]))
+    if exponent is None or exponent.size != 1:
+        return False
+    x, (output,) = rewriter.current(node.inputs[0]), node.outputs
+    if rewriter.type_of(x) != rewriter.graph.type_of(output):
+        return False
+    power = float(exponent.reshape(()))
+    if power == 1:
+        return _forward(rewriter, node)
+    if power == 2:
+        rewriter.become(output, "Mul", (x, x))
+        return True
+    if math.isclose(power, 0.5):
+        rewriter.become(output, "Sqrt", (x,))
+        return True
+    return False
+
+
+_RULES: Mapping[str, Rule] = {
+    "Identity": _forward,
+    "Dropout": _forward,
+    "Reshape": _reshape,
+    "Flatten": _reshape,
+    "Squeeze": _reshape,
+    "Unsqueeze": _reshape,
+    "Transpose": _transpose,
+    "Mul": _neutral(1, (1, 0)),
+    "Div": _neutral(1, (1,)),
+    "Add": _neutral(0, (1, 0)),
+    "Sub": _neutral(0, (1,)),
+    "Sum": _sum,
+    "Max": _single,
+    "Min": _single,
+    "Mean": _single,
+    "Concat": _single,
+    "Cast": _same_type,
+    "Expand": _same_type,
+    "Slice": _slice,
+    "Pad": _pad,
+    "Conv": _conv,
+    "Pow": _pow,
+}
+
+__all__ = ["Simplify"]

@@ -174,8 +174,9 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "normalization": "BatchNormalization InstanceNormalization LayerNormalization LRN",
         "softmax": "LogSoftmax Softmax",
         "reduction": "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
-        "movement": "ChannelShuffle Concat Expand Flatten Gather Pad Reshape Slice Split Squeeze "
-        "Transpose Unsqueeze",
+        "reshape": "Expand Flatten Reshape Squeeze Unsqueeze",
+        "movement": "ChannelShuffle Concat DepthToSpace SpaceToDepth Split Transpose",
+        "indexing": "Gather Pad Slice",
         "shape": "ConstantOfShape Range Shape",
     }.items()
 }

@@ -1,0 +1,227 @@
+"""Operators that read a part of a tensor, or around it.
+
+Slice(x): starts, ends, axes (absent: the first ones), steps (absent: ones; negative steps walk
+backwards), as ONNX and Python slices; the complete attributes are sorted by axis and leave out
+whole dimensions. Gather(x, indices): axis (default 0); negative indices count from the end; te
+clamps the index so that a wrong one reads an element of x, the reference raises GraphError.
+Pad(x): pads (begins then ends, negative ones crop), mode "constant", "reflect" or "edge", value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import (
+    Expr,
+    array_at,
+    at,
+    float_attr,
+    int_attr,
+    ints_attr,
+    pad_stage,
+    positive_axis,
+    stage,
+    str_attr,
+    tensor_at,
+)
+from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+
+
+def _complete_slice(types: Types, attrs: dict[str, Attr]) -> None:
+    shape = at(types, 0).shape
+    starts, ends = ints_attr(attrs, "starts"), ints_attr(attrs, "ends")
+    attrs.setdefault("axes", tuple(range(len(starts))))
+    attrs.setdefault("steps", (1,) * len(starts))
+    axes = tuple(positive_axis(a, len(shape)) for a in ints_attr(attrs, "axes"))
+    steps = ints_attr(attrs, "steps")
+    if not len(starts) == len(ends) == len(axes) == len(steps) == len(set(axes)):
+        raise GraphError(f"Slice: starts {starts}, ends {ends}, axes {axes}, steps {steps} do not match")
+    if 0 in steps:
+        raise GraphError("Slice: a step is 0")
+    kept = []
+    for axis, start, end, step in sorted(zip(axes, starts, ends, steps, strict=True)):
+        size = shape[axis]
+        first, stop, step = slice(start, end, step).indices(size)
+        if (first, stop, step) != (0, size, 1):
+            kept.append((axis, first, stop if stop >= 0 else -size - 1, step))
+    for i, key in enumerate(("axes", "starts", "ends", "steps")):
+        attrs[key] = tuple(item[i] for item in kept)
+
+
+def _slices(shape: Sequence[int], attrs: Attrs) -> list[range]:
+    """The positions of x that are read, per dimension."""
+    found = [range(d) for d in shape]
+    for axis, *part in zip(*(ints_attr(attrs, k) for k in ("axes", "starts", "ends", "steps")), strict=True):
+        found[axis] = range(*slice(*part).indices(shape[axis]))
+    return found
+
+
+def _slice_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x = at(types, 0)
+    return [TensorType(tuple(len(r) for r in _slices(x.shape, attrs)), x.dtype)]
+
+
+def _slice_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x = array_at(arrays, 0)
+    keys = [slice(None)] * x.ndim
+    for axis, *part in zip(*(ints_attr(attrs, k) for k in ("axes", "starts", "ends", "steps")), strict=True):
+        keys[axis] = slice(*part)
+    return [x[tuple(keys)].copy()]
+
+
+def _slice_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x = tensor_at(tensors, 0)
+    parts = _slices(x.shape, attrs)
+    shape = [len(p) for p in parts]
+
+    def element(*index: Expr) -> Expr:
+        return x(*(i * p.step + p.start for i, p in zip(index, parts, strict=True)))
+
+    return [stage(shape, element, names[0])]
+
+
+def _complete_gather(types: Types, attrs: dict[str, Attr]) -> None:
+    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
+
+
+def _gather_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x, indices, axis = at(types, 0), at(types, 1), int_attr(attrs, "axis")
+    if indices.dtype not in ("int32", "int64"):
+        raise GraphError(f"Gather: indices are {indices.dtype}, not int32 or int64")
+    if x.shape[axis] == 0 and indices.size > 0:
+        raise GraphError(f"Gather from the empty dimension {axis} of {x.shape}")
+    return [TensorType((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)]
+
+
+def _gather_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x, indices, axis = array_at(arrays, 0), array_at(arrays, 1), int_attr(attrs, "axis")
+    size = x.shape[axis]
+    wrong = indices[(indices < -size) | (indices >= size)]
+    if wrong.size:
+        raise GraphError(f"Gather: index {wrong.flat[0]} is out of range for {size} elements")
+    return [np.asarray(np.take(x, indices, axis=axis))]
+
+
+def _gather_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, indices, axis = tensor_at(tensors, 0), tensor_at(tensors, 1), int_attr(attrs, "axis")
+    size, rank = x.shape[axis], indices.ndim
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+
+    def element(*index: Expr) -> Expr:
+        chosen = te.cast(indices(*index[axis : axis + rank]), "int64")
+        wrapped = te.if_then_else(chosen < 0, chosen + size, chosen)
+        safe = te.maximum(te.minimum(wrapped, size - 1), 0)
+        return x(*index[:axis], safe, *index[axis + rank :])
+
+    return [stage(shape, element, names[0])]
+
+
+def _pads(rank: int, attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    pads = ints_attr(attrs, "pads")
+    if len(pads) != 2 * rank:
+        raise GraphError(f"Pad: pads = {pads}; it takes {2 * rank} ints for {rank} dimensions")
+    return pads[:rank], pads[rank:]
+
+
+def _pad_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x = at(types, 0)
+    before, after = _pads(x.rank, attrs)
+    shape = tuple(d + b + a for d, b, a in zip(x.shape, before, after, strict=True))
+    mode = str_attr(attrs, "mode")
+    for d, n, b, a in zip(x.shape, shape, before, after, strict=True):
+        most = {"constant": n, "edge": n if d else 0, "reflect": d - 1}[mode]
+        if n < 0 or max(b, a) > most or d + min(b, 0) + min(a, 0) < 0:
+            raise GraphError(f"Pad: pads {attrs['pads']} do not fit shape {x.shape}, mode {mode}")
+    return [TensorType(shape, x.dtype)]
+
+
+def _pad_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x = array_at(arrays, 0)
+    before, after = _pads(x.ndim, attrs)
+    crop = tuple(slice(max(0, -b), d - max(0, -a)) for d, b, a in zip(x.shape, before, after, strict=True))
+    if str_attr(attrs, "mode") == "constant":
+        widths = [(max(b, 0), max(a, 0)) for b, a in zip(before, after, strict=True)]
+        return [np.pad(x[crop], widths, constant_values=x.dtype.type(attrs["value"]))]
+    key = [
+        _border(np.arange(d + b + a) - b, d, attrs, np.minimum, np.maximum)
+        for d, b, a in zip(x.shape, before, after, strict=True)
+    ]
+    return [x[np.ix_(*key)]]
+
+
+def _border(i: Expr, size: int, attrs: Attrs, low: Expr, high: Expr) -> Expr:
+    """The element that stands at position i of a dimension continued beyond its ends."""
+    if str_attr(attrs, "mode") == "edge":
+        return high(low(i, size - 1), 0)
+    i = high(i, 0 - i)
+    return low(i, 2 * (size - 1) - i)
+
+
+def _pad_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x = tensor_at(tensors, 0)
+    before, after = _pads(x.ndim, attrs)
+    if str_attr(attrs, "mode") == "constant":
+        filler = te.const(float_attr(attrs, "value"), x.dtype)
+        return [pad_stage(x, before, after, filler, names[0])]
+    shape = [d + b + a for d, b, a in zip(x.shape, before, after, strict=True)]
+
+    def element(*index: Expr) -> Expr:
+        return x(
+            *(
+                _border(i - b, d, attrs, te.minimum, te.maximum) if b > 0 or a > 0 else i - b
+                for i, d, b, a in zip(index, x.shape, before, after, strict=True)
+            )
+        )
+
+    return [stage(shape, element, names[0])]
+
+
+register(
+    OpDef(
+        "Slice",
+        "movement",
+        (1, 1),
+        _slice_infer,
+        _slice_reference,
+        _slice_compute,
+        {
+            "starts": Attribute("ints", required=True),
+            "ends": Attribute("ints", required=True),
+            "axes": Attribute("ints"),
+            "steps": Attribute("ints"),
+        },
+        _complete_slice,
+    )
+)
+register(
+    OpDef(
+        "Gather",
+        "movement",
+        (2, 2),
+        _gather_infer,
+        _gather_reference,
+        _gather_compute,
+        {"axis": Attribute("int", 0)},
+        _complete_gather,
+    )
+)
+register(
+    OpDef(
+        "Pad",
+        "movement",
+        (1, 1),
+        _pad_infer,
+        _pad_reference,
+        _pad_compute,
+        {
+            "mode": Attribute("str", "constant", choices=("constant", "reflect", "edge")),
+            "pads": Attribute("ints", required=True),
+            "value": Attribute("float", 0.0),
+        },
+    )
+)

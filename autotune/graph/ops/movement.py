@@ -1,0 +1,274 @@
+"""Operators that rearrange whole dimensions.
+
+Transpose(x): perm (default: reversed). Concat(x...): axis. Split(x): axis (default 0), split = the
+sizes (required: the frontend works them out), an output a size. ChannelShuffle(x): groups, layout:
+channel a * (c / groups) + b goes to b * groups + a. DepthToSpace(x), SpaceToDepth(x): blocksize,
+mode "DCR" or "CRD" (DepthToSpace), layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import (
+    Expr,
+    array_at,
+    at,
+    int_attr,
+    ints_attr,
+    positive_axis,
+    require_same_dtype,
+    stage,
+    str_attr,
+    tensor_at,
+)
+from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
+
+_MANY = 1 << 16
+
+
+def _complete_transpose(types: Types, attrs: dict[str, Attr]) -> None:
+    rank = at(types, 0).rank
+    perm = attrs.setdefault("perm", tuple(reversed(range(rank))))
+    if not isinstance(perm, tuple) or sorted(perm) != list(range(rank)):
+        raise GraphError(f"Transpose: perm = {perm} is not a permutation of {rank} dimensions")
+
+
+def _transpose_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x = at(types, 0)
+    return [TensorType(tuple(x.shape[p] for p in ints_attr(attrs, "perm")), x.dtype)]
+
+
+def _transpose_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    return [array_at(arrays, 0).transpose(ints_attr(attrs, "perm")).copy()]
+
+
+def _transpose_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, perm = tensor_at(tensors, 0), ints_attr(attrs, "perm")
+    back = [perm.index(d) for d in range(x.ndim)]
+    shape = [x.shape[p] for p in perm]
+    return [stage(shape, lambda *i: x(*(i[b] for b in back)), names[0])]
+
+
+def _complete_axis(types: Types, attrs: dict[str, Attr]) -> None:
+    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
+
+
+def _concat_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    parts, axis = [at(types, i) for i in range(len(types))], int_attr(attrs, "axis")
+    dtype = require_same_dtype("Concat", parts)
+    first = parts[0].shape
+    for part in parts[1:]:
+        same = part.rank == len(first) and all(
+            a == b for d, (a, b) in enumerate(zip(part.shape, first, strict=True)) if d != axis
+        )
+        if not same:
+            raise GraphError(f"Concat on axis {axis}: shapes {first} and {part.shape} do not fit")
+    total = sum(p.shape[axis] for p in parts)
+    return [TensorType((*first[:axis], total, *first[axis + 1 :]), dtype)]
+
+
+def _concat_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    parts = [a for a in arrays if a is not None]
+    return [np.concatenate(parts, axis=int_attr(attrs, "axis"))]
+
+
+def _concat_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    parts, axis = [t for t in tensors if t is not None], int_attr(attrs, "axis")
+    starts = [sum(p.shape[axis] for p in parts[:k]) for k in range(len(parts) + 1)]
+    shape = (*parts[0].shape[:axis], starts[-1], *parts[0].shape[axis + 1 :])
+
+    def element(*index: Expr) -> Expr:
+        def read(k: int) -> Expr:
+            own = index[axis] - starts[k] if starts[k] else index[axis]
+            return parts[k](*index[:axis], own, *index[axis + 1 :])
+
+        filled = [k for k, p in enumerate(parts) if p.shape[axis] > 0] or [0]
+        value = read(filled[-1])
+        for k in reversed(filled[:-1]):
+            value = te.if_then_else(index[axis] < starts[k + 1], read(k), value)
+        return value
+
+    return [stage(shape, element, names[0])]
+
+
+def _split_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x, axis, sizes = at(types, 0), int_attr(attrs, "axis"), ints_attr(attrs, "split")
+    if sum(sizes) != x.shape[axis] or any(s < 0 for s in sizes):
+        raise GraphError(f"Split: sizes {sizes} do not add up to dimension {axis} of {x.shape}")
+    return [TensorType((*x.shape[:axis], s, *x.shape[axis + 1 :]), x.dtype) for s in sizes]
+
+
+def _split_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    ends = np.cumsum(ints_attr(attrs, "split"))[:-1]
+    parts = np.split(array_at(arrays, 0), ends, axis=int_attr(attrs, "axis"))
+    return [p.copy() for p in parts]
+
+
+def _split_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, axis, sizes = tensor_at(tensors, 0), int_attr(attrs, "axis"), ints_attr(attrs, "split")
+
+    def part(start: int, size: int, name: str) -> te.Tensor:
+        def element(*index: Expr) -> Expr:
+            return x(*index[:axis], index[axis] + start, *index[axis + 1 :])
+
+        return stage((*x.shape[:axis], size, *x.shape[axis + 1 :]), element, name)
+
+    starts = [sum(sizes[:k]) for k in range(len(sizes))]
+    return [part(*piece) for piece in zip(starts, sizes, names, strict=True) if piece[2]]
+
+
+def _channel_axis(attrs: Attrs, rank: int) -> int:
+    return rank - 1 if str_attr(attrs, "layout") == "NHWC" else 1
+
+
+def _shuffle_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x, groups = at(types, 0), int_attr(attrs, "groups")
+    if x.rank < 2:
+        raise GraphError(f"ChannelShuffle needs a channel dimension, got shape {x.shape}")
+    channels = x.shape[_channel_axis(attrs, x.rank)]
+    if groups < 1 or channels % groups:
+        raise GraphError(f"ChannelShuffle: groups = {groups} does not divide {channels} channels")
+    return [x.dense]
+
+
+def _shuffle_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x, groups = array_at(arrays, 0), int_attr(attrs, "groups")
+    axis = _channel_axis(attrs, x.ndim)
+    split = x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+    return [split.swapaxes(axis, axis + 1).reshape(x.shape)]
+
+
+def _shuffle_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, groups = tensor_at(tensors, 0), int_attr(attrs, "groups")
+    axis = _channel_axis(attrs, x.ndim)
+    inner = x.shape[axis] // groups
+
+    def element(*index: Expr) -> Expr:
+        c = index[axis]
+        return x(*index[:axis], c % groups * inner + c // groups, *index[axis + 1 :])
+
+    return [stage(x.shape, element, names[0])]
+
+
+def _blocks(name: str, types: Types, attrs: Attrs) -> tuple[int, int, int, int, int]:
+    x, block = at(types, 0), int_attr(attrs, "blocksize")
+    if x.rank != 4:
+        raise GraphError(f"{name} takes 4 dimensions, got shape {x.shape}")
+    n, c, h, w = x.shape if attrs["layout"] == "NCHW" else (x.shape[i] for i in (0, 3, 1, 2))
+    fits = (
+        (c % (block * block) == 0 if name == "DepthToSpace" else h % block == 0 and w % block == 0)
+        if block > 0
+        else False
+    )
+    if not fits:
+        raise GraphError(f"{name}: blocksize = {block} does not divide shape {x.shape}")
+    return n, c, h, w, block
+
+
+def _in_layout(n: Expr, c: Expr, h: Expr, w: Expr, attrs: Attrs) -> tuple[Expr, Expr, Expr, Expr]:
+    return (n, c, h, w) if attrs["layout"] == "NCHW" else (n, h, w, c)
+
+
+def _block_source(name: str, attrs: Attrs, out_channels: int, index: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Where in the input an element of the output lies, as (n, c, h, w) in the node's layout."""
+    block = int_attr(attrs, "blocksize")
+    nchw = attrs["layout"] == "NCHW"
+    n, c, h, w = index if nchw else (index[0], index[3], index[1], index[2])
+    if name == "DepthToSpace":
+        dy, dx = h % block, w % block
+        if attrs["mode"] == "DCR":
+            channel = (dy * block + dx) * out_channels + c
+        else:
+            channel = (c * block + dy) * block + dx
+        return _in_layout(n, channel, h // block, w // block, attrs)
+    in_channels = out_channels // (block * block)
+    cell = c // in_channels
+    return _in_layout(n, c % in_channels, h * block + cell // block, w * block + cell % block, attrs)
+
+
+def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
+    def infer(types: Types, attrs: Attrs) -> list[TensorType]:
+        n, c, h, w, b = _blocks(name, types, attrs)
+        if name == "DepthToSpace":
+            shape = _in_layout(n, c // (b * b), h * b, w * b, attrs)
+        else:
+            shape = _in_layout(n, c * b * b, h // b, w // b, attrs)
+        return [TensorType(shape, at(types, 0).dtype)]
+
+    def channels(shape: Sequence[int], attrs: Attrs) -> int:
+        return shape[_channel_axis(attrs, 4)]
+
+    def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+        x = array_at(arrays, 0)
+        shape = infer([TensorType.of(x)], attrs)[0].shape
+        index = np.indices(shape, sparse=True)
+        return [x[_block_source(name, attrs, channels(shape, attrs), index)]]
+
+    def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        x = tensor_at(tensors, 0)
+        shape = infer([TensorType(x.shape, x.dtype)], attrs)[0].shape
+
+        def element(*index: Expr) -> Expr:
+            return x(*_block_source(name, attrs, channels(shape, attrs), index))
+
+        return [stage(shape, element, names[0])]
+
+    declared = {"blocksize": Attribute("int", required=True), "layout": LAYOUT, **attributes}
+    return register(OpDef(name, "movement", (1, 1), infer, reference, compute, declared))
+
+
+register(
+    OpDef(
+        "Transpose",
+        "movement",
+        (1, 1),
+        _transpose_infer,
+        _transpose_reference,
+        _transpose_compute,
+        {"perm": Attribute("ints")},
+        _complete_transpose,
+    )
+)
+register(
+    OpDef(
+        "Concat",
+        "movement",
+        (1, _MANY),
+        _concat_infer,
+        _concat_reference,
+        _concat_compute,
+        {"axis": Attribute("int", required=True)},
+        _complete_axis,
+    )
+)
+register(
+    OpDef(
+        "Split",
+        "movement",
+        (1, 1),
+        _split_infer,
+        _split_reference,
+        _split_compute,
+        {"axis": Attribute("int", 0), "split": Attribute("ints", required=True)},
+        _complete_axis,
+    )
+)
+register(
+    OpDef(
+        "ChannelShuffle",
+        "movement",
+        (1, 1),
+        _shuffle_infer,
+        _shuffle_reference,
+        _shuffle_compute,
+        {"groups": Attribute("int", required=True), "layout": LAYOUT},
+    )
+)
+_block_operator("DepthToSpace", {"mode": Attribute("str", "DCR", choices=("DCR", "CRD"))})
+_block_operator("SpaceToDepth", {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import addressof, c_char
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -60,8 +61,11 @@ def aligned(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Address of an array's first element."""
-    return int(array.__array_interface__["data"][0])
+    """Address of the first element of a dense array."""
+    try:
+        return addressof(c_char.from_buffer(array.data))  # 0.5 µs, the general way 2 µs
+    except (TypeError, ValueError):  # read-only or empty
+        return int(array.__array_interface__["data"][0])
 
 
 __all__ = ["ALIGNMENT", "Device", "address_of", "aligned", "allocate", "allocate_array"]

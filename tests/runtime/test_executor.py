@@ -1,0 +1,218 @@
+"""The native executor: every tile once, barriers, scratch memory, threads."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from autotune.errors import UsageError
+from autotune.runtime import layout
+from autotune.runtime.module import Module
+from autotune.runtime.pool import WorkerPool, pool_of
+from tests.runtime.kernels import binding, chain, image, spec
+
+THREADS = (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("threads", THREADS)
+@pytest.mark.parametrize("tiles", [1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 64, 100, 1023])
+def test_every_tile_runs_exactly_once(tiles: int, threads: int) -> None:
+    vector = binding("output", tiles)
+    counting = image([("count", vector, vector, tiles)] * 3, outputs=(spec("y", tiles),))
+    counts = np.zeros(tiles, np.int64)
+    with Module(counting, threads) as module:
+        for _ in range(20):
+            module(out=[counts])
+    assert counts.tolist() == [60] * tiles
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_a_dependent_chain_is_right_over_many_runs(threads: int) -> None:
+    x = np.arange(64, dtype=np.int64)
+    with Module(chain(10, 64, body="mirror"), threads) as module:
+        out = np.zeros(64, np.int64)
+        for run in range(2000 if threads == 2 else 100):
+            x[0] = run
+            module(x, out=[out])
+            assert np.array_equal(out, x + 10)
+
+
+def test_a_dependent_chain_is_right_in_ten_thousand_native_runs() -> None:
+    # 10,000 runs of y = f(y): one lost or early tile anywhere changes the sum.
+    place = binding("output", 64)
+    steps = [("mirror", place, binding("arena", 64), 64), ("mirror", binding("arena", 64), place, 64)]
+    folded = image(steps, outputs=(spec("y", 64),), arena_bytes=512)
+    with Module(folded, 2) as module:
+        (y,) = module._signature.fresh_outputs()
+        y[:] = 0
+        program = module._bound([], [y])
+        module._pool.run(program, 10_000)
+    assert y.tolist() == [20_000] * 64
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_single_tile_commands_mix_with_parallel_ones(threads: int) -> None:
+    first, whole = binding("output", 1), binding("output", 64)
+    steps = [
+        ("count", first, first, 1),
+        ("count", whole, whole, 64),
+        ("count", first, first, 1),
+        ("count", first, first, 1),
+        ("count", whole, whole, 64),
+        ("count", first, first, 1),
+    ]
+    y = np.zeros(64, np.int64)
+    with Module(image(steps, outputs=(spec("y", 64),)), threads) as module:
+        for _ in range(100):
+            module(out=[y])
+    assert y.tolist() == [600] + [200] * 63
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_each_worker_has_scratch_memory_of_its_own(threads: int) -> None:
+    y = binding("output", 512)
+    shared = image([("scratch", y, y, 512)] * 4, outputs=(spec("y", 512),), scratch_bytes=64)
+    with Module(shared, threads) as module:
+        for _ in range(50):
+            (got,) = module()
+            assert np.array_equal(got, 2 * np.arange(512))
+
+
+def test_scratch_memory_is_aligned_and_apart() -> None:
+    y = binding("output", 4)
+    slow = ("slow", binding("output", 4), y, 4)
+    where = image([slow, ("where", y, y, 4)], outputs=(spec("y", 4),), scratch_bytes=100)
+    with Module(where, 4) as module:
+        addresses = {int(a) for _ in range(20) for a in module()[0]}
+    ordered = sorted(addresses)
+    assert all(a % 64 == 0 for a in ordered)
+    assert all(b - a >= 100 for a, b in itertools.pairwise(ordered))
+
+
+def test_threads_may_call_one_module_at_once() -> None:
+    wrong: list[int] = []
+    with Module(chain(5, 64), 2) as module:
+
+        def call(start: int) -> None:
+            for value in range(start, start + 300):
+                (y,) = module(np.full(64, value, np.int64))
+                if not (y == value + 5).all():
+                    wrong.append(value)
+
+        callers = [threading.Thread(target=call, args=(1000 * i,)) for i in range(4)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+    assert wrong == []
+
+
+def test_two_modules_share_a_pool() -> None:
+    wrong: list[int] = []
+    with Module(chain(3, 64), 2) as three, Module(chain(7, 100), 2) as seven:
+        assert three._pool is seven._pool
+
+        def call(module: Module, size: int, add: int) -> None:
+            for value in range(500):
+                (y,) = module(np.full(size, value, np.int64))
+                if not (y == value + add).all():
+                    wrong.append(value)
+
+        other = threading.Thread(target=call, args=(three, 64, 3))
+        other.start()
+        call(seven, 100, 7)
+        other.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_gil_is_released_during_a_run(threads: int) -> None:
+    started, ticks, stop = threading.Event(), [0], threading.Event()
+
+    def count() -> None:
+        started.set()
+        while not stop.is_set():
+            ticks[0] += 1
+            time.sleep(0)
+
+    y = binding("output", 8)
+    with Module(image([("slow", y, y, 8)], outputs=(spec("y", 8),)), threads) as module:
+        counter = threading.Thread(target=count)
+        counter.start()
+        started.wait()
+        before = ticks[0]
+        for _ in range(10):
+            module()
+        during = ticks[0] - before
+        stop.set()
+        counter.join()
+    # Ten runs are ten switches at most, were the GIL held.
+    assert during > 20
+
+
+def test_work_is_stolen_from_a_late_worker() -> None:
+    # All workers but the caller are absent: it must run every tile itself before it waits.
+    y = binding("output", 16)
+    with Module(image([("slow", y, y, 16)], outputs=(spec("y", 16),)), 2) as module:
+        events = [e for _ in range(3) for e in module.timeline([])]
+    assert sum(e.tiles for e in events) == 3 * 16
+    assert all(0 <= e.tiles_stolen <= e.tiles for e in events)
+
+
+def test_idle_workers_sleep_and_wake() -> None:
+    x = np.zeros(64, np.int64)
+    with Module(chain(2, 64), 3) as module:
+        for _ in range(3):
+            assert (module(x)[0] == 2).all()
+            deadline = time.monotonic() + 20
+            while module._pool._state[layout.PARKED] < 2:
+                assert time.monotonic() < deadline, "the workers do not sleep"
+                time.sleep(0.001)
+
+
+def test_a_pool_stops_and_starts_again() -> None:
+    with Module(chain(2, 64), 4) as module:
+        x = np.zeros(64, np.int64)
+        for _ in range(3):
+            assert (module(x)[0] == 2).all()
+            workers = list(module._pool._threads)
+            assert len(workers) == 3
+            module._pool.stop()
+            assert not any(worker.is_alive() for worker in workers)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_runs_with_threads_of_its_own() -> None:
+    x = np.zeros(64, np.int64)
+    with Module(chain(2, 64), 2) as module:
+        module(x)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if (module(x)[0] == 2).all() else 1)
+        deadline = time.monotonic() + 20
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > deadline:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+                pytest.fail("the child hangs")
+            time.sleep(0.01)
+        assert ended[1] == 0
+        assert (module(x)[0] == 2).all()
+
+
+@pytest.mark.parametrize("threads", [0, -1, 100_000])
+def test_a_wrong_number_of_threads_is_refused(threads: int) -> None:
+    with pytest.raises(UsageError, match=f"threads must be from 1 to 1024, got {threads}"):
+        Module(chain(1, 4), threads)
+
+
+def test_pools_are_shared_by_worker_count() -> None:
+    assert pool_of(2) is pool_of(2)
+    assert pool_of(2) is not pool_of(3)
+    assert WorkerPool(2) is not pool_of(2)

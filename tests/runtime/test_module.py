@@ -1,0 +1,293 @@
+"""Modules: calls, checks of arguments, timing, profiling, the end of a module."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autotune.errors import ArtifactError, BuildError, InputError, UsageError
+from autotune.runtime.image import Binding, ModuleImage, TensorSpec
+from autotune.runtime.module import Module
+from tests.runtime.kernels import binding, chain, image, spec
+
+
+@pytest.fixture
+def module():
+    with Module(chain(3, 16), 2) as made:
+        yield made
+
+
+def two_inputs() -> ModuleImage:
+    """y = a + 1 and z = b + 1, of 4 and 2 elements."""
+    return image(
+        [
+            ("increment", binding("input", 4), binding("output", 4), 4),
+            ("increment", binding("input", 2, index=1), binding("output", 2, index=1), 2),
+        ],
+        inputs=(spec("a", 4), spec("b", 2)),
+        outputs=(spec("y", 4), spec("z", 2)),
+    )
+
+
+def test_call_returns_a_list_of_fresh_aligned_outputs(module: Module) -> None:
+    x = np.arange(16, dtype=np.int64)
+    first, second = module(x), module(x)
+    assert isinstance(first, list)
+    assert first[0] is not second[0]
+    assert np.array_equal(first[0], x + 3)
+    assert first[0].ctypes.data % 64 == 0
+
+
+def test_run_by_name() -> None:
+    with Module(two_inputs(), 1) as module:
+        got = module.run({"b": np.array([10, 20]), "a": np.zeros(4, np.int64)})
+    assert got.keys() == {"y", "z"}
+    assert got["y"].tolist() == [1, 1, 1, 1]
+    assert got["z"].tolist() == [11, 21]
+
+
+def test_outputs_go_where_the_caller_says(module: Module) -> None:
+    out = np.zeros(16, np.int64)
+    (y,) = module(np.ones(16, np.int64), out=[out])
+    assert y is out
+    assert out.tolist() == [4] * 16
+
+
+def test_inputs_need_no_alignment_and_are_not_copied(module: Module) -> None:
+    raw = np.zeros(16 * 8 + 8, np.uint8)
+    x = raw[8:].view(np.int64)
+    x.flags.writeable = False
+    (kept,) = module._signature.inputs((x,))
+    assert kept is x
+    assert module(x)[0].tolist() == [3] * 16
+
+
+def test_strided_inputs_are_copied(module: Module) -> None:
+    x = np.arange(32, dtype=np.int64)[::2]
+    assert np.array_equal(module(x)[0], x + 3)
+
+
+def test_dlpack_inputs_are_not_copied(module: Module) -> None:
+    class Foreign:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack__(self, **options: object) -> object:
+            return self.array.__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+    x = np.arange(16, dtype=np.int64)
+    (taken,) = module._signature.inputs((Foreign(x),))
+    assert taken.ctypes.data == x.ctypes.data
+    assert np.array_equal(module(Foreign(x))[0], x + 3)
+
+
+X16 = np.zeros(16, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ((), "'test' takes 1 inputs, got 0; expected x: int64[16]"),
+        ((X16, X16), "'test' takes 1 inputs, got 2; expected x: int64[16]"),
+        (
+            (np.zeros(15, np.int64),),
+            "input 0 ('x') of 'test': expected int64[16], got int64[15]",
+        ),
+        (
+            (np.zeros((4, 4), np.int64),),
+            "input 0 ('x') of 'test': expected int64[16], got int64[4, 4]",
+        ),
+        (
+            (np.zeros(16, np.float32),),
+            "input 0 ('x') of 'test': expected int64[16], got float32[16]",
+        ),
+        (
+            (np.zeros(16, ">i8"),),
+            "input 0 ('x') of 'test': expected int64[16], got int64[16] (other byte order)",
+        ),
+        (
+            ([0] * 16,),
+            "input 0 ('x') of 'test': expected a NumPy array int64[16], got list; np.asarray makes one",
+        ),
+    ],
+)
+def test_wrong_inputs_are_refused(module: Module, arrays: tuple, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        module(*arrays)
+    assert str(caught.value) == message
+
+
+def test_wrong_names_are_refused() -> None:
+    with Module(two_inputs(), 1) as module, pytest.raises(InputError) as caught:
+        module.run({"a": np.zeros(4, np.int64), "c": X16})
+    assert str(caught.value) == (
+        "wrong input names for 'test': missing b; unknown c; expected a: int64[4], b: int64[2]"
+    )
+
+
+def test_wrong_out_arrays_are_refused(module: Module) -> None:
+    x, frozen = X16, np.zeros(16, np.int64)
+    frozen.flags.writeable = False
+    cases = [
+        ([], "has 1 outputs, got 0 arrays"),
+        ([[0] * 16], "expected an array, got list"),
+        ([np.zeros(16, np.int32)], r"expected int64\[16\], got int32\[16\]"),
+        ([np.zeros(32, np.int64)[::2]], "C-contiguous and writable"),
+        ([frozen], "C-contiguous and writable"),
+        ([x], "overlaps"),
+    ]
+    for out, message in cases:
+        with pytest.raises(InputError, match=message):
+            module(x, out=out)
+    both = np.zeros(4, np.int64)
+    with Module(two_inputs(), 1) as two, pytest.raises(InputError, match="overlaps"):
+        two(np.zeros(4, np.int64), np.zeros(2, np.int64), out=[both, both[:2]])
+
+
+def test_constants_are_bound_and_misaligned_ones_copied() -> None:
+    raw = np.zeros(4 * 8 + 8, np.uint8)
+    constant = raw[8:].view(np.int64)
+    constant[:] = [5, 6, 7, 8]
+    steps = [("increment", binding("constant", 2, offset=16), binding("output", 2), 2)]
+    with Module(image(steps, outputs=(spec("y", 2),), constants=(constant,)), 1) as module:
+        assert all(c.ctypes.data % 64 == 0 for c in module._constants)
+        assert module()[0].tolist() == [8, 9]
+
+
+def test_empty_tensors_pass() -> None:
+    steps = [("nothing", binding("input", 0), binding("output", 0), 1)]
+    empty = image(steps, inputs=(spec("x", 0),), outputs=(spec("y", 0),))
+    with Module(empty, 2) as module:
+        assert module(np.zeros(0, np.int64))[0].shape == (0,)
+
+
+def test_a_model_without_commands_runs() -> None:
+    with Module(image([], outputs=(spec("y", 1),)), 2) as module:
+        assert len(module()) == 1
+        assert module.profile([]).shape == (0,)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_time_counts_runs(threads: int) -> None:
+    with Module(chain(3, 16), threads) as module:
+        times = module.time([X16], warmup=2, repeat=7)
+        assert times.shape == (7,)
+        assert (times > 0).all()
+        longer = module.time({"x": X16}, warmup=0, repeat=1, min_ns=2_000_000)
+        assert longer.sum() >= 2_000_000
+        assert longer.size > 1
+
+
+def test_time_refuses_no_runs(module: Module) -> None:
+    with pytest.raises(UsageError, match="repeat must be at least 1"):
+        module.time([X16], repeat=0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_profile_attributes_time_to_the_slow_dispatch(threads: int) -> None:
+    y = binding("output", 2)
+    steps = [("count", y, y, 2), ("slow", y, y, 2), ("count", y, y, 1)]
+    with Module(image(steps, outputs=(spec("y", 2),)), threads) as module:
+        spent = module.profile([], repeat=3)
+    assert spent.shape == (3,)
+    assert (spent >= 0).all()
+    assert spent[1] > 0.9 * spent.sum()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_timeline_covers_all_tiles_in_order(threads: int) -> None:
+    with Module(chain(4, 33), threads) as module:
+        events = module.timeline([np.zeros(33, np.int64)])
+    for command in range(4):
+        rows = [e for e in events if e.command == command]
+        assert sum(e.tiles for e in rows) == 33
+        assert all(e.begin_ns <= e.end_ns <= e.met_ns for e in rows)
+    caller = [e for e in events if e.worker == 0]
+    assert [e.command for e in caller] == [0, 1, 2, 3]
+    assert all(a.met_ns <= b.begin_ns for a, b in itertools.pairwise(caller))
+
+
+def test_submit_runs_in_the_background_in_order(module: Module) -> None:
+    futures = [module.submit(np.full(16, value, np.int64)) for value in range(50)]
+    assert [int(f.result(timeout=20)[0][0]) for f in futures] == [v + 3 for v in range(50)]
+    with pytest.raises(InputError):
+        module.submit(np.zeros(1)).result(timeout=20)
+
+
+def test_a_closed_module_refuses() -> None:
+    module = Module(chain(1, 4), 2)
+    module.close()
+    module.close()
+    with pytest.raises(UsageError, match="module 'test' is closed"):
+        module(np.zeros(4, np.int64))
+    with pytest.raises(UsageError, match="closed"):
+        module.submit(np.zeros(4, np.int64))
+
+
+def test_a_dropped_module_is_freed() -> None:
+    module = Module(chain(1, 4), 2)
+    module(np.zeros(4, np.int64))
+    gone = weakref.ref(module)
+    del module
+    gc.collect()
+    assert gone() is None
+
+
+def test_repr_names_types(module: Module) -> None:
+    assert repr(module) == "<Module 'test' (x: int64[16]) -> (y: int64[16]), 2 threads>"
+
+
+def test_default_threads_come_from_the_target() -> None:
+    made = chain(1, 4)
+    with Module(replace(made, target=made.target.with_threads(1))) as module:
+        assert module.threads == 1
+
+
+def test_bindings_outside_their_memory_are_refused() -> None:
+    good = chain(2, 4)
+    (first, second) = good.commands
+    bad = [
+        Binding("arena", 0, 8 * 8 - 8, 16),
+        Binding("arena", 1, 0, 8),
+        Binding("arena", 0, -8, 8),
+        Binding("arena", 0, 0, -8),
+        Binding("input", 0, 0, 8 * 5),
+        Binding("constant", 0, 0, 8),
+        Binding("elsewhere", 0, 0, 8),  # type: ignore[arg-type]
+    ]
+    for wrong in bad:
+        broken = replace(first, bindings=(first.bindings[0], wrong))
+        with pytest.raises(ArtifactError, match="command 0"):
+            Module(replace(good, commands=(broken, second)), 1)
+
+
+def test_other_inconsistencies_are_refused() -> None:
+    good = chain(1, 4)
+    (command,) = good.commands
+    bad = [
+        replace(good, arena_bytes=-1),
+        replace(good, inputs=(TensorSpec("x", (4,), "object"),)),
+        replace(good, inputs=(TensorSpec("x", (-4,), "int64"),)),
+        replace(good, outputs=(*good.outputs, *good.outputs)),
+        replace(good, commands=(replace(command, symbol="k0; rm"),)),
+        replace(good, commands=(replace(command, symbol="other"),)),
+        replace(good, commands=(replace(command, tiles=0),)),
+        replace(good, commands=(replace(command, dispatch=1),)),
+        replace(good, commands=(replace(command, object_index=-1),)),
+        replace(good, commands=(replace(command, scratch_bytes=-1),)),
+        replace(good, constants=(np.zeros(4, np.complex128),)),
+        replace(good, objects=(b"",)),
+        replace(good, objects=(good.objects[0][:200],)),
+        replace(good, target=replace(good.target, arch="aarch64")),
+    ]
+    for broken in bad:
+        with pytest.raises((ArtifactError, BuildError)):
+            Module(broken, 1)

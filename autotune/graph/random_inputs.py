@@ -1,0 +1,121 @@
+"""Random inputs of a region that keep its outputs finite and of the order of 1.
+
+Weights are scaled by 1/sqrt(fan-in), variances and divisors are positive, indices in range. What an
+input is for is found by following it through data movement to the operator that uses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from autotune.graph import evaluate, ops
+from autotune.graph.ir import Array, Graph, Node, TensorType
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Region
+
+Draw: TypeAlias = Callable[[np.random.Generator, TensorType], Array]
+
+_RISKY = frozenset({"Sqrt", "Log", "Pow", "Div", "Reciprocal", "Mod", "ReduceProd"})
+
+
+def random_inputs(region: Region, seed: int) -> list[Array]:
+    """One array an input, in order; the same ones for the same seed."""
+    graph = region.graph
+    consumers = graph.consumers()
+    arrays = {}
+    for i, value in enumerate(graph.inputs):
+        rng = np.random.default_rng([seed, i])
+        draw = _use_of(value, graph, consumers, value in region.constant_inputs) or _normal
+        arrays[value] = draw(rng, graph.type_of(value).dense)
+    if any(n.op in _RISKY for n in graph.nodes) and not _finite(graph, arrays):
+        for i, value in enumerate(graph.inputs):
+            if arrays[value].dtype.kind == "f":
+                rng = np.random.default_rng([seed, i])
+                arrays[value] = _positive(rng, graph.type_of(value).dense)
+    return [arrays[v] for v in graph.inputs]
+
+
+def _finite(graph: Graph, arrays: Mapping[str, Array]) -> bool:
+    results = evaluate.run(graph, arrays)
+    return all(bool(np.isfinite(a).all()) for a in results.values() if a.dtype.kind == "f")
+
+
+def _normal(rng: np.random.Generator, t: TensorType) -> Array:
+    if t.dtype == "bool":
+        return rng.integers(0, 2, t.shape).astype(bool)
+    if not t.dtype.startswith("float"):
+        return rng.integers(0, 8, t.shape).astype(t.dtype)
+    if t.dtype == "float64":
+        return rng.standard_normal(t.shape)
+    return rng.standard_normal(t.shape, dtype=np.float32).astype(t.dtype, copy=False)
+
+
+def _positive(rng: np.random.Generator, t: TensorType) -> Array:
+    if t.dtype == "bool":
+        return np.ones(t.shape, bool)
+    if not t.dtype.startswith("float"):
+        return rng.integers(1, 8, t.shape).astype(t.dtype)
+    return rng.uniform(0.5, 1.5, t.shape).astype(t.dtype)
+
+
+def _scaled(fan_in: int) -> Draw:
+    factor = max(fan_in, 1) ** -0.5
+
+    def draw(rng: np.random.Generator, t: TensorType) -> Array:
+        array = _normal(rng, t)
+        return array * array.dtype.type(factor) if array.dtype.kind == "f" else array
+
+    return draw
+
+
+def _index(size: int) -> Draw:
+    return lambda rng, t: rng.integers(0, max(size, 1), t.shape).astype(t.dtype)
+
+
+def _use_of(
+    value: str, graph: Graph, consumers: Mapping[str, tuple[Node, ...]], constant: bool
+) -> Draw | None:
+    """How to draw an input after its first telling use; None if any use takes a normal one."""
+    for node in consumers.get(value, ()):
+        position = node.inputs.index(value)
+        draw = _role(node, position, graph, constant)
+        if draw is None and ops.get(node.op).kind == "movement" and position == 0:
+            for output in node.present_outputs:
+                draw = draw or _use_of(output, graph, consumers, constant)
+        if draw is not None:
+            return draw
+    return None
+
+
+def _role(node: Node, position: int, graph: Graph, constant: bool) -> Draw | None:
+    types = graph.input_types(node)
+    if node.op == "Conv" and position == 1:
+        weights = graph.type_of(node.inputs[1]).shape
+        last = node.attrs.get("layout") == "NHWC"
+        return _scaled(math.prod(weights) // max(weights[-1 if last else 0], 1))
+    if node.op in ("MatMul", "Gemm") and position < 2:
+        return _factor(node, position, graph, constant)
+    if node.op == "Gather" and position == 1 and types[0] is not None:
+        axis = node.attrs.get("axis", 0)
+        return _index(types[0].shape[axis if isinstance(axis, int) else 0])
+    if node.op == "BatchNormalization" and position in (1, 4):
+        return _positive
+    if node.op in ("Sqrt", "Log", "Reciprocal", "Pow", "ReduceProd"):
+        return _positive
+    if node.op in ("Div", "Mod") and position == 1:
+        return _positive
+    return None
+
+
+def _factor(node: Node, position: int, graph: Graph, constant: bool) -> Draw | None:
+    """A factor of a product is scaled if it is constant, or else if it is the second one."""
+    if not constant and position == 0:
+        return None
+    a = graph.type_of(node.inputs[0]).shape
+    transposed = node.op == "Gemm" and bool(node.attrs.get("transA", 0))
+    return _scaled(a[0] if transposed else a[-1])

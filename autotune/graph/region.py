@@ -1,0 +1,211 @@
+"""Dispatch regions and workloads.
+
+A region is the part of a graph that becomes one dispatch: at most one anchor (a contraction,
+convolution, pool, reduction, softmax or normalisation) with elementwise operators and data movement
+around it. A workload is a region in canonical form; its text is what the database stores.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autotune import te
+from autotune.errors import GraphError, InputError
+from autotune.graph import evaluate, ops
+from autotune.graph.canonical import canonical_graph
+from autotune.graph.ir import ABSENT, Array, Graph, Node
+from autotune.graph.text import parse, print_graph
+from autotune.graph.verify import verify
+
+KINDS = (
+    "contraction",
+    "convolution",
+    "depthwise",
+    "reduction",
+    "softmax",
+    "normalization",
+    "pool",
+    "elementwise",
+)
+_NO_ANCHOR = ("elementwise", "movement", "shape")
+
+
+@dataclass(frozen=True)
+class Region:
+    """A graph without constants; `constant_inputs` are the inputs known at compile time.
+
+    Raises GraphError if it has constants, no nodes, unused inputs, outputs that no node computes, or
+    more than one anchor.
+    """
+
+    graph: Graph
+    constant_inputs: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        graph = self.graph
+        where = f"region {graph.name!r}"
+        if graph.constants:
+            raise GraphError(f"{where} has constants: they must be inputs")
+        if not graph.nodes or not graph.outputs:
+            raise GraphError(f"{where} computes nothing")
+        unknown = sorted(self.constant_inputs - set(graph.inputs))
+        if unknown:
+            raise GraphError(f"{where}: constant input {unknown[0]!r} is not an input")
+        read = {v for n in graph.nodes for v in n.inputs}
+        unused = [v for v in graph.inputs if v not in read]
+        if unused:
+            raise GraphError(f"{where}: input {unused[0]!r} is not used")
+        made = {v for n in graph.nodes for v in n.outputs}
+        passed = [v for v in graph.outputs if v not in made]
+        if passed:
+            raise GraphError(f"{where}: output {passed[0]!r} is not computed in it")
+        anchors = [n for n in graph.nodes if ops.get(n.op).kind not in _NO_ANCHOR]
+        if len(anchors) > 1:
+            named = ", ".join(f"{n.name!r} ({n.op})" for n in anchors)
+            raise GraphError(f"{where} has {len(anchors)} anchors, one is allowed: {named}")
+
+    @property
+    def anchor(self) -> Node | None:
+        """The node that decides how the region is scheduled."""
+        return next((n for n in self.graph.nodes if ops.get(n.op).kind not in _NO_ANCHOR), None)
+
+    @property
+    def kind(self) -> str:
+        """One of `KINDS`; "elementwise" without an anchor."""
+        anchor = self.anchor
+        if anchor is None:
+            return "elementwise"
+        if anchor.op == "Conv" and _is_depthwise(anchor, self.graph):
+            return "depthwise"
+        return ops.get(anchor.op).kind
+
+    def arguments(self) -> tuple[str, ...]:
+        """This region's value names in the order of the workload's arguments: inputs, outputs."""
+        canonical, names = canonical_graph(self.graph)
+        old = {new: name for name, new in names.items()}
+        return tuple(old[v] for v in (*canonical.inputs, *canonical.outputs))
+
+
+def _is_depthwise(conv: Node, graph: Graph) -> bool:
+    group = conv.attrs.get("group", 1)
+    weights = graph.type_of(conv.inputs[1]).shape
+    per_group = weights[-2] if conv.attrs.get("layout") == "NHWC" else weights[1]
+    return isinstance(group, int) and group > 1 and per_group == 1
+
+
+@dataclass(frozen=True)
+class RegionProgram:
+    """A region as tensor expressions.
+
+    `anchor` is the anchor's reduction for contractions, convolutions, pools and reductions, and the
+    anchor's output for softmax and normalisation. `constants` and `strides` are by tensor name.
+    """
+
+    inputs: tuple[te.Tensor, ...]
+    outputs: tuple[te.Tensor, ...]
+    anchor: te.Tensor | None
+    constants: frozenset[str]
+    strides: Mapping[str, tuple[int, ...]]
+
+    @property
+    def args(self) -> tuple[te.Tensor, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A region in canonical form: inputs i0, i1, ..., other values v0, v1, ...
+
+    `key` is the SHA-256 of `text`; workloads are equal if their keys are. `flops` counts a
+    multiply-add as two; `bytes` are those of inputs and outputs.
+    """
+
+    region: Region = field(compare=False)
+    text: str = field(compare=False)
+    key: str
+    kind: str = field(compare=False)
+    flops: int = field(compare=False)
+    bytes: int = field(compare=False)
+
+    @classmethod
+    def from_region(cls, region: Region) -> Workload:
+        """The workload of a region; `region.arguments()` tells which value is which argument."""
+        graph, names = canonical_graph(region.graph)
+        fixed = frozenset(names[v] for v in region.constant_inputs)
+        canonical = Region(graph, fixed)
+        text = print_graph(graph, fixed, keyword="region")
+        return cls(
+            region=canonical,
+            text=text,
+            key=hashlib.sha256(text.encode()).hexdigest(),
+            kind=canonical.kind,
+            flops=sum(ops.get(n.op).flops(graph.input_types(n), n.attrs) for n in graph.nodes),
+            bytes=sum(graph.type_of(v).nbytes for v in (*graph.inputs, *graph.outputs)),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Workload:
+        """The workload of a text, made canonical if it is not. Raises GraphError."""
+        parsed = parse(text, "region")
+        inputs = tuple(name for _, name in parsed.sources)
+        fixed = frozenset(name for role, name in parsed.sources if role == "const")
+        graph = Graph(parsed.name, inputs, parsed.outputs, parsed.nodes, parsed.types)
+        verify(graph)
+        return cls.from_region(Region(graph, fixed))
+
+    def program(self) -> RegionProgram:
+        """Fresh tensor expressions; every tensor has the name of its value."""
+        graph = self.region.graph
+        tensors: dict[str, te.Tensor] = {}
+        for value in graph.inputs:
+            found = graph.type_of(value)
+            tensors[value] = te.placeholder(found.shape, found.dtype, name=value)
+        for node in graph.nodes:
+            operands = [None if v == ABSENT else tensors[v] for v in node.inputs]
+            results = ops.get(node.op).compute(operands, node.attrs, node.outputs)
+            tensors.update({t.name: t for t in results})
+        anchor = self.region.anchor
+        return RegionProgram(
+            inputs=tuple(tensors[v] for v in graph.inputs),
+            outputs=tuple(tensors[v] for v in graph.outputs),
+            anchor=None if anchor is None else _anchor_tensor(anchor, tensors),
+            constants=self.region.constant_inputs,
+            strides={v: t.strides for v, t in graph.types.items() if t.strides is not None},
+        )
+
+    def reference(self, arrays: Sequence[Array]) -> list[Array]:
+        """The outputs in NumPy, for the inputs in order. Raises InputError if they do not fit."""
+        graph = self.region.graph
+        if len(arrays) != len(graph.inputs):
+            raise InputError(f"the workload has {len(graph.inputs)} inputs, got {len(arrays)}")
+        results = evaluate.run(graph, dict(zip(graph.inputs, arrays, strict=True)))
+        return [results[v] for v in graph.outputs]
+
+    def random_inputs(self, seed: int) -> list[Array]:
+        """Inputs that keep the outputs finite and near 1: see `random_inputs.random_inputs`."""
+        from autotune.graph.random_inputs import random_inputs
+
+        return random_inputs(self.region, seed)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _anchor_tensor(anchor: Node, tensors: Mapping[str, te.Tensor]) -> te.Tensor:
+    output = tensors[anchor.present_outputs[0]]
+    if ops.get(anchor.op).kind in ("softmax", "normalization"):
+        return output
+    stage = output
+    while not _reduces(stage):
+        inner = [t for t in stage.op.input_tensors if t.name.startswith(f"{output.name}.")]
+        if not inner:
+            return output
+        stage = inner[0]
+    return stage
+
+
+def _reduces(tensor: te.Tensor) -> bool:
+    return isinstance(tensor.op, te.ComputeOp) and bool(tensor.op.reduce_axis)

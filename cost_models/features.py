@@ -180,7 +180,7 @@ def _accesses(nest: LoopNest) -> dict[str, Numbers]:
             access, footprint = nest.accesses[order[i]], nest.footprints[order[i]]
             half = (depth + 1) // 2
             inner, middle = _log(footprint[-1]), _log(footprint[half])
-            reuse = _log(footprint[half] * nest.trips[half] / np.maximum(footprint[0], 1.0))
+            reuse = _log(footprint[half] * nest.trips(access)[half] / np.maximum(footprint[0], 1.0))
             panel = zero if access.panel is None else access.panel.astype(np.float64)
         found |= {
             f"log_inner_a{i}": inner,

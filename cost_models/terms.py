@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.machine import Machine
 from search_spaces.nest import LoopNest, Numbers
@@ -95,17 +96,22 @@ def _traffic(nest: LoopNest, capacity: float) -> Numbers:
     sets = np.stack(nest.working_sets)
     level = np.argmax(sets <= 0.8 * capacity, axis=0)
     level = np.where(sets[-1] > 0.8 * capacity, levels, level)
-    trips = np.take_along_axis(np.stack(nest.trips), level[None, :], axis=0)[0]
     total = np.zeros(len(nest))
     for access, footprint in zip(nest.accesses, nest.footprints, strict=True):
-        inside = np.take_along_axis(np.stack(footprint), level[None, :], axis=0)[0]
-        reuse = np.take_along_axis(_outer_reuse(nest, access.axes), level[None, :], axis=0)[0]
+        inside = _at(footprint, level)
+        trips = _at(nest.trips(access), level)
+        reuse = _at(_outer_reuse(nest, access.axes | access.outside), level)
         # A written tensor is read for ownership first, then written back.
         total = total + inside * trips / reuse * (2.0 if access.write else 1.0)
     return total
 
 
-def _outer_reuse(nest: LoopNest, axes: frozenset[str]) -> Numbers:
+def _at(by_level: list[Numbers], level: NDArray[np.intp]) -> Numbers:
+    stacked = np.stack(by_level)
+    return np.asarray(np.take_along_axis(stacked, level[None, :], axis=0)[0])
+
+
+def _outer_reuse(nest: LoopNest, axes: frozenset[str]) -> list[Numbers]:
     """For every level, the trips of the nearest loop outside it if that loop does not move the access."""
     reuse = np.ones(len(nest))
     result = [reuse]
@@ -113,7 +119,7 @@ def _outer_reuse(nest: LoopNest, axes: frozenset[str]) -> Numbers:
         mine = np.ones(len(nest)) if loop.axis in axes else loop.extent
         reuse = np.where(loop.extent > 1, mine, reuse)
         result.append(reuse)
-    return np.stack(result)
+    return result
 
 
 def _passes(nest: LoopNest, machine: Machine) -> tuple[Numbers, Numbers]:

@@ -35,6 +35,7 @@ class Access:
 
     Each entry of ``dims`` is one dimension as terms (axis, coefficient) of its index; ``shape`` bounds it.
     ``panel`` [n] says that the data was laid out in visiting order, so that no part of a line is wasted.
+    Loops over the axes in ``outside`` do not repeat the access: it happens before or after them.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Access:
     shape: tuple[int, ...]
     write: bool = False
     panel: NDArray[np.bool_] | None = None
+    outside: frozenset[str] = frozenset()
 
     @cached_property
     def axes(self) -> frozenset[str]:
@@ -77,7 +79,10 @@ class Pass:
 
 @dataclass(frozen=True)
 class LoopNest:
-    """The main loop nests of n candidates, loops outermost first; ``extents`` are the full axis extents."""
+    """The main loop nests of n candidates, loops outermost first; ``extents`` are the full axis extents.
+
+    ``serial`` [n] marks candidates whose parallel loops run on one worker.
+    """
 
     family: str
     lanes: int
@@ -88,6 +93,7 @@ class LoopNest:
     body: Body
     passes: tuple[Pass, ...] = ()
     tail_operations: Numbers | None = None
+    serial: NDArray[np.bool_] | None = None
     tags: Mapping[str, Numbers] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -100,14 +106,14 @@ class LoopNest:
         for loop in self.loops:
             if loop.kind == "parallel":
                 result = result * loop.extent
-        return result
+        return result if self.serial is None else np.where(self.serial, 1.0, result)
 
-    @cached_property
-    def trips(self) -> list[Numbers]:
-        """How often each level is entered: entry l is the product of the extents outside loop l."""
+    def trips(self, access: Access) -> list[Numbers]:
+        """How often each level is entered by ``access``: entry l is the product of extents outside loop l."""
         result = [np.ones(len(self))]
         for loop in self.loops:
-            result.append(result[-1] * loop.extent)
+            repeats = loop.axis not in access.outside
+            result.append(result[-1] * loop.extent if repeats else result[-1])
         return result
 
     @cached_property

@@ -1,0 +1,251 @@
+"""What a recipe needs to know of a region's program: its stages, and how reads depend on loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from autotune.te.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IterVar,
+    Read,
+    Select,
+    children,
+    reads,
+    visit,
+)
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, post_order
+
+if TYPE_CHECKING:
+    from autotune.graph.region import RegionProgram
+
+Terms = tuple[tuple[str, int], ...]
+
+# Relative cost of an elementary function in multiply-adds, as a polynomial in vector registers.
+_CALL_COST = 12
+
+
+@dataclass(frozen=True)
+class ReadForm:
+    """One read of a stage: for each dimension the loop axes that move it, with their coefficients.
+
+    ``affine`` is False where an index holds a quotient, remainder, select or another read; its terms then
+    only say roughly which axes move it.
+    """
+
+    tensor: Tensor
+    dims: tuple[Terms, ...]
+    affine: bool
+
+    @property
+    def axes(self) -> frozenset[str]:
+        """The axes that move this read."""
+        return frozenset(axis for terms in self.dims for axis, _ in terms)
+
+    def single(self, dim: int) -> str | None:
+        """The axis that alone indexes ``dim`` with coefficient 1, or None."""
+        terms = self.dims[dim]
+        return terms[0][0] if len(terms) == 1 and terms[0][1] == 1 else None
+
+    @property
+    def contiguous(self) -> str | None:
+        """The axis that moves the last dimension by one element, or None."""
+        last = self.dims[-1] if self.dims else ()
+        steps = [axis for axis, coefficient in last if coefficient == 1]
+        return steps[0] if len(steps) == 1 and len(last) == 1 else None
+
+
+def linear(expr: Expr) -> tuple[dict[str, int], bool]:
+    """Coefficients of loop axes in an index, and whether that is the whole truth."""
+    if isinstance(expr, IterVar):
+        return {expr.name: 1}, True
+    if isinstance(expr, Const):
+        return {}, True
+    if isinstance(expr, Cast):
+        return linear(expr.a)
+    if isinstance(expr, Binary):
+        left, exact_left = linear(expr.a)
+        right, exact_right = linear(expr.b)
+        exact = exact_left and exact_right
+        if expr.op in ("+", "-"):
+            sign = 1 if expr.op == "+" else -1
+            total = dict(left)
+            for axis, coefficient in right.items():
+                total[axis] = total.get(axis, 0) + sign * coefficient
+            return {axis: c for axis, c in total.items() if c}, exact
+        if expr.op == "*" and isinstance(expr.b, Const):
+            return {axis: c * int(expr.b.value) for axis, c in left.items()}, exact
+        if expr.op == "*" and isinstance(expr.a, Const):
+            return {axis: c * int(expr.a.value) for axis, c in right.items()}, exact
+        if expr.op in ("//", "%") and isinstance(expr.b, Const):
+            divisor = int(expr.b.value) if expr.op == "//" else 1
+            return {axis: max(1, abs(c) // divisor) for axis, c in left.items()}, False
+        return dict.fromkeys((*left, *right), 1), False
+    if isinstance(expr, Read):
+        return {}, False
+    found: dict[str, int] = {}
+    for child in children(expr):
+        found |= linear(child)[0]
+    return dict.fromkeys(found, 1), False
+
+
+def read_forms(op: ComputeOp) -> list[ReadForm]:
+    """All reads of a stage, each distinct index once, in order."""
+    forms: dict[tuple[Tensor, tuple[Terms, ...]], ReadForm] = {}
+    for expr in op.body:
+        for read in reads(expr):
+            parts = [linear(index) for index in read.indices]
+            dims = tuple(tuple(terms.items()) for terms, _ in parts)
+            exact = all(flag for _, flag in parts)
+            forms.setdefault((read.tensor, dims), ReadForm(read.tensor, dims, exact))
+    return list(forms.values())
+
+
+def operations(op: ComputeOp) -> int:
+    """Arithmetic of one element of a stage, in vector instructions; a reduction step counts its source."""
+    count = 0
+
+    def add(node: Expr) -> None:
+        nonlocal count
+        if node.dtype == "int64":
+            return
+        if isinstance(node, Call):
+            count += _CALL_COST
+        elif isinstance(node, Binary):
+            count += 4 if node.op == "/" else 1
+        elif isinstance(node, Select):
+            count += 1
+
+    reduction = op.reduction
+    for expr in reduction.sources if reduction is not None else op.body:
+        visit(expr, add)
+    return count
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The stages of a region around its anchor.
+
+    ``stored`` is the stage that a tiled recipe stores: the region's output where everything between it and
+    the anchor is elementwise on the same indices (``fused``), else the anchor itself.
+    """
+
+    program: RegionProgram
+    anchor: ComputeOp
+    stored: ComputeOp
+    fused: bool
+
+    @cached_property
+    def order(self) -> list[ComputeOp]:
+        """All computed stages, producers first."""
+        found = post_order(list(self.program.outputs))
+        return [op for op in found if isinstance(op, ComputeOp)]
+
+    @cached_property
+    def producers(self) -> list[ComputeOp]:
+        """Stages that the anchor needs, producers first."""
+        found = [op for op in post_order([self.anchor.output(0)]) if op is not self.anchor]
+        return [op for op in found if isinstance(op, ComputeOp)]
+
+    @cached_property
+    def epilogue(self) -> list[ComputeOp]:
+        """Stages after the anchor, up to ``stored`` (not in it where nothing is fused)."""
+        if not self.fused:
+            return []
+        return [op for op in self.order if op is not self.anchor and depends(op, self.anchor)]
+
+    @cached_property
+    def side(self) -> list[ComputeOp]:
+        """Elementwise stages that only the epilogue needs, not the anchor."""
+        known = {id(op) for op in (*self.producers, *self.epilogue, self.anchor)}
+        return [op for op in self.order if id(op) not in known and self.fused]
+
+    @cached_property
+    def rest(self) -> list[ComputeOp]:
+        """Stages left to be scheduled plainly because nothing could be fused."""
+        if self.fused:
+            return []
+        known = {id(op) for op in (*self.producers, self.anchor)}
+        return [op for op in self.order if id(op) not in known]
+
+    @cached_property
+    def epilogue_operations(self) -> int:
+        """Arithmetic of the epilogue, in vector instructions an element."""
+        return sum(operations(op) for op in (*self.epilogue, *self.side))
+
+
+def depends(op: Operation, on: Operation) -> bool:
+    """Whether ``op`` reads ``on``, directly or not."""
+    return any(other is on for other in post_order([op.output(0)])) and op is not on
+
+
+def is_view(op: ComputeOp) -> bool:
+    """Whether a stage only renames elements: a single read, no arithmetic."""
+    return len(op.body) == 1 and isinstance(op.body[0], Read)
+
+
+def is_constant(op: ComputeOp, constants: frozenset[str]) -> bool:
+    """Whether a stage reads nothing but compile-time constants."""
+    inputs = [o for o in post_order([op.output(0)]) if isinstance(o, PlaceholderOp)]
+    return bool(inputs) and all(o.name in constants for o in inputs)
+
+
+def structure(program: RegionProgram, anchor: ComputeOp | None = None) -> Structure:
+    """The structure of a region around ``anchor`` (by default the program's)."""
+    if anchor is None:
+        assert program.anchor is not None
+        found = program.anchor.op
+        assert isinstance(found, ComputeOp)
+        anchor = found
+    output = program.outputs[0].op
+    assert isinstance(output, ComputeOp)
+    if len({id(t.op) for t in program.outputs}) == 1 and _same_indices(output, anchor):
+        return Structure(program, anchor, output, True)
+    return Structure(program, anchor, anchor, False)
+
+
+def _same_indices(output: ComputeOp, anchor: ComputeOp) -> bool:
+    """Whether the output reads the anchor, through elementwise stages, at its own indices only."""
+    if output is anchor:
+        return True
+    if output.shape != anchor.shape or output.reduction is not None:
+        return False
+    for expr in output.body:
+        for read in reads(expr):
+            op = read.tensor.op
+            if op is not anchor and not depends(op, anchor):
+                if isinstance(op, ComputeOp) and op.reduction is not None:
+                    return False
+                continue
+            same = [i is axis for i, axis in zip(read.indices, output.axis, strict=False)]
+            if len(read.indices) != len(output.axis) or not all(same):
+                return False
+            if op is not anchor and not (isinstance(op, ComputeOp) and _same_indices(op, anchor)):
+                return False
+    return depends(output, anchor)
+
+
+def names(ops: Sequence[Operation]) -> list[str]:
+    """The names of operations."""
+    return [op.name for op in ops]
+
+
+__all__ = [
+    "ReadForm",
+    "Structure",
+    "Terms",
+    "depends",
+    "is_constant",
+    "is_view",
+    "linear",
+    "names",
+    "operations",
+    "read_forms",
+    "structure",
+]

@@ -1,0 +1,34 @@
+"""Matrix products: register tile, blocks, packed panels of the right operand.
+
+Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, tail, parallel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search_spaces.knob import Knob
+from search_spaces.space import Space
+from search_spaces.tiled import stage_knob, tiled_space
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
+    from search_spaces.tile_shape import TileShape
+
+FAMILY = "contraction"
+
+
+def space(workload: Workload, target: Target, shape: TileShape) -> Space:
+    """The schedules of a matrix product around ``shape``."""
+    return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])
+
+
+def pack_knob(shape: TileShape) -> list[Knob]:
+    """Panels are free where the operand is a compile-time constant, and cost a pass where it is not."""
+    if shape.weights is None:
+        return []
+    return [Knob.of("pack", (False, True), shape.weights_constant, "lay the weights out in visiting order")]
+
+
+__all__ = ["FAMILY", "pack_knob", "space"]

@@ -1,0 +1,54 @@
+"""Depthwise convolutions: channels in vectors, a register tile of pixels, the window unrolled.
+
+Knobs: the common ones of a register tile, ``stage`` (where the padded input is stored) and
+``unroll_window``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from search_spaces.constraint import Constraint
+from search_spaces.knob import Columns, Knob
+from search_spaces.space import Space
+from search_spaces.tile_knobs import column
+from search_spaces.tiled import stage_knob, tiled_space
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
+    from search_spaces.tile_shape import TileShape
+
+FAMILY = "depthwise"
+_MAX_WINDOW_BODY = 512
+
+
+def space(workload: Workload, target: Target, shape: TileShape) -> Space:
+    """The schedules of a depthwise convolution around ``shape``."""
+    return windowed(FAMILY, workload, target, shape)
+
+
+def windowed(family: str, workload: Workload, target: Target, shape: TileShape) -> Space:
+    """A register-tiled space whose window loops may be unrolled."""
+    window = math.prod(shape.extents[axis] for axis in shape.window)
+    knobs = stage_knob(shape)
+    constraints = []
+    if 1 < window <= 49:
+        knobs.append(Knob.of("unroll_window", (False, True), window <= 9, "unroll the outer window loops"))
+        reads = ["rows", "vectors", "unroll", "unroll_window"]
+        if len(shape.spatial) == 2:
+            reads.append("outer_rows")
+
+        def small(c: Columns) -> object:
+            tile = column(c, "rows", 1) * column(c, "outer_rows", 1) * column(c, "vectors", 1)
+            body = tile * column(c, "unroll", 1) * window
+            return ~c["unroll_window"].astype(bool) | (body <= _MAX_WINDOW_BODY)
+
+        constraints.append(
+            Constraint("window_body", tuple(reads), small, "the unrolled window would be too long")
+        )
+    return tiled_space(family, workload, target, shape, knobs, constraints)
+
+
+__all__ = ["FAMILY", "space", "windowed"]

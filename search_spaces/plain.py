@@ -1,0 +1,51 @@
+"""The plain schedule of one stage: outer loops fused and parallel, the last axis in vectors.
+
+It is legal for every stage, and what the recipes use for stages that are not worth a search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotune.te.tensor import ComputeOp
+
+if TYPE_CHECKING:
+    from autotune.schedule.stage import Stage
+
+_PARALLEL_ELEMENTS = 1 << 14
+
+
+def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = True) -> None:
+    """Schedule ``stage`` at the root (or where it is attached), or inline it where it may be.
+
+    A reduction keeps its reduce loops inside all data loops but the vector one.
+    """
+    op = stage.op
+    if not isinstance(op, ComputeOp):
+        return
+    if inline and op.reduction is None and not stage.is_output:
+        stage.compute_inline()
+        return
+    if not op.axis or 0 in op.shape:
+        return
+    *outer, last = op.axis
+    width = min(lanes, last.extent)
+    many = parallel and _elements(op) >= _PARALLEL_ELEMENTS
+    if width > 1 and len(op.body) == 1:
+        vectors, inner = stage.split(last, factor=width)
+        stage.reorder(*outer, vectors, *op.reduce_axis, inner)
+        stage.vectorize(inner)
+        if not outer and vectors.extent > 1:
+            outer = [vectors]
+    if many and outer:
+        stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _elements(op: ComputeOp) -> int:
+    total = 1
+    for axis in (*op.axis, *op.reduce_axis):
+        total *= axis.extent
+    return total
+
+
+__all__ = ["schedule_plain"]

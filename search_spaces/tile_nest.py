@@ -1,0 +1,287 @@
+"""The loop nests of register-tiled candidates, whole populations at once.
+
+It mirrors :mod:`search_spaces.tile_schedule`: a loop slot that a candidate does not have gets extent 1, and a
+loop whose place depends on a knob has a slot in each place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.te.tensor import ComputeOp, Tensor
+from search_spaces.analysis import ReadForm, operations, read_forms
+from search_spaces.knob import Columns
+from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers, Pass
+from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
+from search_spaces.tile_shape import TileShape
+
+ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The tile sizes of a population, floats [n]."""
+
+    rows: Mapping[str, Numbers]
+    vectors: Numbers
+    unroll: Numbers
+    window_unroll: Numbers
+
+    @property
+    def accumulators(self) -> Numbers:
+        """Vector registers that hold partial sums."""
+        result = self.vectors
+        for rows in self.rows.values():
+            result = result * rows
+        return result
+
+
+def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> LoopNest:
+    """The loop nests of the candidates in ``columns``."""
+    tile = _tile(shape, columns)
+    loops = _loops(shape, columns, tile)
+    pack = _flag(columns, "pack")
+    block = _equals(columns, "stage", "block")
+    parallel = columns["parallel"].astype(np.bool_)
+    body = _body(shape, columns, tile, loops)
+    return LoopNest(
+        family=family,
+        lanes=shape.lanes,
+        flops=float(flops),
+        extents=shape.extents,
+        loops=tuple(loops),
+        accesses=tuple(_accesses(shape, pack)),
+        body=body,
+        passes=tuple(_passes(shape, pack, block)),
+        tail_operations=_outside(shape, columns, tile, block),
+        serial=~parallel,
+        tags=_tags(shape, columns, tile, pack, block),
+    )
+
+
+def _tile(shape: TileShape, columns: Columns) -> Tile:
+    knobs = zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False)
+    window = math.prod(shape.extents[axis] for axis in shape.window)
+    unrolled = _flag(columns, "unroll_window")
+    return Tile(
+        rows={axis: column(columns, knob, 1) for axis, knob in knobs},
+        vectors=column(columns, "vectors", 1),
+        unroll=column(columns, "unroll", 1),
+        window_unroll=np.where(unrolled, float(window), 1.0),
+    )
+
+
+def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
+    one = np.ones(len(tile.vectors))
+    extents, vector, main = shape.extents, shape.vector, shape.main
+    rows_total, vectors_total = row_tiles(shape, columns), vector_tiles(shape, columns)
+    row_block = _whole(column(columns, "row_block", WHOLE), rows_total)
+    vector_block = _whole(column(columns, "vector_block", WHOLE), vectors_total)
+    vector_blocks = vectors_total / vector_block
+    blocks_by_vector = _equals(columns, "block_order", "vector")
+    tiles_by_vector = ~_equals(columns, "tile_order", "rows")
+    loops = [Loop(axis, one * extents[axis], "parallel") for axis in shape.batch]
+    loops.append(Loop(vector, np.where(blocks_by_vector, vector_blocks, 1.0), "parallel"))
+    if shape.spatial:
+        loops.append(Loop(shape.spatial[0], rows_total / row_block, "parallel"))
+    loops.append(Loop(vector, np.where(blocks_by_vector, 1.0, vector_blocks), "parallel"))
+    loops.append(Loop(vector, np.where(tiles_by_vector, vector_block, 1.0)))
+    if shape.spatial:
+        loops.append(Loop(shape.spatial[0], row_block))
+    if len(shape.spatial) == 2:
+        last = shape.spatial[1]
+        loops.append(Loop(last, ceil_div(extents[last], tile.rows[last])))
+    loops.append(Loop(vector, np.where(tiles_by_vector, 1.0, vector_block)))
+    channel_first = _equals(columns, "reduce_order", "channel")
+    steps = ceil_div(extents[main], tile.unroll)
+    loops.append(Loop(main, np.where(channel_first, steps, 1.0)))
+    unrolled = _flag(columns, "unroll_window")
+    for axis in shape.window:
+        loops.append(Loop(axis, np.where(unrolled, 1.0, float(extents[axis]))))
+    loops.append(Loop(main, np.where(channel_first, 1.0, steps)))
+    for axis in shape.window:
+        loops.append(Loop(axis, np.where(unrolled, float(extents[axis]), 1.0), "unrolled"))
+    loops.append(Loop(main, tile.unroll, "unrolled"))
+    loops += [Loop(axis, tile.rows[axis], "unrolled") for axis in shape.spatial]
+    loops.append(Loop(vector, tile.vectors * shape.lanes, "vectorized"))
+    return loops
+
+
+def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> Body:
+    steps = np.ones(len(tile.vectors))
+    for loop in loops:
+        if loop.kind in ("parallel", "serial"):
+            steps = steps * loop.extent
+    # The last vector tile is narrower where its tail is peeled, as it is wherever weights are packed.
+    whole = vector_tiles(shape, columns) * tile.vectors
+    needed = ceil_div(shape.extents[shape.vector], shape.lanes)
+    peeled = _equals(columns, "tail", "peel") | _flag(columns, "pack")
+    steps = steps * np.where(peeled, needed / whole, 1.0)
+    repeats = tile.unroll * tile.window_unroll
+    source = max(1, operations(shape.structure.anchor))
+    arithmetic = tile.accumulators * repeats * source
+    pack = _flag(columns, "pack")
+    loads = np.zeros(len(tile.vectors))
+    for read in shape.reads:
+        loads = loads + _loads(shape, read, tile, pack) * repeats
+    return Body(
+        steps=steps,
+        arithmetic=arithmetic,
+        loads=loads,
+        stores=np.zeros(len(steps)),
+        chains=tile.accumulators,
+        registers=tile.accumulators + tile.vectors + 1,
+        instructions=arithmetic + loads,
+    )
+
+
+def _loads(shape: TileShape, read: ReadForm, tile: Tile, pack: NDArray[np.bool_]) -> Numbers:
+    """Load instructions of one read in one step: vectors, broadcasts, or a gather of single elements."""
+    count = np.ones(len(tile.vectors))
+    for axis, rows in tile.rows.items():
+        if axis in read.axes:
+            count = count * rows
+    if shape.vector not in read.axes:
+        return count
+    count = count * tile.vectors
+    if read.contiguous == shape.vector:
+        return count
+    packed = pack & (read is shape.weights or read == shape.weights)
+    return np.where(packed, count, count * shape.lanes)
+
+
+def _accesses(shape: TileShape, pack: NDArray[np.bool_]) -> list[Access]:
+    anchor, plan = shape.structure.anchor, shape.structure
+    reduce = frozenset((*shape.window, shape.main))
+    found = [_access(read, {}, panel=pack if read == shape.weights else None) for read in shape.reads]
+    names = {axis.name: axis.name for axis in anchor.axis}
+    output = tuple(((axis.name, 1),) for axis in anchor.axis)
+    stored = plan.stored.output(0)
+    found.append(Access(stored.name, item_bytes(stored), output, anchor.shape, write=True, outside=reduce))
+    inner = {id(op) for op in (*plan.epilogue, *plan.side, anchor)}
+    for op in plan.epilogue:
+        rename = dict(zip((axis.name for axis in op.axis), names, strict=True))
+        for read in read_forms(op):
+            if id(read.tensor.op) not in inner and set(read.axes) <= rename.keys():
+                found.append(_access(read, rename, outside=reduce))
+    return found
+
+
+def _access(
+    read: ReadForm,
+    rename: Mapping[str, str],
+    *,
+    panel: NDArray[np.bool_] | None = None,
+    outside: frozenset[str] = frozenset(),
+) -> Access:
+    dims = tuple(tuple((rename.get(axis, axis), c) for axis, c in terms) for terms in read.dims)
+    tensor = read.tensor
+    return Access(tensor.name, item_bytes(tensor), dims, tensor.shape, panel=panel, outside=outside)
+
+
+def item_bytes(tensor: Tensor) -> int:
+    """Bytes of one element."""
+    return ITEM_BYTES.get(tensor.dtype, 4)
+
+
+def _passes(shape: TileShape, pack: NDArray[np.bool_], block: NDArray[np.bool_]) -> list[Pass]:
+    found = []
+    if shape.weights is not None and not shape.weights_constant:
+        size = float(math.prod(shape.weights.tensor.shape) * item_bytes(shape.weights.tensor))
+        moved = np.where(pack, size, 0.0)
+        found.append(Pass("pack", moved, moved))
+    for op in _staged_ops(shape):
+        size = float(math.prod(op.shape) * item_bytes(op.output(0)))
+        moved = np.where(block, 0.0, size)
+        found.append(Pass(op.name, moved, moved))
+    return found
+
+
+def _staged_ops(shape: TileShape) -> list[ComputeOp]:
+    return [op for op in shape.structure.producers if op.name in shape.staged]
+
+
+def _outside(shape: TileShape, columns: Columns, tile: Tile, block: NDArray[np.bool_]) -> Numbers:
+    """Vector instructions outside the reduction: epilogue, stores, and producers stored once a block."""
+    lanes = shape.lanes
+    tiles = vector_tiles(shape, columns) * tile.vectors
+    for axis in shape.spatial:
+        tiles = tiles * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
+    tiles = tiles * math.prod(shape.extents[axis] for axis in shape.batch)
+    total = tiles * (2 + shape.structure.epilogue_operations)
+    vectors_total = vector_tiles(shape, columns)
+    vector_block = _whole(column(columns, "vector_block", WHOLE), vectors_total)
+    repeated = vectors_total / vector_block
+    overlap = _halo(shape, columns)
+    for op in _staged_ops(shape):
+        once = math.prod(op.shape) / lanes * (2 + operations(op))
+        total = total + np.where(block, once * repeated * overlap, 0.0)
+    return np.asarray(total)
+
+
+def _halo(shape: TileShape, columns: Columns) -> Numbers:
+    """How often a staged element is produced when each block of rows stages its own window."""
+    rows_total = row_tiles(shape, columns)
+    row_block = _whole(column(columns, "row_block", WHOLE), rows_total)
+    if not shape.spatial:
+        return np.ones(len(row_block))
+    name = "outer_rows" if len(shape.spatial) == 2 else "rows"
+    rows = row_block * column(columns, name, 1)
+    for read in shape.reads:
+        for terms in read.dims:
+            moves = dict(terms)
+            step = moves.get(shape.spatial[0])
+            window = [c * (shape.extents[a] - 1) for a, c in terms if a in shape.window]
+            if step and window:
+                return 1.0 + np.maximum(sum(window) + 1 - step, 0) / (rows * step)
+    return np.ones(len(row_block))
+
+
+def _tags(
+    shape: TileShape,
+    columns: Columns,
+    tile: Tile,
+    pack: NDArray[np.bool_],
+    block: NDArray[np.bool_],
+) -> dict[str, Numbers]:
+    useful = float(shape.elements)
+    computed = vector_tiles(shape, columns) * tile.vectors * shape.lanes
+    for axis in shape.spatial:
+        computed = computed * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
+    computed = computed * math.prod(shape.extents[axis] for axis in shape.batch)
+    order = _equals(columns, "tile_order", "rows") + 2.0 * _equals(columns, "block_order", "vector")
+    return {
+        "rows": tile.accumulators / tile.vectors,
+        "vectors": tile.vectors,
+        "unroll": tile.unroll * tile.window_unroll,
+        "packed": pack.astype(np.float64),
+        "order": order,
+        "inline": block.astype(np.float64),
+        "fused": _equals(columns, "reduce_order", "channel").astype(np.float64),
+        "split": _equals(columns, "tail", "peel").astype(np.float64),
+        "waste": computed / useful,
+    }
+
+
+def _whole(block: Numbers, total: Numbers) -> Numbers:
+    return np.where(block == WHOLE, total, block)
+
+
+def _flag(columns: Columns, name: str) -> NDArray[np.bool_]:
+    if name in columns:
+        return columns[name].astype(np.bool_)
+    return np.zeros(len(columns["parallel"]), dtype=np.bool_)
+
+
+def _equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
+    if name in columns:
+        return np.asarray(columns[name] == value)
+    return np.zeros(len(columns["parallel"]), dtype=np.bool_)
+
+
+__all__ = ["ITEM_BYTES", "Tile", "item_bytes", "tile_nest"]

@@ -1,0 +1,167 @@
+"""The schedule of a register-tiled anchor: accumulators in registers, the epilogue on each tile.
+
+The stored stage is tiled; the anchor is computed inside the innermost tile loop into local accumulators, its
+reduction loops outside the unrolled rows and vectors. This is the outer-product kernel of Goto and van de Geijn
+(TOMS 2008) in the form of TVM's CPU schedules.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotune import te
+from autotune.schedule.index_map import IndexMap
+from autotune.te.expr import IterVar
+from autotune.te.tensor import ComputeOp
+from search_spaces.knob import Config
+from search_spaces.plain import schedule_plain
+from search_spaces.tile_knobs import WHOLE
+from search_spaces.tile_shape import TileShape
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.schedule.schedule import Schedule
+    from autotune.schedule.stage import Stage
+
+
+def schedule_tile(workload: Workload, shape: TileShape, config: Config) -> Schedule:
+    """A fresh program of ``workload`` with the register tile of ``config``."""
+    program = workload.program()
+    schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+    plan = shape.structure
+    for op in (*plan.side, *plan.epilogue):
+        if op.name != plan.stored.name and op.reduction is None:
+            schedule[op.name].compute_inline()
+    stored, accumulator = _accumulator(schedule, shape)
+    width = int(config["vectors"]) * shape.lanes
+    if config.get("pack"):
+        _pack(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
+    blocks, tiles, inner = _tile_stored(stored, shape, config, width)
+    accumulator.compute_at(stored, tiles[-1])
+    _tile_accumulator(accumulator, shape, config)
+    _place_producers(schedule, shape, stored, blocks, str(config.get("stage", "root")))
+    _finish(stored, shape, inner)
+    for op in plan.rest:
+        schedule_plain(schedule[op.name], shape.lanes, inline=True)
+    return schedule
+
+
+def _accumulator(schedule: Schedule, shape: TileShape) -> tuple[Stage, Stage]:
+    """The stage that is stored, and the one that accumulates in registers."""
+    plan = shape.structure
+    if plan.stored is plan.anchor:
+        cache = schedule.cache_write(schedule[plan.anchor.name].tensor, "local")
+        return schedule[plan.anchor.name], schedule[cache]
+    accumulator = schedule[plan.anchor.name]
+    accumulator.set_scope("local")
+    return schedule[plan.stored.name], accumulator
+
+
+def _pack(schedule: Schedule, shape: TileShape, accumulator: Stage, width: int, order: str) -> None:
+    """Lay the weights out as panels of ``width`` columns, in the order that the reduction visits them."""
+    read = shape.weights
+    assert read is not None
+    dims = {read.single(dim): f"i{dim}" for dim in range(len(read.dims)) if read.dims[dim]}
+    fixed = [f"i{dim}" for dim in range(len(read.dims)) if not read.dims[dim]]
+    reduce_order = (*shape.window, shape.main) if order == "window" else (shape.main, *shape.window)
+    column = dims.pop(shape.vector)
+    ordered = [dims.pop(axis) for axis in reduce_order if axis in dims]
+    texts = [*fixed, *dims.values(), f"{column} // {width}", *ordered, f"{column} % {width}"]
+    source = schedule[read.tensor.op.name]
+    packed = schedule.cache_read(source.tensor, "global", [accumulator])
+    packed = schedule.transform_layout(packed, IndexMap(tuple(texts)))
+    if not shape.weights_constant:
+        schedule_plain(schedule[packed], shape.lanes, inline=False)
+
+
+def _tile_stored(
+    stage: Stage, shape: TileShape, config: Config, width: int
+) -> tuple[IterVar, list[IterVar], list[IterVar]]:
+    """Split, reorder and parallelise the stored stage: (block loop, tile loops, loops in a tile)."""
+    axes = _named(stage, shape)
+    tail = str(config["tail"])
+    vector_tail = "peel" if config.get("pack") else tail
+    vector_tiles, columns = stage.split(axes[shape.vector], factor=width, tail=vector_tail)
+    outer, inner = {}, {}
+    for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False):
+        outer[axis], inner[axis] = stage.split(axes[axis], factor=int(config[knob]), tail=tail)
+    row_blocks: list[IterVar] = []
+    row_tiles = [outer[axis] for axis in shape.spatial]
+    if shape.spatial and config["row_block"] != WHOLE:
+        block, row_tiles[0] = stage.split(row_tiles[0], factor=int(config["row_block"]))
+        row_blocks = [block]
+    vector_blocks: list[IterVar] = []
+    if config["vector_block"] != WHOLE:
+        block, vector_tiles = stage.split(vector_tiles, factor=int(config["vector_block"]))
+        vector_blocks = [block]
+    rows_first = config.get("block_order", "rows") == "rows"
+    blocks = row_blocks + vector_blocks if rows_first else vector_blocks + row_blocks
+    blocks = [axes[axis] for axis in shape.batch] + blocks
+    rows_outside = config.get("tile_order", "vector") == "rows"
+    tiles = [*row_tiles, vector_tiles] if rows_outside else [vector_tiles, *row_tiles]
+    stage.reorder(*blocks, *tiles, *(inner[axis] for axis in shape.spatial), columns)
+    if not blocks:  # everything is one block: a loop of one iteration to attach to
+        one, tiles[0] = stage.split(tiles[0], nparts=1)
+        blocks = [one]
+    block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
+    if config["parallel"]:
+        stage.parallel(block)
+    return block, tiles, [*(inner[axis] for axis in shape.spatial), columns]
+
+
+def _tile_accumulator(stage: Stage, shape: TileShape, config: Config) -> None:
+    """Reduction outside, rows unrolled, vectors innermost."""
+    axes = _named(stage, shape)
+    assert isinstance(stage.op, ComputeOp)
+    reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
+    main, step = stage.split(reduce[shape.main], factor=int(config["unroll"]))
+    window = [reduce[axis] for axis in shape.window]
+    vectors, lanes = stage.split(axes[shape.vector], factor=shape.lanes)
+    loops = [*window, main] if config.get("reduce_order", "window") == "window" else [main, *window]
+    rows = [axes[axis] for axis in shape.spatial]
+    batch = [axes[axis] for axis in shape.batch]
+    stage.reorder(*batch, *loops, step, *rows, vectors, lanes)
+    if config.get("unroll_window"):
+        for loop in window:
+            stage.unroll(loop)
+    for loop in (step, *rows, vectors):
+        stage.unroll(loop)
+    stage.vectorize(lanes)
+
+
+def _reduce_names(shape: TileShape) -> list[str]:
+    return [axis.name for axis in shape.structure.anchor.reduce_axis]
+
+
+def _finish(stage: Stage, shape: TileShape, inner: list[IterVar]) -> None:
+    """Unroll the rows of the stored tile and vectorise its columns."""
+    vectors, lanes = stage.split(inner[-1], factor=shape.lanes)
+    for loop in (*inner[:-1], vectors):
+        stage.unroll(loop)
+    stage.vectorize(lanes)
+
+
+def _place_producers(schedule: Schedule, shape: TileShape, stored: Stage, block: IterVar, where: str) -> None:
+    """Views are inlined; padding and prologues are stored whole, or once a block."""
+    plan = shape.structure
+    for op in plan.producers:
+        stage = schedule[op.name]
+        if op.reduction is not None:
+            schedule_plain(stage, shape.lanes, inline=False)
+        elif op.name not in shape.staged:
+            stage.compute_inline()
+        elif where == "block":
+            stage.compute_at(stored, block)
+            schedule_plain(stage, shape.lanes, inline=False, parallel=False)
+        else:
+            schedule_plain(stage, shape.lanes, inline=False)
+
+
+def _named(stage: Stage, shape: TileShape) -> dict[str, IterVar]:
+    """The data axes of a stage by the names that the anchor gives them."""
+    assert isinstance(stage.op, ComputeOp)
+    names = [axis.name for axis in shape.structure.anchor.axis]
+    return dict(zip(names, stage.op.axis, strict=True))
+
+
+__all__ = ["schedule_tile"]

@@ -1,0 +1,149 @@
+"""Which axes of an anchor a register-tiled recipe tiles, vectorises, reduces and packs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from autotune.te.tensor import ComputeOp, PlaceholderOp
+from search_spaces.analysis import ReadForm, Structure, is_constant, is_view, read_forms
+
+if TYPE_CHECKING:
+    from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """The roles of an anchor's axes, by name.
+
+    ``vector`` is the last data axis; ``spatial`` are one or two axes whose steps reuse a vector operand, so
+    that a register tile spans them (outermost first); ``batch`` are the other data axes. ``main`` is the
+    innermost reduce axis, ``window`` the others. ``weights`` is the read that a packed layout helps.
+    """
+
+    structure: Structure
+    extents: dict[str, int]
+    batch: tuple[str, ...]
+    spatial: tuple[str, ...]
+    vector: str
+    window: tuple[str, ...]
+    main: str
+    lanes: int
+    weights: ReadForm | None
+    staged: tuple[str, ...]
+
+    @cached_property
+    def reads(self) -> list[ReadForm]:
+        """The reads of the anchor."""
+        return read_forms(self.structure.anchor)
+
+    @property
+    def weights_constant(self) -> bool:
+        """Whether the packed operand is known at compile time, so that packing it is free."""
+        if self.weights is None:
+            return False
+        op, constants = self.weights.tensor.op, self.structure.program.constants
+        if isinstance(op, ComputeOp):
+            return is_constant(op, constants)
+        return op.name in constants
+
+    @property
+    def elements(self) -> int:
+        """Elements of the anchor's output."""
+        return math.prod(self.structure.anchor.shape)
+
+    @property
+    def reduction(self) -> int:
+        """Steps of the reduction for one element."""
+        return math.prod(self.extents[axis] for axis in (*self.window, self.main))
+
+
+def tile_shape(structure: Structure, target: Target) -> TileShape | None:
+    """The roles of the axes, or None where the anchor is not a plain reduction with data axes."""
+    anchor = structure.anchor
+    if not anchor.axis or not anchor.reduce_axis or len(anchor.body) != 1:
+        return None
+    if any(axis.start for axis in anchor.reduce_axis) or 0 in (*anchor.shape,):
+        return None
+    every = (*anchor.axis, *anchor.reduce_axis)
+    extents = {axis.name: axis.extent for axis in every}
+    if len(extents) != len(every) or 0 in extents.values():
+        return None
+    data = [axis.name for axis in anchor.axis]
+    reads = read_forms(anchor)
+    spatial = _spatial(data, extents, reads)
+    reduce_names = [axis.name for axis in anchor.reduce_axis]
+    main = _main(reduce_names, extents)
+    dtype = anchor.body[0].dtype
+    return TileShape(
+        structure=structure,
+        extents=extents,
+        batch=tuple(axis for axis in data[:-1] if axis not in spatial),
+        spatial=spatial,
+        vector=data[-1],
+        window=tuple(axis for axis in reduce_names if axis != main),
+        main=main,
+        lanes=max(1, min(target.lanes(dtype), extents[data[-1]])),
+        weights=_weights(reads, data, spatial),
+        staged=_staged(structure),
+    )
+
+
+def _spatial(data: list[str], extents: dict[str, int], reads: list[ReadForm]) -> tuple[str, ...]:
+    """Up to two innermost axes that leave some operand of the vector axis in place."""
+    vector = data[-1]
+    vectors = [read for read in reads if vector in read.axes]
+    reuse = [
+        axis
+        for axis in data[:-1]
+        if extents[axis] > 1 and (not vectors or any(axis not in read.axes for read in vectors))
+    ]
+    if reuse:
+        return tuple(reuse[-2:])
+    wide = [axis for axis in data[:-1] if extents[axis] > 1]
+    return tuple(wide[-1:] or data[-2:-1])
+
+
+def _main(reduce_names: list[str], extents: dict[str, int]) -> str:
+    """The innermost reduce axis with more than one step."""
+    return next((axis for axis in reversed(reduce_names) if extents[axis] > 1), reduce_names[-1])
+
+
+def _weights(reads: list[ReadForm], data: list[str], spatial: tuple[str, ...]) -> ReadForm | None:
+    """The read that every step of the spatial axes repeats, if each dimension is one axis of its own."""
+    vector = data[-1]
+    if len(reads) < 2:
+        return None
+    for read in reads:
+        singles = [read.single(dim) for dim in range(len(read.dims))]
+        plain = all(
+            axis is not None or (not terms and size == 1)
+            for axis, terms, size in zip(singles, read.dims, read.tensor.shape, strict=True)
+        )
+        named = [axis for axis in singles if axis is not None]
+        if (
+            read.affine
+            and plain
+            and vector in named
+            and len(set(named)) == len(named)
+            and not set(spatial) & set(named)
+            and isinstance(read.tensor.op, PlaceholderOp)
+        ):
+            return read
+    return None
+
+
+def _staged(structure: Structure) -> tuple[str, ...]:
+    """Elementwise stages (padding, a prologue) that the anchor reads and that are worth storing."""
+    direct = {tensor.op.name for tensor in structure.anchor.input_tensors}
+    constants = structure.program.constants
+    return tuple(
+        op.name
+        for op in structure.producers
+        if op.name in direct and op.reduction is None and not is_view(op) and not is_constant(op, constants)
+    )
+
+
+__all__ = ["TileShape", "tile_shape"]

@@ -1,0 +1,67 @@
+"""Register-tiled spaces: contraction, convolution, depthwise convolution and pooling are declarations of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from search_spaces.constraint import Constraint
+from search_spaces.knob import Columns, Config, Knob
+from search_spaces.nest import LoopNest
+from search_spaces.space import Space
+from search_spaces.tile_knobs import tile_constraints, tile_knobs
+from search_spaces.tile_nest import tile_nest
+from search_spaces.tile_schedule import schedule_tile
+from search_spaces.tile_shape import TileShape
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.schedule.schedule import Schedule
+    from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class TileRecipe:
+    """Schedules and loop nests of a register-tiled anchor."""
+
+    workload: Workload
+    shape: TileShape
+    family: str
+
+    def schedule(self, config: Config) -> Schedule:
+        """A fresh program with the tile of ``config``."""
+        return schedule_tile(self.workload, self.shape, config)
+
+    def loop_nest(self, columns: Columns) -> LoopNest:
+        """The loop nests of a population."""
+        return tile_nest(self.shape, self.family, self.workload.flops, columns)
+
+
+def tiled_space(
+    family: str,
+    workload: Workload,
+    target: Target,
+    shape: TileShape,
+    knobs: Sequence[Knob] = (),
+    constraints: Sequence[Constraint] = (),
+) -> Space:
+    """A register-tiled space with the common knobs and the family's own."""
+    return Space(
+        workload=workload,
+        target=target,
+        family=family,
+        knobs=(*tile_knobs(shape, target), *knobs),
+        constraints=(*tile_constraints(shape, target), *constraints),
+        recipe=TileRecipe(workload, shape, family),
+    )
+
+
+def stage_knob(shape: TileShape) -> list[Knob]:
+    """Where padding and prologues are stored: whole, before the kernel, or once a block."""
+    if not shape.staged:
+        return []
+    return [Knob.of("stage", ("root", "block"), "root", "where padding and prologues are stored")]
+
+
+__all__ = ["TileRecipe", "stage_knob", "tiled_space"]

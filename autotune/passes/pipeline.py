@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import settings
+from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.graph.verify import verify
@@ -64,7 +65,7 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], observer: Observer | N
     """Apply passes in order; ``observer`` sees each record and the graph after it.
 
     Raises:
-        GraphError: a pass broke the rules of the graph IR (a bug: the message names the pass).
+        InternalError: a pass broke the rules of the graph IR; the message names the pass.
     """
     folder = settings.current().dump
     _dump(graph, folder, 0, "input")
@@ -73,11 +74,18 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], observer: Observer | N
         start = time.perf_counter()
         graph = graph_pass.apply(graph)
         seconds = time.perf_counter() - start
-        verify(graph, graph_pass.name)
+        _verify_after(graph, graph_pass)
         _dump(graph, folder, number, graph_pass.name)
         if observer is not None:
             observer(PassRecord(str(graph_pass), seconds, before, len(graph.nodes)), graph)
     return graph
+
+
+def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:
+    try:
+        verify(graph)
+    except GraphError as error:
+        raise InternalError(f"pass {graph_pass} left a broken graph: {error}") from error
 
 
 def _dump(graph: Graph, folder: str, number: int, name: str) -> None:

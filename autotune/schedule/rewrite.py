@@ -116,7 +116,7 @@ def rfactor(
     }
     factored = IterVar(axis.name, axis.extent, "data")
     values: dict[Expr, Expr] = {axis: factored + axis.start}
-    values.update(kept)
+    values |= {old: new for old, new in kept.items()}
     conditions: list[Expr] = []
     for relation in reversed(relations):
         if not isinstance(relation, Split):

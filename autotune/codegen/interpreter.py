@@ -1,0 +1,104 @@
+"""The reference interpreter of the loop IR: same numbers as machine code, no compiler, any schedule.
+
+It is slow and simple on purpose; the property tests compare it with NumPy and with machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import InternalError
+from autotune.lower.ir import Allocate, Buffer, For, If, Let, Load, LoopProgram, Seq, Stmt, Store
+from autotune.te.evaluate import BINARY, COMPARE, FUNCTIONS
+from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Select, Var
+
+Array = np.ndarray[Any, Any]
+
+
+def run_program(program: LoopProgram, arrays: Mapping[str, Array]) -> None:
+    """Run all kernels; ``arrays`` holds one array an argument, outputs are written in place.
+
+    Raises InternalError on an access outside of a buffer.
+    """
+    memory: dict[Buffer, Array] = {}
+    for buffer in program.arguments:
+        memory[buffer] = arrays[buffer.name]
+    for buffer in program.workspaces:
+        memory[buffer] = _poisoned(buffer)
+    with np.errstate(all="ignore"):
+        for kernel in program.kernels:
+            _Machine(memory).run(kernel.body)
+
+
+def _poisoned(buffer: Buffer) -> Array:
+    """Fresh memory full of a value that shows when it is read before it is written."""
+    kind = np.dtype(buffer.dtype).kind
+    return np.full(buffer.shape, np.nan if kind == "f" else 0x55 if kind in "iu" else True, buffer.dtype)
+
+
+class _Machine:
+    def __init__(self, memory: dict[Buffer, Array]) -> None:
+        self.memory = memory
+        self.env: dict[Var, Any] = {}
+
+    def run(self, stmt: Stmt) -> None:
+        if isinstance(stmt, Seq):
+            for part in stmt.stmts:
+                self.run(part)
+        elif isinstance(stmt, For):
+            for number in range(stmt.extent):
+                self.env[stmt.var] = np.int64(number)
+                self.run(stmt.body)
+        elif isinstance(stmt, Store):
+            index = self._index(stmt.buffer, stmt.indices)
+            self.memory[stmt.buffer][index] = self.value(stmt.value)
+        elif isinstance(stmt, Let):
+            self.env[stmt.var] = self.value(stmt.value)
+            self.run(stmt.body)
+        elif isinstance(stmt, If):
+            if self.value(stmt.cond):
+                self.run(stmt.then)
+            elif stmt.otherwise is not None:
+                self.run(stmt.otherwise)
+        elif isinstance(stmt, Allocate):
+            self.memory[stmt.buffer] = _poisoned(stmt.buffer)
+            self.run(stmt.body)
+        else:
+            raise InternalError(f"unknown statement {type(stmt).__name__}")
+
+    def _index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, ...]:
+        index = tuple(int(self.value(i)) for i in indices)
+        if any(not 0 <= i < d for i, d in zip(index, buffer.shape, strict=True)):
+            raise InternalError(f"access to {buffer.name}{list(index)} outside of its shape {buffer.shape}")
+        return index
+
+    def value(self, node: Expr) -> Any:
+        if isinstance(node, Const):
+            return np.dtype(node.dtype).type(node.value)
+        if isinstance(node, Var):
+            return self.env[node]
+        if isinstance(node, Load):
+            return self.memory[node.buffer][self._index(node.buffer, node.indices)]
+        if isinstance(node, Binary):
+            if node.op == "and":
+                return self.value(node.a) and self.value(node.b)
+            if node.op == "or":
+                return self.value(node.a) or self.value(node.b)
+            return BINARY[node.op](self.value(node.a), self.value(node.b))
+        if isinstance(node, Compare):
+            return COMPARE[node.op](self.value(node.a), self.value(node.b))
+        if isinstance(node, Select):
+            return self.value(node.a if self.value(node.cond) else node.b)
+        if isinstance(node, Not):
+            return not self.value(node.a)
+        if isinstance(node, Cast):
+            return np.asarray(self.value(node.a)).astype(node.dtype)[()]
+        if isinstance(node, Call):
+            return FUNCTIONS[node.name](*[self.value(a) for a in node.args])
+        raise InternalError(f"unknown expression {type(node).__name__}")
+
+
+__all__ = ["run_program"]

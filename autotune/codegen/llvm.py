@@ -1,0 +1,66 @@
+"""LLVM IR text to a relocatable object file, through llvmlite."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from autotune.errors import BuildError, TargetError
+from autotune.target import Target
+
+_TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+
+
+@functools.lru_cache(maxsize=16)
+def target_machine(target: Target) -> Any:
+    """LLVM's machine description for a target; raises TargetError when this LLVM does not have it."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple = _TRIPLES.get(target.arch)
+    if triple is None:
+        raise TargetError(f"no code generator for {target.arch}; known: {', '.join(_TRIPLES)}")
+    features = ",".join("+" + f for f in target.features)
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="default"
+    )
+
+
+def compile_ir(ir: str, target: Target) -> bytes:
+    """Object code of a module. Vectors are explicit in the text, so LLVM's own vectorizers stay off.
+
+    Raises BuildError with LLVM's message when the text is not a valid module.
+    """
+    import llvmlite.binding as llvm
+
+    machine = target_machine(target)
+    try:
+        module = llvm.parse_assembly(ir)
+        module.verify()
+    except RuntimeError as error:
+        raise BuildError(f"LLVM refuses the generated code: {error}") from error
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+def assembly(ir: str, target: Target) -> str:
+    """Machine code of a module as assembly text, for reading."""
+    import llvmlite.binding as llvm
+
+    machine = target_machine(target)
+    module = llvm.parse_assembly(ir)
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    options.loop_unrolling = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return str(machine.emit_assembly(module))

@@ -1,0 +1,125 @@
+"""Where local buffers live: SSA slots when every access is at a constant place, else stack or scratch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+
+from autotune.lower.ir import Buffer, For, Load, Stmt, Store, expressions, operands, sub_statements
+from autotune.lower.linear import Lin
+from autotune.te.expr import Expr, Var
+
+MAX_SLOT_ACCESSES = 8192
+"""Accesses beyond which a buffer is not worth registers (it has far more elements than a machine has)."""
+
+
+def chunks(extent: int, lanes: int) -> list[tuple[int, int]]:
+    """``(start, width)`` of the vectors that cover a loop: full ones, then powers of two.
+
+    >>> chunks(29, 16)
+    [(0, 16), (16, 8), (24, 4), (28, 1)]
+    """
+    result: list[tuple[int, int]] = []
+    start = 0
+    width = lanes
+    while start < extent:
+        while width > extent - start:
+            width //= 2
+        result.append((start, width))
+        start += width
+    return result
+
+
+def slots_of(
+    buffer: Buffer,
+    body: Stmt,
+    lanes: int,
+    known: Callable[[Expr], int | None],
+    form: Callable[[object, Buffer, tuple[Expr, ...]], Lin],
+) -> dict[int, int] | None:
+    """``{offset: width}`` of the slots of a buffer, or None when it must be memory.
+
+    Every access in ``body`` must be at an offset that unrolled and vectorized loops determine, and two accesses
+    must touch the same slot or disjoint ones.
+    """
+    found: set[tuple[int, int]] = set()
+    for key, indices, loops in _accesses(buffer, body):
+        places = _places(form(key, buffer, indices), loops, lanes, known)
+        if places is None or len(found) + len(places) > MAX_SLOT_ACCESSES:
+            return None
+        found |= places
+    end = 0
+    slots: dict[int, int] = {}
+    for start, width in sorted(found):
+        if start in slots and slots[start] == width:
+            continue
+        if start < end:
+            return None
+        slots[start] = width
+        end = start + width
+    return slots
+
+
+def _accesses(buffer: Buffer, body: Stmt) -> list[tuple[object, tuple[Expr, ...], tuple[For, ...]]]:
+    """Each access with the loops around it inside of ``body``, outermost first."""
+    result: list[tuple[object, tuple[Expr, ...], tuple[For, ...]]] = []
+
+    def in_expr(node: Expr, loops: tuple[For, ...], seen: set[int]) -> None:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, Load) and node.buffer is buffer:
+            result.append((node, node.indices, loops))
+        for child in operands(node):
+            in_expr(child, loops, seen)
+
+    def in_stmt(stmt: Stmt, loops: tuple[For, ...]) -> None:
+        seen: set[int] = set()
+        for expr in expressions(stmt):
+            in_expr(expr, loops, seen)
+        if isinstance(stmt, Store) and stmt.buffer is buffer:
+            result.append((stmt, stmt.indices, loops))
+        inner = (*loops, stmt) if isinstance(stmt, For) else loops
+        for part in sub_statements(stmt):
+            in_stmt(part, inner)
+
+    in_stmt(body, ())
+    return result
+
+
+def _places(
+    form: Lin, loops: Sequence[For], lanes: int, known: Callable[[Expr], int | None]
+) -> set[tuple[int, int]] | None:
+    """Slots that one access touches; None when its offset is not constant."""
+    by_var: dict[Expr, For] = {loop.var: loop for loop in loops}
+    start = form.constant
+    unrolled: list[tuple[int, int]] = []
+    vector: tuple[int, int] | None = None
+    for atom, c in form.terms.items():
+        value = known(atom)
+        if value is not None:
+            start += c * value
+            continue
+        loop = by_var.get(atom)
+        if loop is None or not isinstance(atom, Var):
+            return None
+        if loop.kind == "unrolled":
+            unrolled.append((c, loop.extent))
+        elif loop.kind == "vectorized" and c == 1 and vector is None:
+            vector = (c, loop.extent)
+        else:
+            return None
+    count = 1
+    for _, extent in unrolled:
+        count *= extent
+    if count > MAX_SLOT_ACCESSES:
+        return None
+    parts = [(0, 1)] if vector is None else chunks(vector[1], lanes)
+    result: set[tuple[int, int]] = set()
+    for numbers in product(*[range(extent) for _, extent in unrolled]):
+        at = start + sum(c * n for (c, _), n in zip(unrolled, numbers, strict=True))
+        result |= {(at + offset, width) for offset, width in parts}
+    return result
+
+
+__all__ = ["chunks", "slots_of"]

@@ -1,0 +1,39 @@
+"""An LLVM module under construction, as text: functions, declarations and constants once each."""
+
+from __future__ import annotations
+
+from autotune.codegen.vector_math import math_function
+from autotune.target import Target
+
+
+class ModuleText:
+    """Collects the parts of one LLVM module for a target."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._declarations: dict[str, None] = {}
+        self._library: dict[str, str] = {}
+        self._functions: list[str] = []
+
+    def declare(self, line: str) -> None:
+        """Add a ``declare`` line."""
+        self._declarations.setdefault(line)
+
+    def define(self, text: str) -> None:
+        """Add a function."""
+        self._functions.append(text)
+
+    def math(self, name: str, lanes: int, dtype: str) -> str:
+        """Make an elementary function available; returns its symbol."""
+        function = math_function(name, lanes, dtype)
+        self._library[function.symbol] = function.ir
+        for line in function.needs:
+            self.declare(line)
+        return function.symbol
+
+    def text(self) -> str:
+        """The whole module."""
+        width = self.target.vector_bits
+        attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}'
+        parts = [*self._declarations, *self._library.values(), *self._functions, attributes]
+        return "\n".join(parts) + "\n"

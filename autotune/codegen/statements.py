@@ -1,0 +1,326 @@
+"""Loop kernels to LLVM functions: loops, branches, stores, local buffers."""
+
+from __future__ import annotations
+
+from autotune.codegen.expressions import ExpressionEmitter, Ramp
+from autotune.codegen.locals import chunks, slots_of
+from autotune.codegen.module import ModuleText
+from autotune.codegen.types import ITEM_BYTES, Value, memory_type, scalar_type, suffix, type_of, vector
+from autotune.errors import BuildError
+from autotune.lower.ir import (
+    Allocate,
+    Buffer,
+    For,
+    If,
+    Let,
+    Load,
+    LoopKernel,
+    Seq,
+    Stmt,
+    Store,
+    walk,
+)
+from autotune.te.expr import Binary, Expr, Var, is_float
+
+STACK_BYTES = 16 << 10
+"""Local memory of a kernel up to this goes on the stack, larger buffers into the worker's scratch memory."""
+
+_HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "min": "min"}
+
+
+class KernelEmitter(ExpressionEmitter):
+    """Emits one kernel: ``symbol`` with the runtime's calling convention."""
+
+    def __init__(self, module: ModuleText, kernel: LoopKernel, symbol: str) -> None:
+        super().__init__(module)
+        self.kernel = kernel
+        self.symbol = symbol
+        self.buffers = tuple(dict.fromkeys(kernel.reads + kernel.writes))
+        self.scratch_bytes = 0
+        self._pointers: dict[Buffer, str] = {b: f"%b{n}" for n, b in enumerate(self.buffers)}
+        self._slots: dict[Buffer, dict[int, tuple[str, int]]] = {}
+        self._stack_bytes = 0
+        self._scratch_top = 0
+        self._width = self._vector_width()
+
+    def _vector_width(self) -> int:
+        """Lanes of all vectorized loops of the kernel: those of the widest type that it stores."""
+        sizes = {s.buffer.dtype for s in walk(self.kernel.body) if isinstance(s, Store)}
+        return min((self.module.target.lanes(d) for d in sizes), default=1)
+
+    def emit(self) -> None:
+        """Emit the kernel into the module."""
+        body = self.kernel.body
+        if isinstance(body, For) and body.kind == "parallel":
+            self._parallel(body)
+        else:
+            self.stmt(body)
+        arguments = ", ".join(
+            f"ptr noalias {'readonly ' if b in self.kernel.reads else ''}{self._pointers[b]}"
+            for b in self.buffers
+        )
+        comma = ", " if arguments else ""
+        inner = f"{self.symbol}.body"
+        self.module.define(
+            f'define internal void @"{inner}"({arguments}{comma}i64 %begin, i64 %end, ptr noalias %scratch) #0 {{\n'
+            "entry:\n" + "\n".join(self.entry + self.lines) + "\n  ret void\n}"
+        )
+        lines = []
+        for n, _ in enumerate(self.buffers):
+            lines.append(f"  %p{n} = getelementptr i64, ptr %table, i64 {n}")
+            lines.append(f"  %b{n} = load ptr, ptr %p{n}, align 8")
+        passed = "".join(f"ptr %b{n}, " for n in range(len(self.buffers)))
+        lines.append(f'  call void @"{inner}"({passed}i64 %begin, i64 %end, ptr %scratch)')
+        self.module.define(
+            f"define void @{self.symbol}(ptr %table, i64 %begin, i64 %end, ptr %scratch) #0 {{\n"
+            + "\n".join(lines)
+            + "\n  ret void\n}"
+        )
+
+    # -- statements ------------------------------------------------------------------------------------------
+
+    def stmt(self, node: Stmt) -> None:
+        """Emit a statement."""
+        if isinstance(node, Seq):
+            for part in node.stmts:
+                self.stmt(part)
+        elif isinstance(node, For):
+            self._for(node)
+        elif isinstance(node, Store):
+            with self.statement():
+                self._store(node)
+        elif isinstance(node, Allocate):
+            self._allocate(node)
+        elif isinstance(node, Let):
+            with self.statement():
+                self.env[node.var] = self.expr(node.value)
+                self.stmt(node.body)
+        elif isinstance(node, If):
+            self._if(node)
+        else:
+            raise BuildError(f"no code for statement {type(node).__name__}")
+
+    def _for(self, node: For) -> None:
+        if node.kind == "vectorized" and self.lanes == 1:
+            for start, width in chunks(node.extent, self._width):
+                self._chunk(node, start, width)
+        elif node.kind in ("unrolled", "vectorized"):
+            for number in range(node.extent):
+                self.env[node.var] = number
+                with self.statement():
+                    self.stmt(node.body)
+        elif node.kind == "serial":
+            self._serial(node.var, "0", str(node.extent), node.body)
+        else:
+            raise BuildError(f"loop {node.var.name} is {node.kind} inside of a kernel")
+
+    def _chunk(self, node: For, start: int, width: int) -> None:
+        self.env[node.var] = start if width == 1 else Ramp(start, width)
+        self.lanes = width
+        with self.statement():
+            self.stmt(node.body)
+        self.lanes = 1
+
+    def _serial(self, var: Var, begin: str, end: str, body: Stmt) -> None:
+        """A loop that runs at least once: the test is at its end."""
+        stem = self.fresh("loop")
+        before = self.block
+        self.lines.append(f"  br label %{stem}")
+        self.label(stem)
+        index, following = f"%{stem}.i", f"%{stem}.next"
+        at = len(self.lines)
+        self.env[var] = Value(index, "int64")
+        with self.scope():
+            self.stmt(body)
+        self.lines.insert(at, f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]")
+        self.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
+        self.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {end}")
+        self.lines.append(f"  br i1 %{stem}.more, label %{stem}, label %{stem}.end")
+        self.label(f"{stem}.end")
+
+    def _parallel(self, node: For) -> None:
+        self.lines.append("  %some = icmp slt i64 %begin, %end")
+        self.lines.append("  br i1 %some, label %tiles, label %done")
+        self.label("tiles")
+        self._serial(node.var, "%begin", "%end", node.body)
+        self.lines.append("  br label %done")
+        self.label("done")
+
+    def _if(self, node: If) -> None:
+        with self.statement():
+            cond = self.expr(node.cond)
+        if cond.number is not None:
+            branch = node.then if cond.number else node.otherwise
+            if branch is not None:
+                self.stmt(branch)
+        elif cond.lanes == 1:
+            self._branch(cond, node)
+        else:
+            with self.masked(cond):
+                self.stmt(node.then)
+            if node.otherwise is not None:
+                one = self.splat(Value("true", "bool"), cond.lanes).text
+                inverse = self.op(f"xor {type_of(cond)} {cond.text}, {one}")
+                with self.masked(Value(inverse, "bool", cond.lanes)):
+                    self.stmt(node.otherwise)
+
+    def _branch(self, cond: Value, node: If) -> None:
+        stem = self.fresh("if")
+        other = f"{stem}.else" if node.otherwise is not None else f"{stem}.end"
+        self.lines.append(f"  br i1 {cond.text}, label %{stem}.then, label %{other}")
+        self.label(f"{stem}.then")
+        with self.scope():
+            self.stmt(node.then)
+        self.lines.append(f"  br label %{stem}.end")
+        if node.otherwise is not None:
+            self.label(other)
+            with self.scope():
+                self.stmt(node.otherwise)
+            self.lines.append(f"  br label %{stem}.end")
+        self.label(f"{stem}.end")
+
+    # -- local buffers ---------------------------------------------------------------------------------------
+
+    def _allocate(self, node: Allocate) -> None:
+        slots = slots_of(node.buffer, node.body, self._width, self._known, self.form)
+        if slots is not None and self.lanes == 1:
+            self._slots[node.buffer] = {}
+            for offset, width in slots.items():
+                kind = vector(scalar_type(node.buffer.dtype), width)
+                name = "%" + self.fresh("slot")
+                self.entry.append(f"  {name} = alloca {kind}")
+                self._slots[node.buffer][offset] = (name, width)
+            self.stmt(node.body)
+            return
+        top = self._scratch_top
+        self._pointers[node.buffer] = self._local_memory(node.buffer)
+        self.stmt(node.body)
+        self._scratch_top = top
+
+    def _known(self, atom: Expr) -> int | None:
+        value = self.env.get(atom) if isinstance(atom, Var) else None
+        return value if isinstance(value, int) else None
+
+    def _local_memory(self, buffer: Buffer) -> str:
+        size = max(buffer.elements, 1) * ITEM_BYTES[buffer.dtype]
+        name = "%" + self.fresh("mem")
+        if self._stack_bytes + size <= STACK_BYTES:
+            self._stack_bytes += size
+            elements = max(buffer.elements, 1)
+            self.entry.append(f"  {name} = alloca [{elements} x {memory_type(buffer.dtype)}], align 64")
+        else:
+            self.entry.append(f"  {name} = getelementptr i8, ptr %scratch, i64 {self._scratch_top}")
+            self._scratch_top += -(-size // 64) * 64
+            self.scratch_bytes = max(self.scratch_bytes, self._scratch_top)
+        return name
+
+    def base_pointer(self, buffer: Buffer) -> str:
+        return self._pointers[buffer]
+
+    # -- loads and stores ------------------------------------------------------------------------------------
+
+    def load(self, node: Load) -> Value:
+        address = self.address(self.form(node, node.buffer, node.indices))
+        slots = self._slots.get(node.buffer)
+        if slots is None:
+            return self.load_from(node.buffer, address)
+        name, width = slots[address.constant]
+        lanes = self.lanes if address.stride else 1
+        if width != lanes or address.scalar or address.lanes is not None:
+            raise BuildError(f"local buffer {node.buffer.name}: slot of {width} lanes read as {lanes}")
+        kind = vector(scalar_type(node.buffer.dtype), width)
+        return Value(self.op(f"load {kind}, ptr {name}"), node.buffer.dtype, width)
+
+    def _store(self, node: Store) -> None:
+        address = self.address(self.form(node, node.buffer, node.indices))
+        if self.lanes > 1 and address.lanes is None and address.stride == 0:
+            self._store_uniform(node)
+            return
+        value = self.cast(self.expr(node.value), node.buffer.dtype)
+        slots = self._slots.get(node.buffer)
+        if slots is None:
+            self.store_to(node.buffer, address, value)
+            return
+        name, width = slots[address.constant]
+        value = self.splat(value, width)
+        if self.mask is not None:
+            old = self.op(f"load {type_of(value)}, ptr {name}")
+            text = f"select {type_of(self.mask)} {self.mask.text}, {type_of(value)} {value.text}, {type_of(value)} {old}"
+            value = Value(self.op(text), value.dtype, width)
+        self.lines.append(f"  store {type_of(value)} {value.text}, ptr {name}")
+
+    def _store_uniform(self, node: Store) -> None:
+        """All lanes store to one element: a reduction across lanes, or a value that is the same in each."""
+        folded = self._fold_lanes(node)
+        lanes, mask = self.lanes, self.mask
+        value = folded if folded is not None else self.expr(node.value)
+        if value.lanes != 1:
+            raise BuildError(
+                f"lanes of a vectorized loop store different values to one element of {node.buffer.name}"
+            )
+        if mask is not None:
+            pointer_safe = folded is not None
+            if not pointer_safe:
+                raise BuildError(f"a guarded vectorized loop stores one element of {node.buffer.name}")
+        self.lanes, self.mask = 1, None
+        with self.statement():
+            address = self.address(self.form(node, node.buffer, node.indices))
+            slots = self._slots.get(node.buffer)
+            if slots is None:
+                self.store_to(node.buffer, address, value)
+            else:
+                self.lines.append(f"  store {type_of(value)} {value.text}, ptr {slots[address.constant][0]}")
+        self.lanes, self.mask = lanes, mask
+
+    def _fold_lanes(self, node: Store) -> Value | None:
+        """``acc = acc op x`` with x in lanes: fold x across lanes; None for another form."""
+        value = node.value
+        if not isinstance(value, Binary) or value.op not in _HORIZONTAL:
+            return None
+        if not isinstance(value.a, Load) or value.a.buffer is not node.buffer:
+            return None
+        old, new = self.expr(value.a), self.expr(value.b)
+        if old.lanes != 1:
+            return None
+        if new.lanes == 1:
+            new = self.splat(new, self.lanes)
+        if self.mask is not None:
+            neutral = self.splat(self._neutral(value.op, new.dtype), new.lanes)
+            text = (
+                f"select {type_of(self.mask)} {self.mask.text}, "
+                f"{type_of(new)} {new.text}, {type_of(new)} {neutral.text}"
+            )
+            new = Value(self.op(text), new.dtype, new.lanes)
+        total = self._across(value.op, new)
+        if is_float(old.dtype):
+            return self.float_op(value.op, old, total)
+        return self.int_op(value.op, old, total)
+
+    def _neutral(self, op: str, dtype: str) -> Value:
+        from autotune.codegen.types import constant
+        from autotune.te.operations import MAX, MIN, PROD, SUM
+
+        reducer = {"+": SUM, "*": PROD, "max": MAX, "min": MIN}[op]
+        value = reducer.identity((dtype,))[0]
+        return Value(constant(value.value, dtype), dtype)  # type: ignore[attr-defined]
+
+    def _across(self, op: str, value: Value) -> Value:
+        kind, scalar = type_of(value), scalar_type(value.dtype)
+        name = _HORIZONTAL[op]
+        if is_float(value.dtype):
+            name = "f" + name
+        elif name in ("max", "min"):
+            name = ("u" if value.dtype in ("uint8", "bool") else "s") + name
+        symbol = f"@llvm.vector.reduce.{name}.{suffix(value.dtype, value.lanes)}"
+        if name in ("fadd", "fmul"):
+            start = "-0.0" if name == "fadd" else "1.0"
+            self.module.declare(f"declare {scalar} {symbol}({scalar}, {kind})")
+            text = f"call reassoc {scalar} {symbol}({scalar} {start}, {kind} {value.text})"
+        else:
+            self.module.declare(f"declare {scalar} {symbol}({kind})")
+            flags = "nnan " if name.startswith("f") else ""
+            text = f"call {flags}{scalar} {symbol}({kind} {value.text})"
+        return Value(self.op(text), value.dtype)
+
+
+__all__ = ["KernelEmitter"]

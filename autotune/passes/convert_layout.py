@@ -17,6 +17,7 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node
+from autotune.passes.attributes import ints, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
@@ -99,7 +100,7 @@ class _Conversion:
         return node.op == "Reshape" and self._flatten(node)
 
     def _convert_spatial(self, node: Node) -> bool:
-        if node.attrs.get("layout", "NCHW") != "NCHW" or self._rank(node.inputs[0]) < 3:
+        if is_channels_last(node) or self._rank(node.inputs[0]) < 3:
             return False
         inputs = [self._twin(node.inputs[0])]
         if node.op == "Conv":
@@ -130,9 +131,7 @@ class _Conversion:
 
     def _convert_reduction(self, node: Node) -> bool:
         rank = self._rank(node.inputs[0])
-        axes = node.attrs.get("axes", ())
-        if not isinstance(axes, tuple) or not axes:
-            return False
+        axes = ints(node, "axes") if "axes" in node.attrs else tuple(range(rank))
         order = channels_last(rank)
         reduced = {axis % rank for axis in axes}
         attrs = {**node.attrs, "axes": tuple(sorted(order.index(axis) for axis in reduced))}

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.graph.ir import ABSENT, Attr, Graph, Node
+from autotune.passes.attributes import is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -40,7 +41,7 @@ def _split_conv(rewriter: Rewriter, node: Node) -> bool:
     x, w, bias = (rewriter.current(v) for v in node.inputs)
     (output,) = node.outputs
     product = rewriter.emit("Conv", (x, w), node.attrs, name=f"{output}.conv")
-    if node.attrs.get("layout", "NCHW") == "NCHW":
+    if not is_channels_last(node):
         bias = _column(rewriter, bias, rewriter.type_of(product).rank - 2, output)
     rewriter.become(output, "Add", (product, bias))
     return True

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.graph.ir import Array, Graph, Node
+from autotune.passes.attributes import is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
@@ -102,7 +103,7 @@ def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, 
     if inner.inputs[1] not in graph.constants or len(inner.inputs) > 2:
         return False
     weight = graph.constants[inner.inputs[1]]
-    nhwc = inner.attrs.get("layout", "NCHW") == "NHWC"
+    nhwc = is_channels_last(inner)
     channel_axis = 1 if inner.op == "Conv" and not nhwc else -1
     rank = graph.type_of(inner.outputs[0]).rank
     channels = graph.type_of(inner.outputs[0]).shape[channel_axis]

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.graph.ir import Array, Graph, Node
+from autotune.passes.attributes import is_channels_last, number
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -36,9 +37,9 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
     arrays = [a for a in map(rewriter.constant_of, parameters) if a is not None]
     if len(arrays) != len(parameters):
         return False
-    scale, shift = _affine(arrays, float(node.attrs.get("epsilon", DEFAULT_EPSILON)))
+    scale, shift = _affine(arrays, number(node, "epsilon", DEFAULT_EPSILON))
     dtype, rank = rewriter.type_of(x).dtype, rewriter.type_of(x).rank
-    trailing = rank - 2 if node.attrs.get("layout", "NCHW") == "NCHW" else 0
+    trailing = 0 if is_channels_last(node) else rank - 2
     shape = (-1, *(1,) * trailing)
     (output,) = node.outputs
     scale_name = rewriter.constant(f"{output}.scale", scale.astype(dtype).reshape(shape))

@@ -55,9 +55,7 @@ def fuse(
 
 
 class _Fusion:
-    def __init__(
-        self, graph: Graph, views: ViewAnalysis, limits: FusionLimits, enabled: bool
-    ) -> None:
+    def __init__(self, graph: Graph, views: ViewAnalysis, limits: FusionLimits, enabled: bool) -> None:
         self.graph = graph
         self.views = views
         self.limits = limits

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
+from autotune.passes.attributes import ints, is_channels_last, permutation
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -108,11 +109,11 @@ def _channel_shuffle(rewriter: Rewriter, node: Node) -> bool:
 def _transpose(rewriter: Rewriter, node: Node) -> bool:
     source = rewriter.current(node.inputs[0])
     rank = rewriter.type_of(source).rank
-    perm = _perm(node, rank)
+    perm = permutation(node, rank)
     producer = rewriter.producer(source)
     chained = producer is not None and producer.op == "Transpose"
     if chained and producer is not None:
-        first = _perm(producer, rank)
+        first = permutation(producer, rank)
         source, perm = producer.inputs[0], tuple(first[axis] for axis in perm)
     shape = rewriter.type_of(source).shape
     if perm == tuple(range(rank)):
@@ -127,11 +128,6 @@ def _transpose(rewriter: Rewriter, node: Node) -> bool:
         return False
     rewriter.become(output, "Transpose", (source,), {"perm": perm})
     return True
-
-
-def _perm(node: Node, rank: int) -> tuple[int, ...]:
-    perm = node.attrs.get("perm")
-    return perm if isinstance(perm, tuple) else tuple(reversed(range(rank)))
 
 
 def _neutral(constant: float, sides: tuple[int, ...]) -> Rule:
@@ -168,13 +164,11 @@ def _same_type(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _slice(rewriter: Rewriter, node: Node) -> bool:
-    steps = node.attrs.get("steps", ())
-    backwards = isinstance(steps, tuple) and any(step < 0 for step in steps)
-    return not backwards and _same_type(rewriter, node)
+    return all(step > 0 for step in ints(node, "steps")) and _same_type(rewriter, node)
 
 
 def _pad(rewriter: Rewriter, node: Node) -> bool:
-    return not any(_ints(node, "pads")) and _forward(rewriter, node)
+    return not any(ints(node, "pads")) and _forward(rewriter, node)
 
 
 def _conv(rewriter: Rewriter, node: Node) -> bool:
@@ -183,8 +177,8 @@ def _conv(rewriter: Rewriter, node: Node) -> bool:
     if pad is None or pad.op != "Pad" or pad.attrs.get("mode", "constant") != "constant":
         return False
     rank = rewriter.type_of(pad.inputs[0]).rank
-    added, own = _ints(pad, "pads"), _ints(node, "pads") or (0,) * (2 * (rank - 2))
-    spatial = range(2, rank) if node.attrs.get("layout", "NCHW") == "NCHW" else range(1, rank - 1)
+    added, own = ints(pad, "pads"), ints(node, "pads") or (0,) * (2 * (rank - 2))
+    spatial = range(1, rank - 1) if is_channels_last(node) else range(2, rank)
     outside = [axis for axis in range(rank) if axis not in spatial]
     if len(added) != 2 * rank or any(added[a] or added[a + rank] for a in outside):
         return False
@@ -196,11 +190,6 @@ def _conv(rewriter: Rewriter, node: Node) -> bool:
     (output,) = node.outputs
     rewriter.become(output, "Conv", inputs, {**node.attrs, "pads": pads})
     return True
-
-
-def _ints(node: Node, key: str) -> tuple[int, ...]:
-    value = node.attrs.get(key, ())
-    return value if isinstance(value, tuple) else ()
 
 
 def _pow(rewriter: Rewriter, node: Node) -> bool:

@@ -8,12 +8,13 @@ costs nothing. Where that is impossible the operation stays a dispatch that copi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from autotune.graph.ir import Graph, Node, fresh_name
+from autotune.passes.attributes import integer, ints, permutation
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 OFFSET_ALIGNMENT = 64
@@ -45,9 +46,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     (True, False)
     """
     dense = dense_strides(shape)
-    return all(
-        extent == 1 or a == b for extent, a, b in zip(shape, strides, dense, strict=True)
-    )
+    return all(extent == 1 or a == b for extent, a, b in zip(shape, strides, dense, strict=True))
 
 
 def separate_outputs(graph: Graph) -> Graph:
@@ -127,10 +126,8 @@ class ViewAnalysis:
         if producer.op in RESHAPES:
             return Placement(source.root, source.offset, dense_strides(shape))
         if producer.op == "Transpose":
-            perm = _perm(producer, len(shape))
-            return Placement(
-                source.root, source.offset, tuple(source.strides[axis] for axis in perm)
-            )
+            perm = permutation(producer, len(shape))
+            return Placement(source.root, source.offset, tuple(source.strides[axis] for axis in perm))
         starts, steps = self._window(producer, producer.outputs.index(value))
         offset = sum(a * s for a, s in zip(starts, source.strides, strict=True))
         strides = tuple(s * step for s, step in zip(source.strides, steps, strict=True))
@@ -149,30 +146,30 @@ class ViewAnalysis:
             return False
         return not any(reader.op in RESHAPES for reader in self.consumers[value])
 
-    def _computed(self, value: str) -> bool:
-        """Whether a dispatch writes the value, so that it can write it anywhere."""
+    def _has_one_reader(self, value: str) -> bool:
+        """Whether a dispatch writes the value, free to place it, for a single reader."""
         producer = self.producers.get(value)
-        return producer is not None and not self.is_view(producer) and value not in self._inside
+        placeable = producer is not None and not self.is_view(producer)
+        return placeable and value not in self._inside and len(self.consumers[value]) == 1
 
     def _transpose(self, node: Node) -> None:
         source, (output,) = node.inputs[0], node.outputs
         rank = self.graph.type_of(source).rank
-        if not rank or _perm(node, rank)[-1] != rank - 1:
+        if not rank or permutation(node, rank)[-1] != rank - 1:
             return
         if self._may_be_strided(output):
             self._add(node)
-        elif self._computed(source) and len(self.consumers[source]) == 1:
-            if self._may_be_strided(source):
-                self._add(node)
-                self._inside[source] = (node, 0)
+        elif self._may_be_strided(source) and self._has_one_reader(source):
+            self._add(node)
+            self._inside[source] = (node, 0)
 
     def _slice(self, node: Node) -> None:
         if node.inputs[0] in self.graph.constants:
             return
         steps = self._window(node, 0)[1]
-        if all(step > 0 for step in steps) and steps[-1:] in ((), (1,)):
-            if all(self._may_be_strided(output) for output in node.present_outputs):
-                self._add(node)
+        regular = all(step > 0 for step in steps) and steps[-1:] in ((), (1,))
+        if regular and all(self._may_be_strided(output) for output in node.present_outputs):
+            self._add(node)
 
     def _concat(self, node: Node) -> None:
         (output,) = node.outputs
@@ -203,7 +200,7 @@ class ViewAnalysis:
     def _offsets(self, node: Node) -> list[int]:
         """First element of each operand of a Concat in a dense result."""
         shape = self.graph.type_of(node.outputs[0]).shape
-        axis = _int(node, "axis") % len(shape)
+        axis = integer(node, "axis") % len(shape)
         stride, start, offsets = dense_strides(shape)[axis], 0, []
         for operand in node.inputs:
             offsets.append(start * stride)
@@ -214,10 +211,10 @@ class ViewAnalysis:
         """Placement of a value that is written into the result of ``node``."""
         result = self.placement(node.outputs[0])
         if node.op == "Transpose":
-            perm = _perm(node, len(result.strides))
+            perm = permutation(node, len(result.strides))
             strides = tuple(result.strides[perm.index(axis)] for axis in range(len(perm)))
             return Placement(result.root, result.offset, strides)
-        axis = _int(node, "axis") % len(result.strides)
+        axis = integer(node, "axis") % len(result.strides)
         start = sum(self.graph.type_of(v).shape[axis] for v in node.inputs[:index])
         offset = result.offset + start * result.strides[axis]
         return Placement(result.root, offset, result.strides)
@@ -231,39 +228,17 @@ class ViewAnalysis:
         shape = self.graph.type_of(node.inputs[0]).shape
         starts, steps = [0] * len(shape), [1] * len(shape)
         if node.op == "Split":
-            axis = int(node.attrs.get("axis", 0)) % len(shape)  # type: ignore[arg-type]
-            starts[axis] = sum(
-                self.graph.type_of(v).shape[axis] for v in node.outputs[:part]
-            )
+            axis = integer(node, "axis", 0) % len(shape)
+            starts[axis] = sum(self.graph.type_of(v).shape[axis] for v in node.outputs[:part])
         else:
-            given = _ints(node, "starts")
-            axes = _ints(node, "axes") or tuple(range(len(given)))
+            given = ints(node, "starts")
+            axes = ints(node, "axes") or tuple(range(len(given)))
             for i, axis in enumerate(axes):
-                step = (_ints(node, "steps") or (1,) * len(axes))[i]
+                step = (ints(node, "steps") or (1,) * len(axes))[i]
                 extent = shape[axis]
                 steps[axis] = step
                 starts[axis] = slice(given[i], None, step).indices(extent)[0]
         return tuple(starts), tuple(steps)
-
-
-def sources(node: Node) -> Iterable[str]:
-    """The values that a view node depends on."""
-    return node.present_inputs
-
-
-def _perm(node: Node, rank: int) -> tuple[int, ...]:
-    return _ints(node, "perm") or tuple(reversed(range(rank)))
-
-
-def _ints(node: Node, key: str) -> tuple[int, ...]:
-    value = node.attrs.get(key, ())
-    return value if isinstance(value, tuple) else ()
-
-
-def _int(node: Node, key: str) -> int:
-    value = node.attrs[key]
-    assert isinstance(value, int)
-    return value
 
 
 __all__ = [

@@ -1,0 +1,217 @@
+"""A graph divided into dispatches: what the compiler looks up, builds and places in memory."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from autotune.errors import GraphError, InternalError
+from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
+from autotune.graph.region import Region, Workload
+from autotune.passes.fuse import FusionLimits, Group, fuse
+from autotune.passes.views import Placement, ViewAnalysis, is_dense, separate_outputs
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One unit of work. ``inputs`` and ``outputs`` are value names in the workload's order."""
+
+    name: str
+    region: Region
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    workload: Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """Dispatches in an order they can run in, and where every value lies.
+
+    ``placements`` has each value that a dispatch reads or writes and each graph output. Its root is
+    a graph input, a constant, a graph output or a value in the arena.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dispatches: tuple[Dispatch, ...]
+    placements: Mapping[str, Placement]
+    types: Mapping[str, TensorType]
+    constants: Mapping[str, Array]
+
+    def root_nbytes(self, root: str) -> int:
+        """Bytes of a root's memory, which is dense."""
+        return self.types[root].nbytes
+
+    def __str__(self) -> str:
+        lines = [f"partition {self.name} {{"]
+        for dispatch in self.dispatches:
+            results = ", ".join(f"{v}: {self._place_text(v)}" for v in dispatch.outputs)
+            lines.append(f"  {dispatch.name}({', '.join(dispatch.inputs)}) -> {results}")
+        return "\n".join([*lines, "}"])
+
+    def _place_text(self, value: str) -> str:
+        placement, text = self.placements[value], str(self.types[value].dense)
+        if placement.root == value:
+            return text
+        return f"{text} in {placement.root} at {placement.offset}"
+
+
+@dataclass(frozen=True)
+class PartitionOptions:
+    """How to divide a graph. Everything here changes which workloads there are."""
+
+    fuse: bool = True
+    views: bool = True
+    in_place_concat: bool = True
+    limits: FusionLimits = field(default_factory=FusionLimits)
+
+
+def partition(graph: Graph, options: PartitionOptions | None = None) -> Partition:
+    """Divide a graph into dispatches.
+
+    Every node is in exactly one dispatch or is a view; the dispatches are in topological order.
+
+    Raises:
+        GraphError: an output of the graph is an input or a constant with no operation between.
+    """
+    options = options or PartitionOptions()
+    graph = separate_outputs(graph)
+    for output in graph.outputs:
+        if output in graph.inputs or output in graph.constants:
+            raise GraphError(f"graph {graph.name!r}: output {output!r} is an input or a constant")
+    views = ViewAnalysis(graph, options.in_place_concat, options.views)
+    groups = fuse(graph, views, options.limits, options.fuse)
+    return _Assembly(graph, views).run(groups)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A dispatch before it has its name: its nodes, types that differ from the graph's, position."""
+
+    nodes: tuple[Node, ...]
+    position: int
+
+
+class _Assembly:
+    def __init__(self, graph: Graph, views: ViewAnalysis) -> None:
+        self.graph = graph
+        self.views = views
+        self.types = dict(graph.types)
+        self.placements: dict[str, Placement] = {}
+        self.copied: dict[str, list[str]] = {}  # in-place Concat -> its copied operands' new names
+        self.position = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
+
+    def run(self, groups: Sequence[Group]) -> Partition:
+        drafts = [_Draft(group.nodes, self.position[group.nodes[-1].outputs[0]]) for group in groups]
+        drafts += self._concat_copies()
+        dispatches = [self._dispatch(number, draft) for number, draft in enumerate(self._ordered(drafts))]
+        for output in self.graph.outputs:
+            self._placement(output)
+        used = {v for d in dispatches for v in d.inputs} & set(self.graph.constants)
+        return Partition(
+            self.graph.name,
+            self.graph.inputs,
+            self.graph.outputs,
+            tuple(dispatches),
+            self.placements,
+            {v: self.types[v] for v in {*self.placements, *self._roots()}},
+            {v: self.graph.constants[v] for v in self.graph.constants if v in used},
+        )
+
+    def _roots(self) -> set[str]:
+        return {placement.root for placement in self.placements.values()} | set(self.graph.inputs)
+
+    def _concat_copies(self) -> list[_Draft]:
+        """Identity dispatches for the operands that an in-place Concat must copy."""
+        drafts = []
+        for output, operands in self.views.copies.items():
+            node = self.views.views[output]
+            for index in operands:
+                source = node.inputs[index]
+                name = fresh_name(f"{output}.part{index}", self.types)
+                self.types[name] = self.types[source]
+                self.placements[name] = self.views.copy_placement(node, index)
+                self.copied.setdefault(output, []).append(name)
+                copy = Node("Identity", (source,), (name,))
+                drafts.append(_Draft((copy,), self.position[output]))
+        return drafts
+
+    def _placement(self, value: str) -> Placement:
+        if value not in self.placements:
+            self.placements[value] = self.views.placement(value)
+        return self.placements[value]
+
+    def _dispatch(self, number: int, draft: _Draft) -> Dispatch:
+        made = {v for node in draft.nodes for v in node.present_outputs}
+        read = [v for node in draft.nodes for v in node.present_inputs if v not in made]
+        inputs = tuple(dict.fromkeys(read))
+        outputs = draft.nodes[-1].present_outputs
+        types = {v: self.types[v].dense for v in made}
+        types |= {v: self._placed_type(v) for v in (*inputs, *outputs)}
+        name = _dispatch_name(number, draft.nodes)
+        region = Region(
+            Graph(name, inputs, outputs, draft.nodes, types),
+            frozenset(v for v in inputs if v in self.graph.constants),
+        )
+        arguments = region.arguments()
+        ordered = arguments[: len(inputs)], arguments[len(inputs) :]
+        return Dispatch(name, region, *ordered, Workload.from_region(region))
+
+    def _placed_type(self, value: str) -> TensorType:
+        dense, strides = self.types[value].dense, self._placement(value).strides
+        if is_dense(dense.shape, strides):
+            return dense
+        return TensorType(dense.shape, dense.dtype, strides)
+
+    def _ordered(self, drafts: Sequence[_Draft]) -> list[_Draft]:
+        """Topological order; among those that are ready, the order of the graph."""
+        writer = {v: i for i, d in enumerate(drafts) for v in d.nodes[-1].present_outputs}
+        depends = [self._writers_of(draft, writer) for draft in drafts]
+        readers: dict[int, list[int]] = {}
+        for i, sources in enumerate(depends):
+            for source in sources:
+                readers.setdefault(source, []).append(i)
+        waiting = [len(sources) for sources in depends]
+        ready = [(drafts[i].position, i) for i in range(len(drafts)) if not waiting[i]]
+        heapq.heapify(ready)
+        order = []
+        while ready:
+            _, i = heapq.heappop(ready)
+            order.append(drafts[i])
+            for reader in readers.get(i, ()):
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    heapq.heappush(ready, (drafts[reader].position, reader))
+        if len(order) != len(drafts):
+            raise InternalError(f"the dispatches of graph {self.graph.name!r} have a cycle")
+        return order
+
+    def _writers_of(self, draft: _Draft, writer: Mapping[str, int]) -> set[int]:
+        """The drafts whose results a draft reads, directly or through views."""
+        made = {v for node in draft.nodes for v in node.present_outputs}
+        open_values = [v for node in draft.nodes for v in node.present_inputs if v not in made]
+        found: set[int] = set()
+        seen: set[str] = set()
+        while open_values:
+            value = open_values.pop()
+            if value in seen or value == ABSENT:
+                continue
+            seen.add(value)
+            if value in writer:
+                found.add(writer[value])
+            elif value in self.views.producers:
+                open_values += self.views.producers[value].present_inputs
+                open_values += self.copied.get(value, [])
+        return found
+
+
+def _dispatch_name(number: int, nodes: Sequence[Node]) -> str:
+    """Number and the distinct operators in order, e.g. ``003_conv_add_relu``."""
+    parts = list(dict.fromkeys(node.op.lower() for node in nodes))
+    shown = parts if len(parts) <= 4 else [*parts[:3], f"{len(parts) - 3}more"]
+    return f"{number:03d}_{'_'.join(shown)}"
+
+
+__all__ = ["Dispatch", "Partition", "PartitionOptions", "partition"]

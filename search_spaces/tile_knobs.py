@@ -95,7 +95,7 @@ def tile_constraints(shape: TileShape, target: Target) -> list[Constraint]:
     two = len(shape.spatial) == 2
     registers = ("rows", "vectors", "outer_rows") if two else ("rows", "vectors")
     row_reads = ("row_block", "outer_rows") if two else ("row_block", "rows")
-    found = [
+    return [
         Constraint(
             "registers",
             registers,
@@ -127,7 +127,6 @@ def tile_constraints(shape: TileShape, target: Target) -> list[Constraint]:
             "without a tail there is nothing to choose",
         ),
     ]
-    return found
 
 
 def row_tiles(shape: TileShape, columns: Columns) -> Numbers:

@@ -238,7 +238,8 @@ def _halo(shape: TileShape, columns: Columns) -> Numbers:
             step = moves.get(shape.spatial[0])
             window = [c * (shape.extents[a] - 1) for a, c in terms if a in shape.window]
             if step and window:
-                return 1.0 + np.maximum(sum(window) + 1 - step, 0) / (rows * step)
+                overlap = max(sum(window) + 1 - step, 0)
+                return np.asarray(1.0 + overlap / (rows * step))
     return np.ones(len(row_block))
 
 

@@ -1,8 +1,8 @@
 """The schedule of a register-tiled anchor: accumulators in registers, the epilogue on each tile.
 
-The stored stage is tiled; the anchor is computed inside the innermost tile loop into local accumulators, its
-reduction loops outside the unrolled rows and vectors. This is the outer-product kernel of Goto and van de Geijn
-(TOMS 2008) in the form of TVM's CPU schedules.
+The stored stage is tiled; the anchor is computed inside the innermost tile loop into local accumulators,
+its reduction loops outside the unrolled rows and vectors. This is the outer-product kernel of Goto and
+van de Geijn (TOMS 2008) in the form of TVM's CPU schedules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Register-tiled spaces: contraction, convolution, depthwise convolution and pooling are declarations of it."""
+"""Register-tiled spaces: contraction, convolution, depthwise and pooling are declarations of it."""
 
 from __future__ import annotations
 

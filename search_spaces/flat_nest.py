@@ -1,0 +1,111 @@
+"""Loop nests of candidates without a register tile: rows of vectors, several passes over each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.te.tensor import ComputeOp, PlaceholderOp
+from search_spaces.analysis import ReadForm, operations, read_forms
+from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
+from search_spaces.tile_knobs import ceil_div
+from search_spaces.tile_nest import item_bytes
+
+ROW, COLUMN = "row", "column"
+
+
+def flat_nest(
+    family: str,
+    flops: int,
+    lanes: int,
+    stages: Sequence[ComputeOp],
+    rows: int,
+    columns: int,
+    block: Numbers,
+    vectors: Numbers,
+    parallel: NDArray[np.bool_],
+    *,
+    chains: Numbers | None = None,
+    recomputed: Numbers | None = None,
+    tags: dict[str, Numbers] | None = None,
+) -> LoopNest:
+    """``rows`` rows of ``columns`` elements; each of ``stages`` passes over a row once.
+
+    ``chains`` [n] is the number of independent accumulations where a stage reduces; ``recomputed`` [n] are
+    extra vector instructions an element of stages that were inlined into several readers.
+    """
+    n = len(vectors)
+    one = np.ones(n)
+    width = min(lanes, columns)
+    row_block = np.where(block == 0, float(rows), np.minimum(block, rows))
+    steps = ceil_div(columns, vectors * width)
+    loops = (
+        Loop(ROW, ceil_div(rows, row_block), "parallel"),
+        Loop(ROW, row_block),
+        Loop(COLUMN, steps),
+        Loop(COLUMN, vectors, "unrolled"),
+        Loop(COLUMN, one * width, "vectorized"),
+    )
+    work = float(sum(max(1, operations(op)) for op in stages))
+    extra = np.zeros(n) if recomputed is None else recomputed
+    loads = float(sum(_load_cost(op, lanes) for op in stages))
+    arithmetic = vectors * (work + extra)
+    return LoopNest(
+        family=family,
+        lanes=lanes,
+        flops=float(flops),
+        extents={ROW: rows, COLUMN: columns},
+        loops=loops,
+        accesses=tuple(_accesses(stages, rows, columns)),
+        body=Body(
+            steps=rows * steps,
+            arithmetic=arithmetic,
+            loads=vectors * loads,
+            stores=vectors,
+            chains=arithmetic if chains is None else chains * work,
+            registers=vectors * 2 + 2,
+            instructions=arithmetic + vectors * (loads + 1),
+        ),
+        serial=~parallel,
+        tags=tags or {},
+    )
+
+
+def _load_cost(op: ComputeOp, lanes: int) -> float:
+    """Load instructions for a vector of elements: 1 contiguous, 1 broadcast, ``lanes`` for a gather."""
+    moving = {axis.name for axis in (*op.axis[-1:], *op.reduce_axis[-1:])}
+    cost = 0.0
+    for read in read_forms(op):
+        steps = [axis for axis in read.axes if axis in moving]
+        contiguous = not steps or (read.contiguous in steps and read.affine)
+        cost += 1.0 if contiguous else float(lanes)
+    return cost
+
+
+def _accesses(stages: Sequence[ComputeOp], rows: int, columns: int) -> list[Access]:
+    last = stages[-1]
+    identity = (((ROW, 1),), ((COLUMN, 1),))
+    found = [Access(last.name, item_bytes(last.output(0)), identity, (rows, columns), write=True)]
+    for op in stages:
+        for read in read_forms(op):
+            if isinstance(read.tensor.op, PlaceholderOp):
+                found.append(_input(read, op, rows, columns))
+    return found
+
+
+def _input(read: ReadForm, op: ComputeOp, rows: int, columns: int) -> Access:
+    """An input as a matrix of what each row touches; its axes only tell which loops move it."""
+    size = math.prod(read.tensor.shape)
+    inner = {axis.name for axis in (*op.axis[-1:], *op.reduce_axis[-1:])}
+    moves_column = bool(read.axes & inner)
+    moves_row = bool(read.axes - inner)
+    width = min(size, columns) if moves_column else 1
+    height = max(1, min(rows, size // width)) if moves_row else 1
+    dims = (((ROW, 1),) if moves_row else (), ((COLUMN, 1),) if moves_column else ())
+    return Access(read.tensor.name, item_bytes(read.tensor), dims, (height, width))
+
+
+__all__ = ["COLUMN", "ROW", "flat_nest"]

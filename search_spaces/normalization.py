@@ -1,0 +1,30 @@
+"""Normalisations: mean and variance of a row, then the row, in one pass through the row loop.
+
+Knobs: vectors, row_block, method, parallel. LRN and instance normalisation of channels-last images, whose
+statistics do not run along rows, get plain loops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search_spaces import elementwise
+from search_spaces.rows import row_shape, row_space
+from search_spaces.space import Space
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
+
+FAMILY = "normalization"
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """The schedules of a normalisation."""
+    rows = row_shape(workload)
+    if rows is None:
+        return elementwise.space(workload, target, FAMILY)
+    return row_space(FAMILY, workload, target, rows)
+
+
+__all__ = ["FAMILY", "space"]

@@ -1,0 +1,37 @@
+"""Reductions: row by row where the last axis is reduced, register tiles of columns where it is kept.
+
+Knobs: those of :mod:`search_spaces.rows` or of a pooling window.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search_spaces import elementwise
+from search_spaces.analysis import structure
+from search_spaces.depthwise import windowed
+from search_spaces.rows import row_shape, row_space
+from search_spaces.space import Space
+from search_spaces.tile_shape import tile_shape
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
+
+FAMILY = "reduction"
+
+
+def space(workload: Workload, target: Target) -> Space:
+    """The schedules of a reduction."""
+    rows = row_shape(workload)
+    if rows is not None:
+        return row_space(FAMILY, workload, target, rows)
+    program = workload.program()
+    anchor = program.anchor
+    shape = tile_shape(structure(program), target) if anchor is not None else None
+    if shape is None:
+        return elementwise.space(workload, target, FAMILY)
+    return windowed(FAMILY, workload, target, shape)
+
+
+__all__ = ["FAMILY", "space"]

@@ -1,0 +1,281 @@
+"""Regions that reduce along rows: reductions, softmax and normalisation of the last axes.
+
+The stored stage runs row by row; everything before it is computed inside the row loop, so that a row is read
+from memory once. Reductions keep vectors of partial results (rfactor) that are folded at the row's end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune import te
+from autotune.te.tensor import ComputeOp, post_order
+from search_spaces.analysis import operations, read_forms
+from search_spaces.constraint import Constraint
+from search_spaces.flat_nest import flat_nest
+from search_spaces.knob import Columns, Config, Knob
+from search_spaces.nest import LoopNest
+from search_spaces.space import Space
+from search_spaces.tile_knobs import column, ints
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.schedule.schedule import Schedule
+    from autotune.schedule.stage import Stage
+    from autotune.target import Target
+    from autotune.te.expr import IterVar
+
+_BLOCKS = (1, 2, 4, 8, 16, 32)
+_PARALLEL_WORK = 1 << 14
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """``rank`` leading axes of the output number the rows; ``width`` is the reduced last extent."""
+
+    stages: tuple[ComputeOp, ...]
+    output: ComputeOp
+    rank: int
+    width: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return max(1, math.prod(self.output.shape[: self.rank]))
+
+    @cached_property
+    def reductions(self) -> tuple[ComputeOp, ...]:
+        """The stages that reduce."""
+        return tuple(op for op in self.stages if op.reduction is not None)
+
+    @cached_property
+    def columns(self) -> int:
+        """Elements of a row that a reduction reads."""
+        return max(math.prod(a.extent for a in op.reduce_axis) for op in self.reductions)
+
+    @cached_property
+    def stored_rows(self) -> tuple[str, ...]:
+        """Elementwise stages as wide as a row, which may be stored once or recomputed by each reader."""
+        return tuple(
+            op.name
+            for op in self.stages
+            if op is not self.output and op.reduction is None and math.prod(op.shape) > self.rows
+        )
+
+    @cached_property
+    def recomputed(self) -> int:
+        """Extra vector instructions an element if the wide stages are recomputed by each reader."""
+        total = 0
+        for op in self.stages:
+            if op.name in self.stored_rows:
+                readers = [o for o in self.stages if any(t.op is op for t in o.input_tensors)]
+                total += operations(op) * max(0, len(readers) - 1)
+        return total
+
+
+def row_shape(workload: Workload) -> RowShape | None:
+    """The rows of a region, or None where it does not reduce along contiguous rows of one output."""
+    program = workload.program()
+    output = program.outputs[0].op
+    if len({id(t.op) for t in program.outputs}) > 1 or not isinstance(output, ComputeOp):
+        return None
+    order = [op for op in post_order(list(program.outputs)) if isinstance(op, ComputeOp)]
+    reductions = [op for op in order if op.reduction is not None]
+    if not reductions or any(len(op.body) != 1 for op in order):
+        return None
+    rank = min(len(op.shape) for op in (*reductions, output))
+    while rank and any(op.shape[:rank] != output.shape[:rank] for op in reductions):
+        rank -= 1
+    if any(math.prod(op.shape[rank:]) != 1 for op in reductions):
+        return None
+    if output.reduction is not None and math.prod(output.shape[rank:]) != 1:
+        return None
+    if not all(_along_rows(op) for op in reductions) or 0 in output.shape:
+        return None
+    width = reductions[0].reduce_axis[-1].extent
+    if any(op.reduce_axis[-1].extent != width for op in reductions):
+        return None
+    return RowShape(tuple(order), output, rank, width)
+
+
+def _along_rows(op: ComputeOp) -> bool:
+    """Whether the last reduce axis walks along the lines of the widest thing that is read."""
+    last = op.reduce_axis[-1]
+    reads = [read for read in read_forms(op) if last.name in read.axes]
+    return bool(reads) and all(read.contiguous == last.name for read in reads) and not last.start
+
+
+@dataclass(frozen=True)
+class RowRecipe:
+    """Schedules and loop nests of row-wise regions."""
+
+    workload: Workload
+    shape: RowShape
+    family: str
+    lanes: int
+
+    def schedule(self, config: Config) -> Schedule:
+        """A fresh program, row by row."""
+        program = self.workload.program()
+        schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+        output = schedule[self.shape.output.name]
+        if output.op.name in {op.name for op in self.shape.reductions}:
+            self._reduce(schedule, output, config, None)
+            row = self._rows(output, config)
+            self._attach_partial(schedule, output, row)
+            return schedule
+        row = self._rows(output, config)
+        assert isinstance(output.op, ComputeOp)
+        self._vectors(output, output.op.axis[self.shape.rank :], config)
+        for op in reversed(self.shape.stages[:-1]):
+            stage = schedule[op.name]
+            if op.name in self.shape.stored_rows:
+                self._wide(stage, output, row, config)
+            elif op.reduction is not None:
+                self._reduce(schedule, stage, config, (output, row))
+            elif row is None:
+                stage.compute_inline()
+            else:
+                stage.compute_at(output, row)
+                stage.set_scope("local")
+        return schedule
+
+    def _rows(self, output: Stage, config: Config) -> IterVar | None:
+        """The loop over rows inside its parallel blocks; None where there is one row only."""
+        assert isinstance(output.op, ComputeOp)
+        axes = output.op.axis[: self.shape.rank]
+        if not axes:
+            return None
+        row = output.fuse(*axes) if len(axes) > 1 else axes[0]
+        block, row = output.split(row, factor=int(config["row_block"]))
+        if config["parallel"]:
+            output.parallel(block)
+        return row
+
+    def _vectors(self, stage: Stage, axes: Sequence[IterVar], config: Config) -> None:
+        """Vectorise the last of ``axes`` in steps of several vectors."""
+        if not axes or axes[-1].extent < 2:
+            return
+        width = min(self.lanes, axes[-1].extent)
+        _, inner = stage.split(axes[-1], factor=width * int(config["vectors"]))
+        vectors, lanes = stage.split(inner, factor=width)
+        stage.unroll(vectors)
+        stage.vectorize(lanes)
+
+    def _wide(self, stage: Stage, output: Stage, row: IterVar | None, config: Config) -> None:
+        if config.get("store") == "inline" or (row is None and stage.op.name not in self._shared()):
+            stage.compute_inline()
+            return
+        assert isinstance(stage.op, ComputeOp)
+        if row is not None:
+            stage.compute_at(output, row)
+            stage.set_scope("local")
+        self._vectors(stage, stage.op.axis[self.shape.rank :], config)
+
+    def _shared(self) -> set[str]:
+        stages = self.shape.stages
+        return {op.name for op in stages if sum(any(t.op is op for t in o.input_tensors) for o in stages) > 1}
+
+    def _reduce(
+        self, schedule: Schedule, stage: Stage, config: Config, at: tuple[Stage, IterVar | None] | None
+    ) -> None:
+        """Vectors of partial results, folded at the end; ``at`` is where both stages are computed."""
+        assert isinstance(stage.op, ComputeOp)
+        last = stage.op.reduce_axis[-1]
+        width = min(self.lanes, last.extent)
+        if config["method"] == "fold":
+            _, lanes = stage.split(last, factor=width)
+            if width > 1:
+                stage.vectorize(lanes)
+        else:
+            _, inner = stage.split(last, factor=width * int(config["vectors"]))
+            partial = schedule.rfactor(stage.tensor, inner, factor_axis=len(stage.op.axis))
+            self._partial(schedule[partial], stage, width)
+        if at is not None and at[1] is not None:
+            stage.compute_at(at[0], at[1])
+            stage.set_scope("local")
+            self._attach_partial(schedule, stage, at[1], at[0])
+
+    def _partial(self, partial: Stage, final: Stage, width: int) -> None:
+        assert isinstance(partial.op, ComputeOp)
+        assert isinstance(final.op, ComputeOp)
+        *rows, factored = partial.op.axis
+        vectors, lanes = partial.split(factored, factor=width)
+        partial.reorder(*rows, *partial.op.reduce_axis, vectors, lanes)
+        partial.unroll(vectors)
+        partial.vectorize(lanes)
+        vectors, lanes = final.split(final.op.reduce_axis[-1], factor=width)
+        final.unroll(vectors)
+        final.vectorize(lanes)
+
+    def _attach_partial(
+        self, schedule: Schedule, stage: Stage, row: IterVar | None, parent: Stage | None = None
+    ) -> None:
+        name = f"{stage.op.name}.rf"
+        found = [s for s in schedule.order() if s.op.name == name]
+        if found and row is not None:
+            found[0].compute_at(parent or stage, row)
+            found[0].set_scope("local")
+
+    def loop_nest(self, columns: Columns) -> LoopNest:
+        """The loop nests of a population."""
+        vectors = column(columns, "vectors", 1)
+        block = column(columns, "row_block", 1)
+        fold = columns["method"] == "fold"
+        inline = columns["store"] == "inline" if "store" in columns else np.zeros(len(vectors), bool)
+        return flat_nest(
+            self.family,
+            self.workload.flops,
+            self.lanes,
+            self.shape.stages,
+            self.shape.rows,
+            self.shape.columns,
+            block,
+            vectors,
+            columns["parallel"].astype(np.bool_),
+            chains=np.where(fold, 1.0, vectors),
+            recomputed=np.where(inline, float(self.shape.recomputed), 0.0),
+            tags={
+                "vectors": vectors,
+                "unroll": vectors,
+                "inline": np.asarray(inline, dtype=np.float64),
+                "split": np.asarray(fold, dtype=np.float64),
+            },
+        )
+
+
+def row_space(family: str, workload: Workload, target: Target, shape: RowShape) -> Space:
+    """The row-wise schedules of a reduction, softmax or normalisation."""
+    dtype = shape.reductions[0].body[0].dtype
+    lanes = max(1, min(target.lanes(dtype), shape.width))
+    most = max(1, shape.width // lanes)
+    vectors = ints(v for v in (1, 2, 4, 8) if v <= most)
+    even = [int(v) for v in vectors if shape.width % (lanes * int(v)) == 0]
+    methods = ("fold", "partial") if even else ("fold",)
+    blocks = ints(b for b in _BLOCKS if shape.rows % b == 0 and (b == 1 or b * 2 <= shape.rows))
+    wide = shape.rows > 1 and shape.rows * shape.columns >= _PARALLEL_WORK
+    knobs = [
+        Knob.of("vectors", vectors, even[-1] if even else vectors[-1], "vectors of partial results"),
+        Knob.of("row_block", blocks, 1, "rows a tile"),
+        Knob.of("method", methods, methods[-1], "fold lanes each step, or keep partial results"),
+        Knob.of("parallel", (False, True), wide, "share the rows among workers"),
+    ]
+    if shape.stored_rows:
+        knobs.append(Knob.of("store", ("row", "inline"), "row", "keep wide stages of a row, or recompute"))
+
+    def divides(c: Columns) -> object:
+        return (c["method"] == "fold") | (np.mod(shape.width, c["vectors"] * lanes) == 0)
+
+    rules = [Constraint("partial", ("method", "vectors"), divides, "partial results would need conditions")]
+    return Space(
+        workload, target, family, tuple(knobs), tuple(rules), RowRecipe(workload, shape, family, lanes)
+    )
+
+
+__all__ = ["RowRecipe", "RowShape", "row_shape", "row_space"]

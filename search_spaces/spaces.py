@@ -1,0 +1,55 @@
+"""The registry of spaces: which family serves which kind of workload."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from autotune.errors import InternalError
+from search_spaces import elementwise
+from search_spaces.analysis import structure
+from search_spaces.space import Space
+from search_spaces.tile_shape import tile_shape
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
+
+TILED = {
+    "contraction": "search_spaces.contraction",
+    "convolution": "search_spaces.convolution",
+    "depthwise": "search_spaces.depthwise",
+    "pool": "search_spaces.pooling",
+}
+"""Families that tile an anchor in registers."""
+
+PLAIN = {
+    "reduction": "search_spaces.reduction",
+    "softmax": "search_spaces.softmax",
+    "normalization": "search_spaces.normalization",
+    "elementwise": "search_spaces.elementwise",
+}
+"""Families that look at the whole region."""
+
+
+def space_for(workload: Workload, target: Target) -> Space:
+    """The search space of ``workload`` on ``target``; every workload has one.
+
+    A region whose anchor a family cannot tile falls back to plain loops. Raises InternalError for a kind
+    that no family serves.
+    """
+    kind = workload.kind
+    if kind in PLAIN:
+        found: Space = importlib.import_module(PLAIN[kind]).space(workload, target)
+        return found
+    if kind not in TILED:
+        raise InternalError(f"no search space for workloads of kind {kind!r}")
+    program = workload.program()
+    shape = None if program.anchor is None else tile_shape(structure(program), target)
+    if shape is None:
+        return elementwise.space(workload, target, kind)
+    tiled: Space = importlib.import_module(TILED[kind]).space(workload, target, shape)
+    return tiled
+
+
+__all__ = ["PLAIN", "TILED", "space_for"]

@@ -1,0 +1,87 @@
+"""Runs machine code of a schedule with a fence around every buffer, tiles one at a time, backwards."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from autotune.codegen.code import BufferSpec, DispatchCode
+from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.jit import LoadedCode
+from autotune.schedule import Schedule
+from autotune.target import Target
+from autotune.te.tensor import Tensor
+
+FENCE = 256
+PATTERN = 0xA5
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+
+
+class FenceError(AssertionError):
+    """A kernel wrote outside of a buffer."""
+
+
+@cache
+def host() -> Target:
+    """The target of the tests: this machine, one thread."""
+    return Target.detect(threads=1)
+
+
+class _Fenced:
+    """64-byte aligned memory of a buffer between two fences; it starts full of PATTERN."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._memory = np.full(nbytes + 2 * FENCE + 64, PATTERN, np.uint8)
+        self._first = FENCE + -(self._memory.ctypes.data + FENCE) % 64
+        self._last = self._first + nbytes
+        self.bytes = self._memory[self._first : self._last]
+        self.address = int(self._memory.ctypes.data + self._first)
+
+    def check(self, name: str) -> None:
+        for side, part in (("before", self._memory[: self._first]), ("after", self._memory[self._last :])):
+            if (part != PATTERN).any():
+                raise FenceError(f"machine code wrote {side} {name}")
+
+
+def run_machine_code(
+    schedule: Schedule, args: list[Tensor], arrays: dict[str, Any], target: Target | None = None
+) -> dict[str, Any]:
+    """Values of the outputs by name; ``arrays`` are the inputs."""
+    code = compile_schedule(schedule, args, target or host(), name="fuzz")
+    memory = [_Fenced(spec.nbytes) for spec in code.buffers]
+    for spec, block in zip(code.buffers, memory, strict=True):
+        if spec.role == "input":
+            block.bytes[:] = np.ascontiguousarray(arrays[spec.name]).reshape(-1).view(np.uint8)
+    _run(code, memory)
+    for spec, block in zip(code.buffers, memory, strict=True):
+        block.check(spec.name)
+        if spec.role == "input":
+            same = block.bytes == np.ascontiguousarray(arrays[spec.name]).reshape(-1).view(np.uint8)
+            if not same.all():
+                raise FenceError(f"machine code wrote into the input {spec.name}")
+    return {
+        spec.name: _values(spec, block)
+        for spec, block in zip(code.buffers, memory, strict=True)
+        if spec.role == "output"
+    }
+
+
+def _run(code: DispatchCode, memory: list[_Fenced]) -> None:
+    loaded = LoadedCode([code.object_code])
+    try:
+        for kernel in code.kernels:
+            table = np.array([memory[b].address for b in kernel.buffers] or [0], np.int64)
+            scratch = _Fenced(max(kernel.scratch_bytes, 1))
+            entry = _KERNEL(loaded.address(0, kernel.symbol))
+            for tile in reversed(range(kernel.tiles)):
+                entry(table.ctypes.data, tile, tile + 1, scratch.address)
+            scratch.check(f"the scratch of {kernel.symbol}")
+    finally:
+        loaded.close()
+
+
+def _values(spec: BufferSpec, block: _Fenced) -> Any:
+    return block.bytes.view(spec.dtype).reshape(spec.shape).copy()

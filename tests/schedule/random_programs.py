@@ -1,0 +1,414 @@
+"""Random small tensor programs, as Python text over size variables, valid for every value of them.
+
+The text is what a failure prints and what the minimiser shrinks: every shape and index is an
+expression of ``n0, n1, ...``, so a smaller size gives a smaller legal program with the same loops.
+Values are small integers held in floating point, with a bound kept for every tensor, so that sums
+and products are exact in any order and three executions can be compared bit by bit; programs that
+call exp and the like are compared with a tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from autotune import te
+
+EXACT_LIMIT = {"float32": 2.0**22, "float64": 2.0**50, "int32": 2.0**28}
+SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17)
+MAX_ELEMENTS = 1500
+MAX_ITERATIONS = 6000
+
+
+@dataclass(frozen=True)
+class Input:
+    """A placeholder's name and the range its values are drawn from."""
+
+    name: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A tensor program as text; ``sizes`` are the values of n0, n1, ..."""
+
+    sizes: tuple[int, ...]
+    lines: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    outputs: tuple[str, ...]
+    tolerance: float
+
+    @property
+    def source(self) -> str:
+        """Python that defines every tensor, given ``te``."""
+        names = ", ".join(f"n{k}" for k in range(len(self.sizes)))
+        values = ", ".join(map(str, self.sizes))
+        return "\n".join([f"{names}{',' * (len(self.sizes) == 1)} = {values},", *self.lines])
+
+    def tensors(self) -> tuple[list[te.Tensor], list[te.Tensor]]:
+        """Fresh tensors: (placeholders, outputs)."""
+        space: dict[str, Any] = {"te": te}
+        exec(compile(self.source, "<program>", "exec"), space)
+        return [space[i.name] for i in self.inputs], [space[name] for name in self.outputs]
+
+    def arrays(self, seed: int = 0) -> list[Any]:
+        """Values of the placeholders."""
+        rng = np.random.default_rng(seed)
+        placeholders, _ = self.tensors()
+        return [
+            rng.integers(i.low, i.high, p.shape, endpoint=True).astype(p.dtype)
+            for i, p in zip(self.inputs, placeholders, strict=True)
+        ]
+
+
+@dataclass
+class _Source:
+    name: str
+    bound: float
+    exact: bool
+    uses: int = 0
+
+
+@dataclass
+class _Axis:
+    name: str
+    extent: str
+
+
+@dataclass
+class _Value:
+    """A scalar expression's text with what is known of its values."""
+
+    text: str
+    bound: float
+    exact: bool
+
+
+@dataclass
+class _Writer:
+    rng: random.Random
+    dtype: str
+    allow_functions: bool
+    sizes: list[int]
+    lines: list[str] = field(default_factory=list)
+    inputs: list[Input] = field(default_factory=list)
+    stages: list[_Source] = field(default_factory=list)
+    space: dict[str, Any] = field(default_factory=dict)
+    inexact: bool = False
+
+    def __post_init__(self) -> None:
+        self.space = {"te": te, **{f"n{k}": n for k, n in enumerate(self.sizes)}}
+
+    # text ---------------------------------------------------------------------------------------
+
+    def number(self, text: str) -> int:
+        return int(eval(text, {}, {k: v for k, v in self.space.items() if isinstance(v, int)}))
+
+    def run(self, line: str) -> None:
+        exec(compile(line, "<program>", "exec"), self.space)
+        self.lines.append(line)
+
+    def size(self) -> str:
+        return f"n{self.rng.randrange(len(self.sizes))}"
+
+    def chance(self, probability: float) -> bool:
+        return self.rng.random() < probability
+
+    def dims(self, name: str) -> list[str]:
+        """The extents of a tensor as text that stays right when sizes change."""
+        return [f"{name}.shape[{k}]" for k in range(self.space[name].ndim)]
+
+    def extent(self, text: str) -> int:
+        return int(eval(text, {"te": te, **self.space}))
+
+    # reads --------------------------------------------------------------------------------------
+
+    def placeholder(self, shape: list[str], low: int = -3, high: int = 3, dtype: str = "") -> str:
+        name = f"P{len(self.inputs)}"
+        dims = "".join(f"{d}, " for d in shape)
+        self.run(f'{name} = te.placeholder(({dims}), dtype="{dtype or self.dtype}", name="{name}")')
+        self.inputs.append(Input(name, low, high))
+        return name
+
+    def fresh_read(self, axes: list[_Axis]) -> _Value:
+        """A read of a new placeholder shaped to fit: subsets, transposes, offsets, strides, sums."""
+        chosen = self.rng.sample(axes, self.rng.randint(min(1, len(axes)), min(4, len(axes))))
+        shape: list[str] = []
+        indices: list[str] = []
+        while chosen:
+            axis = chosen.pop()
+            kind = self.rng.random()
+            if kind < 0.55:
+                dim, index = axis.extent, axis.name
+            elif kind < 0.7:
+                offset, stride = self.rng.randint(0, 2), self.rng.randint(1, 3)
+                dim = f"({axis.extent} - 1) * {stride} + {offset} + 1"
+                index = f"{axis.name} * {stride} + {offset}"
+            elif kind < 0.8 and chosen:
+                other = chosen.pop()  # a sliding window, or two loops flattened
+                if self.chance(0.5):
+                    dim = f"{axis.extent} + {other.extent} - 1"
+                    index = f"{axis.name} + {other.name}"
+                else:
+                    dim = f"({axis.extent}) * ({other.extent})"
+                    index = f"{axis.name} * ({other.extent}) + {other.name}"
+            elif kind < 0.88:
+                dim, index = axis.extent, f"{axis.extent} - 1 - {axis.name}"
+            elif kind < 0.94:
+                dim, index = f"({axis.extent} + 1) // 2", f"{axis.name} // 2"
+            else:
+                dim, index = "3", f"{axis.name} % 3"
+            shape.append(dim)
+            indices.append(index)
+        if self.chance(0.1) or not shape:
+            shape.insert(0, "2")
+            indices.insert(0, str(self.rng.randint(0, 1)))
+        total = 1
+        for dim in shape:
+            total *= self.extent(dim)
+        if total > MAX_ELEMENTS:
+            return _Value("1", 1, True)
+        name = self.placeholder(shape)
+        return _Value(f"{name}[{', '.join(indices)}]", 3, True)
+
+    def fitted_index(self, dim: str, axes: list[_Axis]) -> tuple[str, str]:
+        """(condition or "", index) of an existing dimension in terms of any axes."""
+        axis = self.rng.choice(axes)
+        if self.extent(dim) == self.extent(axis.extent) and dim == axis.extent and self.chance(0.9):
+            return "", axis.name
+        same = [a for a in axes if a.extent == dim]
+        if same and self.chance(0.8):
+            return "", self.rng.choice(same).name
+        kind = self.rng.random()
+        if kind < 0.35:
+            return "", f"{axis.name} % {dim}"
+        if kind < 0.6:
+            return "", f"te.minimum({axis.name}, {dim} - 1)"
+        if kind < 0.9:
+            low = self.rng.randint(0, 2)
+            return (
+                f"{axis.name} >= {low}, {axis.name} < {dim} + {low}",
+                f"{axis.name} - {low}" if low else axis.name,
+            )
+        return "", "0"
+
+    def existing_read(self, source: _Source, axes: list[_Axis]) -> _Value:
+        """A read of a stage by indices forced into its shape."""
+        source.uses += 1
+        parts = [self.fitted_index(dim, axes) for dim in self.dims(source.name)]
+        read = f"{source.name}[{', '.join(index for _, index in parts)}]"
+        conditions = ", ".join(c for c, _ in parts if c)
+        if conditions:
+            zero = f'te.const(0, "{self.dtype}")'
+            read = f"te.if_then_else(te.all({conditions}), {read}, {zero})"
+        return _Value(read, source.bound, source.exact)
+
+    def gather(self, source: _Source, axes: list[_Axis]) -> _Value:
+        """A read whose first index comes from a tensor."""
+        source.uses += 1
+        dims = self.dims(source.name)
+        high = self.extent(dims[0]) - 1
+        axis = self.rng.choice(axes)
+        table = self.placeholder([axis.extent], 0, high, "int32")
+        rest = [f"{self.rng.choice(axes).name} % {d}" for d in dims[1:]]
+        inside = f"te.minimum({table}[{axis.name}], {dims[0]} - 1)"
+        return _Value(f"{source.name}[{', '.join([inside, *rest])}]", source.bound, source.exact)
+
+    # scalar expressions -------------------------------------------------------------------------
+
+    def leaf(self, axes: list[_Axis]) -> _Value:
+        kind = self.rng.random()
+        if self.stages and kind < 0.45:
+            return self.existing_read(self.rng.choice(self.stages), axes)
+        if self.stages and kind < 0.5:
+            return self.gather(self.rng.choice(self.stages), axes)
+        if kind < 0.92:
+            return self.fresh_read(axes)
+        if kind < 0.96:
+            axis = self.rng.choice(axes)
+            return _Value(f'te.cast({axis.name}, "{self.dtype}")', self.extent(axis.extent) + 4, True)
+        value = self.rng.randint(-2, 2)
+        return _Value(f'te.const({value}, "{self.dtype}")', abs(value), True)
+
+    def combine(self, a: _Value, b: _Value) -> _Value:
+        exact = a.exact and b.exact
+        limit = EXACT_LIMIT[self.dtype]
+        choices: list[Callable[[], _Value]] = [
+            lambda: _Value(f"te.maximum({a.text}, {b.text})", max(a.bound, b.bound), exact),
+            lambda: _Value(f"te.minimum({a.text}, {b.text})", max(a.bound, b.bound), exact),
+        ]
+        if a.bound + b.bound < limit:
+            sign = self.rng.choice("+-")
+            choices += [lambda: _Value(f"({a.text} {sign} {b.text})", a.bound + b.bound, exact)] * 3
+        if a.bound * b.bound < limit / 64:
+            choices += [lambda: _Value(f"{a.text} * {b.text}", a.bound * b.bound, exact)] * 3
+        if exact:
+            test = self.rng.choice(("<", "<=", ">", ">=", "==", "!="))
+            text = f"te.if_then_else({a.text} {test} {b.text}, {b.text}, {a.text})"
+            choices.append(lambda: _Value(text, max(a.bound, b.bound), exact))
+        return self.rng.choice(choices)()
+
+    def unary(self, a: _Value) -> _Value:
+        if self.allow_functions and self.dtype != "int32" and self.chance(0.5):
+            self.inexact = True
+            small = (
+                f'te.maximum(te.minimum({a.text}, te.const(4, "{self.dtype}")), te.const(-4, "{self.dtype}"))'
+            )
+            name, argument, bound = self.rng.choice(
+                [
+                    ("exp", small, 55.0),
+                    ("tanh", a.text, 1.0),
+                    ("erf", small, 1.0),
+                    ("sigmoid", small, 1.0),
+                    ("sqrt", f"te.abs({a.text})", a.bound**0.5 + 1),
+                    ("log", f"te.abs({a.text}) + 1", a.bound + 1),
+                    ("rsqrt", f"te.abs({a.text}) + 1", 1.0),
+                ]
+            )
+            return _Value(f"te.{name}({argument})", bound, False)
+        name = self.rng.choice(("abs", "neg"))
+        text = f"te.abs({a.text})" if name == "abs" else f"(-{a.text})"
+        return _Value(text, a.bound, a.exact)
+
+    def scalar(self, axes: list[_Axis], depth: int) -> _Value:
+        if depth == 0 or self.chance(0.25):
+            value = self.leaf(axes)
+        else:
+            value = self.combine(self.scalar(axes, depth - 1), self.scalar(axes, depth - 1))
+        return self.unary(value) if self.chance(0.12) else value
+
+    # stages -------------------------------------------------------------------------------------
+
+    def axes_for(self, prefix: str, count: int) -> list[_Axis]:
+        """Axes with extents from sizes, or from dimensions of earlier stages."""
+        result = []
+        for k in range(count):
+            dims = [d for s in self.stages for d in self.dims(s.name)]
+            extent = self.rng.choice(dims) if dims and self.chance(0.5) else self.size()
+            kind = self.rng.random()
+            if kind < 0.08:
+                extent = f"{extent} + 2"
+            elif kind < 0.14:
+                extent = f"({extent} + 1) // 2"
+            result.append(_Axis(f"{prefix}{k}", extent))
+        return result
+
+    def iterations(self, axes: list[_Axis]) -> int:
+        total = 1
+        for axis in axes:
+            total *= self.extent(axis.extent)
+        return total
+
+    def stage(self, last: bool) -> bool:
+        """Append one stage; False when it would be too large."""
+        name = f"T{len(self.stages)}"
+        data = self.axes_for("i", self.rng.choice((1, 1, 2, 2, 2, 3, 3, 4)))
+        count = self.rng.choice((0, 0, 1, 1, 2))
+        reduce = self.axes_for(f"r{len(self.stages)}_", count)
+        if self.iterations(data) > MAX_ELEMENTS or self.iterations(data + reduce) > MAX_ITERATIONS:
+            return False
+        shape = "(" + "".join(f"{a.extent}, " for a in data) + ")"
+        indices = ", ".join(a.name for a in data)
+        value = self.scalar(data + reduce, self.rng.randint(0, 2))
+        if last and self.stages and all(s.uses == 0 for s in self.stages):
+            read = self.existing_read(self.stages[-1], data + reduce)
+            value = self.combine(value, read)
+        if not reduce:
+            self.run(f'{name} = te.compute({shape}, lambda {indices}: {value.text}, name="{name}")')
+            self.stages.append(_Source(name, value.bound, value.exact))
+            return True
+        for axis in reduce:
+            start = self.rng.choice((0, 0, 0, 0, 1, 2))
+            stop = f"{axis.extent} + {start}" if start else axis.extent
+            self.run(f'{axis.name} = te.reduce_axis(({start}, {stop}), name="{axis.name}")')
+            if start:  # the body was written for a loop from zero
+                value.text = _replace_word(value.text, axis.name, f"({axis.name} - {start})")
+        if self.chance(0.06) and value.exact:
+            return self.argument_stage(name, shape, indices, value, reduce)
+        reducer, bound = self.reducer(value, self.iterations(reduce))
+        names = ", ".join(a.name for a in reduce)
+        axis_text = f"[{names}]" if len(reduce) > 1 else names
+        body = f"te.{reducer}({value.text}, axis={axis_text})"
+        self.run(f'{name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
+        self.stages.append(_Source(name, bound, value.exact))
+        return True
+
+    def argument_stage(self, name: str, shape: str, indices: str, value: _Value, reduce: list[_Axis]) -> bool:
+        flat = reduce[0].name
+        for axis in reduce[1:]:
+            flat = f"({flat}) * ({axis.extent}) + {axis.name}"
+        which = self.rng.choice(("argmax", "argmin"))
+        names = ", ".join(a.name for a in reduce)
+        body = f'te.{which}((te.cast({flat}, "int32"), {value.text}), axis=[{names}])'
+        self.run(f'{name}_index, {name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
+        self.stages.append(_Source(name, value.bound, value.exact))
+        return True
+
+    def reducer(self, value: _Value, count: int) -> tuple[str, float]:
+        choices = ["max", "min"]
+        if value.bound * count < EXACT_LIMIT[self.dtype]:
+            choices += ["sum"] * 5
+        if count * math.log(max(value.bound, 1)) < math.log(EXACT_LIMIT[self.dtype]):
+            choices += ["prod"]
+        reducer = self.rng.choice(choices)
+        bound = {
+            "sum": value.bound * count,
+        }.get(reducer, value.bound)
+        if reducer == "prod":
+            bound = value.bound**count
+        return reducer, max(bound, 1.0)
+
+
+def _replace_word(text: str, word: str, replacement: str) -> str:
+    import re
+
+    return re.sub(rf"\b{word}\b", replacement, text)
+
+
+def random_program(rng: random.Random) -> Program:
+    """A program of 1 to 4 stages."""
+    sizes = [rng.choice(SIZES) for _ in range(rng.randint(1, 3))]
+    dtype = rng.choice(["float32"] * 8 + ["float64", "int32"])
+    writer = _Writer(rng, dtype, rng.random() < 0.2, sizes)
+    count = rng.randint(1, 4)
+    attempts = 0
+    while len(writer.stages) < count and attempts < 40:
+        attempts += 1
+        kept = (len(writer.lines), len(writer.inputs))
+        if not writer.stage(last=len(writer.stages) == count - 1):
+            del writer.lines[kept[0] :], writer.inputs[kept[1] :]
+    if not writer.stages:
+        return random_program(rng)
+    last = writer.stages[-1].name
+    outputs = [last]
+    for stage in writer.stages[:-1]:
+        if rng.random() < 0.15:
+            outputs.append(stage.name)
+    bound = max(s.bound for s in writer.stages)
+    tolerance = 0.0 if not writer.inexact else 1e-4 * max(bound, 1.0)
+    program = Program(
+        tuple(sizes), tuple(writer.lines), tuple(writer.inputs), tuple(dict.fromkeys(outputs)), tolerance
+    )
+    return _pruned(program)
+
+
+def _pruned(program: Program) -> Program:
+    """The program without placeholders and stages that its outputs do not need."""
+    _, outputs = program.tensors()
+    from autotune.te.tensor import post_order
+
+    needed = {op.name for op in post_order(outputs)}
+    inputs = tuple(i for i in program.inputs if i.name in needed)
+    lines = []
+    for line in program.lines:
+        target = line.split(" = ")[0].split(", ")[-1]
+        mentioned = any(target in other for other in program.lines if other is not line)
+        if target in needed or target.startswith("r") or mentioned:
+            lines.append(line)
+    return Program(program.sizes, tuple(lines), inputs, program.outputs, program.tolerance)

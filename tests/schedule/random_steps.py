@@ -1,0 +1,213 @@
+"""Random schedule steps: each call is mostly legal, and an illegal one must raise ScheduleError."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from autotune.errors import ScheduleError
+from autotune.schedule import Schedule, Stage
+from autotune.te.tensor import ComputeOp, Tensor
+
+FACTORS = (1, 2, 2, 3, 4, 4, 5, 7, 8, 16)
+TAILS = ("peel", "peel", "overlap", "guard")
+MAX_STEPS = 12
+
+
+T = TypeVar("T")
+CHECK_ATOMIC = False
+
+
+class NothingToChoose(Exception):
+    """No stage or tensor suits the step drawn."""
+
+
+class _Steps:
+    def __init__(self, rng: random.Random, schedule: Schedule) -> None:
+        self.rng = rng
+        self.s = schedule
+
+    def stages(self) -> list[Stage]:
+        """Stages that compute something, inlined ones left out."""
+        return [st for st in self.s.order() if isinstance(st.op, ComputeOp) and st.attach_type != "inline"]
+
+    def stage(self) -> Stage:
+        return self.rng.choice(self.stages())
+
+    def pick(self, candidates: Sequence[T]) -> T:
+        if not candidates:
+            raise NothingToChoose
+        return self.rng.choice(candidates)
+
+    def loop(self, stage: Stage) -> Any:
+        return self.rng.choice(stage.leaf_iter_vars)
+
+    # primitives ---------------------------------------------------------------------------------
+
+    def split(self) -> None:
+        stage = self.stage()
+        how = "factor" if self.rng.random() < 0.8 else "nparts"
+        tail = self.rng.choice(TAILS)
+        stage.split(self.loop(stage), tail=tail, **{how: self.rng.choice(FACTORS)})
+
+    def tile(self) -> None:
+        stage = self.pick([st for st in self.stages() if len(st.leaf_iter_vars) > 1])
+        first = self.rng.randrange(len(stage.leaf_iter_vars) - 1)
+        x, y = stage.leaf_iter_vars[first : first + 2]
+        stage.tile(x, y, self.rng.choice(FACTORS), self.rng.choice(FACTORS), tail=self.rng.choice(TAILS))
+
+    def fuse(self) -> None:
+        stage = self.stage()
+        first = self.rng.randrange(len(stage.leaf_iter_vars))
+        stage.fuse(*stage.leaf_iter_vars[first : first + self.rng.choice((2, 2, 3))])
+
+    def reorder(self) -> None:
+        stage = self.stage()
+        loops = list(stage.leaf_iter_vars)
+        stage.reorder(*self.rng.sample(loops, self.rng.randint(min(2, len(loops)), len(loops))))
+
+    def vectorize(self) -> None:
+        stage = self.stage()
+        stage.vectorize(stage.leaf_iter_vars[-1] if self.rng.random() < 0.8 else self.loop(stage))
+
+    def unroll(self) -> None:
+        stage = self.stage()
+        small = [iv for iv in stage.leaf_iter_vars if iv.extent <= 16]
+        stage.unroll(self.rng.choice(small or stage.leaf_iter_vars))
+
+    def parallel(self) -> None:
+        stage = self.stage()
+        stage.parallel(stage.leaf_iter_vars[0] if self.rng.random() < 0.9 else self.loop(stage))
+
+    def compute_at(self) -> None:
+        producer = self.stage()
+        readers = self.s.readers_of(producer)
+        if self.rng.random() < 0.1:
+            readers = self.stages()
+        if readers:
+            reader = self.rng.choice(readers)
+            producer.compute_at(reader, self.loop(reader))
+
+    def compute_inline(self) -> None:
+        self.stage().compute_inline()
+
+    def compute_root(self) -> None:
+        self.stage().compute_root()
+
+    def set_scope(self) -> None:
+        self.stage().set_scope(self.rng.choice(("local", "global")))
+
+    def cache_read(self) -> None:
+        reader = self.stage()
+        tensor: Tensor = self.pick(reader.op.input_tensors)
+        readers = [reader]
+        if self.rng.random() < 0.3:
+            readers = self.s.readers_of(self.s[tensor])
+        self.s.cache_read(tensor, self.rng.choice(("local", "global")), readers)
+
+    def cache_write(self) -> None:
+        self.s.cache_write(self.stage().tensor, self.rng.choice(("local", "global")))
+
+    def rfactor(self) -> None:
+        stage = self.pick([st for st in self.stages() if st.op.reduce_axis])
+        loops = [iv for iv in stage.leaf_iter_vars if iv.kind == "reduce"]
+        axis = self.rng.choice(loops)
+        if self.rng.random() < 0.7:
+            axis = self.rng.choice(stage.split(axis, factor=self.rng.choice(FACTORS)))
+        self.s.rfactor(stage.tensor, axis, self.rng.randint(0, len(stage.op.axis)))
+
+    def transform_layout(self) -> None:
+        stage = self.pick([st for st in self.stages() if not st.is_output])
+        rank = len(stage.op.axis)
+        order = self.rng.sample(range(rank), rank)
+        factor = self.rng.choice(FACTORS)
+        blocked = self.rng.randrange(rank) if self.rng.random() < 0.5 else None
+
+        def index_map(*i: Any) -> list[Any]:
+            new = [i[k] // factor if k == blocked else i[k] for k in order]
+            return [*new, i[blocked] % factor] if blocked is not None else new
+
+        names = ", ".join(f"i{k}" for k in range(rank))
+        mapped = eval(f"lambda {names}: f({names})", {"f": index_map})
+        self.s.transform_layout(stage.tensor, mapped)
+
+    def nonsense(self) -> None:
+        """An argument that no program can allow."""
+        stage = self.stage()
+        loop = self.loop(stage)
+        actions = (
+            lambda: stage.split(loop, factor=0),
+            lambda: stage.split(loop),
+            lambda: stage.split(loop, factor=2, nparts=2),
+            lambda: stage.split(loop, factor=4, tail="fold"),
+            lambda: stage.fuse(),
+            lambda: stage.set_scope("register"),
+            lambda: stage.reorder(loop, loop),
+            lambda: stage.compute_at(stage, loop),
+            lambda: self.s.cache_read(stage.tensor, "local", [stage]),
+            lambda: self.s.rfactor(stage.tensor, stage.op.axis[0]),
+            lambda: self.s["no such stage"],
+        )
+        try:
+            self.rng.choice(actions)()
+        except ScheduleError:
+            return
+        raise AssertionError("a nonsense step was accepted")
+
+
+WEIGHTS = {
+    "split": 8,
+    "tile": 2,
+    "fuse": 3,
+    "reorder": 4,
+    "vectorize": 4,
+    "unroll": 3,
+    "parallel": 2,
+    "compute_at": 5,
+    "compute_inline": 2,
+    "compute_root": 0.3,
+    "set_scope": 1,
+    "cache_read": 2,
+    "cache_write": 2,
+    "rfactor": 1.5,
+    "transform_layout": 1,
+    "nonsense": 0.5,
+}
+
+
+def apply_random_steps(
+    rng: random.Random, schedule: Schedule, fresh: Callable[[], Schedule]
+) -> tuple[Schedule, int]:
+    """Apply up to MAX_STEPS steps; returns (schedule, how many were refused by ScheduleError).
+
+    A refused step must leave everything as it was.
+    """
+    target = rng.randint(0, MAX_STEPS)
+    refused = 0
+    for _ in range(3 * MAX_STEPS):
+        if len(schedule.trace) >= target:
+            break
+        steps = _Steps(rng, schedule)
+        (name,) = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        before = state_text(schedule) if CHECK_ATOMIC else ""
+        try:
+            getattr(steps, name)()
+        except ScheduleError:
+            refused += 1
+            if CHECK_ATOMIC:
+                assert state_text(schedule) == before, f"the refused {name} changed the schedule"
+            else:
+                schedule = schedule.trace.apply(fresh())
+        except NothingToChoose:
+            continue
+    return schedule, refused
+
+
+def state_text(schedule: Schedule) -> str:
+    """All that a step may change, as text."""
+    lines = []
+    for stage in schedule.stages:
+        where = "" if stage.attach_ivar is None else f" in {stage.attach_ivar.name}"
+        lines.append(f"{stage.nest_text()}\n{stage.attach_type}{where} {stage.scope}")
+    return "\n".join(lines)

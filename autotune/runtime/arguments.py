@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError
-from autotune.runtime.device import allocate_array
+from autotune.runtime.device import address_of, allocate_array
 from autotune.runtime.image import TensorSpec
+
+
+class Buffers(NamedTuple):
+    """Arrays of a call and the addresses of their first elements."""
+
+    arrays: list[NDArray[Any]]
+    addresses: list[int]
 
 
 class Signature:
@@ -23,7 +30,7 @@ class Signature:
         self._input_types = [(np.dtype(s.dtype), s.shape) for s in inputs]
         self._output_types = [(s.shape, np.dtype(s.dtype), s.nbytes) for s in outputs]
 
-    def inputs(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
+    def inputs(self, arrays: Sequence[Any]) -> Buffers:
         """Dense arrays of the right types, in order; an array is copied only if it is not dense.
 
         Objects with ``__dlpack__`` (tensors of other libraries in CPU memory) are taken without a
@@ -34,15 +41,17 @@ class Signature:
                 f"{self._module!r} takes {len(self._inputs)} inputs, got {len(arrays)}; "
                 f"expected {_list(self._inputs)}"
             )
-        return [
-            array
-            if type(array) is np.ndarray
-            and array.dtype is dtype
-            and array.shape == shape
-            and array.flags.c_contiguous
-            else self._converted(index, array)
-            for index, (array, (dtype, shape)) in enumerate(zip(arrays, self._input_types, strict=True))
-        ]
+        dense: list[NDArray[Any]] = []
+        for array, (dtype, shape) in zip(arrays, self._input_types, strict=True):
+            if (
+                type(array) is not np.ndarray
+                or array.dtype is not dtype
+                or array.shape != shape
+                or not array.flags.c_contiguous
+            ):
+                array = self._converted(len(dense), array)
+            dense.append(array)
+        return Buffers(dense, [address_of(array) for array in dense])
 
     def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
         """The values of a mapping in the order of the inputs; raises InputError."""
@@ -57,13 +66,12 @@ class Signature:
             )
         return [inputs[name] for name in names]
 
-    def fresh_outputs(self) -> list[NDArray[Any]]:
+    def fresh_outputs(self) -> Buffers:
         """New aligned arrays for the outputs."""
-        return [allocate_array(*types) for types in self._output_types]
+        made = [allocate_array(*types) for types in self._output_types]
+        return Buffers([array for array, _ in made], [address for _, address in made])
 
-    def given_outputs(
-        self, outputs: Sequence[NDArray[Any]], inputs: Sequence[NDArray[Any]]
-    ) -> list[NDArray[Any]]:
+    def given_outputs(self, outputs: Sequence[NDArray[Any]], inputs: Sequence[NDArray[Any]]) -> Buffers:
         """The caller's arrays, checked: right type, dense, writable, no overlap; raises InputError."""
         if len(outputs) != len(self._outputs):
             raise InputError(
@@ -82,7 +90,7 @@ class Signature:
             if any(np.may_share_memory(array, other) for other in taken):
                 raise InputError(f"{place}: the array in out= overlaps an input or an output")
             taken.append(array)
-        return list(outputs)
+        return Buffers(list(outputs), [address_of(array) for array in outputs])
 
     def _converted(self, index: int, array: Any) -> NDArray[Any]:
         """A dense array from what is not plainly one; raises InputError when the type differs."""
@@ -116,4 +124,4 @@ def _found(array: NDArray[Any]) -> str:
     return f"{array.dtype.name}[{', '.join(map(str, array.shape))}]{order}"
 
 
-__all__ = ["Signature"]
+__all__ = ["Buffers", "Signature"]

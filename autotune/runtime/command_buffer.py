@@ -37,21 +37,25 @@ class _Dispatch:
 class Program:
     """A finished command buffer, in the layout of :mod:`autotune.runtime.layout`.
 
-    ``arguments`` receives the addresses of a call's inputs and outputs before each run.
+    ``header`` starts with the slots of the same name there; ``arguments`` receives the addresses of
+    a call's inputs and outputs before each run.
     """
 
     address: int
-    workers: int
-    commands: int
+    header: memoryview
     arguments: memoryview
     memory: tuple[NDArray[np.int64] | NDArray[np.uint8], ...]
 
 
 class CommandBuffer:
-    """Records dispatches for a number of workers and call arguments."""
+    """Records dispatches for the workers of a pool and a number of call arguments.
 
-    def __init__(self, workers: int, arguments: int) -> None:
+    ``state`` is the address of the pool's state (0 for one worker).
+    """
+
+    def __init__(self, workers: int, state: int, arguments: int) -> None:
         self._workers = workers
+        self._state = state
         self._arguments = arguments
         self._dispatches: list[_Dispatch] = []
 
@@ -83,10 +87,16 @@ class CommandBuffer:
         memory[layout.PATCH_COUNT] = patches
         memory[layout.ADDRESSES] = base + 8 * arguments_at
         memory[layout.PARALLEL] = any(d.tiles > 1 for d in dispatches)
+        memory[layout.SHARED] = max(
+            (index + 1 for index, d in enumerate(dispatches) if d.tiles > 1), default=0
+        )
+        memory[layout.TEAM] = self._workers
+        memory[layout.STATE] = self._state
+        memory[layout.REPEATS] = 1
         self._write_rows(memory, rows_at, base + 8 * tables_at)
         self._write_tables(memory, tables_at, patches_at)
         arguments = memory.data[arguments_at:]
-        return Program(base, self._workers, len(dispatches), arguments, (memory, scratch))
+        return Program(base, memory.data, arguments, (memory, scratch))
 
     def _write_rows(self, memory: NDArray[np.int64], at: int, table: int) -> None:
         """One row a command; a barrier follows all parallel work and precedes it."""

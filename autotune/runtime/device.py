@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import addressof, c_char
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,9 @@ from autotune.target import Target
 
 ALIGNMENT = 64
 """Bytes: the alignment of arenas, constants, scratch memory and fresh outputs (a cache line)."""
+
+
+_from_buffer: Callable[[Any], c_char] = c_char.from_buffer
 
 
 @dataclass(frozen=True)
@@ -45,17 +49,19 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
     return memory[start : start + nbytes]
 
 
-def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> NDArray[Any]:
-    """An aligned uninitialised array of ``nbytes`` bytes."""
+def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[NDArray[Any], int]:
+    """An aligned uninitialised array of ``nbytes`` bytes, and its address."""
     memory = np.empty(nbytes + ALIGNMENT, np.uint8)
-    return np.ndarray(shape, dtype, memory, -address_of(memory) % ALIGNMENT)
+    address = address_of(memory)
+    start = -address % ALIGNMENT
+    return np.ndarray(shape, dtype, memory, start), address + start
 
 
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
     """``array`` itself when it is dense and aligned, else an aligned copy."""
     if array.flags.c_contiguous and address_of(array) % ALIGNMENT == 0:
         return array
-    copy = allocate_array(array.shape, array.dtype, array.nbytes)
+    copy, _ = allocate_array(array.shape, array.dtype, array.nbytes)
     copy[...] = array
     return copy
 
@@ -63,7 +69,7 @@ def aligned(array: NDArray[Any]) -> NDArray[Any]:
 def address_of(array: NDArray[Any]) -> int:
     """Address of the first element of a dense array."""
     try:
-        return addressof(c_char.from_buffer(array.data))  # 0.5 µs, the general way 2 µs
+        return addressof(_from_buffer(array))  # 0.5 µs, the general way 2 µs
     except (TypeError, ValueError):  # read-only or empty
         return int(array.__array_interface__["data"][0])
 

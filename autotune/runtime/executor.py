@@ -55,14 +55,20 @@ from autotune.runtime.layout import (
     PATCHES,
     PHASE,
     PROGRAM,
+    REPEATS,
+    ROWS,
     SCRATCH,
     SCRATCH_STRIDE,
+    SHARED,
     SPIN,
+    STATE,
     STOP,
     TABLE,
+    TEAM,
     TILES,
     TILES_RUN,
     TILES_STOLEN,
+    TIMES,
     WORKER_SLOTS,
     WORKERS,
 )
@@ -169,7 +175,11 @@ def _meet(state: int, worker: int, workers: int, arrival: int) -> None:
 
 @native
 def _run_share(state: int, worker: int, workers: int) -> None:
-    """One worker's walk over the commands of the pool's current program."""
+    """One worker's walk over the commands of the pool's current program.
+
+    Once a worker has passed the last barrier, the caller may return and free the program: the others
+    must not touch program or events after it.
+    """
     program = load(_at(state, PROGRAM))
     events = load(_at(state, EVENTS))
     own = _worker(state, worker)
@@ -177,7 +187,8 @@ def _run_share(state: int, worker: int, workers: int) -> None:
     command = load(_at(program, COMMANDS))
     scratch = load(_at(program, SCRATCH)) + worker * load(_at(program, SCRATCH_STRIDE))
     event = _at(events, worker * EVENT_SLOTS) if events else 0
-    for _ in range(load(_at(program, COUNT))):
+    count = load(_at(program, SHARED)) if worker else load(_at(program, COUNT))
+    for _ in range(count):
         if event:
             store(_at(event, BEGIN), clock_ns())
             store(_at(event, TILES_RUN), 0)
@@ -198,7 +209,8 @@ def _run_share(state: int, worker: int, workers: int) -> None:
             arrival += 1
             _meet(state, worker, workers, arrival)
         if event:
-            store(_at(event, MET), clock_ns())
+            if worker == 0:
+                store(_at(event, MET), clock_ns())
             event = _at(event, workers * EVENT_SLOTS)
         command = _at(command, COMMAND_SLOTS)
     store(_at(own, PHASE), phase)
@@ -249,15 +261,13 @@ def serve(state: int, worker: int, workers: int, seen: int) -> None:
 
 
 @native
-def execute(state: int, program: int, workers: int, repeats: int, times: int, events: int) -> None:
-    """Run a program ``repeats`` times; the calling thread is worker 0 of ``workers``.
-
-    ``times``: address of ``repeats`` int64 that receive ns a run, or 0. ``events``: address of the
-    event rows ``[commands, workers, EVENT_SLOTS]`` of the last run, or 0.
-    """
+def execute(program: int) -> None:
+    """Run a program as its header says; the calling thread is worker 0."""
     _apply_patches(program)
+    state, workers = load(_at(program, STATE)), load(_at(program, TEAM))
+    times, events = load(_at(program, TIMES)), load(_at(program, ROWS))
     together = workers > 1 and load(_at(program, PARALLEL)) == 1
-    for run in range(repeats):
+    for run in range(load(_at(program, REPEATS))):
         begin = clock_ns() if times else 0
         if together:
             _fork(state, program, events)

@@ -21,7 +21,13 @@ PATCHES: Final = 4  # address of the patch rows
 PATCH_COUNT: Final = 5
 ADDRESSES: Final = 6  # address of this call's input addresses, then output addresses
 PARALLEL: Final = 7  # 1 when some command has more than one tile
-HEADER_SLOTS: Final = 8
+TEAM: Final = 8  # workers
+STATE: Final = 9  # address of the pool's state, 0 for one worker
+REPEATS: Final = 10  # runs that the next execution makes
+TIMES: Final = 11  # address of as many int64 that receive ns a run, or 0
+ROWS: Final = 12  # address of the event rows [commands, workers] of the last run, or 0
+SHARED: Final = 13  # commands up to the last barrier: what workers other than 0 may read
+HEADER_SLOTS: Final = 16
 
 # Command row.
 KERNEL: Final = 0  # address of the machine code
@@ -55,7 +61,7 @@ PHASE: Final = LINE + 2  # which of the two is in use; private to the worker
 # Event row of one worker and one command; times in ns of the monotonic clock.
 BEGIN: Final = 0
 END: Final = 1  # the worker found no more tiles
-MET: Final = 2  # the barrier after the command was passed
+MET: Final = 2  # the barrier after the command was passed; worker 0 only
 TILES_RUN: Final = 3
 TILES_STOLEN: Final = 4  # of these, from another worker's range
 EVENT_SLOTS: Final = 5

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from autotune.codegen.jit import LoadedCode
 from autotune.errors import UsageError
 from autotune.runtime import layout
-from autotune.runtime.arguments import Signature
+from autotune.runtime.arguments import Buffers, Signature
 from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
 from autotune.runtime.device import Device, address_of, aligned, allocate
 from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
@@ -35,7 +35,7 @@ Inputs = Sequence[Any] | Mapping[str, Any]
 class Event:
     """What one worker did for one command of a run; times in ns of ``time.monotonic_ns``.
 
-    Work lasts from ``begin_ns`` to ``end_ns``, waiting for the other workers to ``met_ns``.
+    Work lasts from ``begin_ns`` to ``end_ns``; at ``met_ns`` the caller knew all workers done.
     ``tiles_stolen`` of the ``tiles`` run came from the range of another worker.
     """
 
@@ -106,10 +106,10 @@ class Module:
         if out is None:
             outputs = self._signature.fresh_outputs()
         else:
-            outputs = self._signature.given_outputs(out, inputs)
+            outputs = self._signature.given_outputs(out, inputs.arrays)
         with self._lock:
             self._pool.run(self._bound(inputs, outputs))
-        return outputs
+        return outputs.arrays
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Run the model by name; raises InputError for missing or unknown names too."""
@@ -144,14 +144,14 @@ class Module:
         with self._lock:
             program = self._bound(arrays, outputs)
             begin = time.perf_counter_ns()
-            self._pool.run(program, warmup)
+            self._measured(program, warmup)
             # Without a warm-up run the first batch is one run, to learn how long a run is.
             run_ns = (time.perf_counter_ns() - begin) // warmup if warmup else _BATCH_NS
             while count < repeat or (total < min_ns and count < _MAX_RUNS):
                 run_ns = max(1, run_ns)
                 wanted = max(repeat - count, (min_ns - total) // run_ns + 1)
                 times = np.zeros(max(1, min(wanted, _BATCH_NS // run_ns, _MAX_RUNS)), np.int64)
-                self._pool.run(program, times.size, times=address_of(times))
+                self._measured(program, times.size, times=address_of(times))
                 measured.append(times)
                 count += times.size
                 total += int(times.sum())
@@ -173,7 +173,16 @@ class Module:
     def timeline(self, inputs: Inputs) -> list[Event]:
         """What every worker did in one run, command by command."""
         return [
-            Event(index, self._image.commands[index].dispatch, worker, *map(int, row))
+            Event(
+                command=index,
+                dispatch=self._image.commands[index].dispatch,
+                worker=worker,
+                begin_ns=int(row[layout.BEGIN]),
+                end_ns=int(row[layout.END]),
+                met_ns=int(rows[0, layout.MET]),
+                tiles=int(row[layout.TILES_RUN]),
+                tiles_stolen=int(row[layout.TILES_STOLEN]),
+            )
             for index, rows in enumerate(self._events(inputs))
             for worker, row in enumerate(rows)
             if row[layout.BEGIN]
@@ -209,7 +218,7 @@ class Module:
 
     def _record(self, code: LoadedCode) -> Program:
         """The command buffer: resolved symbols, fixed addresses, and patches for the rest."""
-        buffer = CommandBuffer(self._threads, len(self.inputs) + len(self.outputs))
+        buffer = CommandBuffer(self._threads, self._pool.address, len(self.inputs) + len(self.outputs))
         for command in self._image.commands:
             address = code.address(command.object_index, command.symbol)
             table = [self._pointer(binding) for binding in command.bindings]
@@ -230,17 +239,15 @@ class Module:
             raise UsageError(f"module {self._image.name!r} is closed")
         return self._program
 
-    def _bound(self, inputs: list[NDArray[Any]], outputs: list[NDArray[Any]]) -> Program:
+    def _bound(self, inputs: Buffers, outputs: Buffers) -> Program:
         """The program with a call's addresses; the lock is held."""
         program = self._open()
         arguments = program.arguments
-        for index, array in enumerate(inputs):
-            arguments[index] = address_of(array)
-        for index, array in enumerate(outputs, len(inputs)):
-            arguments[index] = address_of(array)
+        for index, address in enumerate(inputs.addresses + outputs.addresses):
+            arguments[index] = address
         return program
 
-    def _prepare(self, inputs: Inputs) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    def _prepare(self, inputs: Inputs) -> tuple[Buffers, Buffers]:
         arrays = self._signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs
         return self._signature.inputs(arrays), self._signature.fresh_outputs()
 
@@ -250,8 +257,17 @@ class Module:
         shape = (len(self._image.commands), self._threads, layout.EVENT_SLOTS)
         events = np.zeros(shape, np.int64)
         with self._lock:
-            self._pool.run(self._bound(arrays, outputs), events=address_of(events))
+            self._measured(self._bound(arrays, outputs), 1, events=address_of(events))
         return events
+
+    def _measured(self, program: Program, runs: int, *, times: int = 0, events: int = 0) -> None:
+        """Run several times, writing to the addresses given; the lock is held."""
+        header = program.header
+        header[layout.REPEATS], header[layout.TIMES], header[layout.ROWS] = runs, times, events
+        try:
+            self._pool.run(program)
+        finally:
+            header[layout.REPEATS], header[layout.TIMES], header[layout.ROWS] = 1, 0, 0
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()

@@ -24,7 +24,7 @@ from autotune.errors import BuildError
 
 _LOG = logging.getLogger("autotune.runtime")
 _SOURCES = ("native.py", "layout.py", "atomics.py", "executor.py")
-_ENTRY_POINTS = {"execute": 6, "serve": 4, "stop": 1}  # name: number of int64 arguments
+_ENTRY_POINTS = {"execute": 1, "serve": 4, "stop": 1}  # name: number of int64 arguments
 _DIGEST_BYTES = 32
 
 
@@ -32,7 +32,7 @@ _DIGEST_BYTES = 32
 class Executor:
     """Entry points of :mod:`autotune.runtime.executor`; calling one releases the GIL."""
 
-    execute: Callable[[int, int, int, int, int, int], None]
+    execute: Callable[[int], None]
     serve: Callable[[int, int, int, int], None]
     stop: Callable[[int], None]
     code: LoadedCode

@@ -36,8 +36,9 @@ class WorkerPool:
         slots = layout.state_slots(workers) + layout.LINE
         memory = np.zeros(slots, np.int64)
         self._state = memory[-address_of(memory) % (8 * layout.LINE) // 8 :]
-        self._address = address_of(self._state)
+        self.address = address_of(self._state)
         self._executor = executor()
+        self._execute = self._executor.execute
         self.reset()
 
     def reset(self) -> None:
@@ -49,18 +50,15 @@ class WorkerPool:
         self._state[layout.SPIN] = _BARRIER_SPINS_CROWDED if crowded else _BARRIER_SPINS
         self._state[layout.IDLE_NS] = _IDLE_NS
 
-    def run(self, program: Program, repeats: int = 1, times: int = 0, events: int = 0) -> None:
-        """Run a program ``repeats`` times; blocks, with the GIL released.
-
-        ``times`` and ``events`` are addresses as :func:`autotune.runtime.executor.execute` takes.
-        """
+    def run(self, program: Program) -> None:
+        """Run a program recorded for this pool; blocks, with the GIL released."""
         if self.workers == 1:
-            self._executor.execute(0, program.address, 1, repeats, times, events)
+            self._execute(program.address)
             return
         with self._lock:
             if not self._threads:
                 self._start()
-            self._executor.execute(self._address, program.address, self.workers, repeats, times, events)
+            self._execute(program.address)
 
     def _start(self) -> None:
         self._state[layout.STOP] = 0
@@ -68,7 +66,7 @@ class WorkerPool:
         for worker in range(1, self.workers):
             thread = threading.Thread(
                 target=self._executor.serve,
-                args=(self._address, worker, self.workers, generation),
+                args=(self.address, worker, self.workers, generation),
                 name=f"autotune-worker-{worker}",
                 daemon=True,
             )
@@ -81,7 +79,7 @@ class WorkerPool:
             return  # a daemon thread is inside a run while the process exits
         try:
             if self._threads:
-                self._executor.stop(self._address)
+                self._executor.stop(self.address)
             for thread in self._threads:
                 thread.join(_STOP_SECONDS)
             self._threads.clear()

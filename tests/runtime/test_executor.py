@@ -12,6 +12,7 @@ import pytest
 
 from autotune.errors import UsageError
 from autotune.runtime import layout
+from autotune.runtime.arguments import Buffers
 from autotune.runtime.module import Module
 from autotune.runtime.pool import WorkerPool, pool_of
 from tests.runtime.kernels import binding, chain, image, spec
@@ -48,10 +49,10 @@ def test_a_dependent_chain_is_right_in_ten_thousand_native_runs() -> None:
     steps = [("mirror", place, binding("arena", 64), 64), ("mirror", binding("arena", 64), place, 64)]
     folded = image(steps, outputs=(spec("y", 64),), arena_bytes=512)
     with Module(folded, 2) as module:
-        (y,) = module._signature.fresh_outputs()
+        outputs = module._signature.fresh_outputs()
+        (y,) = outputs.arrays
         y[:] = 0
-        program = module._bound([], [y])
-        module._pool.run(program, 10_000)
+        module._measured(module._bound(Buffers([], []), outputs), 10_000)
     assert y.tolist() == [20_000] * 64
 
 

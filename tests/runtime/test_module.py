@@ -62,7 +62,7 @@ def test_inputs_need_no_alignment_and_are_not_copied(module: Module) -> None:
     raw = np.zeros(16 * 8 + 8, np.uint8)
     x = raw[8:].view(np.int64)
     x.flags.writeable = False
-    (kept,) = module._signature.inputs((x,))
+    (kept,) = module._signature.inputs((x,)).arrays
     assert kept is x
     assert module(x)[0].tolist() == [3] * 16
 
@@ -84,7 +84,7 @@ def test_dlpack_inputs_are_not_copied(module: Module) -> None:
             return self.array.__dlpack_device__()
 
     x = np.arange(16, dtype=np.int64)
-    (taken,) = module._signature.inputs((Foreign(x),))
+    (taken,) = module._signature.inputs((Foreign(x),)).arrays
     assert taken.ctypes.data == x.ctypes.data
     assert np.array_equal(module(Foreign(x))[0], x + 3)
 
@@ -191,15 +191,22 @@ def test_time_refuses_no_runs(module: Module) -> None:
         module.time([X16], repeat=0)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_profile_attributes_time_to_the_slow_dispatch(threads: int) -> None:
+def test_profile_attributes_time_to_the_slow_dispatch() -> None:
     y = binding("output", 2)
     steps = [("count", y, y, 2), ("slow", y, y, 2), ("count", y, y, 1)]
-    with Module(image(steps, outputs=(spec("y", 2),)), threads) as module:
+    with Module(image(steps, outputs=(spec("y", 2),)), 1) as module:
         spent = module.profile([], repeat=3)
     assert spent.shape == (3,)
-    assert (spent >= 0).all()
-    assert spent[1] > 0.9 * spent.sum()
+    assert spent.argmax() == 1
+
+
+def test_profile_adds_the_commands_of_a_dispatch() -> None:
+    made = chain(4, 16)
+    commands = tuple(replace(c, dispatch=c.dispatch // 3) for c in made.commands)
+    with Module(replace(made, commands=commands, dispatches=made.dispatches[:2]), 2) as module:
+        spent = module.profile([X16], repeat=5)
+    assert spent.shape == (2,)
+    assert (spent > 0).all()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -209,7 +216,7 @@ def test_timeline_covers_all_tiles_in_order(threads: int) -> None:
     for command in range(4):
         rows = [e for e in events if e.command == command]
         assert sum(e.tiles for e in rows) == 33
-        assert all(e.begin_ns <= e.end_ns <= e.met_ns for e in rows)
+        assert all(0 < e.begin_ns <= e.end_ns <= e.met_ns for e in rows)
     caller = [e for e in events if e.worker == 0]
     assert [e.command for e in caller] == [0, 1, 2, 3]
     assert all(a.met_ns <= b.begin_ns for a, b in itertools.pairwise(caller))

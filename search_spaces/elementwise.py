@@ -25,7 +25,7 @@ from search_spaces.space import Space
 from search_spaces.tile_knobs import ceil_div, column, ints
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.region import RegionProgram, Workload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
     from autotune.target import Target
@@ -81,9 +81,8 @@ class FlatRecipe:
                     return self.output.axis[position].name
         return None
 
-    def schedule(self, config: Config) -> Schedule:
-        """A fresh program, all outputs scheduled alike."""
-        program = self.workload.program()
+    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
+        """The program with everything inlined into the outputs."""
         schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
         for stage in schedule.order():
             if isinstance(stage.op, PlaceholderOp):

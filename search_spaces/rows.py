@@ -25,7 +25,7 @@ from search_spaces.space import Space
 from search_spaces.tile_knobs import column, ints
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.region import RegionProgram, Workload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
     from autotune.target import Target
@@ -120,9 +120,8 @@ class RowRecipe:
     family: str
     lanes: int
 
-    def schedule(self, config: Config) -> Schedule:
-        """A fresh program, row by row."""
-        program = self.workload.program()
+    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
+        """The program row by row."""
         schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
         output = schedule[self.shape.output.name]
         if output.op.name in {op.name for op in self.shape.reductions}:

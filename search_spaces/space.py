@@ -21,7 +21,7 @@ from search_spaces.report import SpaceReport, report
 from search_spaces.versions import VERSIONS, versions_of
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.region import RegionProgram, Workload
 
     from autotune.schedule import Schedule
     from autotune.target import Target
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Recipe(Protocol):
     """What a family of spaces does with a configuration."""
 
-    def schedule(self, config: Config) -> Schedule:
-        """A fresh program of the workload with the primitives of ``config`` applied."""
+    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
+        """The schedule of ``program`` with the primitives of ``config`` applied."""
 
     def loop_nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population, one array [n] a quantity."""
@@ -215,7 +215,14 @@ class Space:
 
     def schedule(self, config: Config) -> Schedule:
         """A fresh, scheduled program of the workload; raises KnobError for an illegal configuration."""
-        return self.recipe.schedule(self.check(config))
+        return self.apply(self.workload.program(), config)
+
+    def apply(self, program: RegionProgram, config: Config) -> Schedule:
+        """Schedule a fresh ``program`` of the workload, whose tensors are then arguments of the code.
+
+        Raises KnobError for an illegal configuration.
+        """
+        return self.recipe.schedule(program, self.check(config))
 
     def loop_nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population at once."""

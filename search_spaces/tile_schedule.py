@@ -19,14 +19,13 @@ from search_spaces.tile_knobs import WHOLE
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.region import RegionProgram
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
 
 
-def schedule_tile(workload: Workload, shape: TileShape, config: Config) -> Schedule:
-    """A fresh program of ``workload`` with the register tile of ``config``."""
-    program = workload.program()
+def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> Schedule:
+    """The schedule of ``program`` with the register tile of ``config``."""
     schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
     plan = shape.structure
     for op in (*plan.side, *plan.epilogue):

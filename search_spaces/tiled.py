@@ -16,7 +16,7 @@ from search_spaces.tile_schedule import schedule_tile
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.region import RegionProgram, Workload
     from autotune.schedule.schedule import Schedule
     from autotune.target import Target
 
@@ -29,9 +29,9 @@ class TileRecipe:
     shape: TileShape
     family: str
 
-    def schedule(self, config: Config) -> Schedule:
-        """A fresh program with the tile of ``config``."""
-        return schedule_tile(self.workload, self.shape, config)
+    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
+        """The program with the tile of ``config``."""
+        return schedule_tile(program, self.shape, config)
 
     def loop_nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population."""

@@ -1,0 +1,150 @@
+"""Small workloads of every family, and a runner of their schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.jit import LoadedCode, call_kernel
+from autotune.graph.build import GraphBuilder
+from autotune.graph.region import Region, Workload
+from autotune.target import Target
+from search_spaces.space import Space
+
+AVX2 = Target.parse("x86-64-v3", threads=2)
+AVX512 = Target.parse("x86-64-v4", threads=2)
+
+
+@cache
+def host() -> Target:
+    """This machine."""
+    return Target.detect(threads=2)
+
+
+def matmul(*shape: int, batch: Sequence[int] = (), constant: bool = True, relu: bool = True) -> Workload:
+    """[batch, m, k] @ [batch or none, k, n], with a bias and ReLU on request."""
+    m, k, n = shape
+    b = GraphBuilder("matmul")
+    x = b.input("x", (*batch, m, k))
+    w = b.input("w", (k, n) if constant else (*batch, k, n))
+    out = b.node("MatMul", x, w, name="mm")
+    if relu:
+        bias = b.input("bias", (n,))
+        out = b.node("Relu", b.node("Add", out, bias))
+    fixed = {"w", "bias"} if constant else set()
+    return of(b, out, fixed & set(b.graph(out).inputs))
+
+
+def gemm(m: int, k: int, n: int, trans_b: int = 1) -> Workload:
+    """Gemm with a constant, possibly transposed weight."""
+    b = GraphBuilder("gemm")
+    x, w = b.input("x", (m, k)), b.input("w", (n, k) if trans_b else (k, n))
+    out = b.node("Gemm", x, w, b.input("c", (n,)), transB=trans_b)
+    return of(b, out, {"w", "c"})
+
+
+def conv(
+    image: tuple[int, int, int, int],
+    oc: int,
+    kernel: int,
+    *,
+    stride: int = 1,
+    pad: int = 0,
+    group: int = 1,
+    layout: str = "NHWC",
+    bias: bool = True,
+    residual: bool = False,
+) -> Workload:
+    """A convolution of an [n, h, w, c] image (given in that order for both layouts), ReLU behind it."""
+    n, h, w, c = image
+    b = GraphBuilder("conv")
+    last = layout == "NHWC"
+    x = b.input("x", (n, h, w, c) if last else (n, c, h, w))
+    shape = (kernel, kernel, c // group, oc) if last else (oc, c // group, kernel, kernel)
+    inputs = [x, b.input("w", shape)]
+    if bias:
+        inputs.append(b.input("bias", (oc,)))
+    out = b.node(
+        "Conv", *inputs, layout=layout, strides=(stride,) * 2, pads=(pad,) * 4, group=group
+    )
+    if residual:
+        out = b.node("Add", out, b.input("r", b.type_of(out).shape))
+    return of(b, b.node("Relu", out), {"w", "bias"} if bias else {"w"})
+
+
+def pool(image: tuple[int, int, int, int], op: str = "MaxPool", **attrs: Any) -> Workload:
+    """A pool of a channels-last image."""
+    b = GraphBuilder("pool")
+    return of(b, b.node(op, b.input("x", image), layout="NHWC", **attrs))
+
+
+def unary(op: str, shape: tuple[int, ...], **attrs: Any) -> Workload:
+    """One operator of one input."""
+    b = GraphBuilder("unary")
+    return of(b, b.node(op, b.input("x", shape), **attrs))
+
+
+def layer_norm(*shape: int) -> Workload:
+    """LayerNormalization of the last axis, with scale and bias."""
+    b = GraphBuilder("norm")
+    x = b.input("x", shape)
+    scale, bias = b.input("s", shape[-1:]), b.input("b", shape[-1:])
+    return of(b, b.node("LayerNormalization", x, scale, bias), {"s", "b"})
+
+
+def residual_add(*shape: int) -> Workload:
+    """Relu(x + y) * s with a broadcast s."""
+    b = GraphBuilder("add")
+    total = b.node("Add", b.input("x", shape), b.input("y", shape))
+    return of(b, b.node("Mul", b.node("Relu", total), b.input("s", shape[-1:])), {"s"})
+
+
+def gather(rows: int, width: int, picked: int) -> Workload:
+    """Rows of a table at int64 indices."""
+    b = GraphBuilder("gather")
+    return of(b, b.node("Gather", b.input("t", (rows, width)), b.input("i", (picked,), "int64")))
+
+
+def concat(*shapes: tuple[int, ...], axis: int = -1) -> Workload:
+    """Concat along an axis."""
+    b = GraphBuilder("concat")
+    return of(b, b.node("Concat", *(b.input(f"x{i}", s) for i, s in enumerate(shapes)), axis=axis))
+
+
+def of(builder: GraphBuilder, output: str, constants: set[str] | None = None) -> Workload:
+    """The workload of a built graph."""
+    return Workload.from_region(Region(builder.graph(output), frozenset(constants or ())))
+
+
+def run(space: Space, config: Any, seed: int = 0) -> tuple[list[Any], list[Any]]:
+    """(computed, expected) outputs of a configuration compiled for the space's target."""
+    program = space.workload.program()
+    schedule = space.apply(program, config)
+    code = compile_schedule(
+        schedule, program.args, space.target, constants=program.constants, strides=program.strides
+    )
+    inputs = space.workload.random_inputs(seed)
+    memory = [np.zeros(spec.nbytes + 64, np.uint8) for spec in code.buffers]
+    views = []
+    for spec, raw in zip(code.buffers, memory, strict=True):
+        start = -raw.ctypes.data % 64
+        views.append(raw[start : start + spec.nbytes])
+    for spec, view in zip(code.buffers, views, strict=True):
+        if spec.role == "input":
+            position = [t.name for t in program.inputs].index(spec.name)
+            view[:] = np.ascontiguousarray(inputs[position]).reshape(-1).view(np.uint8)
+    loaded = LoadedCode([code.object_code])
+    for kernel in code.kernels:
+        address = loaded.address(0, kernel.symbol)
+        call_kernel(address, [views[b] for b in kernel.buffers], kernel.tiles, kernel.scratch_bytes)
+    computed = {
+        spec.name: view.view(spec.dtype).reshape(spec.shape)
+        for spec, view in zip(code.buffers, views, strict=True)
+        if spec.role == "output"
+    }
+    loaded.close()
+    return [computed[t.name] for t in program.outputs], space.workload.reference(inputs)

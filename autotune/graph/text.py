@@ -104,7 +104,9 @@ def _attr_text(value: Attr) -> str:
 def _node_text(node: Node, graph: Graph) -> str:
     outputs = ", ".join(map(_name, node.outputs))
     inputs = ", ".join(map(_name, node.inputs))
-    attrs = ", ".join(f"{_name(k)}={_attr_text(v)}" for k, v in node.attrs.items())
+    attrs = ", ".join(
+        f"{k if _WORD.fullmatch(k) else json.dumps(k)}={_attr_text(v)}" for k, v in node.attrs.items()
+    )
     types = ", ".join(str(graph.type_of(v)) if v else "none" for v in node.outputs)
     text = f"{outputs} = {_name(node.op)}({inputs})"
     text += f" {{{attrs}}} : {types}" if attrs else f" : {types}"
@@ -269,7 +271,7 @@ class _Parser:
         while not self._accept("}"):
             if attrs:
                 self._expect(",")
-            key = self._name()
+            key = self._next().text if self._peek.kind == "word" else self._name()
             self._expect("=")
             attrs[key] = self._attr()
         return attrs

@@ -22,6 +22,7 @@ from autotune.graph.ops.common import (
     Expr,
     at,
     broadcast_shapes,
+    broadcasts_to,
     int_attr,
     read_broadcast,
     require_same_dtype,
@@ -182,7 +183,7 @@ def _where_dtype(name: str, types: Types, _: Attrs) -> str:
 
 def _prelu_dtype(name: str, types: Types, attrs: Attrs) -> str:
     x, slope = at(types, 0), at(types, 1)
-    if broadcast_shapes(x.shape, slope.shape) != x.shape:
+    if not broadcasts_to(slope.shape, x.shape):
         raise GraphError(f"PRelu: slope of shape {slope.shape} does not broadcast to {x.shape}")
     return _same(name, types, attrs)
 

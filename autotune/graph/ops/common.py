@@ -104,6 +104,12 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return tuple(out)
 
 
+def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether a shape broadcasts to the target without changing it."""
+    lead = len(target) - len(shape)
+    return lead >= 0 and all(d in (1, t) for d, t in zip(shape, target[lead:], strict=True))
+
+
 def require_float(what: str, types: Types) -> None:
     """Raise GraphError unless all types present are of one floating dtype."""
     dtypes = {t.dtype for t in types if t is not None}

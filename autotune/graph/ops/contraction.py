@@ -24,6 +24,7 @@ from autotune.graph.ops.common import (
     array_at,
     at,
     broadcast_shapes,
+    broadcasts_to,
     float_attr,
     int_attr,
     named_axes,
@@ -104,7 +105,7 @@ def _gemm_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     dtype = _numeric_dtype("Gemm", types)
     m, n, _ = _gemm_sizes(types, attrs)
     c = optional(types, 2)
-    if c is not None and broadcast_shapes((m, n), c.shape) != (m, n):
+    if c is not None and not broadcasts_to(c.shape, (m, n)):
         raise GraphError(f"Gemm: c of shape {c.shape} does not broadcast to {(m, n)}")
     return [TensorType((m, n), dtype)]
 

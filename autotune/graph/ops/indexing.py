@@ -47,6 +47,8 @@ def _complete_slice(types: Types, attrs: dict[str, Attr]) -> None:
     for axis, start, end, step in sorted(zip(axes, starts, ends, steps, strict=True)):
         size = shape[axis]
         first, stop, step = slice(start, end, step).indices(size)
+        if len(range(first, stop, step)) == 0:
+            first, stop, step = 0, 0, 1
         if (first, stop, step) != (0, size, 1):
             kept.append((axis, first, stop if stop >= 0 else -size - 1, step))
     for i, key in enumerate(("axes", "starts", "ends", "steps")):

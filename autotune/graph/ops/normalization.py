@@ -25,7 +25,7 @@ from autotune.graph.ops.common import (
     Expr,
     array_at,
     at,
-    broadcast_shapes,
+    broadcasts_to,
     float_attr,
     int_attr,
     optional,
@@ -139,7 +139,7 @@ def _layer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x = at(types, 0)
     inner = x.shape[int_attr(attrs, "axis") :]
     for name, t in (("scale", at(types, 1)), ("bias", optional(types, 2))):
-        if t is not None and broadcast_shapes(inner, t.shape) != inner:
+        if t is not None and not broadcasts_to(t.shape, inner):
             raise GraphError(f"LayerNormalization: {name} of shape {t.shape} does not broadcast to {inner}")
     return [x.dense]
 

@@ -70,8 +70,6 @@ def dimension_groups(source: Sequence[int], result: Sequence[int]) -> Iterator[t
 
 def reshaped_index(index: Index, source: Sequence[int], result: Sequence[int]) -> list[Expr]:
     """Where in `source` the element at `index` of the shape `result` lies."""
-    if math.prod(source) == 0:
-        return [0] * len(source)
     found: list[Expr] = []
     for dims, outs in dimension_groups(source, result):
         shape = [source[d] for d in dims]
@@ -100,7 +98,13 @@ def _reshaping(
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
         x = tensor_at(tensors, 0)
         shape = shape_rule(x.shape, attrs)
-        return [stage(shape, lambda *i: x(*reshaped_index(i, x.shape, shape)), names[0])]
+
+        def element(*index: Expr) -> Expr:
+            if 0 in shape:
+                return te.const(0, x.dtype)  # there is no element to read
+            return x(*reshaped_index(index, x.shape, shape))
+
+        return [stage(shape, element, names[0])]
 
     return register(OpDef(name, "movement", (1, 1), infer, reference, compute, attributes, complete))
 

@@ -48,8 +48,10 @@ def _fill_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
 
 def _range_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     start, limit, delta = (float_attr(attrs, k) for k in ("start", "limit", "delta"))
-    if delta == 0:
-        raise GraphError("Range: delta is 0")
+    if delta == 0 or not all(map(math.isfinite, (start, limit, delta))):
+        raise GraphError(
+            f"Range: start, limit and delta must be finite and delta not 0, got {start}, {limit}, {delta}"
+        )
     length = max(0, math.ceil((limit - start) / delta))
     return [TensorType((length,), str_attr(attrs, "dtype"))]
 

@@ -134,6 +134,17 @@ def minimised(case: Case, error: BaseException) -> Case:
     return case
 
 
+def describe(case: Case) -> str:
+    """The case as Python text, with the error it ends in and the loops it lowers to."""
+    error = _error_of(case)
+    try:
+        schedule, args = case.schedule()
+        loops = program_text(lower_schedule(schedule, args))
+    except Exception as failure:  # noqa: BLE001  # lowering itself may be what fails
+        loops = f"lowering: {type(failure).__name__}: {failure}"
+    return f"{case.text()}\n# {type(error).__name__}: {error}\n{loops}"
+
+
 def failure_kind(error: BaseException | None) -> str:
     """What a failure is recognised by."""
     if error is None:

@@ -1,0 +1,103 @@
+"""Programs that random testing found to go wrong, in their smallest form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import te
+from autotune.errors import LoweringError, ScheduleError
+from autotune.lower import lower_schedule
+from autotune.schedule import Schedule
+from tests.schedule import loop_interpreter
+from tests.schedule.machine import run_machine_code
+from tests.schedule.random_steps import state_text
+
+
+def assert_computes(schedule: Schedule, inputs: list[te.Tensor], output: te.Tensor) -> None:
+    """The interpreter and machine code give what NumPy gives, on small integers."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in inputs]
+    (wanted,) = te.evaluate([output], dict(zip(inputs, arrays, strict=True)))
+    named = {t.name: a for t, a in zip(inputs, arrays, strict=True)}
+    args = [*inputs, output]
+    program: Any = lower_schedule(schedule, args)
+    np.testing.assert_array_equal(loop_interpreter.run_program(program, named)[output.name], wanted)
+    np.testing.assert_array_equal(run_machine_code(schedule, args, named)[output.name], wanted)
+
+
+def row_sums(rows: int, columns: int) -> tuple[te.Tensor, te.Tensor, Any]:
+    a = te.placeholder((rows, columns), name="A")
+    r = te.reduce_axis((0, columns), name="r")
+    return a, te.compute((rows,), lambda i: te.sum(a[i, r], axis=r), name="C"), r
+
+
+@pytest.mark.xfail(strict=True, reason="a refused step leaves the stage changed")
+def test_a_refused_step_changes_nothing() -> None:
+    _, c, _ = row_sums(8, 8)
+    s = te.create_schedule(c)
+    i = s[c].op.axis[0]
+    s[c].parallel(i)
+    before = state_text(s)
+    with pytest.raises(ScheduleError, match="annotated already"):
+        s[c].split(i, 2)
+    assert state_text(s) == before
+
+
+@pytest.mark.xfail(strict=True, reason="a trace names output 0 of a tuple stage only")
+def test_a_step_on_the_second_output_of_a_tuple_replays() -> None:
+    def schedule() -> tuple[Schedule, te.Tensor]:
+        p = te.placeholder((4, 8), name="P")
+        r = te.reduce_axis((0, 8), name="r")
+        _, value = te.compute((4,), lambda i: te.argmax((te.cast(r, "int32"), p[i, r]), axis=r), name="M")
+        o = te.compute((4,), lambda i: value[i] + 1, name="O")
+        return te.create_schedule(o), value
+
+    s, value = schedule()
+    s.cache_read(value, "local", ["O"])
+    replayed = s.trace.apply(schedule()[0])
+    assert state_text(replayed) == state_text(s)
+
+
+@pytest.mark.xfail(strict=True, reason="a stage attached to a loop that is gone", raises=KeyError)
+def test_the_loop_of_an_attached_stage_may_not_disappear() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: a[i] + 1, name="B")
+    c = te.compute((8,), lambda i: b[i] * 2, name="C")
+    s = te.create_schedule(c)
+    s[b].compute_at(s[c], s[c].op.axis[0])
+    with pytest.raises((ScheduleError, LoweringError)):  # noqa: PT012  # at the step or when lowered
+        s[c].split(s[c].op.axis[0], 4)
+        lower_schedule(s, [a, c])
+
+
+@pytest.mark.xfail(strict=True, reason="overlapping tiles under a reduction loop add twice")
+def test_overlap_inside_of_a_reduction_adds_once() -> None:
+    a, c, r = row_sums(11, 6)
+    s = te.create_schedule(c)
+    i = s[c].op.axis[0]
+    s[c].reorder(r, i)
+    s[c].split(i, factor=2, tail="overlap")
+    assert_computes(s, [a], c)
+
+
+@pytest.mark.xfail(strict=True, reason="lanes share an accumulator")
+def test_a_vectorized_outer_loop_has_an_accumulator_a_lane() -> None:
+    p = te.placeholder((4, 3, 5), name="P")
+    r = te.reduce_axis((0, 5), name="r")
+    c = te.compute((4, 3), lambda i, j: te.sum(p[i, j, r], axis=r), name="C")
+    s = te.create_schedule(c)
+    s[c].vectorize(s[c].op.axis[0])
+    assert_computes(s, [p], c)
+
+
+@pytest.mark.xfail(strict=True, reason="nested vectorized loops do not build")
+def test_a_vectorized_loop_inside_of_another() -> None:
+    a, c, r = row_sums(4, 4)
+    s = te.create_schedule(c)
+    s[c].vectorize(r)
+    s[c].reorder(r, s[c].op.axis[0])
+    s[c].vectorize(s[c].op.axis[0])
+    assert_computes(s, [a], c)

@@ -1,0 +1,27 @@
+"""The compiler: model, target and database in, module image out, with a report of its coverage."""
+
+from autotune.compiler.coverage import CoverageReport, DispatchCoverage
+from autotune.compiler.driver import (
+    Compilation,
+    compile_in_detail,
+    compile_model,
+    compile_region,
+    distinct_workloads,
+    divide,
+    reference_run,
+)
+from autotune.compiler.region import region_inputs, region_outputs
+
+__all__ = [
+    "Compilation",
+    "CoverageReport",
+    "DispatchCoverage",
+    "compile_in_detail",
+    "compile_model",
+    "compile_region",
+    "distinct_workloads",
+    "divide",
+    "reference_run",
+    "region_inputs",
+    "region_outputs",
+]

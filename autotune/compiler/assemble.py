@@ -1,0 +1,175 @@
+"""From compiled dispatches to the image of a module: memory, constants, commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
+from autotune.compiler.choice import Choice
+from autotune.compiler.hoist import HoistedKey, argument_value, hoisted_key, run_hoisted
+from autotune.graph.ir import Array
+from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory
+from autotune.runtime.image import Binding, Command, DispatchInfo, ModuleImage, TensorSpec
+from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class BuiltWorkload:
+    """The choice and the code of a workload, shared by its dispatches."""
+
+    choice: Choice
+    code: DispatchCode
+
+
+def assemble(
+    partition: Partition,
+    built: Mapping[str, BuiltWorkload],
+    target: Target,
+    metadata: Mapping[str, str],
+) -> tuple[ModuleImage, MemoryPlan]:
+    """Plan memory, run hoisted kernels and bind every buffer.
+
+    ``built`` has the code of each workload key.
+    """
+    return _Assembly(partition, built, target).run(metadata)
+
+
+class _Assembly:
+    def __init__(self, partition: Partition, built: Mapping[str, BuiltWorkload], target: Target) -> None:
+        self.partition = partition
+        self.built = built
+        self.target = target
+        self.order = list(built)
+        self.hoisting = _runs_here(target)
+        self.inputs = {name: i for i, name in enumerate(partition.inputs)}
+        self.outputs = {partition.placements[name].root: i for i, name in enumerate(partition.outputs)}
+        self.plan = plan_memory(self._lifetimes())
+        self.hoisted: Mapping[HoistedKey, Array] = {}
+        self.constants: dict[object, tuple[int, Array]] = {}
+
+    def run(self, metadata: Mapping[str, str]) -> tuple[ModuleImage, MemoryPlan]:
+        if self.hoisting:
+            self.hoisted = run_hoisted(self.partition, self._codes(), self.target)
+        commands = [
+            self._command(number, dispatch, kernel)
+            for number, dispatch in enumerate(self.partition.dispatches)
+            for kernel in self._kernels(dispatch)
+        ]
+        image = ModuleImage(
+            name=self.partition.name,
+            target=self.target,
+            inputs=self._specs(self.partition.inputs),
+            outputs=self._specs(self.partition.outputs),
+            objects=tuple(self.built[key].code.object_code for key in self.order),
+            constants=tuple(array for _, array in self.constants.values()),
+            commands=tuple(commands),
+            dispatches=tuple(self._info(dispatch) for dispatch in self.partition.dispatches),
+            arena_bytes=self.plan.arena_bytes,
+            metadata=metadata,
+        )
+        return image, self.plan
+
+    def _codes(self) -> dict[str, DispatchCode]:
+        return {key: built.code for key, built in self.built.items()}
+
+    def _code(self, dispatch: Dispatch) -> DispatchCode:
+        return self.built[dispatch.workload.key].code
+
+    def _kernels(self, dispatch: Dispatch) -> Sequence[Kernel]:
+        kernels = self._code(dispatch).kernels
+        return [kernel for kernel in kernels if not (kernel.hoisted and self.hoisting)]
+
+    def _lifetimes(self) -> list[Lifetime]:
+        """Values of the arena from the dispatch that first writes them to the last that reads."""
+        spans: dict[str, tuple[int, int]] = {}
+        lifetimes = []
+        for step, dispatch in enumerate(self.partition.dispatches):
+            for value in (*dispatch.inputs, *dispatch.outputs):
+                root = self.partition.placements[value].root
+                if self._in_arena(root):
+                    spans[root] = (spans.get(root, (step, step))[0], step)
+            for spec in self._workspaces(dispatch):
+                lifetimes.append(Lifetime(_workspace(dispatch, spec), spec.nbytes, step, step))
+        for root, (first, last) in spans.items():
+            lifetimes.append(Lifetime(root, self.partition.root_nbytes(root), first, last))
+        return lifetimes
+
+    def _workspaces(self, dispatch: Dispatch) -> list[BufferSpec]:
+        """Buffers that live in the arena while the dispatch runs."""
+        roles = ("workspace",) if self.hoisting else ("workspace", "hoisted")
+        code = self._code(dispatch)
+        used = {i for kernel in self._kernels(dispatch) for i in kernel.buffers}
+        return [code.buffers[i] for i in sorted(used) if code.buffers[i].role in roles]
+
+    def _in_arena(self, root: str) -> bool:
+        known = root in self.inputs or root in self.outputs or root in self.partition.constants
+        return not known
+
+    def _command(self, number: int, dispatch: Dispatch, kernel: Kernel) -> Command:
+        code = self._code(dispatch)
+        return Command(
+            dispatch=number,
+            object_index=self.order.index(dispatch.workload.key),
+            symbol=kernel.symbol,
+            bindings=tuple(self._binding(dispatch, code.buffers[i]) for i in kernel.buffers),
+            tiles=kernel.tiles,
+            scratch_bytes=kernel.scratch_bytes,
+        )
+
+    def _binding(self, dispatch: Dispatch, spec: BufferSpec) -> Binding:
+        if spec.role == "hoisted" and self.hoisting:
+            key = hoisted_key(dispatch, self._code(dispatch), spec)
+            return Binding("constant", self._constant(key, self.hoisted[key]), 0, spec.nbytes)
+        if spec.role in ("workspace", "hoisted"):
+            offset = self.plan.offsets[_workspace(dispatch, spec)]
+            return Binding("arena", 0, offset, spec.nbytes)
+        value = argument_value(dispatch, spec.name)
+        placement = self.partition.placements[value]
+        offset = placement.offset * np.dtype(spec.dtype).itemsize
+        root = placement.root
+        if root in self.outputs:
+            return Binding("output", self.outputs[root], offset, spec.nbytes)
+        if root in self.inputs:
+            return Binding("input", self.inputs[root], offset, spec.nbytes)
+        if root in self.partition.constants:
+            index = self._constant(root, self.partition.constants[root])
+            return Binding("constant", index, offset, spec.nbytes)
+        return Binding("arena", 0, self.plan.offsets[root] + offset, spec.nbytes)
+
+    def _constant(self, key: object, array: Array) -> int:
+        """Index of a constant of the image; only constants that a kernel reads are in it."""
+        if key not in self.constants:
+            dense = np.ascontiguousarray(array).reshape(array.shape)
+            self.constants[key] = (len(self.constants), dense)
+        return self.constants[key][0]
+
+    def _specs(self, names: Sequence[str]) -> tuple[TensorSpec, ...]:
+        types = self.partition.types
+        return tuple(TensorSpec(name, types[name].shape, types[name].dtype) for name in names)
+
+    def _info(self, dispatch: Dispatch) -> DispatchInfo:
+        choice = self.built[dispatch.workload.key].choice
+        return DispatchInfo(
+            dispatch.name,
+            dispatch.workload.key,
+            dispatch.workload.kind,
+            choice.source,
+            choice.trace.to_json(),
+        )
+
+
+def _workspace(dispatch: Dispatch, spec: BufferSpec) -> str:
+    return f"{dispatch.name}/{spec.name}"
+
+
+def _runs_here(target: Target) -> bool:
+    """Whether this machine can execute code for the target."""
+    host = Target.detect()
+    return target.arch == host.arch and set(target.features) <= set(host.features)
+
+
+__all__ = ["BuiltWorkload", "assemble"]

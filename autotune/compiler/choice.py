@@ -1,0 +1,85 @@
+"""Which schedule a workload gets: one that the caller gives, the best measured one, or the default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autotune import te
+from autotune.errors import ScheduleError
+from autotune.graph.region import RegionProgram, Workload
+from autotune.schedule.trace import Trace
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.database.store import Database
+    from autotune.schedule.schedule import Schedule
+    from search_spaces.space import Space
+
+GIVEN, TUNED, DEFAULT = "given", "tuned", "default"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The schedule of a workload, where it came from, and why it is not a tuned one.
+
+    ``latency_ns`` is the measured latency of a tuned schedule, None for others.
+    """
+
+    workload: Workload
+    trace: Trace
+    source: str
+    reason: str = ""
+    latency_ns: float | None = None
+
+
+def choose(
+    workload: Workload,
+    target: Target,
+    database: Database | None,
+    schedules: Mapping[str, Trace],
+) -> Choice:
+    """The schedule of a workload: given, else the database's best, else the analytic model's pick.
+
+    A stored schedule that does not apply any more counts as a miss; the reason says so.
+    """
+    from search_spaces import spaces
+
+    if workload.key in schedules:
+        return Choice(workload, schedules[workload.key], GIVEN)
+    space = spaces.space_for(workload, target)
+    if database is None:
+        return _default(workload, space, "no database was given")
+    from autotune.database.query import Miss
+
+    found = database.best(workload.key, target.key, space.key)
+    if isinstance(found, Miss):
+        return _default(workload, space, f"{found.found}; {found.advice}")
+    try:
+        trace = Trace.from_json(found.trace_json)
+        scheduled(workload, trace)
+    except ScheduleError as error:
+        return _default(workload, space, f"the stored schedule does not apply: {error}")
+    return Choice(workload, trace, TUNED, latency_ns=found.latency_ns)
+
+
+def _default(workload: Workload, space: Space, reason: str) -> Choice:
+    from cost_models import analytic
+
+    schedule = space.schedule(analytic.default_config(space))
+    return Choice(workload, schedule.trace, DEFAULT, reason)
+
+
+def scheduled(workload: Workload, trace: Trace) -> tuple[RegionProgram, Schedule]:
+    """A fresh program of the workload and its schedule after the trace.
+
+    Raises:
+        ScheduleError: the trace does not apply to this program.
+    """
+    program = workload.program()
+    schedule: Schedule = te.create_schedule(list(program.outputs))
+    return program, trace.apply(schedule)
+
+
+__all__ = ["DEFAULT", "GIVEN", "TUNED", "Choice", "choose", "scheduled"]

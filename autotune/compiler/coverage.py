@@ -1,0 +1,89 @@
+"""How much of a model runs tuned schedules, and why the rest does not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from autotune.compiler.choice import DEFAULT, Choice
+from autotune.passes.partition import Partition
+
+
+@dataclass(frozen=True)
+class DispatchCoverage:
+    """One dispatch: its workload, the source of its schedule and, for a default, the reason.
+
+    ``latency_ns`` is what was measured for a tuned schedule.
+    """
+
+    name: str
+    kind: str
+    workload_key: str
+    source: str
+    reason: str
+    flops: int
+    latency_ns: float | None
+
+
+@dataclass(frozen=True)
+class CoverageReport:
+    """The coverage of all dispatches, in the order they run."""
+
+    dispatches: tuple[DispatchCoverage, ...]
+
+    @property
+    def covered(self) -> tuple[DispatchCoverage, ...]:
+        """Dispatches whose schedule is not the default one."""
+        return tuple(d for d in self.dispatches if d.source != DEFAULT)
+
+    @property
+    def missed(self) -> tuple[DispatchCoverage, ...]:
+        """Dispatches with the default schedule."""
+        return tuple(d for d in self.dispatches if d.source == DEFAULT)
+
+    @property
+    def flops_fraction(self) -> float:
+        """Share of the arithmetic that runs tuned schedules, 0 to 1."""
+        total = sum(d.flops for d in self.dispatches)
+        return sum(d.flops for d in self.covered) / total if total else 0.0
+
+    def __str__(self) -> str:
+        """One line, e.g. ``41 of 43 dispatches tuned, 96 % of FLOPs``."""
+        share = f"{100 * self.flops_fraction:.0f} % of FLOPs"
+        return f"{len(self.covered)} of {len(self.dispatches)} dispatches tuned, {share}"
+
+    def details(self) -> str:
+        """The one line, then a line a dispatch."""
+        lines = [str(self)]
+        for d in self.dispatches:
+            latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} us"
+            why = f"  ({d.reason})" if d.reason else ""
+            lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.source}{latency}{why}")
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The dispatches as a JSON list of objects."""
+        return json.dumps([asdict(d) for d in self.dispatches], separators=(",", ":"))
+
+
+def coverage(partition: Partition, choices: dict[str, Choice]) -> CoverageReport:
+    """The report of a partition, given the choice of each workload key."""
+    rows = []
+    for dispatch in partition.dispatches:
+        workload = dispatch.workload
+        choice = choices[workload.key]
+        rows.append(
+            DispatchCoverage(
+                dispatch.name,
+                workload.kind,
+                workload.key,
+                choice.source,
+                choice.reason,
+                workload.flops,
+                choice.latency_ns,
+            )
+        )
+    return CoverageReport(tuple(rows))
+
+
+__all__ = ["CoverageReport", "DispatchCoverage", "coverage"]

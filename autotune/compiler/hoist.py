@@ -1,0 +1,119 @@
+"""Kernels that read constants only (packed weights) run once, here, at compile time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from autotune.codegen.code import BufferSpec, DispatchCode
+from autotune.errors import InternalError
+from autotune.graph.ir import Array
+from autotune.passes.partition import Dispatch, Partition
+from autotune.runtime.image import Binding, Command, DispatchInfo, ModuleImage, TensorSpec
+from autotune.target import Target
+
+HoistedKey: TypeAlias = tuple[str, str, tuple[str, ...]]
+"""Workload, buffer and the constants that it is made of: equal keys are computed once."""
+
+
+def argument_value(dispatch: Dispatch, name: str) -> str:
+    """The model's value that a buffer named like a workload argument stands for."""
+    graph = dispatch.workload.region.graph
+    for canonical, value in zip(
+        (*graph.inputs, *graph.outputs), (*dispatch.inputs, *dispatch.outputs), strict=True
+    ):
+        if canonical == name:
+            return value
+    raise InternalError(f"dispatch {dispatch.name!r} has no argument {name!r}")
+
+
+def hoisted_key(dispatch: Dispatch, code: DispatchCode, spec: BufferSpec) -> HoistedKey:
+    """The key of a hoisted buffer of a dispatch."""
+    indexes = {i for kernel in code.kernels if kernel.hoisted for i in kernel.buffers}
+    read = [code.buffers[i].name for i in sorted(indexes) if code.buffers[i].role == "input"]
+    return dispatch.workload.key, spec.name, tuple(argument_value(dispatch, n) for n in read)
+
+
+def run_hoisted(
+    partition: Partition, codes: Mapping[str, DispatchCode], target: Target
+) -> dict[HoistedKey, Array]:
+    """Values of all hoisted buffers: all hoisted kernels as one module, run once."""
+    builder = _HoistedModule(partition, codes)
+    for dispatch in partition.dispatches:
+        builder.add(dispatch)
+    if not builder.commands:
+        return {}
+    from autotune.runtime.module import Module
+
+    with Module(builder.image(target), threads=1) as module:
+        results = module(*builder.arrays)
+    return dict(zip(builder.results, results, strict=True))
+
+
+class _HoistedModule:
+    """Collects the hoisted kernels: constants are its inputs, hoisted buffers its outputs."""
+
+    def __init__(self, partition: Partition, codes: Mapping[str, DispatchCode]) -> None:
+        self.partition = partition
+        self.codes = codes
+        self.order = list(codes)
+        self.results: dict[HoistedKey, TensorSpec] = {}
+        self.inputs: dict[str, int] = {}
+        self.arrays: list[Array] = []
+        self.commands: list[Command] = []
+
+    def add(self, dispatch: Dispatch) -> None:
+        """Add the hoisted kernels of a dispatch, unless the same were added before."""
+        code = self.codes[dispatch.workload.key]
+        kernels = [kernel for kernel in code.kernels if kernel.hoisted]
+        hoisted = [spec for spec in code.buffers if spec.role == "hoisted"]
+        if not kernels or hoisted_key(dispatch, code, hoisted[0]) in self.results:
+            return
+        for spec in hoisted:
+            elements = spec.nbytes // np.dtype(spec.dtype).itemsize
+            name = f"hoisted{len(self.results)}"
+            key = hoisted_key(dispatch, code, spec)
+            self.results[key] = TensorSpec(name, (elements,), spec.dtype)
+        for kernel in kernels:
+            self.commands.append(
+                Command(
+                    dispatch=0,
+                    object_index=self.order.index(dispatch.workload.key),
+                    symbol=kernel.symbol,
+                    bindings=tuple(self._binding(dispatch, code, code.buffers[i]) for i in kernel.buffers),
+                    tiles=kernel.tiles,
+                    scratch_bytes=kernel.scratch_bytes,
+                )
+            )
+
+    def _binding(self, dispatch: Dispatch, code: DispatchCode, spec: BufferSpec) -> Binding:
+        if spec.role == "hoisted":
+            index = list(self.results).index(hoisted_key(dispatch, code, spec))
+            return Binding("output", index, 0, spec.nbytes)
+        value = argument_value(dispatch, spec.name)
+        if value not in self.inputs:
+            self.inputs[value] = len(self.arrays)
+            self.arrays.append(np.ascontiguousarray(self.partition.constants[value]))
+        return Binding("input", self.inputs[value], 0, spec.nbytes)
+
+    def image(self, target: Target) -> ModuleImage:
+        """The module of the collected kernels."""
+        return ModuleImage(
+            name="hoisted",
+            target=target,
+            inputs=tuple(
+                TensorSpec(f"constant{i}", array.shape, str(array.dtype))
+                for i, array in enumerate(self.arrays)
+            ),
+            outputs=tuple(self.results.values()),
+            objects=tuple(self.codes[key].object_code for key in self.order),
+            constants=(),
+            commands=tuple(self.commands),
+            dispatches=(DispatchInfo("hoisted", "", "elementwise", "default", ""),),
+            arena_bytes=0,
+        )
+
+
+__all__ = ["HoistedKey", "argument_value", "hoisted_key", "run_hoisted"]

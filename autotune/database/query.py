@@ -44,14 +44,23 @@ class Hit:
     ok: int
 
     @property
+    def latencies(self) -> tuple[float | None, float]:
+        """Latencies in ns of the default (None if never measured) and of the best.
+
+        The confirmed readings if both have one, as only these were taken side by side.
+        """
+        best, default = self.best, self.default
+        if default is None or default.latency is None:
+            return None, best.confirmed_ns or best.latency_ns
+        if default.confirmed_ns is not None and best.confirmed_ns is not None:
+            return default.confirmed_ns, best.confirmed_ns
+        return default.latency_ns, best.latency_ns
+
+    @property
     def speedup(self) -> float | None:
         """Default latency divided by the best one; None without a measured default."""
-        if self.default is None or self.default.latency is None:
-            return None
-        pair = (self.default.confirmed_ns, self.best.confirmed_ns)
-        if pair[0] is not None and pair[1] is not None:
-            return pair[0] / pair[1]
-        return self.default.latency_ns / self.best.latency_ns
+        default, best = self.latencies
+        return None if default is None else default / best
 
 
 TUNE = "run `autotune tune` with this model and this --db"

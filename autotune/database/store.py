@@ -185,6 +185,12 @@ class Database:
             return runs[0]
         return min(confirmed, key=lambda run: (run.confirmed_ns or 0.0, run.latency_ns))
 
+    def default(self, key: Key) -> Run | None:
+        """The run of a key's default schedule; None when it was never timed."""
+        with self._reading() as connection:
+            row = connection.execute(rows.select_default(key)).first()
+            return rows.from_row(row) if row else None
+
     def top(self, key: Key, count: int) -> list[Run]:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""
         with self._reading() as connection:

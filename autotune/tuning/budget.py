@@ -81,6 +81,11 @@ class Meter:
         return self.before_s + self.clock() - self._start
 
     @property
+    def session_s(self) -> float:
+        """Seconds of this session alone."""
+        return self.clock() - self._start
+
+    @property
     def trials_left(self) -> float:
         """Trials that may still be measured; infinite without a limit."""
         limit = self.budget.trials

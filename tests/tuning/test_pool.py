@@ -87,7 +87,7 @@ def test_rivals_are_compared_or_all_given_up(pool: ProcessPool) -> None:
 
 def test_a_worker_that_cannot_start_is_our_failure_not_the_candidates() -> None:
     worker = WorkerProcess([sys.executable, "-c", "import nothing_like_it"])
-    with pytest.raises(MeasureError, match="cannot start the measuring worker.*nothing_like_it"):
+    with pytest.raises(MeasureError, match=r"cannot start the measuring worker.*nothing_like_it"):
         worker.call({"do": "build"}, 1.0, "building")
     closed = WorkerProcess(FAKE)
     closed.close()

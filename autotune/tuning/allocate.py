@@ -1,0 +1,61 @@
+"""Which task gets the next turn: the one from which the model gains most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.tuning.task import Task
+
+ALPHA = 0.2
+"""How much the gain seen lately counts against the gain hoped for."""
+BETA = 2.0
+"""How much faster than the best similar task a task may hope to get."""
+WINDOW = 16
+"""Runs over which the gain seen lately is taken."""
+
+
+class Allocator:
+    """Gradient-based task scheduling of Ansor (Zheng et al., OSDI 2020, 6.2).
+
+    The objective is the sum of weight × latency over the tasks. With probability ``explore`` the turn
+    goes to any unfinished task.
+    """
+
+    def __init__(self, tasks: Sequence[Task], seed: int, explore: float = 0.05) -> None:
+        self._tasks = tasks
+        self._rng = np.random.default_rng(seed)
+        self._explore = explore
+
+    def choose(self) -> Task | None:
+        """The task of the next turn; None when all are finished."""
+        open_tasks = [task for task in self._tasks if not task.finished]
+        if not open_tasks:
+            return None
+        if self._rng.random() < self._explore:
+            return open_tasks[int(self._rng.integers(len(open_tasks)))]
+        return max(open_tasks, key=self.gain)
+
+    def gain(self, task: Task) -> float:
+        """Expected gain of one more run of ``task``, in ns of the model's latency."""
+        runs, best = len(task.curve), task.best_ns
+        if not np.isfinite(best):
+            return float("inf")  # nothing works yet: the model needs it before anything else
+        before = task.curve[max(0, runs - 1 - WINDOW)]
+        seen = (before - best) / min(WINDOW, runs) if np.isfinite(before) else best
+        hoped = min(best / runs, max(0.0, best - self._similar(task) / BETA))
+        return task.weight * (ALPHA * seen + (1 - ALPHA) * hoped)
+
+    def _similar(self, task: Task) -> float:
+        """Latency of ``task`` at the best FLOP rate of any task of its kind, in ns."""
+        rates = [
+            other.workload.flops / other.best_ns
+            for other in self._tasks
+            if other.workload.kind == task.workload.kind and np.isfinite(other.best_ns)
+        ]
+        fastest = max(rates, default=0.0)
+        return task.workload.flops / fastest if fastest > 0 else 0.0
+
+
+__all__ = ["Allocator"]

@@ -1,0 +1,273 @@
+"""A tuning job: starts or continues, searches, confirms, reports; whatever stops it, nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from autotune.database import Database, Hit
+from autotune.database.records import JobRow, Latency, Run, WorkloadRow
+from autotune.target import Target
+from autotune.tuning.allocate import Allocator
+from autotune.tuning.budget import Budget, Meter
+from autotune.tuning.confirm import confirm
+from autotune.tuning.guide import Guide
+from autotune.tuning.loop import Loop
+from autotune.tuning.measure.interface import Measurer
+from autotune.tuning.report import DispatchRow, Report
+from autotune.tuning.sampler import GUIDED, factory
+from autotune.tuning.search import Search
+from autotune.tuning.status import Progress, Status
+from autotune.tuning.task import Task
+from search_spaces.knob import Config
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from cost_models.ranker import Ranker
+    from search_spaces.space import Space
+
+_HEARTBEAT_S = 2.0
+
+WholeModel = Callable[[], tuple[Latency, Latency]]
+"""Times the whole model untuned and tuned, taking turns."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is to be tuned: a workload, the dispatches that have it, and its default schedule."""
+
+    names: tuple[str, ...]
+    workload: Workload
+    space: Space
+    default: Config
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to search. ``batch`` candidates are built together before they are timed one by one."""
+
+    sampler: str = GUIDED
+    seed: int = 0
+    batch: int = 8
+
+
+@dataclass
+class Job:
+    """One job over the parts that it is given; :meth:`run` does all of it."""
+
+    model: str
+    subjects: Sequence[Subject]
+    target: Target
+    budget: Budget
+    database: Database
+    measurer: Measurer
+    progress: Progress
+    options: Options = Options()
+    prior: Ranker | None = None
+    whole_model: WholeModel | None = None
+
+    def run(self) -> Report:
+        """Tune; Ctrl-C ends the search early and keeps the best so far.
+
+        Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
+        """
+        guide = Guide(self.prior)
+        tasks = [self._task(subject, guide) for subject in self.subjects]
+        self._register()
+        row = self._claim()
+        status = self._status(row, tasks)
+        loop = Loop(
+            tasks=tasks,
+            allocator=Allocator(tasks, self.options.seed),
+            measurer=self.measurer,
+            store=self.database,
+            guide=guide,
+            meter=status.meter,
+            describe=self._describer(row),
+            measured=self._listener(row, status),
+            batch=self.options.batch,
+        )
+        try:
+            return self._work(loop, status, row)
+        finally:
+            self.progress.close()
+            self.measurer.close()
+
+    def _work(self, loop: Loop, status: Status, row: JobRow) -> Report:
+        stopped, whole = True, None
+        try:
+            for task in loop.tasks:
+                loop.recall(task)
+            status.recalled = sum(len(task.known) for task in loop.tasks)
+            self.progress.started(status)
+            loop.guide.learn()
+            loop.run()
+            self._confirm(status)
+            whole = self._whole_model(status)
+            stopped = False
+        except KeyboardInterrupt:
+            pass  # the best so far is in the database; what follows only reads it
+        finally:
+            state = JobRow.STOPPED if stopped else JobRow.DONE
+            self.database.update_job(replace(row, state=state, elapsed_s=status.meter.elapsed_s))
+        report = self._report(status, stopped, whole)
+        self.progress.finished(report)
+        return report
+
+    def _register(self) -> None:
+        self.database.add_target(self.target)
+        for subject in self.subjects:
+            w = subject.workload
+            self.database.add_workload(WorkloadRow(w.key, w.text, w.kind, w.flops, w.bytes))
+            text = json.dumps(subject.space.to_json(), sort_keys=True)
+            self.database.add_space(subject.space.key, w.key, text)
+
+    def _claim(self) -> JobRow:
+        """Continue an unfinished job of the same workloads, target, sampler and seed, or begin one."""
+        now = time.time()
+        work = sorted((s.workload.key, s.space.key, len(s.names)) for s in self.subjects)
+        identity = [work, self.target.key, self.options.sampler, self.options.seed]
+        fresh = JobRow(
+            id=uuid.uuid4().hex[:12],
+            fingerprint=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
+            model=self.model,
+            target_key=self.target.key,
+            options=json.dumps({"sampler": self.options.sampler, "seed": self.options.seed}),
+            state=JobRow.RUNNING,
+            owner=owner(),
+            elapsed_s=0.0,
+            created=now,
+            updated=now,
+        )
+        return self.database.claim_job(fresh, alive)
+
+    def _task(self, subject: Subject, guide: Guide) -> Task:
+        options = self.options
+        make = factory(options.sampler, guide.score, options.batch)
+        search = Search(subject.space, make, options.seed)
+        return Task(subject.names, subject.workload, subject.space, search, subject.default, options.seed)
+
+    def _status(self, row: JobRow, tasks: Sequence[Task]) -> Status:
+        done = sum(self.database.outcomes(job=row.id).values())
+        meter = Meter(self.budget, trials=done, before_s=row.elapsed_s)
+        limit = self.budget.limit_s
+        meter.reserve_s = min(0.1 * limit, 0.5 * len(tasks)) if limit else 0.0
+        return Status(
+            model=self.model,
+            database=self.database.where,
+            job=row.id,
+            target=f"{self.target.device}, {self.target.threads} threads",
+            tasks=tasks,
+            meter=meter,
+            continued=done > 0,
+        )
+
+    def _describer(self, row: JobRow) -> Callable[[Run], Run]:
+        host, known = platform.node(), versions()
+        return lambda run: replace(run, host=host, versions=known, job=row.id, created=time.time())
+
+    def _listener(self, row: JobRow, status: Status) -> Callable[[Task, Run], None]:
+        said = time.monotonic()
+
+        def measured(task: Task, run: Run) -> None:
+            nonlocal said
+            status.count(run)
+            self.progress.measured(status, task, run)
+            if time.monotonic() - said > _HEARTBEAT_S:
+                said = time.monotonic()
+                self.database.update_job(replace(row, elapsed_s=status.meter.elapsed_s))
+
+        return measured
+
+    def _confirm(self, status: Status) -> None:
+        status.phase = "confirm"
+        self.progress.phase(status)
+        limit = self.budget.limit_s or float("inf")
+        confirm(
+            status.tasks,
+            self.database,
+            self.measurer,
+            status.job,
+            lambda: status.meter.elapsed_s > limit,
+        )
+
+    def _whole_model(self, status: Status) -> tuple[Latency, Latency] | None:
+        if self.whole_model is None:
+            return None
+        status.phase = "whole model"
+        self.progress.phase(status)
+        self.measurer.close()  # nothing else may run while the model is timed
+        return self.whole_model()
+
+    def _report(self, status: Status, stopped: bool, whole: tuple[Latency, Latency] | None) -> Report:
+        before, after = whole or (None, None)
+        return Report(
+            model=self.model,
+            target=status.target,
+            database=status.database,
+            job=status.job,
+            stopped=stopped,
+            trials=status.meter.trials,
+            session_trials=status.session_trials,
+            seconds=status.meter.session_s,
+            trials_per_second=status.trials_per_second,
+            outcomes=dict(status.outcomes),
+            failures=dict(status.failures),
+            dispatches=tuple(self._row(task) for task in status.tasks),
+            before=before,
+            after=after,
+        )
+
+    def _row(self, task: Task) -> DispatchRow:
+        key = task.key
+        answer = self.database.lookup(key.workload, key.target, key.space)
+        before = after = None
+        if isinstance(answer, Hit):
+            before, after = answer.latencies
+        return DispatchRow(
+            task.names[0],
+            task.workload.kind,
+            key.workload,
+            task.weight,
+            before,
+            after,
+            len(task.known),
+        )
+
+
+def owner() -> str:
+    """This process, so that nobody takes another one with the same number for it."""
+    import psutil
+
+    return f"{platform.node()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def alive(name: str) -> bool:
+    """Whether the process that :func:`owner` named still runs; one on another host is taken to."""
+    import psutil
+
+    host, pid, started = name.rsplit(":", 2)
+    if host != platform.node():
+        return True
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return f"{psutil.Process(int(pid)).create_time():.2f}" == started
+    return False
+
+
+def versions() -> str:
+    """Versions of what produces and times code, as JSON."""
+    from importlib.metadata import version
+
+    names = ("autotune", "llvmlite", "numba", "numpy")
+    return json.dumps({name: version(name) for name in names})
+
+
+__all__ = ["Job", "Options", "Subject", "WholeModel", "alive", "owner", "versions"]

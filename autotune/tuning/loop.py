@@ -1,0 +1,120 @@
+"""The tuning loop: ask → build → look up → check and measure → tell → record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autotune.database.records import Origin, Run
+from autotune.tuning.allocate import Allocator
+from autotune.tuning.budget import Meter
+from autotune.tuning.guide import Guide
+from autotune.tuning.measure.interface import Built, Measurer
+from autotune.tuning.outcome import Measurement
+from autotune.tuning.search import Proposal
+from autotune.tuning.task import Task
+
+
+class Store(Protocol):
+    """Where runs are kept; the database is one."""
+
+    def record(self, run: Run) -> bool:
+        """Keep a run; False if this schedule was kept before."""
+
+    def runs(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
+        """The runs of a key that were stored after the row ``after``."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One candidate on its way through the loop."""
+
+    task: Task
+    proposal: Proposal
+    origin: Origin
+
+
+@dataclass
+class Loop:
+    """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run."""
+
+    tasks: Sequence[Task]
+    allocator: Allocator
+    measurer: Measurer
+    store: Store
+    guide: Guide
+    meter: Meter
+    describe: Callable[[Run], Run]
+    measured: Callable[[Task, Run], None]
+    batch: int = 8
+
+    def run(self) -> None:
+        """Turn after turn until the budget is spent or no task has anything left to try."""
+        while not self.meter.spent:
+            turns = self.ask()
+            if not turns:
+                return
+            candidates = [turn.task.candidate(turn.proposal.config) for turn in turns]
+            for turn, built in zip(turns, self.measurer.build(candidates), strict=True):
+                if self.meter.spent:
+                    return
+                task = turn.task
+                known = task.known.get(built.trace_key)
+                measurement = known or self.measurer.measure(built, task.best_ns)
+                if known is None:
+                    self.record(turn, built, measurement)
+                task.tell(turn.proposal, built.trace_key, measurement, turn.origin)
+            self.guide.learn()
+
+    def ask(self) -> list[Turn]:
+        """The next batch: first every task's default schedule, then proposals for one task."""
+        count = int(min(self.batch, self.meter.trials_left))
+        waiting = [task for task in self.tasks if task.default not in task.search]
+        if waiting:
+            return [Turn(task, task.search.suggest(task.default), Origin.DEFAULT) for task in waiting[:count]]
+        while (task := self.allocator.choose()) is not None:
+            self.recall(task)
+            if proposals := task.search.ask(count):
+                return [Turn(task, proposal, Origin.SEARCH) for proposal in proposals]
+        return []
+
+    def recall(self, task: Task) -> None:
+        """Take what other processes measured for this task in the meantime."""
+        key = task.key
+        runs = self.store.runs(
+            workload=key.workload, target=key.target, space=key.space, after=task.last_run_id
+        )
+        fresh = [run for run in runs if run.trace_key not in task.known and run.latency]
+        self.guide.observe(
+            task.space, [json.loads(run.config_json) for run in fresh], [r.latency_ns for r in fresh]
+        )
+        task.recall(runs)
+
+    def record(self, turn: Turn, built: Built, measurement: Measurement) -> None:
+        """Store a run before anything else hears of it; what is reported is never lost."""
+        task, config = turn.task, turn.proposal.config
+        run = self.describe(
+            Run(
+                key=task.key,
+                trace_key=built.trace_key,
+                trace_json=built.trace_json,
+                config_json=json.dumps(dict(config), sort_keys=True, separators=(",", ":")),
+                outcome=measurement.outcome,
+                latency=measurement.latency,
+                error=measurement.error,
+                message=measurement.message,
+                origin=turn.origin,
+                seed=task.seed,
+            )
+        )
+        if not self.store.record(run):
+            return  # another process measured it first: its reading stands
+        self.meter.trials += 1
+        if measurement.latency:
+            self.guide.observe(task.space, [config], [measurement.latency_ns])
+        self.measured(task, run)
+
+
+__all__ = ["Loop", "Store", "Turn"]

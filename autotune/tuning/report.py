@@ -1,0 +1,135 @@
+"""What a job achieved: latency before and after, per dispatch and for the whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autotune.database.records import Latency
+
+
+@dataclass(frozen=True)
+class DispatchRow:
+    """One workload: ``count`` dispatches, latencies in ns of one of them (None when it never ran)."""
+
+    name: str
+    kind: str
+    workload: str
+    count: int
+    before_ns: float | None
+    after_ns: float | None
+    runs: int
+
+    @property
+    def speedup(self) -> float | None:
+        """Before divided by after."""
+        if self.before_ns is None or not self.after_ns:
+            return None
+        return self.before_ns / self.after_ns
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a tuning job.
+
+    ``before`` and ``after`` are the whole model untuned and tuned, run taking turns; None when the job
+    was stopped before that. ``outcomes`` counts the runs of this session, ``failures`` has one message
+    of each kind of failure.
+    """
+
+    model: str
+    target: str
+    database: str
+    job: str
+    stopped: bool
+    trials: int
+    session_trials: int
+    seconds: float
+    trials_per_second: float
+    outcomes: Mapping[str, int]
+    failures: Mapping[str, str]
+    dispatches: tuple[DispatchRow, ...]
+    before: Latency | None = None
+    after: Latency | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster the whole model is, by the minima."""
+        if self.before is None or self.after is None:
+            return None
+        return self.before.min_ns / self.after.min_ns
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as JSON values."""
+        rows = [{**asdict(row), "speedup": row.speedup} for row in self.dispatches]
+        return {**asdict(self), "dispatches": rows, "speedup": self.speedup}
+
+
+def nanoseconds(value: float | None) -> str:
+    """A latency with a unit that fits.
+
+    >>> nanoseconds(1234.0), nanoseconds(2.5e6), nanoseconds(None)
+    ('1.2 µs', '2.50 ms', '-')
+    """
+    if value is None or value == float("inf"):
+        return "-"
+    if value < 1e3:
+        return f"{value:.0f} ns"
+    if value < 1e6:
+        return f"{value / 1e3:.1f} µs"
+    if value < 1e9:
+        return f"{value / 1e6:.2f} ms"
+    return f"{value / 1e9:.2f} s"
+
+
+def times(value: float | None) -> str:
+    """A speed-up."""
+    return "-" if value is None else f"{value:.2f}×"
+
+
+def lines_of(report: Report) -> list[str]:
+    """The report as plain text, one line a dispatch, those with the most time first."""
+    rows = sorted(report.dispatches, key=_share, reverse=True)
+    width = max([8, *(len(row.name) for row in rows)])
+    lines = [
+        f"{'dispatch':<{width}}  {'kind':<13} {'count':>5} {'before':>10} "
+        f"{'after':>10} {'speed-up':>8} {'runs':>5}"
+    ]
+    lines += [
+        f"{row.name:<{width}}  {row.kind:<13} {row.count:>5} {nanoseconds(row.before_ns):>10} "
+        f"{nanoseconds(row.after_ns):>10} {times(row.speedup):>8} {row.runs:>5}"
+        for row in rows
+    ]
+    return [*lines, *summary(report)]
+
+
+def _share(row: DispatchRow) -> float:
+    return row.count * (row.before_ns or 0.0)
+
+
+def summary(report: Report) -> list[str]:
+    """The last lines: whole model, trials, failures, and where the schedules are."""
+    lines = []
+    if report.before is not None and report.after is not None:
+        lines.append(
+            f"whole model: {nanoseconds(report.before.min_ns)} untuned, "
+            f"{nanoseconds(report.after.min_ns)} tuned (minimum; median "
+            f"{nanoseconds(report.before.median_ns)}, {nanoseconds(report.after.median_ns)}), "
+            f"speed-up {times(report.speedup)}"
+        )
+    stopped = "stopped after " if report.stopped else ""
+    lines.append(
+        f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "
+        f"({report.trials_per_second:.1f} trials/s), {report.trials} in the job"
+    )
+    bad = {name: count for name, count in report.outcomes.items() if name != "ok"}
+    lines += [
+        f"  {count} {name}, for example: {report.failures.get(name, '')}"
+        for name, count in sorted(bad.items())
+    ]
+    lines.append(f"schedules stored in {report.database} (job {report.job})")
+    return lines
+
+
+__all__ = ["DispatchRow", "Report", "lines_of", "nanoseconds", "summary", "times"]

@@ -1,0 +1,180 @@
+"""Samplers: ours, an Optuna sampler guided by the cost model, and Optuna's own by name."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from autotune.errors import MissingExtraError, UsageError
+from autotune.tuning.search import SamplerFactory, distribution, to_config, to_params
+from search_spaces.knob import Config
+from search_spaces.population import Population
+
+if TYPE_CHECKING:
+    from search_spaces.space import Space
+
+Score = Callable[["Space", Population], NDArray[Any]]
+"""Scores [n] of a population of one space; the higher, the faster."""
+
+GUIDED = "guided"
+_RANDOM = 512
+_PARENTS = 12
+_ROUNDS = 3
+
+
+class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without its types
+    """Proposes the candidates that a cost model likes best, among many.
+
+    For every batch it scores a random population and, in a few rounds, the neighbours of the best
+    measured and the best scored candidates: the evolutionary search of Ansor (Zheng et al., OSDI
+    2020) with a neighbourhood for its mutations. Of each batch, a share ``local`` is the best scored
+    among the neighbours of the best measured, and a share ``explore`` is random: both find what the
+    model is wrong about.
+    All of its memory is the study, so that a rebuilt study continues where it was.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        score: Score,
+        seed: int,
+        batch: int = 8,
+        *,
+        local: float = 0.3,
+        explore: float = 0.1,
+    ) -> None:
+        self._space = space
+        self._score = score
+        self._batch = batch
+        self._local = local
+        self._explore = explore
+        self._rng = np.random.default_rng(seed)
+        self._queue: list[Config] = []
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """All knobs: one proposal chooses them together."""
+        return {knob.name: distribution(knob) for knob in self._space.knobs}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The next candidate of the batch; a new batch when it is used up."""
+        if not self._queue:
+            self._queue = self._propose(study)
+        return to_params(self._space, self._queue.pop(0))
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Never needed: every knob is in the relative search space."""
+        raise UsageError(f"the guided sampler knows no parameter {param_name!r}")
+
+    def _propose(self, study: Study) -> list[Config]:
+        done = [t for t in study.get_trials(deepcopy=False) if t.params]
+        best = self._best_measured(done)
+        fresh = self._space.population(self._rng, _RANDOM)
+        pool = self._unseen(self._grow(fresh, best), done)
+        if not len(pool):
+            return [fresh.config(0)]
+        order = np.argsort(-self._score(self._space, pool), kind="stable")
+        near = order[self._is_near(pool.take(order), best)]
+        kinds = self._rng.random(min(self._batch, len(pool)))
+        picked: list[int] = []
+        for kind in kinds:
+            source = order
+            if kind < self._explore:
+                source = self._rng.permutation(order)
+            elif kind < self._explore + self._local and len(near):
+                source = near
+            picked.append(next(int(row) for row in chain(source, order) if int(row) not in picked))
+        return [pool.config(row) for row in picked]
+
+    def _is_near(self, pool: Population, best: Population) -> NDArray[np.bool_]:
+        """Which candidates are neighbours of the few best measured ones."""
+        near = self._space.neighbourhood(best.take(np.arange(min(len(best), 2))))
+        return np.isin(pool.codes(), near.codes()) if len(near) else np.zeros(len(pool), np.bool_)
+
+    def _grow(self, pool: Population, centre: Population) -> Population:
+        """Add the neighbours of what is best so far, round by round."""
+        for _ in range(_ROUNDS):
+            if len(centre):
+                parts = [pool, centre, self._space.neighbourhood(centre)]
+                pool = Population.concatenate(parts).distinct()
+            order = np.argsort(-self._score(self._space, pool), kind="stable")
+            centre = pool.take(order[:_PARENTS])
+        return pool
+
+    def _best_measured(self, done: list[FrozenTrial]) -> Population:
+        timed = [
+            t for t in done if t.state == TrialState.COMPLETE and all(v <= 0 for v in t.constraints.values())
+        ]
+        timed.sort(key=lambda t: t.value or 0.0)
+        return self._space.of([to_config(self._space, t.params) for t in timed[:_PARENTS]])
+
+    def _unseen(self, pool: Population, done: list[FrozenTrial]) -> Population:
+        if not done:
+            return pool
+        seen = self._space.of([to_config(self._space, t.params) for t in done])
+        return pool.take(~np.isin(pool.codes(), seen.codes()))
+
+
+def factory(name: str, score: Score, batch: int) -> SamplerFactory:
+    """What makes the sampler called ``name`` for each study; raises UsageError for an unknown name."""
+    if name == GUIDED:
+        return lambda space, seed: GuidedSampler(space, score, seed, batch)
+    if name not in OPTUNA:
+        known = ", ".join([GUIDED, *OPTUNA])
+        raise UsageError(f"unknown sampler {name!r}; known samplers: {known}")
+    make = OPTUNA[name]
+    _require(name)
+    return lambda space, seed: make(seed)
+
+
+_EXTRA = {"cmaes": ("cmaes", "cmaes"), "gp": ("torch", "torch")}
+
+
+def _require(name: str) -> None:
+    import importlib.util
+
+    module, package = _EXTRA.get(name, ("optuna", "optuna"))
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(f"the sampler {name!r} needs the package {package!r}: pip install {package}")
+
+
+def _optuna(name: str, **options: Any) -> Callable[[int], BaseSampler]:
+    def make(seed: int) -> BaseSampler:
+        import optuna
+
+        kind: Callable[..., BaseSampler] = getattr(optuna.samplers, name)
+        with warnings.catch_warnings():  # each sampler was asked for by name, experimental or not
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            return kind(seed=seed, **options)
+
+    return make
+
+
+OPTUNA: dict[str, Callable[[int], BaseSampler]] = {
+    "tpe": _optuna("TPESampler", multivariate=True),
+    "random": _optuna("RandomSampler"),
+    "cmaes": _optuna("CmaEsSampler", warn_independent_sampling=False),
+    "gp": _optuna("GPSampler", warn_independent_sampling=False),
+    "nsga2": _optuna("NSGAIISampler"),
+    "qmc": _optuna("QMCSampler", warn_independent_sampling=False, warn_asynchronous_seeding=False),
+    "grid": _optuna("BruteForceSampler"),
+}
+"""Optuna's samplers by the name used on the command line."""
+
+__all__ = ["GUIDED", "OPTUNA", "GuidedSampler", "Score", "factory"]

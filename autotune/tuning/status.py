@@ -1,0 +1,103 @@
+"""The state of a running job, as progress displays see it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from autotune.database.records import Outcome, Run
+from autotune.tuning.budget import Meter
+from autotune.tuning.report import Report
+from autotune.tuning.task import Task
+
+
+@dataclass
+class Status:
+    """What a job is doing. ``recalled`` counts runs that the database had before this session."""
+
+    model: str
+    database: str
+    job: str
+    target: str
+    tasks: Sequence[Task]
+    meter: Meter
+    continued: bool = False
+    recalled: int = 0
+    phase: str = "search"
+    session_trials: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: dict[str, str] = field(default_factory=dict)
+    """One message of each kind of failure, the newest."""
+
+    def count(self, run: Run) -> None:
+        """Take one more measured run into account."""
+        self.session_trials += 1
+        self.outcomes[run.outcome.value] += 1
+        if run.outcome is not Outcome.OK:
+            self.failures[run.outcome.value] = run.message
+
+    @property
+    def trials_per_second(self) -> float:
+        """Measured runs a second in this session."""
+        return self.session_trials / max(1e-9, self.meter.session_s)
+
+    @property
+    def eta_s(self) -> float | None:
+        """Seconds until the budget is spent; None while nobody can know."""
+        by_time = self.meter.seconds_left
+        by_trials = float("inf")
+        if self.session_trials and self.meter.trials_left < float("inf"):
+            by_trials = self.meter.trials_left / self.trials_per_second
+        left = min(by_time, by_trials)
+        return left if left < float("inf") else None
+
+    @property
+    def default_ns(self) -> float | None:
+        """Sum of the default latencies over all dispatches; None until all are known."""
+        parts = [task.default_ns for task in self.tasks]
+        if any(part is None for part in parts):
+            return None
+        return sum(t.weight * (t.default_ns or 0.0) for t in self.tasks)
+
+    @property
+    def best_ns(self) -> float | None:
+        """Sum of the best latencies over all dispatches; None until all are known."""
+        total = sum(task.weight * task.best_ns for task in self.tasks)
+        return total if total < float("inf") else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers for a machine to read."""
+        return {
+            "phase": self.phase,
+            "trials": self.meter.trials,
+            "elapsed_s": round(self.meter.elapsed_s, 3),
+            "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
+            "trials_per_second": round(self.trials_per_second, 3),
+            "outcomes": dict(self.outcomes),
+            "default_ns": self.default_ns,
+            "best_ns": self.best_ns,
+        }
+
+
+class Progress(Protocol):
+    """Shows a job while it runs."""
+
+    def started(self, status: Status) -> None:
+        """The job begins or goes on."""
+
+    def measured(self, status: Status, task: Task, run: Run) -> None:
+        """One run was measured and stored."""
+
+    def phase(self, status: Status) -> None:
+        """``status.phase`` has changed."""
+
+    def finished(self, report: Report) -> None:
+        """The job ended or was stopped."""
+
+    def close(self) -> None:
+        """Give the terminal back; also after an error, and a second time."""
+
+
+__all__ = ["Progress", "Status"]

@@ -1,0 +1,101 @@
+"""A tuning task: one distinct workload of a model, its search, and what is known of it so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autotune.database.records import Key, Origin, Run
+from autotune.tuning.measure.interface import Candidate
+from autotune.tuning.outcome import Measurement
+from search_spaces.knob import Config
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.tuning.search import Proposal, Search
+    from search_spaces.space import Space
+
+_HOPELESS = 24
+"""After so many runs without a single one that worked, a task is given up."""
+
+
+@dataclass
+class Task:
+    """One workload. ``weight`` is how many dispatches of the model have it; ``names`` are theirs.
+
+    ``default`` is the configuration used when nothing is tuned; ``curve`` is the best latency in ns
+    after each run, infinite while none worked. ``known`` maps trace keys to their outcomes.
+    """
+
+    names: Sequence[str]
+    workload: Workload
+    space: Space
+    search: Search
+    default: Config
+    seed: int = 0
+    known: dict[str, Measurement] = field(default_factory=dict)
+    curve: list[float] = field(default_factory=list)
+    default_ns: float | None = None
+    last_run_id: int = 0
+
+    @property
+    def name(self) -> str:
+        """The first dispatch's name, and how many more there are."""
+        more = f" ×{self.weight}" if self.weight > 1 else ""
+        return self.names[0] + more
+
+    @property
+    def weight(self) -> int:
+        """How often the model executes this workload."""
+        return len(self.names)
+
+    @property
+    def key(self) -> Key:
+        """What its runs are stored under."""
+        return Key(self.workload.key, self.space.target.key, self.space.key)
+
+    @property
+    def best_ns(self) -> float:
+        """The best latency known; infinite while nothing worked."""
+        return self.curve[-1] if self.curve else float("inf")
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether everything fails."""
+        return len(self.curve) >= _HOPELESS and self.best_ns == float("inf")
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to try."""
+        return self.search.exhausted or self.hopeless
+
+    def candidate(self, config: Config) -> Candidate:
+        """What the measurer needs to know."""
+        return Candidate(self.workload.text, self.space.target.to_json(), config, self.seed)
+
+    def tell(self, proposal: Proposal, trace_key: str, measurement: Measurement, origin: Origin) -> None:
+        """Take the outcome of a proposal; a schedule that is known already adds nothing to the curve."""
+        ns = measurement.latency_ns
+        self.search.tell(proposal, ns if measurement.latency else None)
+        if origin is Origin.DEFAULT and measurement.latency:
+            self.default_ns = ns
+        if trace_key not in self.known:
+            self.known[trace_key] = measurement
+            self.curve.append(min(self.best_ns, ns))
+
+    def recall(self, runs: Sequence[Run]) -> None:
+        """Take runs from the database: of an earlier session, or of another process."""
+        for run in runs:
+            self.last_run_id = max(self.last_run_id, run.id or 0)
+            if run.trace_key in self.known:
+                continue
+            self.known[run.trace_key] = Measurement(run.outcome, run.latency, run.error, run.message)
+            self.search.add(json.loads(run.config_json), run.latency.min_ns if run.latency else None)
+            self.curve.append(min(self.best_ns, run.latency_ns))
+            if run.origin is Origin.DEFAULT and run.latency:
+                self.default_ns = run.latency_ns
+
+
+__all__ = ["Task"]

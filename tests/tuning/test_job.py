@@ -1,0 +1,285 @@
+"""Whole jobs over made-up spaces and a simulated measurer."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.database import Database, Hit, JobRow, Latency, Origin, Outcome
+from autotune.errors import UsageError
+from autotune.tuning.budget import Budget
+from autotune.tuning.job import Job, Options, Subject, alive, owner
+from autotune.tuning.measure.interface import Built
+from autotune.tuning.measure.simulated import SimulatedMeasurer
+from autotune.tuning.outcome import Measurement
+from autotune.tuning.progress import JsonLines, PlainLines, Silent
+from autotune.tuning.report import Report
+from tests.tuning.synthetic import TARGET, Synthetic, measurer
+
+A = Synthetic("a")
+B = Synthetic("b", scale=0.1)
+BROKEN = Synthetic("c", failing=True)
+
+
+def subject(task: Synthetic, count: int = 1) -> Subject:
+    names = tuple(f"{task.name}{i}" for i in range(count))
+    workload: Any = task.workload
+    return Subject(names, workload, task.space, task.space.default())
+
+
+def job(path: Path, *tasks: Synthetic, trials: int = 40, **changes: Any) -> Job:
+    base = Job(
+        model="model",
+        subjects=[subject(task) for task in tasks],
+        target=TARGET,
+        budget=Budget(trials=trials),
+        database=Database(path),
+        measurer=measurer(*tasks),
+        progress=Silent(),
+    )
+    return replace(base, **changes)
+
+
+def hit(path: Path, task: Synthetic) -> Hit:
+    with Database(path, read_only=True) as database:
+        found = database.lookup(task.workload.key, TARGET.key, task.space.key)
+    assert isinstance(found, Hit)
+    return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tuning.db"
+
+
+def test_a_job_spends_its_trials_and_finds_something_faster(path: Path) -> None:
+    report = job(path, A, B, trials=60).run()
+    assert (report.trials, report.session_trials, report.stopped) == (60, 60, False)
+    assert sum(report.outcomes.values()) == 60
+    found = hit(path, A)
+    assert found.default is not None
+    assert found.default.origin is Origin.DEFAULT
+    assert found.speedup is not None
+    assert found.speedup > 1.5
+    row = next(row for row in report.dispatches if row.name == "a0")
+    assert (row.before_ns, row.after_ns) == (A.latency(A.space.default()), found.best.latency_ns)
+
+
+def test_the_default_of_every_task_is_measured_first(path: Path) -> None:
+    measuring = measurer(A, B)
+    job(path, A, B, trials=5, measurer=measuring).run()
+    assert [c.workload for c in measuring.measured[:2]] == [A.workload.text, B.workload.text]
+    assert all(dict(c.config) == A.space.default() for c in measuring.measured[:2])
+
+
+def test_the_budget_goes_where_the_model_gains_most(path: Path) -> None:
+    report = job(path, A, B, trials=80).run()
+    runs = {row.name: row.runs for row in report.dispatches}
+    assert runs["a0"] > 2 * runs["b0"]
+
+
+def test_a_second_job_measures_nothing_again(path: Path) -> None:
+    first, second = measurer(A), measurer(A)
+    job(path, A, trials=30, measurer=first).run()
+    report = job(path, A, trials=30, measurer=second).run()
+    both = [json.dumps(dict(c.config)) for c in (*first.measured, *second.measured)]
+    assert len(set(both)) == len(both) == 60
+    assert (report.trials, hit(path, A).runs) == (30, 60)
+
+
+class Stopping(SimulatedMeasurer):
+    """Raises KeyboardInterrupt after some measurements, as Ctrl-C would."""
+
+    def __init__(self, inner: SimulatedMeasurer, after: int) -> None:
+        super().__init__(inner._answer)
+        self.after = after
+
+    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        if len(self.measured) == self.after:
+            raise KeyboardInterrupt
+        return super().measure(built, incumbent_ns)
+
+
+def test_ctrl_c_keeps_the_best_and_the_same_command_continues(path: Path) -> None:
+    report = job(path, A, trials=40, measurer=Stopping(measurer(A), 25)).run()
+    assert report.stopped
+    assert (report.trials, hit(path, A).runs) == (25, 25)
+    again = job(path, A, trials=40).run()
+    assert again.job == report.job
+    assert (again.trials, again.session_trials, again.stopped) == (40, 15, False)
+    third = job(path, A, trials=10).run()
+    assert third.job != report.job
+    assert third.trials == 10
+
+
+def test_a_running_job_is_left_alone(path: Path) -> None:
+    class Nested(SimulatedMeasurer):
+        inner: Report | None = None
+
+        def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+            if self.inner is None:
+                self.inner = job(path, A, trials=10).run()
+            return super().measure(built, incumbent_ns)
+
+    measuring = Nested(measurer(A)._answer)
+    report = job(path, A, trials=20, measurer=measuring).run()
+    assert measuring.inner is not None
+    assert measuring.inner.job != report.job
+    with Database(path) as database:
+        per_job = Counter(run.job for run in database.runs())
+    assert per_job == {report.job: 20, measuring.inner.job: 10}
+
+
+def test_failures_are_rows_with_a_reason_and_a_hopeless_task_is_given_up(path: Path) -> None:
+    report = job(path, A, BROKEN, trials=100).run()
+    assert 24 <= report.outcomes["crashed"] < 24 + Options().batch
+    assert report.failures["crashed"] == "the worker died (SIGSEGV)"
+    assert report.outcomes["wrong_result"] > 0
+    broken = next(row for row in report.dispatches if row.name == "c0")
+    assert (broken.before_ns, broken.after_ns) == (None, None)
+    with Database(path) as database:
+        failed = [r for r in database.runs() if r.outcome is Outcome.WRONG_RESULT]
+    assert all(r.error == 0.5 and r.latency is None for r in failed)
+
+
+class Drifting(SimulatedMeasurer):
+    """The machine gets faster while it measures: late runs look better than they are."""
+
+    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        found = super().measure(built, incumbent_ns)
+        if found.latency is None:
+            return found
+        ns = 1000.0 - len(self.measured)
+        return replace(found, latency=Latency(3, ns, ns, 0.0))
+
+    def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
+        return [Latency(rounds, 500.0 + i, 500.0 + i, 0.0) for i in range(len(rivals))][::-1]
+
+
+def test_winners_are_confirmed_beside_the_default(path: Path) -> None:
+    report = job(path, A, trials=20, measurer=Drifting(measurer(A)._answer)).run()
+    found = hit(path, A)
+    assert found.best.origin is Origin.DEFAULT
+    assert found.best.confirmed_ns == 500.0
+    assert report.dispatches[0].speedup == 1.0
+
+
+def test_a_time_budget_ends_the_job(path: Path) -> None:
+    seconds = iter(range(10_000))
+    work = job(path, A, budget=Budget(seconds=100))
+    measuring = work.measurer
+    import autotune.tuning.job as module
+
+    real = module.Meter
+    try:
+        module.Meter = lambda *a, **k: real(*a, **k, clock=lambda: float(next(seconds)))  # type: ignore
+        report = work.run()
+    finally:
+        module.Meter = real  # type: ignore[misc]
+    assert isinstance(measuring, SimulatedMeasurer)
+    assert 5 < len(measuring.measured) == report.trials < 100
+
+
+def test_an_unknown_sampler_is_refused_before_anything_starts(path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown sampler 'best'"):
+        job(path, A, options=Options(sampler="best")).run()
+    with Database(path) as database:
+        assert database.workloads() == []
+
+
+def test_progress_as_json_lines(path: Path) -> None:
+    out = io.StringIO()
+    job(path, A, trials=12, progress=JsonLines(out)).run()
+    events = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [e["event"] for e in events] == ["started", *["measured"] * 12, "phase", "finished"]
+    assert [e["trials"] for e in events[1:13]] == list(range(1, 13))
+    assert events[-1]["dispatches"][0]["runs"] == 12
+
+
+def test_progress_as_plain_lines(path: Path) -> None:
+    out = io.StringIO()
+    job(path, A, trials=12, progress=PlainLines(out, every_s=0.0)).run()
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "tuning model: 1 dispatches, 1 workloads, for generic, 2 threads"
+    assert lines[1] == f"database {path}, budget 12 trials"
+    assert any(line.startswith("1/12 trials, ") for line in lines)
+    assert lines[-1].startswith(f"schedules stored in {path} (job ")
+    assert "12 in the job" in "\n".join(lines)
+
+
+def test_an_owner_is_alive_until_it_is_not() -> None:
+    assert alive(owner())
+    host, pid, _ = owner().rsplit(":", 2)
+    assert not alive(f"{host}:{pid}:0.00")
+    assert not alive(f"{host}:4194305:0.00")
+    assert alive("another-host:1:0.00")
+
+
+KILLED = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+from pathlib import Path
+from tests.tuning.test_job import *
+
+class Slow(SimulatedMeasurer):
+    def measure(self, built, incumbent_ns):
+        time.sleep(0.01)
+        with open(sys.argv[3], "a") as log:
+            log.write(built.trace_key + "\\n")
+        return super().measure(built, incumbent_ns)
+
+slow = Slow(measurer(A, B)._answer)
+report = job(Path(sys.argv[1]), A, B, trials=60, measurer=slow, progress=JsonLines(sys.stdout)).run()
+"""
+
+
+def test_kill_9_five_times_loses_and_repeats_nothing(path: Path, tmp_path: Path) -> None:
+    log = tmp_path / "measured.log"
+    root = str(Path(__file__).parents[2])
+    command = [sys.executable, "-c", KILLED, str(path), root, str(log)]
+    reported: list[str] = []
+    jobs = set()
+    for kill_after in (1, 4, 7, 3, 9, None):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        seen = 0
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "started":
+                jobs.add(event["job"])
+            if event["event"] == "measured":
+                reported.append(event["workload"] + event["trace"])
+                seen += 1
+            if seen == kill_after:
+                os.kill(process.pid, signal.SIGKILL)
+        assert process.wait() == (0 if kill_after is None else -signal.SIGKILL)
+    with Database(path) as database:
+        stored = [run.key.workload + run.trace_key for run in database.runs()]
+        (state,) = {row.state for row in job_rows(database)}
+    assert len(jobs) == 1
+    assert state == JobRow.DONE
+    assert len(stored) == len(set(stored)) == 60
+    assert len(reported) == len(set(reported))
+    assert set(reported) <= set(stored)
+    # Only a candidate that was being measured when the process died is measured again.
+    assert len(log.read_text().splitlines()) <= 60 + 5
+
+
+def job_rows(database: Database) -> list[Any]:
+    from sqlalchemy import select
+
+    from autotune.database import schema
+
+    with database._reading() as connection:
+        return list(connection.execute(select(schema.jobs)))

@@ -98,8 +98,15 @@ class Frame:
                 if base is not None:
                     return base + inner[0], inner[1]
                 width = self.width(relation)
-                low = outer[0].scaled(width) + inner[0]
-                return low, min((outer[1] - 1) * width + inner[1], self.extent(iv))
+                low, extent = outer[0].scaled(width) + inner[0], self.extent(iv)
+                size = min((outer[1] - 1) * width + inner[1], extent)
+                if relation.tail == "overlap" and relation not in self.settled and size < extent:
+                    # Which iteration is the last is not known yet: any may start early by this much.
+                    early = (width - self.rest(relation)) if extent >= width else 0
+                    if size + early >= extent:
+                        return constant_form(0), extent
+                    return low + -early, size + early
+                return low, size
         return constant_form(0), self.extent(iv)
 
     def boxes(self) -> dict[Expr, Box]:

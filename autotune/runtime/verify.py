@@ -10,6 +10,7 @@ from autotune.errors import ArtifactError, BuildError
 from autotune.runtime.image import DTYPES, SPACES, Binding, Command, ModuleImage, TensorSpec
 
 MAX_BYTES = 1 << 46
+MAX_RANK = 32
 MAX_TILES = 1 << 40
 MAX_SCRATCH_BYTES = 1 << 32
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]{0,511}")
@@ -48,7 +49,9 @@ def _spec_problems(role: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
     for spec in specs:
         if spec.dtype not in DTYPES:
             yield f"{role} {spec.name!r} has dtype {spec.dtype!r}; allowed: {', '.join(DTYPES)}"
-        elif any(extent < 0 for extent in spec.shape) or spec.nbytes > MAX_BYTES:
+        elif (
+            len(spec.shape) > MAX_RANK or any(extent < 0 for extent in spec.shape) or spec.nbytes > MAX_BYTES
+        ):
             yield f"{role} {spec.name!r} has shape {spec.shape}"
 
 

@@ -1,0 +1,102 @@
+"""The container of an artifact: an uncompressed ZIP file, read without trusting it."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import struct
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import ArtifactError
+from autotune.runtime.device import allocate
+
+_MEMBER = re.compile(r"manifest\.json|objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin")
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_ENCRYPTED = 1
+
+
+@dataclass(frozen=True)
+class Member:
+    """Where a member's bytes are in the file, and their CRC-32 by the directory."""
+
+    start: int
+    nbytes: int
+    crc: int
+
+
+def read_members(file: BinaryIO) -> dict[str, Member]:
+    """The members of an archive, from a directory that is checked; raises ArtifactError."""
+    total = os.fstat(file.fileno()).st_size
+    try:
+        with zipfile.ZipFile(file) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
+        raise ArtifactError(f"not an archive, or damaged: {error}") from error
+    if sum(entry.file_size for entry in entries) > total:
+        raise ArtifactError("its members are larger than the file")
+    found: dict[str, Member] = {}
+    for entry in entries:
+        name = entry.filename
+        if not _MEMBER.fullmatch(name) or name in found:
+            raise ArtifactError(f"unexpected member {name[:80]!r}")
+        if (
+            entry.compress_type != zipfile.ZIP_STORED
+            or entry.compress_size != entry.file_size
+            or entry.flag_bits & _ENCRYPTED
+        ):
+            raise ArtifactError(f"member {name} is compressed or encrypted")
+        start = _data_start(file, entry.header_offset)
+        if start + entry.file_size > total:
+            raise ArtifactError(f"member {name} ends behind the end of the file")
+        found[name] = Member(start, entry.file_size, entry.CRC)
+    return found
+
+
+def _data_start(file: BinaryIO, header: int) -> int:
+    """Where a member's data begins, behind its local header."""
+    file.seek(header)
+    data = file.read(_LOCAL_HEADER.size)
+    if len(data) < _LOCAL_HEADER.size or data[:4] != b"PK\x03\x04":
+        raise ArtifactError("a member has no header")
+    _, name, extra = _LOCAL_HEADER.unpack(data)
+    return header + _LOCAL_HEADER.size + int(name) + int(extra)
+
+
+def read_data(file: BinaryIO, member: Member) -> NDArray[np.uint8]:
+    """A member's bytes, in aligned memory."""
+    memory = allocate(member.nbytes)
+    file.seek(member.start)
+    if file.readinto(memory.data) != member.nbytes:  # type: ignore[attr-defined]
+        raise ArtifactError("the file is truncated")
+    return memory
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that becomes ``path`` when the block ends well, and vanishes when it does not.
+
+    Raises ArtifactError where it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        os.replace(temporary, path)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise ArtifactError(f"cannot write artifact {path}: {reason}") from error
+        raise
+
+
+__all__ = ["Member", "read_data", "read_members", "replacing"]

@@ -1,0 +1,211 @@
+"""Artifacts: a compiled model in one file, ``.atm``.
+
+The file is a ZIP archive without compression (any unzip program lists it)::
+
+    manifest.json        format, version, target, inputs, outputs, commands, dispatches, arena size,
+                         metadata, and the path, size and SHA-256 of every other member
+    objects/<n>.o        relocatable object code of a dispatch
+    constants/<n>.bin    a constant tensor: dense, row-major, little-endian
+
+Equal images make equal bytes. Nothing is pickled, nothing is extracted to disk.
+
+Loading checks, in this order and before machine code is mapped: the archive (names, sizes that add up
+to no more than the file, no compression), the manifest's version and types, the target against this
+machine, sizes and hashes of the members, and that every memory range a command binds lies inside its
+tensor or arena. Hashes detect damage, they are no signature: object code runs with the rights of
+the process, so load artifacts only from where you would run programs from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.codegen.elf import read_symbols
+from autotune.errors import ArtifactError, BuildError
+from autotune.runtime.archive import Member, read_data, read_members, replacing
+from autotune.runtime.device import Device
+from autotune.runtime.image import DTYPES, ModuleImage
+from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, Manifest
+from autotune.runtime.verify import verify
+from autotune.target import usable_cores
+
+_MANIFEST = "manifest.json"
+_MAX_MANIFEST_BYTES = 256 << 20
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+_MATH = """
+    acos asin atan atan2 ceil cos cosh erf exp exp2 expm1 floor fma fmax fmin fmod ldexp log log10
+    log1p log2 nearbyint pow rint round roundeven sin sinh sqrt tan tanh trunc
+""".split()  # noqa: SIM905
+EXTERNAL_SYMBOLS = frozenset(
+    [
+        *("memcpy", "memmove", "memset"),
+        *_MATH,
+        *(name + "f" for name in _MATH),
+        *("__extendhfsf2", "__truncsfhf2", "__truncdfhf2"),
+    ]
+)
+"""Functions of the process that the object code of an artifact may call."""
+
+
+def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
+    """Write an image to a file, all or nothing; raises ArtifactError."""
+    verify(image)
+    _check_externals(image.objects)
+    constants = [_little_endian(constant) for constant in image.constants]
+    blobs: dict[str, Any] = {f"objects/{i}.o": data for i, data in enumerate(image.objects)}
+    blobs |= {f"constants/{i}.bin": array.reshape(-1).view(np.uint8) for i, array in enumerate(constants)}
+    manifest = _manifest(image, constants, {name: _blob(name, data) for name, data in blobs.items()})
+    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, data in {_MANIFEST: manifest.to_json().encode(), **blobs}.items():
+            archive.writestr(zipfile.ZipInfo(name, _DATE), bytes(data))
+
+
+def load(path: str | os.PathLike[str]) -> ModuleImage:
+    """Read and check an artifact; raises ArtifactError with the reason and the path."""
+    try:
+        with open(path, "rb") as file:
+            return _load(file)
+    except OSError as error:
+        raise ArtifactError(f"cannot read artifact {path}: {error.strerror or error}") from error
+    except ArtifactError as error:
+        raise ArtifactError(f"artifact {path}: {error}") from error
+
+
+def _load(file: BinaryIO) -> ModuleImage:
+    members = read_members(file)
+    if _MANIFEST not in members:
+        raise ArtifactError(f"no {_MANIFEST} inside")
+    manifest = Manifest.from_json(_manifest_bytes(file, members.pop(_MANIFEST)))
+    _check_target(manifest)
+    blobs = [*manifest.objects, *(constant.blob for constant in manifest.constants)]
+    _check_sizes(blobs, members)
+    with ThreadPoolExecutor(usable_cores()) as hashing:
+        arrays = [read_data(file, members[blob.path]) for blob in blobs]
+        digests = list(hashing.map(lambda array: hashlib.sha256(array).hexdigest(), arrays))
+    for blob, digest in zip(blobs, digests, strict=True):
+        if digest != blob.sha256:
+            raise ArtifactError(f"{blob.path} is damaged: its SHA-256 is not the manifest's")
+    objects = tuple(array.tobytes() for array in arrays[: len(manifest.objects)])
+    _check_externals(objects)
+    image = _image(manifest, objects, arrays[len(objects) :])
+    verify(image)
+    return image
+
+
+def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
+    """The manifest; the hashes in it cover the rest, its own check is the archive's CRC-32."""
+    if member.nbytes > _MAX_MANIFEST_BYTES:
+        raise ArtifactError(f"the manifest has {member.nbytes} bytes")
+    data = read_data(file, member).tobytes()
+    if zlib.crc32(data) != member.crc:
+        raise ArtifactError(f"{_MANIFEST} is damaged: its CRC-32 is not the archive's")
+    return data
+
+
+def _check_target(manifest: Manifest) -> None:
+    device = Device.host()
+    missing = device.missing_features(manifest.target)
+    if missing:
+        raise ArtifactError(
+            f"compiled for {manifest.target.arch} {manifest.target.cpu}; this machine "
+            f"({device.target.arch} {device.target.cpu}) has no {', '.join(missing)}: "
+            "compile the model for this machine"
+        )
+
+
+def _check_sizes(blobs: list[Blob], members: dict[str, Member]) -> None:
+    """The manifest lists exactly the members of the archive, with their sizes."""
+    listed = [blob.path for blob in blobs]
+    if sorted(listed) != sorted(members):
+        different = sorted(set(listed) ^ set(members)) or ["a member listed twice"]
+        raise ArtifactError(f"manifest and archive differ: {different[0][:80]}")
+    for blob in blobs:
+        if members[blob.path].nbytes != blob.nbytes:
+            raise ArtifactError(f"{blob.path} has another size than the manifest says")
+
+
+def _check_externals(objects: tuple[bytes, ...]) -> None:
+    """Object code calls only the functions that an artifact may call."""
+    for index, data in enumerate(objects):
+        try:
+            unknown = read_symbols(data).undefined - EXTERNAL_SYMBOLS
+        except BuildError as error:
+            raise ArtifactError(f"object {index}: {error}") from error
+        if unknown:
+            raise ArtifactError(
+                f"object {index} calls {', '.join(sorted(unknown))}, "
+                "which an artifact may not: only mathematical and memory functions of C"
+            )
+
+
+def _image(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArray[np.uint8]]) -> ModuleImage:
+    constants = tuple(
+        _constant(constant, array) for constant, array in zip(manifest.constants, arrays, strict=True)
+    )
+    return ModuleImage(
+        name=manifest.name,
+        target=manifest.target,
+        inputs=manifest.inputs,
+        outputs=manifest.outputs,
+        objects=objects,
+        constants=constants,
+        commands=manifest.commands,
+        dispatches=manifest.dispatches,
+        arena_bytes=manifest.arena_bytes,
+        metadata=manifest.metadata,
+    )
+
+
+def _constant(constant: ConstantBlob, data: NDArray[np.uint8]) -> NDArray[Any]:
+    if constant.dtype not in DTYPES:
+        raise ArtifactError(f"{constant.blob.path} has dtype {constant.dtype[:40]!r}")
+    dtype = np.dtype(constant.dtype).newbyteorder("<")
+    try:
+        array = data.view(dtype).reshape(constant.shape)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ArtifactError(f"{constant.blob.path} does not fit its shape") from error
+    if array.shape != constant.shape:  # -1 is a shape to NumPy
+        raise ArtifactError(f"{constant.blob.path} does not fit its shape")
+    return array
+
+
+def _manifest(image: ModuleImage, constants: list[NDArray[Any]], blobs: dict[str, Blob]) -> Manifest:
+    return Manifest(
+        format=FORMAT,
+        version=VERSION,
+        name=image.name,
+        target=image.target,
+        inputs=image.inputs,
+        outputs=image.outputs,
+        commands=image.commands,
+        dispatches=image.dispatches,
+        arena_bytes=image.arena_bytes,
+        metadata=dict(image.metadata),
+        objects=tuple(blobs[f"objects/{i}.o"] for i in range(len(image.objects))),
+        constants=tuple(
+            ConstantBlob(array.shape, array.dtype.name, blobs[f"constants/{i}.bin"])
+            for i, array in enumerate(constants)
+        ),
+    )
+
+
+def _blob(name: str, data: Any) -> Blob:
+    return Blob(name, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
+    """The same values, dense and little-endian (``ascontiguousarray`` makes scalars vectors)."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
+
+
+__all__ = ["EXTERNAL_SYMBOLS", "load", "save"]

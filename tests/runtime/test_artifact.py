@@ -1,0 +1,286 @@
+"""Artifacts: round trips, damage, hostile files, other machines, disks that refuse."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.errors import ArtifactError
+from autotune.runtime import artifact
+from autotune.runtime.device import Device
+from autotune.runtime.image import DTYPES, ModuleImage
+from autotune.runtime.module import Module
+from tests.runtime.kernels import binding, chain, compile_ir, image, spec
+
+
+def small() -> ModuleImage:
+    """y = constant + 1, then a chain of one more addition through the arena."""
+    constants = (np.array([5, 6, 7, 8]), np.float32(2.5).reshape(()), np.zeros((0, 3), np.int8))
+    return image(
+        [
+            ("increment", binding("constant", 4), binding("arena", 4), 4),
+            ("increment", binding("arena", 4), binding("output", 4), 4),
+        ],
+        inputs=(spec("x", 2),),
+        outputs=(spec("y", 4),),
+        arena_bytes=32,
+        scratch_bytes=8,
+        constants=constants,
+        metadata={"source": "tests", "größe": "3 μs"},
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    target = tmp_path / "small.atm"
+    artifact.save(small(), target)
+    return target
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> None:
+    """Change manifest and members, and write the archive again."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members.pop("manifest.json"))
+    change(manifest, members)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", json.dumps(manifest))
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+def same(a: ModuleImage, b: ModuleImage) -> bool:
+    plain = ("name", "target", "inputs", "outputs", "objects", "commands", "dispatches")
+    return (
+        all(getattr(a, name) == getattr(b, name) for name in (*plain, "arena_bytes"))
+        and dict(a.metadata) == dict(b.metadata)
+        and len(a.constants) == len(b.constants)
+        and all(
+            p.dtype == q.dtype and p.shape == q.shape and np.array_equal(p, q)
+            for p, q in zip(a.constants, b.constants, strict=True)
+        )
+    )
+
+
+def test_round_trip(path: Path) -> None:
+    loaded = artifact.load(path)
+    assert same(loaded, small())
+    assert all(c.ctypes.data % 64 == 0 for c in loaded.constants if c.size)
+    with Module(loaded, 2) as module:
+        assert module(np.zeros(2, np.int64))[0].tolist() == [7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_constants_of_every_dtype_round_trip(dtype: str, tmp_path: Path) -> None:
+    values = np.arange(12).reshape(3, 4).astype(dtype)
+    swapped = values.astype(values.dtype.newbyteorder(">"))
+    made = image([], constants=(values, np.asfortranarray(values).T, swapped))
+    artifact.save(made, tmp_path / "c.atm")
+    loaded = artifact.load(tmp_path / "c.atm")
+    assert all(c.dtype.isnative for c in loaded.constants)
+    assert np.array_equal(loaded.constants[0], values)
+    assert np.array_equal(loaded.constants[1], values.T)
+    assert np.array_equal(loaded.constants[2], values)
+
+
+def test_equal_images_make_equal_bytes(path: Path, tmp_path: Path) -> None:
+    artifact.save(artifact.load(path), tmp_path / "again.atm")
+    assert (tmp_path / "again.atm").read_bytes() == path.read_bytes()
+
+
+def test_every_damaged_byte_is_harmless_or_found(path: Path) -> None:
+    data, good = path.read_bytes(), small()
+    accepted = 0
+    for position in range(0, len(data), 11):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        try:
+            loaded = artifact.load(path)
+        except ArtifactError:
+            continue
+        accepted += 1
+        assert same(loaded, good), f"byte {position} changed the module unnoticed"
+    assert accepted < len(data) // 50  # dates and attributes of the archive only
+
+
+def test_every_truncation_is_found(path: Path) -> None:
+    data = path.read_bytes()
+    for size in [*range(0, len(data), 97), len(data) - 1]:
+        path.write_bytes(data[:size])
+        with pytest.raises(ArtifactError):
+            artifact.load(path)
+
+
+def _set(*keys: Any, to: Any) -> Callable[[dict[str, Any], dict[str, bytes]], None]:
+    def change(manifest: Any, members: dict[str, bytes]) -> None:
+        for key in keys[:-1]:
+            manifest = manifest[key]
+        manifest[keys[-1]] = to
+
+    return change
+
+
+HOSTILE = [
+    (_set("format", to="other"), "its format is not 'autotune-module'"),
+    (_set("version", to=2), "format version 2; this release reads version 1"),
+    (_set("unknown", to=1), "manifest: expected an object with"),
+    (_set("inputs", to={}), "manifest.inputs: expected"),
+    (_set("arena_bytes", to="32"), "manifest.arena_bytes: expected"),
+    (_set("arena_bytes", to=True), "manifest.arena_bytes: expected"),
+    (_set("arena_bytes", to=32.0), "manifest.arena_bytes: expected"),
+    (_set("arena_bytes", to=-1), "arena of -1 bytes"),
+    (_set("arena_bytes", to=16), "command 0 ('k0'): binding 1: bytes 0 to 32 of arena 0"),
+    (_set("arena_bytes", to=1 << 60), "arena of"),
+    (_set("commands", 0, "bindings", 1, "offset", to=8), "bytes 8 to 40 of arena 0"),
+    (_set("commands", 0, "bindings", 1, "offset", to=-8), "bytes -8 to 24 of arena 0"),
+    (_set("commands", 0, "bindings", 1, "index", to=1), "arena 1 of 1"),
+    (_set("commands", 0, "bindings", 0, "index", to=-1), "constant -1 of 3"),
+    (_set("commands", 0, "bindings", 0, "space", to="heap"), "bindings[0].space: expected"),
+    (_set("commands", 1, "tiles", to=0), "0 tiles"),
+    (_set("commands", 1, "object_index", to=7), "object 7 of 2"),
+    (_set("commands", 1, "dispatch", to=2), "dispatch 2 of 2"),
+    (_set("commands", 1, "scratch_bytes", to=1 << 40), "bytes of scratch memory"),
+    (_set("commands", 1, "symbol", to="../../x"), "not a plain identifier"),
+    (_set("commands", 1, "symbol", to="system"), "does not define 'system'"),
+    (_set("outputs", 0, "dtype", to="object"), "dtype 'object'; allowed: float64"),
+    (_set("outputs", 0, "shape", to=[-4]), "has shape (-4,)"),
+    (_set("outputs", 0, "shape", to=[1 << 40, 1 << 40]), "has shape"),
+    (_set("outputs", 0, "shape", to=[1] * 1000), "has shape"),
+    (_set("outputs", 0, "shape", to=[2]), "binding 1: bytes 0 to 32 of output 0, which has 16"),
+    (_set("constants", 0, "dtype", to="O"), "constants/0.bin has dtype 'O'"),
+    (_set("constants", 0, "shape", to=[5]), "constants/0.bin does not fit its shape"),
+    (_set("constants", 0, "shape", to=[-1, 2]), "constants/0.bin does not fit its shape"),
+    (_set("constants", 0, "shape", to=[1] * 1000), "constants/0.bin does not fit its shape"),
+    (_set("constants", 0, "blob", "path", to="/etc/passwd"), "manifest and archive differ"),
+    (_set("constants", 0, "blob", "path", to="objects/0.o"), "manifest and archive differ"),
+    (_set("constants", 0, "blob", "nbytes", to=8), "constants/0.bin has another size"),
+    (_set("objects", 0, "sha256", to="0" * 64), "objects/0.o is damaged: its SHA-256"),
+    (_set("target", "cpu", to=3), "manifest.target.cpu: expected"),
+    (lambda m, files: files.pop("objects/1.o"), "manifest and archive differ: objects/1.o"),
+    (lambda m, files: files.update({"objects/9.o": b""}), "manifest and archive differ"),
+    (lambda m, files: files.update({"../evil": b""}), "unexpected member '../evil'"),
+    (lambda m, files: files.update({"/abs.o": b""}), "unexpected member '/abs.o'"),
+    (lambda m, files: files.update({"objects/0.o\n": b""}), "unexpected member"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_manifests_are_refused(path: Path, change: Any, message: str) -> None:
+    rewrite(path, change)
+    with pytest.raises(ArtifactError) as caught:
+        artifact.load(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_manifests_that_are_no_objects_are_refused(path: Path) -> None:
+    for text in (b"", b"[]", b"nul", b"[" * 100_000, b"\xff\xfe", b'{"format": 1}', b"1" * 10_000):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("manifest.json", text)
+        with pytest.raises(ArtifactError):
+            artifact.load(path)
+
+
+def test_compressed_members_are_refused(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("manifest.json", "[" + " " * 10_000_000 + "]")
+    with pytest.raises(ArtifactError, match=r"larger than the file|compressed"):
+        artifact.load(path)
+
+
+def test_overlapping_members_are_refused(path: Path) -> None:
+    # A zip bomb of stored members: the directory names one piece of the file many times.
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("objects/0.o", b"\0" * 10_000)
+        first = archive.infolist()[0]
+        for index in range(1, 50):
+            entry = zipfile.ZipInfo(f"objects/{index}.o")
+            entry.header_offset, entry.CRC = first.header_offset, first.CRC
+            entry.compress_size = entry.file_size = first.file_size
+            archive.filelist.append(entry)
+        archive._didModify = True
+    with pytest.raises(ArtifactError, match="larger than the file"):
+        artifact.load(path)
+
+
+def test_code_for_features_that_the_machine_lacks_is_refused(tmp_path: Path) -> None:
+    made = small()
+    target = replace(made.target, cpu="future", features=(*made.target.features, "avx4096"))
+    artifact.save(replace(made, target=target), tmp_path / "f.atm")
+    with pytest.raises(ArtifactError, match=r"compiled for x86_64 future; .* has no avx4096"):
+        artifact.load(tmp_path / "f.atm")
+
+
+def test_code_for_another_architecture_is_refused(path: Path) -> None:
+    rewrite(path, _set("target", "arch", to="riscv64"))
+    with pytest.raises(ArtifactError, match=r"compiled for riscv64 .*has no riscv64"):
+        artifact.load(path)
+
+
+def test_code_for_a_lesser_machine_is_accepted(tmp_path: Path) -> None:
+    made = small()
+    features = made.target.features[:1]
+    artifact.save(replace(made, target=replace(made.target, features=features)), tmp_path / "l.atm")
+    assert artifact.load(tmp_path / "l.atm").target.features == features
+    assert Device.host().missing_features(made.target) == []
+
+
+def test_code_may_call_mathematics_only(tmp_path: Path) -> None:
+    text = """
+    declare {kind} @{name}({kind})
+    define void @k0(ptr %t, i64 %b, i64 %e, ptr %s) {{
+      %x = call {kind} @{name}({kind} zeroinitializer)
+      ret void
+    }}"""
+    made = chain(1, 4)
+    calls = compile_ir(text.format(name="expf", kind="float"))
+    artifact.save(replace(made, objects=(calls,)), tmp_path / "ok.atm")
+    artifact.load(tmp_path / "ok.atm")
+    evil = compile_ir(text.format(name="system", kind="i64"))
+    with pytest.raises(ArtifactError, match="object 0 calls system, which an artifact may not"):
+        artifact.save(replace(made, objects=(evil,)), tmp_path / "no.atm")
+    assert not (tmp_path / "no.atm").exists()
+
+
+def test_missing_files_and_folders_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"cannot read artifact .*No such file"):
+        artifact.load(tmp_path / "none.atm")
+    with pytest.raises(ArtifactError, match="cannot read artifact"):
+        artifact.load(tmp_path)
+    with pytest.raises(ArtifactError, match=r"cannot write artifact .*No such file"):
+        artifact.save(small(), tmp_path / "no" / "folder.atm")
+
+
+def test_a_full_disk_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
+    with pytest.raises(ArtifactError, match=r"cannot write artifact .*No space left on device"):
+        artifact.save(small(), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["small.atm"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")
+def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ArtifactError, match=r"cannot write artifact .*Permission denied"):
+        artifact.save(small(), tmp_path / "x.atm")
+
+
+def test_inconsistent_images_are_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="arena of -1 bytes"):
+        artifact.save(replace(small(), arena_bytes=-1), tmp_path / "x.atm")

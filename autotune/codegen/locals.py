@@ -39,8 +39,9 @@ def slots_of(
 ) -> dict[int, int] | None:
     """``{offset: width}`` of the slots of a buffer, or None when it must be memory.
 
-    Every access in ``body`` must be at an offset that unrolled and vectorized loops determine, and two accesses
-    must touch the same slot or disjoint ones.
+    Every access in ``body`` must be at an offset that unrolled and vectorized loops determine, and two
+    accesses must touch the same slot or disjoint ones. ``lanes`` is 1 for a buffer inside of a vectorized
+    loop, where each lane has slots of its own.
     """
     found: set[tuple[int, int]] = set()
     for key, indices, loops in _accesses(buffer, body):
@@ -95,6 +96,8 @@ def _places(
     start = form.constant
     unrolled: list[tuple[int, int]] = []
     vector: tuple[int, int] | None = None
+    # Only the outermost vectorized loop runs in lanes; those inside of it are unrolled.
+    lane_loop = next((loop for loop in loops if loop.kind == "vectorized"), None) if lanes > 1 else None
     for atom, c in form.terms.items():
         value = known(atom)
         if value is not None:
@@ -103,9 +106,9 @@ def _places(
         loop = by_var.get(atom)
         if loop is None or not isinstance(atom, Var):
             return None
-        if loop.kind == "unrolled":
+        if loop.kind == "unrolled" or (loop.kind == "vectorized" and loop is not lane_loop):
             unrolled.append((c, loop.extent))
-        elif loop.kind == "vectorized" and c == 1 and vector is None:
+        elif loop is lane_loop and c == 1:
             vector = (c, loop.extent)
         else:
             return None

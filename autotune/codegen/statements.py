@@ -41,6 +41,8 @@ class KernelEmitter(ExpressionEmitter):
         self._slots: dict[Buffer, dict[int, tuple[str, int]]] = {}
         self._stack_bytes = 0
         self._scratch_top = 0
+        self._in_lanes = False
+        self._private: set[Buffer] = set()
         self._width = self._vector_width()
 
     def _vector_width(self) -> int:
@@ -101,7 +103,7 @@ class KernelEmitter(ExpressionEmitter):
             raise BuildError(f"no code for statement {type(node).__name__}")
 
     def _for(self, node: For) -> None:
-        if node.kind == "vectorized" and self.lanes == 1:
+        if node.kind == "vectorized" and not self._in_lanes and self._runs_in_lanes(node):
             for start, width in chunks(node.extent, self._width):
                 self._chunk(node, start, width)
         elif node.kind in ("unrolled", "vectorized"):
@@ -117,9 +119,19 @@ class KernelEmitter(ExpressionEmitter):
     def _chunk(self, node: For, start: int, width: int) -> None:
         self.env[node.var] = start if width == 1 else Ramp(start, width)
         self.lanes = width
+        self._in_lanes = True
         with self.statement():
             self.stmt(node.body)
+        self._in_lanes = False
         self.lanes = 1
+
+    def _runs_in_lanes(self, node: For) -> bool:
+        """Whether all local buffers inside of a vectorized loop can have a register a lane.
+
+        When one cannot (it is indexed by a serial loop), the loop is unrolled instead.
+        """
+        inner = [s for s in walk(node.body) if isinstance(s, Allocate)]
+        return all(slots_of(s.buffer, s.body, 1, self._known, self.form) is not None for s in inner)
 
     def _serial(self, var: Var, begin: str, end: str, body: Stmt) -> None:
         """A loop that runs at least once: the test is at its end."""
@@ -182,10 +194,14 @@ class KernelEmitter(ExpressionEmitter):
     # -- local buffers ---------------------------------------------------------------------------------------
 
     def _allocate(self, node: Allocate) -> None:
-        slots = slots_of(node.buffer, node.body, self._width, self._known, self.form)
-        if slots is not None and self.lanes == 1:
+        width = 1 if self._in_lanes else self._width
+        slots = slots_of(node.buffer, node.body, width, self._known, self.form)
+        if slots is not None:
             self._slots[node.buffer] = {}
+            if self._in_lanes:
+                self._private.add(node.buffer)
             for offset, width in slots.items():
+                width = self.lanes if self._in_lanes else width
                 kind = vector(scalar_type(node.buffer.dtype), width)
                 name = "%" + self.fresh("slot")
                 self.entry.append(f"  {name} = alloca {kind}")
@@ -225,7 +241,7 @@ class KernelEmitter(ExpressionEmitter):
         if slots is None:
             return self.load_from(node.buffer, address)
         name, width = slots[address.constant]
-        lanes = self.lanes if address.stride else 1
+        lanes = self.lanes if address.stride or node.buffer in self._private else 1
         if width != lanes or address.scalar or address.lanes is not None:
             raise BuildError(f"local buffer {node.buffer.name}: slot of {width} lanes read as {lanes}")
         kind = vector(scalar_type(node.buffer.dtype), width)
@@ -233,7 +249,8 @@ class KernelEmitter(ExpressionEmitter):
 
     def _store(self, node: Store) -> None:
         address = self.address(self.form(node, node.buffer, node.indices))
-        if self.lanes > 1 and address.lanes is None and address.stride == 0:
+        private = node.buffer in self._private
+        if self.lanes > 1 and address.lanes is None and address.stride == 0 and not private:
             self._store_uniform(node)
             return
         value = self.cast(self.expr(node.value), node.buffer.dtype)

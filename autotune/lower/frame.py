@@ -73,6 +73,18 @@ class Frame:
         extent, width = self.extent(split.parent), self.width(split)
         return extent - (-(-extent // width) - 1) * width if extent else 0
 
+    def inside_reduction(self, split: Split) -> bool:
+        """Whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
+        leaves = self.stage.leaf_iter_vars
+        first = next((n for n, iv in enumerate(leaves) if iv.kind == "reduce"), len(leaves))
+        made_of = {split.outer}
+        for relation in self.stage.relations:
+            if isinstance(relation, Split) and relation.parent in made_of:
+                made_of |= {relation.outer, relation.inner}
+            elif isinstance(relation, Fuse) and (relation.outer in made_of or relation.inner in made_of):
+                made_of.add(relation.fused)
+        return any(iv in made_of for iv in leaves[first:])
+
     # -- values ----------------------------------------------------------------------------------------------
 
     def touched(self, iv: IterVar) -> bool:

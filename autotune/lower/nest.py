@@ -185,7 +185,7 @@ class NestBuilder:
         outer = frame.values[split.outer]
         extent = frame.extent(split.parent)
         last = extent // width
-        if split.tail == "overlap" and extent >= width and split.parent.kind == "data":
+        if split.tail == "overlap" and extent >= width and not frame.inside_reduction(split):
             low = self.simplifier.form(binary("min", outer.scaled(width).expr(), extent - width))
             names: list[tuple[Var, Lin]] = []
             frame.bases[split] = self._name(split.parent.name + ".base", low, names)

@@ -32,6 +32,8 @@ def lower_schedule(
     arguments = _argument_buffers(schedule, args, order, strides or {})
     bodies = _inlined_bodies(order)
     live = [s for s in order if s.attach_type != "inline"]
+    for stage in live:
+        _check_attachment(stage, live)
     simplifier = Simplifier()
     places: dict[Stage, Place] = {}
     translator = Translator(simplifier, lambda tensor: places[schedule[tensor]])
@@ -55,6 +57,23 @@ def lower_schedule(
             LoopKernel(kernel.name, kernel.body, kernel.tiles, hoisted, kernel.reads, kernel.writes)
         )
     return LoopProgram(tuple(kernels), tuple(arguments.values()), tuple(workspaces))
+
+
+def _check_attachment(stage: Stage, live: Sequence[Stage]) -> None:
+    parent, iv = stage.attach_stage, stage.attach_ivar
+    if stage.attach_type != "scope" or parent is None or iv is None:
+        return
+    if parent not in live:
+        raise LoweringError(
+            f"stage {stage.op.name} is computed at {parent.op.name}, {iv.name}, but {parent.op.name} is inlined "
+            f"or no longer used; attach it to a stage that has loops"
+        )
+    if iv not in parent.leaf_iter_vars:
+        names = ", ".join(v.name for v in parent.leaf_iter_vars)
+        raise LoweringError(
+            f"stage {stage.op.name} is computed at {parent.op.name}, {iv.name}, which is no longer a loop; "
+            f"the loops are {names}"
+        )
 
 
 def _reads(expr: Expr) -> list[Read]:

@@ -116,7 +116,8 @@ def rfactor(
     }
     factored = IterVar(axis.name, axis.extent, "data")
     values: dict[Expr, Expr] = {axis: factored + axis.start}
-    values |= {old: new for old, new in kept.items()}
+    for old, new in kept.items():
+        values[old] = new
     conditions: list[Expr] = []
     for relation in reversed(relations):
         if not isinstance(relation, Split):

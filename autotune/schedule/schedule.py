@@ -184,6 +184,17 @@ class Schedule:
 
     # -- bookkeeping -----------------------------------------------------------------------------------------
 
+    def snapshot(self) -> tuple[Any, ...]:
+        """What :meth:`restore` needs to undo a primitive that fails half-way."""
+        maps = (dict(self._stages), dict(self._by_name), list(self.stages))
+        return (*maps, [(stage, stage.snapshot()) for stage in self.stages])
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Go back to a snapshot."""
+        self._stages, self._by_name, self.stages, stages = state
+        for stage, attributes in stages:
+            stage.__dict__.update(attributes)
+
     def _add(self, op: Operation, before: Stage | None = None, after: Stage | None = None) -> Stage:
         if op.name in self._by_name:
             raise ScheduleError(f"two operations are named {op.name!r}; a schedule needs unique names")

@@ -72,6 +72,13 @@ class Stage:
         """The error of an illegal step: the reason first, then the loops with a mark."""
         return ScheduleError(f"{step}: {reason}\n{self.nest_text(mark)}")
 
+    def snapshot(self) -> dict[str, Any]:
+        """A copy of the attributes, containers copied one level deep."""
+        copies = {"relations", "kinds", "leaf_iter_vars", "all_iter_vars"}
+        state = {k: v.copy() if k in copies else v for k, v in self.__dict__.items()}
+        state["pragmas"] = {iv: dict(hints) for iv, hints in self.pragmas.items()}
+        return state
+
     def _leaf(self, step: str, iv: IterVar) -> int:
         if not isinstance(iv, IterVar):
             raise ScheduleError(f"{step}: expected a loop variable of stage {self.op.name}, got {iv!r}")
@@ -258,6 +265,11 @@ class Stage:
         self.scope = scope
 
     def _forget(self, iv: IterVar) -> None:
+        for stage in self.schedule.stages:
+            if stage.attach_stage is self and stage.attach_ivar is iv:
+                raise self.refuse(
+                    "split or fuse", f"{stage.op.name} is computed at {iv.name}; do that after this step", iv
+                )
         if self.kinds.pop(iv, None) is not None:
             raise self.refuse("split or fuse", f"{iv.name} is annotated already; annotate the result instead")
 

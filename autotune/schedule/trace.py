@@ -107,7 +107,7 @@ class Trace:
 def primitive(function: F) -> F:
     """Register a method of Schedule or Stage as a primitive and append a Step when it is called.
 
-    A primitive that calls others (``tile``) is one step; a call that raises leaves no step.
+    A primitive that calls others (``tile``) is one step; a call that raises leaves no step and no change.
     """
     signature = inspect.signature(function)
     PRIMITIVES[function.__name__] = function
@@ -122,9 +122,13 @@ def primitive(function: F) -> F:
         except TypeError as error:
             raise ScheduleError(f"{function.__name__}: {error}") from error
         encoded = tuple((name, _encode(schedule, value)) for name, value in list(bound.arguments.items())[1:])
+        before = schedule.snapshot()
         schedule.recording_depth += 1
         try:
             result = function(self, *args, **kwargs)
+        except BaseException:
+            schedule.restore(before)
+            raise
         finally:
             schedule.recording_depth -= 1
         stage = "" if self is schedule else self.op.name
@@ -163,6 +167,8 @@ def _encode(schedule: Schedule, value: Any) -> Any:
         if value.kind == "thread":
             return ("thread", value.tag, value.extent)
         return ("loop", schedule.owner_of(value).op.name, value.name)
+    if isinstance(value, Tensor) and value.value_index:
+        return ("output", schedule[value].op.name, value.value_index)
     if isinstance(value, Tensor | Operation):
         return ("stage", schedule[value].op.name)
     if isinstance(value, IndexMap):
@@ -186,6 +192,8 @@ def _decode(schedule: Schedule, value: Any) -> Any:
         return schedule.stage_named(rest[0]).loop_named(rest[1])
     if kind == "stage":
         return schedule.stage_named(rest[0]).tensor
+    if kind == "output":
+        return schedule.stage_named(rest[0]).op.output(rest[1])
     if kind == "thread":
         return IterVar(rest[0], rest[1], "thread", tag=rest[0])
     if kind == "map":
@@ -220,6 +228,8 @@ def _python(value: Any) -> str:
         return f's["{rest[0]}"].loop_named("{rest[1]}")'
     if kind == "stage":
         return f's["{rest[0]}"].tensor'
+    if kind == "output":
+        return f's["{rest[0]}"].op.output({rest[1]})'
     if kind == "thread":
         return f'te.thread_axis("{rest[0]}")'
     if kind == "map":

@@ -6,7 +6,7 @@ and not a bool. Integer arithmetic on constants is folded while building.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 if TYPE_CHECKING:
@@ -472,26 +472,21 @@ def transform(
     return go(expr)
 
 
-def visit(expr: Expr, action: Callable[[Expr], None]) -> None:
-    """Call ``action`` once on each distinct node below ``expr``."""
+def nodes(expr: Expr) -> Iterator[Expr]:
+    """Each distinct node of an expression once, operands after the node itself."""
     seen: set[int] = set()
-
-    def go(node: Expr) -> None:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        action(node)
-        for child in children(node):
-            go(child)
-
-    go(expr)
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            stack.extend(reversed(children(node)))
 
 
 def reads(expr: Expr) -> list[Read]:
     """All tensor reads below ``expr``, reads in index expressions included."""
-    found: list[Read] = []
-    visit(expr, lambda node: found.append(node) if isinstance(node, Read) else None)
-    return found
+    return [node for node in nodes(expr) if isinstance(node, Read)]
 
 
 def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:

@@ -22,8 +22,8 @@ from autotune.te.expr import (
     compare,
     const,
     is_float,
+    nodes,
     select,
-    visit,
 )
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
@@ -90,10 +90,8 @@ def compute(shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag
 def _check_body(name: str, body: tuple[Expr, ...]) -> None:
     """A reduction is allowed at the top of a body only, the same one in all components."""
     for expr in body:
-        nested: list[Expr] = []
-        for part in expr.sources if isinstance(expr, Reduce) else (expr,):
-            visit(part, lambda n: nested.append(n) if isinstance(n, Reduce) else None)
-        if nested:
+        parts = expr.sources if isinstance(expr, Reduce) else (expr,)
+        if builtins.any(isinstance(node, Reduce) for part in parts for node in nodes(part)):
             raise TypeError(
                 f"{name}: a reduction must be the whole expression of a stage; "
                 "compute it in a stage of its own and read that"

@@ -1,0 +1,100 @@
+"""The project as a whole: imports, public names, documentation that runs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("autotune", "search_spaces", "cost_models")
+HEAVY = ("numba", "llvmlite", "optuna", "xgboost", "pandas", "sqlalchemy", "onnx", "scipy")
+
+
+def modules() -> list[str]:
+    """All importable modules of the three packages."""
+    names = []
+    for package in PACKAGES:
+        names.append(package)
+        folder = [str(ROOT / package)]
+        names += [m.name for m in pkgutil.walk_packages(folder, f"{package}.")]
+    return [n for n in names if not n.endswith("__main__")]
+
+
+def python(code: str, *arguments: str) -> str:
+    """Standard output of a fresh interpreter; its standard error shows when it fails."""
+    done = subprocess.run(
+        [sys.executable, *arguments, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, json, time; t = time.perf_counter(); import autotune; "
+    code += "print(json.dumps([time.perf_counter() - t, sorted(sys.modules)]))"
+    seconds, loaded = json.loads(python(code))
+    print(f"import autotune: {seconds:.3f} s")
+    top_level = {name.split(".")[0] for name in loaded}
+    assert sorted(top_level & set(HEAVY)) == []
+
+
+@pytest.mark.parametrize("name", modules())
+def test_public_names_exist(name: str) -> None:
+    module = importlib.import_module(name)
+    public = getattr(module, "__all__", ())
+    assert [n for n in public if not hasattr(module, n)] == []
+    assert len(set(public)) == len(public)
+
+
+def readme_blocks() -> list[str]:
+    """The README's Python blocks that stand on their own; those that tune a user's file do not."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    return [b for b in blocks if "model.onnx" not in b]
+
+
+@pytest.mark.parametrize("block", readme_blocks(), ids=lambda b: b.splitlines()[-1])
+def test_readme_code_runs(block: str) -> None:
+    python(block)
+
+
+def test_readme_commands_exist() -> None:
+    from autotune.cli.main import main
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `autotune (\w+)", text, re.MULTILINE))
+    assert named == set(main.commands)
+
+
+def test_readme_links_lead_somewhere() -> None:
+    for document in (ROOT / "README.md", ROOT / "results" / "README.md"):
+        text = document.read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#]+)\)", text):
+            if "://" not in link:
+                assert (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+def test_packages_ship_their_type_marker() -> None:
+    assert [p for p in PACKAGES if not (ROOT / p / "py.typed").exists()] == []
+
+
+def test_text_files_are_utf8_without_tabs_or_trailing_space() -> None:
+    done = subprocess.run(
+        ["git", "ls-files", "*.py", "*.md", "*.toml"], capture_output=True, text=True, cwd=ROOT
+    )
+    if done.returncode != 0:
+        pytest.skip("not a git checkout")
+    bad = []
+    for name in done.stdout.split():
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
+            if "\t" in line or line != line.rstrip():
+                bad.append(f"{name}:{number}")
+    assert bad == []

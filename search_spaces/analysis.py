@@ -17,8 +17,8 @@ from autotune.te.expr import (
     Read,
     Select,
     children,
+    nodes,
     reads,
-    visit,
 )
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, post_order
 
@@ -109,23 +109,19 @@ def read_forms(op: ComputeOp) -> list[ReadForm]:
 
 def operations(op: ComputeOp) -> int:
     """Arithmetic of one element of a stage, in vector instructions; a reduction step counts its source."""
-    count = 0
-
-    def add(node: Expr) -> None:
-        nonlocal count
-        if node.dtype == "int64":
-            return
-        if isinstance(node, Call):
-            count += _CALL_COST
-        elif isinstance(node, Binary):
-            count += 4 if node.op == "/" else 1
-        elif isinstance(node, Select):
-            count += 1
-
     reduction = op.reduction
-    for expr in reduction.sources if reduction is not None else op.body:
-        visit(expr, add)
-    return count
+    sources = reduction.sources if reduction is not None else op.body
+    return sum(_cost(node) for expr in sources for node in nodes(expr))
+
+
+def _cost(node: Expr) -> int:
+    if node.dtype == "int64":  # index arithmetic: done once for a vector, mostly outside the loop
+        return 0
+    if isinstance(node, Call):
+        return _CALL_COST
+    if isinstance(node, Binary):
+        return 4 if node.op == "/" else 1
+    return int(isinstance(node, Select))
 
 
 @dataclass(frozen=True)

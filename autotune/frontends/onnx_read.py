@@ -24,6 +24,7 @@ ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 
 MIN_OPSET, MAX_OPSET = 7, 23
 ZOO_PREFIX = "zoo:"
+BYTES = "model in bytes"
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _LFS_POINTER = b"version https://git-lfs"
 
@@ -53,7 +54,7 @@ def read_model(source: ModelSource) -> LoadedModel:
 
 def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
     if isinstance(source, bytes):
-        return _decode(source, "the given bytes"), "the given bytes", None
+        return _decode(source, BYTES), BYTES, None
     if isinstance(source, str) and source.startswith(ZOO_PREFIX):
         from autotune.frontends import zoo
 

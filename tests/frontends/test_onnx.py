@@ -1,0 +1,373 @@
+"""ONNX import: what it makes of operators and opsets, against onnx's own reference evaluator."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from autotune.errors import ModelImportError, UnsupportedOpError, UsageError
+from autotune.frontends import zoo, zoo_built
+from autotune.frontends.model_builder import ModelBuilder
+from autotune.frontends.onnx import load
+from autotune.graph import evaluate
+from autotune.graph.verify import verify
+
+
+def random_inputs(graph, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.standard_normal(graph.types[name].shape).astype(graph.types[name].dtype)
+        for name in graph.inputs
+    }
+
+
+def check_against_onnx(model, tolerance=1e-4):
+    graph = load(model)
+    verify(graph)
+    inputs = random_inputs(graph)
+    results = evaluate.run(graph, inputs)
+    expected = ReferenceEvaluator(model).run(None, inputs)
+    assert len(expected) == len(graph.outputs)
+    for name, want in zip(graph.outputs, expected, strict=True):
+        assert results[name].dtype == want.dtype
+        np.testing.assert_allclose(results[name], want, rtol=tolerance, atol=tolerance)
+    return graph
+
+
+def one_node(op, shape, opset=17, constants=(), outputs=1, **attributes):
+    """A model of one node that reads x and then constants."""
+    b = ModelBuilder("one", seed=1)
+    inputs = [b.input("x", shape)]
+    inputs += ["" if array is None else b.constant(f"c{i}", array) for i, array in enumerate(constants)]
+    names = [f"y{i}" for i in range(outputs)]
+    b.nodes(op, inputs, names, **attributes)
+    return b.finish(names, opset)
+
+
+F32, I64 = np.float32, np.int64
+
+
+SMALL_MODELS = {
+    "tiny_cnn": zoo_built.tiny_cnn,
+    "mlp": lambda: zoo_built.mlp(batch=2, sizes=(8, 16, 4)),
+    "encoder": lambda: zoo_built.encoder(layers=1, width=16, heads=2, sequence=6, hidden=32),
+    "mobilenetv2": lambda: zoo_built.mobilenetv2(size=32),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_MODELS)
+def test_zoo_models_agree_with_onnx(name):
+    check_against_onnx(SMALL_MODELS[name](), 1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [e for e in zoo.names() if e != "tiny_cnn"])
+def test_every_zoo_model_imports(name):
+    graph = load(f"zoo:{name}")
+    verify(graph)
+    assert graph.name == name
+    assert graph.types[graph.inputs[0]].shape == zoo.info(name).input_shape
+
+
+@pytest.mark.parametrize("opset", range(7, 24))
+def test_every_opset(opset):
+    b = ModelBuilder("net", seed=2)
+    x = b.input("x", (1, 2, 6, 6))
+    x = b.node("Conv", [x, b.normal("w", (4, 2, 3, 3), 0.3)], "conv", auto_pad="SAME_UPPER")
+    x = b.node("Relu", [b.node("MaxPool", [x], "pool", kernel_shape=[2, 2])], "relu")
+    x = b.node("Flatten", [x], "flat", axis=1)
+    x = b.node("Gemm", [x, b.normal("g", (3, 100), 0.1)], "dense", transB=1) if opset >= 11 else x
+    check_against_onnx(b.finish([b.node("Softmax", [x], "y", axis=1)], opset))
+
+
+PARAMETERS_AS_INPUTS = {
+    "reshape": one_node("Reshape", (2, 3, 4), constants=[np.array([0, -1], I64)]),
+    "clip": one_node("Clip", (3, 4), constants=[F32(-0.5), F32(0.5)]),
+    "clip_above": one_node("Clip", (3, 4), constants=[None, F32(0.5)]),
+    "slice": one_node(
+        "Slice", (5, 6), constants=[np.array([1, -2], I64), np.array([2**62, -5], I64),
+                                    np.array([0, 1], I64), np.array([2, -1], I64)]
+    ),
+    "pad": one_node("Pad", (2, 3), constants=[np.array([0, 1, 2, 0], I64), F32(7)]),
+    "pad_axes": one_node(
+        "Pad", (2, 3), opset=18, constants=[np.array([1, 2], I64), F32(7), np.array([-1], I64)]
+    ),
+    "unsqueeze": one_node("Unsqueeze", (2, 3), constants=[np.array([0, -1], I64)]),
+    "squeeze_all": one_node("Squeeze", (1, 3, 1)),
+    "expand": one_node("Expand", (3, 1), constants=[np.array([2, 1, 4], I64)]),
+    "reduce_axes": one_node("ReduceMean", (2, 3, 4), opset=18, constants=[np.array([1], I64)]),
+    "reduce_all": one_node("ReduceSum", (2, 3), keepdims=0),
+    "reduce_nothing": one_node("ReduceSum", (2, 3), noop_with_empty_axes=1),
+    "split_sizes": one_node("Split", (7, 2), constants=[np.array([3, 4], I64)], outputs=2),
+    "split_uneven": one_node("Split", (7, 2), opset=18, outputs=3, num_outputs=3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PARAMETERS_AS_INPUTS)
+def test_parameters_given_as_inputs(case):
+    graph = check_against_onnx(PARAMETERS_AS_INPUTS[case])
+    assert not graph.constants  # all of them are attributes now
+
+
+ATTRIBUTES_OF_OLD_OPSETS = {
+    "clip": one_node("Clip", (3, 4), opset=6 + 1, min=-0.5, max=0.5),
+    "slice": one_node("Slice", (5, 6), opset=9, starts=[1, 0], ends=[9, 4]),
+    "unsqueeze": one_node("Unsqueeze", (2, 3), opset=11, axes=[0, 3]),
+    "split": one_node("Split", (7, 2), opset=11, outputs=2, split=[3, 4]),
+    "reduce": one_node("ReduceMean", (2, 3, 4), opset=11, axes=[-1], keepdims=0),
+    "softmax_default_axis": one_node("Softmax", (2, 3), opset=11),
+    "dropout": one_node("Dropout", (2, 3), opset=10, ratio=0.5),
+}
+
+
+@pytest.mark.parametrize("case", ATTRIBUTES_OF_OLD_OPSETS)
+def test_attributes_of_old_opsets(case):
+    check_against_onnx(ATTRIBUTES_OF_OLD_OPSETS[case])
+
+
+def test_softmax_before_opset_13_takes_the_last_axes_as_one():
+    graph = load(one_node("Softmax", (2, 3, 4), opset=11, axis=1))
+    inputs = random_inputs(graph)
+    e = np.exp(inputs["x"])  # onnx's reference evaluator only knows the newer meaning
+    want = e / e.sum(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(evaluate.run(graph, inputs)["y0"], want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_automatic_padding_is_worked_out(mode, stride):
+    b = ModelBuilder("one", seed=1)
+    x = b.input("x", (1, 2, 7, 8))
+    weight = b.normal("w", (3, 2, 4, 3), 0.3)
+    b.node("Conv", [x, weight], "y", auto_pad=mode, strides=[stride, stride])
+    graph = check_against_onnx(b.finish(["y"]))
+    assert "auto_pad" not in graph.nodes[0].attrs
+
+
+def test_shape_arithmetic_is_folded():
+    b = ModelBuilder("shapes", seed=1)
+    x = b.input("x", (2, 3, 4))
+    size = b.node("Gather", [b.node("Shape", [x], "shape"), b.constant("i", I64(0))], "size")
+    rows = b.node("Unsqueeze", [size, b.constant("a", np.array([0], I64))], "rows")
+    target = b.node("Concat", [rows, b.constant("rest", np.array([-1], I64))], "target", axis=0)
+    b.node("Reshape", [x, target], "y")
+    graph = check_against_onnx(b.finish(["y"]))
+    assert [node.op for node in graph.nodes] == ["Reshape"]
+    assert graph.nodes[0].attrs["shape"] == (2, 12)
+
+
+def test_model_functions_are_expanded():
+    function = helper.make_function(
+        "local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])],
+        [helper.make_opsetid("", 17)],
+    )  # fmt: skip
+    node = helper.make_node("Twice", ["x"], ["y"], domain="local")
+    info = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("x", "y")]
+    model = helper.make_model(
+        helper.make_graph([node], "g", info[:1], info[1:]), functions=[function],
+        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("local", 1)],
+    )  # fmt: skip
+    graph = load(model)
+    assert [node.op for node in graph.nodes] == ["Add"]
+
+
+@pytest.mark.parametrize("op", ["Mish", "Celu", "Softsign", "ThresholdedRelu", "Selu"])
+def test_operators_that_onnx_defines_by_others_are_expanded(op):
+    check_against_onnx(one_node(op, (3, 4), opset=18))
+
+
+def test_symbolic_sizes_can_be_given():
+    b = ModelBuilder("open", seed=1)
+    b.node("Relu", [b.input("x", ("N", 3))], "y")
+    graph = load(b.finish(["y"]), shapes={"x": (4, 3)})
+    assert graph.types["y"].shape == (4, 3)
+
+
+def test_external_data(tmp_path):
+    model = zoo.load("mlp")
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    external, internal = load(path), load(zoo.load("mlp"))
+    for name, array in internal.constants.items():
+        np.testing.assert_array_equal(external.constants[name], array)
+    assert external.name == "model"
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def message(source, kind=ModelImportError, **options):
+    with pytest.raises(kind) as error:
+        load(source, **options)
+    return str(error.value)
+
+
+def test_missing_file(tmp_path):
+    assert message(str(tmp_path / "no.onnx"), UsageError) == f"no such file: {tmp_path}/no.onnx"
+    assert message("squeezenet", UsageError) == ("no such file: squeezenet\n  did you mean zoo:squeezenet?")
+
+
+def test_folder(tmp_path):
+    assert message(tmp_path, UsageError).startswith(f"not a file: {tmp_path}")
+
+
+def test_text_file(tmp_path):
+    path = tmp_path / "text.onnx"
+    path.write_text("hello, this is not a model\nat all")
+    assert message(path) == (
+        f"{path} is a text file, not an ONNX model (it starts with 'hello, this is not a model')"
+    )
+
+
+def test_lfs_pointer(tmp_path):
+    path = tmp_path / "pointer.onnx"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+    assert "git lfs pull" in message(path)
+
+
+def test_empty_file(tmp_path):
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(b"")
+    assert message(path) == f"{path} is empty: no ONNX model in it"
+
+
+@pytest.mark.parametrize("keep", [10, 1000, 5000])
+def test_truncated_file(keep):
+    data = zoo.load("tiny_cnn").SerializeToString()[:keep]
+    assert message(data).startswith("model in bytes ")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_garbage_never_raises_anything_else(seed):
+    rng = np.random.default_rng(seed)
+    data = bytearray(zoo.load("mlp").SerializeToString()[:4000])
+    for at in rng.integers(0, 400, 5):
+        data[at] = rng.integers(0, 256)
+    with pytest.raises((ModelImportError, UsageError)):
+        load(bytes(data))
+
+
+def test_no_graph():
+    data = onnx.ModelProto(ir_version=8, producer_name="test").SerializeToString()
+    assert message(data) == ("model in bytes has no graph: it is not an ONNX model, or it is damaged")
+
+
+def test_opset_out_of_range():
+    text = message(one_node("Relu", (2,), opset=6))
+    assert "has opset 6; supported are 7 to 23" in text
+
+
+def test_unsupported_operators_are_all_listed():
+    nodes = [
+        helper.make_node("Attention", ["x"], ["a"], domain="com.microsoft", name="att"),
+        *[helper.make_node("Det", ["x"], [f"d{i}"], name=f"det{i}") for i in range(4)],
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [info("x", 1, [2, 2])], [info("a", 1, [2, 2])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    text = message(model, UnsupportedOpError)
+    assert text.startswith(
+        "model 'g' uses 2 operators without a definition here, in 5 of 5 nodes:\n"
+        "  Det: 4 nodes ('det0', 'det1', 'det2', and 1 more)\n"
+        "  com.microsoft::Attention: 1 node ('att')\n"
+        "  supported: "
+    )
+
+
+def test_dynamic_shapes():
+    b = ModelBuilder("open")
+    b.node("Add", [b.input("x", ("batch", 3)), b.input("z", (1, 3))], "y")
+    assert message(b.finish(["y"])) == (
+        "model 'open' has dynamic shapes; compiling needs fixed sizes:\n"
+        "  input 'x': [batch, 3]\n"
+        "  only the batch size is open: 1 gives the lowest latency\n"
+        "  give the sizes, e.g. shapes={'x': (1, 3)}, or export the model with fixed sizes"
+    )
+
+
+def test_given_shape_must_fit():
+    b = ModelBuilder("open")
+    b.node("Relu", [b.input("x", ("n", 3))], "y")
+    model = b.finish(["y"])
+    assert message(model, UsageError, shapes={"x": (2, 4)}) == (
+        "shape (2, 4) does not fit input 'x' of model 'open', which is [n, 3]"
+    )
+    assert "has no input 'q'" in message(model, UsageError, shapes={"q": (2, 4)})
+
+
+def test_unsupported_dtype():
+    tensor = helper.make_tensor("w", TensorProto.BFLOAT16, [2], [1.0, 2.0])
+    info = helper.make_tensor_value_info
+    node = helper.make_node("Cast", ["w"], ["y"], to=1)
+    graph = helper.make_graph([node], "g", [], [info("y", 1, [2])], [tensor])
+    text = message(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    assert text.startswith(
+        "model 'g': initialiser 'w' has unsupported element type BFLOAT16\n  supported: bool, uint8"
+    )
+
+
+def test_parameter_that_is_not_constant():
+    b = ModelBuilder("open")
+    b.node("Reshape", [b.input("x", (2, 3)), b.input("s", (1,), "int64")], "y")
+    model = b.finish([b.node("Relu", ["y"], "z")])
+    assert message(model) == (
+        "node 'y' (Reshape): input 'shape' ('s') is not a constant\n"
+        "  it must be known when the model is compiled"
+    )
+
+
+def test_training_mode():
+    ones = np.ones(3, np.float32)
+    model = one_node("BatchNormalization", (1, 3, 2, 2), 15, [ones] * 4, training_mode=1)
+    assert "training_mode=1 is for training" in message(model)
+
+
+def external_model(tmp_path, location, **extra):
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **extra}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    info = helper.make_tensor_value_info("y", 1, [4])
+    graph = helper.make_graph([helper.make_node("Relu", ["w"], ["y"])], "g", [], [info], [tensor])
+    path = tmp_path / "model.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def test_external_data_missing(tmp_path):
+    text = message(external_model(tmp_path, "gone.bin"))
+    assert "has its data in 'gone.bin', which is not there" in text
+
+
+@pytest.mark.parametrize("location", ["../secret.bin", "/etc/passwd", "a/../../secret.bin", "link"])
+def test_external_data_outside_the_folder(tmp_path, location):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    (folder / "link").symlink_to(tmp_path / "secret.bin")
+    assert "outside the model's folder" in message(external_model(folder, location))
+
+
+@pytest.mark.parametrize("extra", [{}, {"offset": 8}, {"length": 8}, {"offset": "x"}])
+def test_external_data_too_short(tmp_path, extra):
+    (tmp_path / "short.bin").write_bytes(bytes(12))
+    text = message(external_model(tmp_path, "short.bin", **extra))
+    assert "external data" in text
+
+
+def test_external_data_without_a_folder(tmp_path):
+    data = external_model(tmp_path, "w.bin").read_bytes()
+    assert "pass the path of the model instead" in message(data)
+
+
+def test_wrong_kind_of_source():
+    assert "not int" in message(3, UsageError)
+
+
+def test_initialisers_are_constants():
+    graph = load("zoo:mlp")
+    weight = numpy_helper.to_array(zoo.load("mlp").graph.initializer[0])
+    np.testing.assert_array_equal(graph.constants["weight0"], weight)
+    assert graph.inputs == ("x",)

@@ -30,7 +30,7 @@ def random_inputs(region: Region, seed: int) -> list[Array]:
     arrays = {}
     for i, value in enumerate(graph.inputs):
         rng = np.random.default_rng([seed, i])
-        draw = _use_of(value, graph, consumers, value in region.constant_inputs) or _normal
+        draw = _use_of(value, graph, consumers, region.constant_inputs) or _normal
         arrays[value] = draw(rng, graph.type_of(value).dense)
     if any(n.op in _RISKY for n in graph.nodes) and not _finite(graph, arrays):
         for i, value in enumerate(graph.inputs):
@@ -78,28 +78,28 @@ def _index(size: int) -> Draw:
 
 
 def _use_of(
-    value: str, graph: Graph, consumers: Mapping[str, tuple[Node, ...]], constant: bool
+    value: str, graph: Graph, consumers: Mapping[str, tuple[Node, ...]], fixed: frozenset[str]
 ) -> Draw | None:
     """How to draw an input after its first telling use; None if any use takes a normal one."""
     for node in consumers.get(value, ()):
         position = node.inputs.index(value)
-        draw = _role(node, position, graph, constant)
+        draw = _role(node, position, graph, fixed)
         if draw is None and ops.get(node.op).kind == "movement" and position == 0:
             for output in node.present_outputs:
-                draw = draw or _use_of(output, graph, consumers, constant)
+                draw = draw or _use_of(output, graph, consumers, fixed)
         if draw is not None:
             return draw
     return None
 
 
-def _role(node: Node, position: int, graph: Graph, constant: bool) -> Draw | None:
+def _role(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Draw | None:
     types = graph.input_types(node)
     if node.op == "Conv" and position == 1:
         weights = graph.type_of(node.inputs[1]).shape
         last = node.attrs.get("layout") == "NHWC"
         return _scaled(math.prod(weights) // max(weights[-1 if last else 0], 1))
     if node.op in ("MatMul", "Gemm") and position < 2:
-        return _factor(node, position, graph, constant)
+        return _factor(node, position, graph, fixed)
     if node.op == "Gather" and position == 1 and types[0] is not None:
         axis = node.attrs.get("axis", 0)
         return _index(types[0].shape[axis if isinstance(axis, int) else 0])
@@ -112,9 +112,10 @@ def _role(node: Node, position: int, graph: Graph, constant: bool) -> Draw | Non
     return None
 
 
-def _factor(node: Node, position: int, graph: Graph, constant: bool) -> Draw | None:
-    """A factor of a product is scaled if it is constant, or else if it is the second one."""
-    if not constant and position == 0:
+def _factor(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Draw | None:
+    """One factor of a product is scaled: the second, unless only the first is constant."""
+    first_only = node.inputs[0] in fixed and node.inputs[1] not in fixed
+    if (position == 0) != first_only:
         return None
     a = graph.type_of(node.inputs[0]).shape
     transposed = node.op == "Gemm" and bool(node.attrs.get("transA", 0))

@@ -152,10 +152,10 @@ class _Parser:
         while not self._accept("}"):
             role = self._peek.text if self._peek.kind == "word" else ""
             if role in ("input", "const"):
-                self._next()
+                line = self._next().line
                 value = self._name()
                 self._expect(":")
-                self._define(value, self._type())
+                self._define(value, line)
                 sources.append((role, value))
             elif self._accept("output"):
                 outputs += self._names()
@@ -252,9 +252,10 @@ class _Parser:
         except GraphError as error:
             raise GraphError(f"line {line}: {error}") from error
 
-    def _define(self, value: str, tensor_type: TensorType) -> None:
+    def _define(self, value: str, line: int) -> None:
+        tensor_type = self._type()
         if value in self._types:
-            raise GraphError(f"line {self._peek.line}: value {value!r} is defined twice")
+            raise GraphError(f"line {line}: value {value!r} is defined twice")
         self._types[value] = tensor_type
 
     def _attr(self) -> Attr:
@@ -277,7 +278,7 @@ class _Parser:
         return attrs
 
     def _node(self) -> Node:
-        outputs = self._names()
+        line, outputs = self._peek.line, self._names()
         self._expect("=")
         op = self._name()
         self._expect("(")
@@ -286,15 +287,15 @@ class _Parser:
             self._expect(")")
         attrs = self._attrs() if self._accept("{") else {}
         self._expect(":")
-        self._output_types(outputs)
+        self._output_types(outputs, line)
         name = self._name() if self._accept("as") else ""
         return Node(op, tuple(inputs), tuple(outputs), attrs, name)
 
-    def _output_types(self, outputs: Sequence[str]) -> None:
+    def _output_types(self, outputs: Sequence[str], line: int) -> None:
         for i, value in enumerate(outputs):
             if i:
                 self._expect(",")
             if value:
-                self._define(value, self._type())
+                self._define(value, line)
             else:
                 self._expect("none")

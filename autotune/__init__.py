@@ -1,1 +1,67 @@
-"""An autotuning compiler: tune a model overnight, compile it from the database, retrain the cost model."""
+"""An autotuning compiler: tune a model overnight, compile it from the database, retrain the cost model.
+
+Everything here is loaded on first use: importing the package costs milliseconds, and neither Optuna nor
+XGBoost nor a compiler is loaded before it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autotune import errors, lower, te
+    from autotune.database.store import Database
+    from autotune.function import build
+    from autotune.runtime.module import Module
+    from autotune.target import Target
+    from autotune.tuning.api import compile, query, retrain, tune
+    from autotune.tuning.budget import Budget
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "Budget": "autotune.tuning.budget",
+    "Database": "autotune.database.store",
+    "Module": "autotune.runtime.module",
+    "Target": "autotune.target",
+    "build": "autotune.function",
+    "compile": "autotune.tuning.api",
+    "query": "autotune.tuning.api",
+    "retrain": "autotune.tuning.api",
+    "tune": "autotune.tuning.api",
+}
+"""Module of each public name; packages such as ``te`` are imported by their own name."""
+
+_PACKAGES = ("errors", "lower", "te")
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name; called once for each."""
+    if name in _PACKAGES:
+        return importlib.import_module(f"autotune.{name}")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'autotune' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "Budget",
+    "Database",
+    "Module",
+    "Target",
+    "build",
+    "compile",
+    "errors",
+    "lower",
+    "query",
+    "retrain",
+    "te",
+    "tune",
+]

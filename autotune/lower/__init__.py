@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
 
 from autotune.lower.ir import LoopProgram
 from autotune.lower.printer import program_text
@@ -16,5 +19,14 @@ def lower(schedule: Schedule, args: Sequence[Tensor], simple_mode: bool = True) 
     program = lower_schedule(schedule, args)
     return program_text(program) if simple_mode else program
 
+
+class _CallablePackage(ModuleType):
+    """``autotune.lower(s, args)``, as users of TVM write it, although ``lower`` is a package here."""
+
+    def __call__(self, *args: Any, **options: Any) -> str | LoopProgram:
+        return lower(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallablePackage
 
 __all__ = ["LoopProgram", "lower", "lower_schedule", "program_text"]

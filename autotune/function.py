@@ -1,0 +1,118 @@
+"""From a schedule to a function on NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import InputError, TargetError
+
+if TYPE_CHECKING:
+    from autotune.codegen.code import BufferSpec, DispatchCode
+    from autotune.runtime.image import Binding, ModuleImage
+    from autotune.runtime.module import Module
+    from autotune.schedule.schedule import Schedule
+    from autotune.target import Target
+    from autotune.te.tensor import Tensor
+
+
+class Function:
+    """Machine code of a schedule: call it with NumPy arrays for all arguments, in order.
+
+    Outputs are written in place, as in TVM. Raises InputError for an array of the wrong number, shape
+    or dtype.
+    """
+
+    def __init__(self, code: DispatchCode, module: Module) -> None:
+        self._arguments = [spec for spec in code.buffers if spec.role in ("input", "output")]
+        self._module = module
+        self.ir = code.ir
+        """The LLVM IR that was compiled."""
+
+    @property
+    def module(self) -> Module:
+        """The module behind it, which takes inputs and returns outputs, and can be timed."""
+        return self._module
+
+    def __call__(self, *arrays: Any) -> None:
+        """Run once."""
+        if len(arrays) != len(self._arguments):
+            names = ", ".join(spec.name for spec in self._arguments)
+            raise InputError(f"got {len(arrays)} arrays for the {len(self._arguments)} arguments {names}")
+        pairs = list(zip(self._arguments, arrays, strict=True))
+        inputs = [array for spec, array in pairs if spec.role == "input"]
+        outputs = [array for spec, array in pairs if spec.role == "output"]
+        self._module(*inputs, out=outputs)
+
+    def time(self, *arrays: Any, repeat: int = 10) -> Any:
+        """Nanoseconds of each of ``repeat`` runs, int64 [repeat]."""
+        inputs = [a for spec, a in zip(self._arguments, arrays, strict=True) if spec.role == "input"]
+        return self._module.time(inputs, repeat=repeat)
+
+
+def build(
+    schedule: Schedule,
+    args: Sequence[Tensor],
+    target: Target | str = "host",
+    *,
+    threads: int | None = None,
+    name: str = "main",
+) -> Function:
+    """Compile a schedule for this machine; ``args`` are its tensors in the order of the call.
+
+    ``target`` must be one that this machine can run. Raises TargetError, LoweringError, BuildError.
+    """
+    from autotune.codegen.cpu import compile_schedule
+    from autotune.runtime.module import Module
+    from autotune.target import Target
+
+    chosen = Target.parse(target, threads)
+    host = Target.detect()
+    missing = sorted(set(chosen.features) - set(host.features))
+    if chosen.arch != host.arch or missing:
+        lacks = f"it lacks {', '.join(missing)}" if chosen.arch == host.arch else f"it is {host.arch}"
+        raise TargetError(f"this machine cannot run code for {target!r}: {lacks}; use target='host'")
+    code = compile_schedule(schedule, args, chosen)
+    return Function(code, Module(_image(code, chosen, name)))
+
+
+def _image(code: DispatchCode, target: Target, name: str) -> ModuleImage:
+    """All arguments are the module's, and workspaces lie one behind the other in the arena."""
+    from autotune.runtime.image import Command, DispatchInfo, ModuleImage, TensorSpec
+
+    bindings, arena_bytes = _bind(code.buffers)
+    specs = {
+        role: tuple(TensorSpec(b.name, b.shape, b.dtype) for b in code.buffers if b.role == role)
+        for role in ("input", "output")
+    }
+    return ModuleImage(
+        name=name,
+        target=target,
+        inputs=specs["input"],
+        outputs=specs["output"],
+        objects=(code.object_code,),
+        constants=(),
+        commands=tuple(
+            Command(0, 0, k.symbol, tuple(bindings[i] for i in k.buffers), k.tiles, k.scratch_bytes)
+            for k in code.kernels
+        ),
+        dispatches=(DispatchInfo(name, "", "elementwise", "given", ""),),
+        arena_bytes=arena_bytes,
+    )
+
+
+def _bind(buffers: Sequence[BufferSpec]) -> tuple[list[Binding], int]:
+    from autotune.runtime.image import Binding
+
+    bindings, seen, offset = [], {"input": 0, "output": 0}, 0
+    for spec in buffers:
+        if spec.role == "input" or spec.role == "output":
+            bindings.append(Binding(spec.role, seen[spec.role], 0, spec.nbytes))
+            seen[spec.role] += 1
+        else:
+            bindings.append(Binding("arena", 0, offset, spec.nbytes))
+            offset += -(-spec.nbytes // 64) * 64
+    return bindings, offset
+
+
+__all__ = ["Function", "build"]

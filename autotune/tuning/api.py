@@ -1,0 +1,250 @@
+"""The public functions: tune, compile, query and retrain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune import settings
+from autotune.database import Database, Hit, Key, Miss, Run
+from autotune.errors import MissError, UsageError
+from autotune.target import Target
+from autotune.tuning.budget import Budget
+from autotune.tuning.report import Report
+
+if TYPE_CHECKING:
+    from autotune.compiler.driver import Model
+    from autotune.graph.region import Workload
+    from autotune.runtime.module import Module
+    from autotune.tuning.status import Progress
+    from cost_models.ranker import Ranker
+    from cost_models.retrain import RetrainReport
+
+DatabaseLike = Database | str | Path
+
+
+def default_database() -> Path:
+    """The database used when none is given: ``tuning.db`` in the settings' home folder."""
+    return settings.current().home_path() / "tuning.db"
+
+
+def model_folder() -> Path:
+    """Where trained cost models are kept, in the settings' home folder."""
+    return settings.current().home_path() / "cost_models"
+
+
+@contextmanager
+def opened(database: DatabaseLike | None, *, read_only: bool = False) -> Iterator[Database]:
+    """A database from what a caller gives: left open if it was open, the default one for None."""
+    if isinstance(database, Database):
+        yield database
+        return
+    where = default_database() if database is None else database
+    if database is None and not read_only:
+        _make_folder(Path(where).parent)
+    with Database(where, read_only=read_only) as mine:
+        yield mine
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror}; give a --db") from error
+
+
+def tune(
+    model: Model,
+    *,
+    budget: Budget,
+    database: DatabaseLike | None = None,
+    target: Target | str = "host",
+    threads: int | None = None,
+    seed: int = 0,
+    sampler: str = "guided",
+    progress: Progress | None = None,
+) -> Report:
+    """Search faster schedules for all workloads of a model; every measured run goes to the database.
+
+    A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
+    search early: the report says ``stopped`` and the best so far is kept. Raises UsageError,
+    ModelImportError, DatabaseError and MeasureError.
+    """
+    from autotune.compiler import divide
+    from autotune.frontends.onnx import load
+    from autotune.graph.ir import Graph
+    from autotune.tuning.job import Job, Options
+    from autotune.tuning.measure.pool import ProcessPool
+    from autotune.tuning.model import subjects_of, time_whole_model
+    from autotune.tuning.progress import Silent
+
+    chosen = runnable(Target.parse(target, threads))
+    graph = model if isinstance(model, Graph) else load(model)
+    with opened(database) as store:
+        job = Job(
+            model=graph.name if not isinstance(model, str | Path) else str(model),
+            subjects=subjects_of(divide(graph), chosen),
+            target=chosen,
+            budget=budget,
+            database=store,
+            measurer=ProcessPool(chosen.cores),
+            progress=progress or Silent(),
+            options=Options(sampler, seed),
+            prior=_prior(),
+            whole_model=lambda: time_whole_model(graph, chosen, store, seed),
+        )
+        return job.run()
+
+
+def runnable(target: Target) -> Target:
+    """The target, if this machine can run its code; raises UsageError otherwise."""
+    host = Target.detect()
+    if target.arch == host.arch and set(target.features) <= set(host.features):
+        return target
+    raise UsageError(
+        f"tuning measures on this machine, which cannot run code for {target.cpu}; "
+        "use the target 'host', or tune on a machine of that kind"
+    )
+
+
+def _prior() -> Ranker | None:
+    """The cost model in use, if one was trained and reads today's features."""
+    from cost_models import features
+    from cost_models.registry import Registry
+
+    registry = Registry(model_folder())
+    name = registry.current()
+    if name is None or registry.manifest(name).schema != features.schema():
+        return None
+    found = registry.load(name)
+    return found.ranker if found else None
+
+
+def compile(
+    model: Model,
+    *,
+    database: DatabaseLike | None = None,
+    target: Target | str = "host",
+    threads: int | None = None,
+    require_hit: bool = False,
+) -> Module:
+    """Compile a model with the best schedules known; workloads without one get the default schedule.
+
+    Without ``database`` the default one is used if it exists. Raises MissError with ``require_hit``
+    when a workload has no measured schedule.
+    """
+    from autotune.compiler import compile_model
+    from autotune.runtime.module import Module
+
+    if database is None and not default_database().exists():
+        if require_hit:
+            raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
+        return Module(compile_model(model, target=target, threads=threads), threads)
+    with opened(database, read_only=True) as store:
+        image = compile_model(model, target=target, threads=threads, database=store, require_hit=require_hit)
+    return Module(image, threads)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
+
+    ``top`` holds the fastest runs, fastest first.
+    """
+
+    names: tuple[str, ...]
+    workload: Workload
+    answer: Hit | Miss
+    top: tuple[Run, ...]
+
+
+def query(
+    what: Model,
+    *,
+    database: DatabaseLike | None = None,
+    target: Target | str = "host",
+    threads: int | None = None,
+    top: int = 1,
+) -> list[Answer]:
+    """The best schedule known for each workload of a model, or of one workload by its key.
+
+    A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
+    for an unknown one, and for a database that does not exist.
+    """
+    from search_spaces.spaces import space_for
+
+    chosen = Target.parse(target, threads)
+    with opened(database, read_only=True) as store:
+        answers = []
+        for workload, names in _workloads(what, store):
+            key = Key(workload.key, chosen.key, space_for(workload, chosen).key)
+            found = store.lookup(key.workload, key.target, key.space)
+            answers.append(Answer(names, workload, found, tuple(store.top(key, top))))
+        return answers
+
+
+def _workloads(what: Model, store: Database) -> list[tuple[Workload, tuple[str, ...]]]:
+    from autotune.compiler import divide
+    from autotune.graph.region import Workload
+
+    if isinstance(what, str) and is_key(what):
+        rows = store.find_workload(what)
+        if not rows:
+            raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
+        return [(Workload.parse(row.text), ()) for row in rows]
+    parts = divide(what)
+    names: dict[str, list[str]] = {}
+    for dispatch in parts.dispatches:
+        names.setdefault(dispatch.workload.key, []).append(dispatch.name)
+    workloads = {d.workload.key: d.workload for d in parts.dispatches}
+    return [(workloads[key], tuple(names[key])) for key in workloads]
+
+
+def is_key(text: str) -> bool:
+    """Whether a text can be the key of a workload, or the beginning of one."""
+    return 6 <= len(text) <= 64 and set(text) <= set("0123456789abcdef")
+
+
+def retrain(*, database: DatabaseLike | None = None, dry_run: bool = False) -> RetrainReport:
+    """Train the cost model on all runs of the database; it replaces the one in use only if it is better.
+
+    Better means: on held-out workloads that neither has seen. Raises UsageError for a database that
+    does not exist, and CostModelError for a damaged registry.
+    """
+    import json
+
+    from cost_models.dataset import RunRecord
+    from cost_models.retrain import retrain as train
+
+    with opened(database, read_only=True) as store:
+        texts = {row.key: row.text for row in store.workloads()}
+        targets = {key: target.to_json() for key, target in store.targets().items()}
+        records = [
+            RunRecord(
+                workload_text=texts[run.key.workload],
+                target_json=targets[run.key.target],
+                space_key=run.key.space,
+                config=json.loads(run.config_json),
+                outcome=run.outcome.value,
+                latency_ns=run.latency.min_ns if run.latency else None,
+            )
+            for run in store.runs()
+        ]
+    return train(records, model_folder(), dry_run)
+
+
+__all__ = [
+    "Answer",
+    "compile",
+    "default_database",
+    "is_key",
+    "model_folder",
+    "opened",
+    "query",
+    "retrain",
+    "runnable",
+    "tune",
+]

@@ -1,0 +1,29 @@
+"""Machine code of a dispatch as JSON, for the pipe between builder and runner."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
+
+
+def to_json(code: DispatchCode) -> dict[str, Any]:
+    """The code without its LLVM IR text, which nobody needs to run it."""
+    return {
+        "object": base64.b64encode(code.object_code).decode(),
+        "kernels": [asdict(kernel) for kernel in code.kernels],
+        "buffers": [asdict(buffer) for buffer in code.buffers],
+    }
+
+
+def from_json(data: Mapping[str, Any]) -> DispatchCode:
+    """Read what :func:`to_json` gave."""
+    kernels = (Kernel(**{**k, "buffers": tuple(k["buffers"])}) for k in data["kernels"])
+    buffers = (BufferSpec(**{**b, "shape": tuple(b["shape"])}) for b in data["buffers"])
+    return DispatchCode(base64.b64decode(data["object"]), tuple(kernels), tuple(buffers), ir="")
+
+
+__all__ = ["from_json", "to_json"]

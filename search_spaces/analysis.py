@@ -219,7 +219,11 @@ def _same_indices(output: ComputeOp, anchor: ComputeOp) -> bool:
                 if isinstance(op, ComputeOp) and op.reduction is not None:
                     return False
                 continue
-            same = [i is axis for i, axis in zip(read.indices, output.axis, strict=False)]
+            # Dimensions of extent 1 are read at 0, which is the axis itself.
+            same = [
+                i is axis or (axis.extent == 1 and isinstance(i, Const) and i.value == 0)
+                for i, axis in zip(read.indices, output.axis, strict=False)
+            ]
             if len(read.indices) != len(output.axis) or not all(same):
                 return False
             if op is not anchor and not (isinstance(op, ComputeOp) and _same_indices(op, anchor)):

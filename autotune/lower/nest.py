@@ -185,9 +185,9 @@ class NestBuilder:
         outer = frame.values[split.outer]
         extent = frame.extent(split.parent)
         last = extent // width
+        names: list[tuple[Var, Lin]] = []
         if split.tail == "overlap" and extent >= width and not frame.inside_reduction(split):
             low = self.simplifier.form(binary("min", outer.scaled(width).expr(), extent - width))
-            names: list[tuple[Var, Lin]] = []
             frame.bases[split] = self._name(split.parent.name + ".base", low, names)
             frame.extents[split.inner] = width
             return _lets(names, self._settle(frame, then))
@@ -202,9 +202,17 @@ class NestBuilder:
         if isinstance(condition, Const):
             return self._settle(main if condition.value else tail, then)
         tail.values[split.outer] = constant_form(last)
+        names = []
+        if len(outer.terms) > 1 or outer.constant:
+            # A name of its own, so that the branch knows its range.
+            var = Var(split.outer.name)
+            self.simplifier.declare(var, *self.simplifier.range_of(outer))
+            names.append((var, outer))
+            outer = main.values[split.outer] = Lin({var: 1}, 0)
+            condition = self.simplifier.compared("<", outer, constant_form(last))
         with self.simplifier.narrowed(outer, last - 1):
             body = self._settle(main, then)
-        return If(condition, body, self._settle(tail, then))
+        return _lets(names, If(condition, body, self._settle(tail, then)))
 
     # -- attached stages -------------------------------------------------------------------------------------
 

@@ -112,9 +112,8 @@ def _rows(
     workload: str, target: str, space_key: str, runs: Sequence[RunRecord], skipped: Counter[str]
 ) -> tuple[Any, features.Matrix, NDArray[np.float64]] | None:
     from autotune.graph.region import Workload
-    from search_spaces.spaces import space_for
-
     from autotune.target import Target
+    from search_spaces.spaces import space_for
 
     try:
         space = space_for(Workload.parse(workload), Target.from_json(target))

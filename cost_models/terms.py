@@ -56,7 +56,8 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
         if nest.tail_operations is None
         else nest.tail_operations * cycle / machine.arithmetic_ports
     )
-    traffic = [_traffic(nest, size) for size in (machine.l1, machine.l2, machine.l3)]
+    capacities = (machine.l1, machine.l2, machine.l3)
+    traffic = [_traffic(nest, size, near=size == machine.l1) for size in capacities]
     workers = np.minimum(nest.tiles, machine.threads)
     imbalance = np.ceil(nest.tiles / machine.threads) * workers / nest.tiles
     core = ports + latency + spills + fetch + tail
@@ -86,19 +87,20 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     )
 
 
-def _traffic(nest: LoopNest, capacity: float) -> Numbers:
+def _traffic(nest: LoopNest, capacity: float, near: bool) -> Numbers:
     """Bytes moved into a cache of ``capacity`` from the next one.
 
     The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
-    does not move stays, because its reuse distance is that same working set.
+    does not move stays, because its reuse distance is that same working set. ``near`` counts bytes; further
+    out, what they cost.
     """
     levels = len(nest.loops)
     sets = np.stack(nest.working_sets)
-    level = np.argmax(sets <= 0.8 * capacity, axis=0)
-    level = np.where(sets[-1] > 0.8 * capacity, levels, level)
+    level = np.argmax(sets <= capacity, axis=0)
+    level = np.where(sets[-1] > capacity, levels, level)
     total = np.zeros(len(nest))
-    for access, footprint in zip(nest.accesses, nest.footprints, strict=True):
-        inside = _at(footprint, level)
+    for access, footprint in zip(nest.accesses, nest.transfers, strict=True):
+        inside = _at([moved if near else cost for moved, cost in footprint], level)
         trips = _at(nest.trips(access), level)
         reuse = _at(_outer_reuse(nest, access.axes | access.outside), level)
         # A written tensor is read for ownership first, then written back.

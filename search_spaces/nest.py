@@ -7,6 +7,7 @@ follow from the linear index expressions, as in Ansor's buffer-access features (
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 Numbers = NDArray[np.float64]
 LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
 CACHE_LINE = 64
+WAY_BYTES = 4096
+_SHORT_RUN = 256.0
 
 
 @dataclass(frozen=True)
@@ -118,21 +121,45 @@ class LoopNest:
 
     @cached_property
     def footprints(self) -> list[list[Numbers]]:
-        """``footprints[a][l]``: bytes [n] that access a touches while the loops from l inwards run once."""
-        spans = self._spans()
-        return [
-            [_bytes_of(access, spans[level], len(self)) for level in range(len(self.loops) + 1)]
-            for access in self.accesses
-        ]
+        """``footprints[a][l]``: bytes [n] of whole lines that access a touches in the loops from l inwards."""
+        return [[_touched(access, span, len(self))[1] for span in self._spans] for access in self.accesses]
+
+    @cached_property
+    def transfers(self) -> list[list[tuple[Numbers, Numbers]]]:
+        """``(bytes, cost)`` [n] that access a moves for one run of the loops from l inwards.
+
+        Lines count in part where the next loop outside walks along them: it uses the rest at once. The cost
+        is that of as many bytes in a long run: prefetchers do not follow short runs.
+        """
+        found = []
+        for access in self.accesses:
+            along = {axis for axis, _ in access.dims[-1]} if access.dims else set()
+            walks = np.zeros(len(self), dtype=np.bool_)
+            levels = []
+            for level, span in enumerate(self._spans):
+                exact, lines = _touched(access, span, len(self))
+                moved = np.where(walks, exact, lines)
+                levels.append((moved, np.where(walks, moved, moved * _scatter(access, span))))
+                if level < len(self.loops):
+                    loop = self.loops[level]
+                    walks = np.where(loop.extent > 1, loop.axis in along, walks)
+            found.append(levels)
+        return found
 
     @cached_property
     def working_sets(self) -> list[Numbers]:
-        """Bytes [n] that all accesses together touch at each level."""
-        return [
-            np.sum([of_access[level] for of_access in self.footprints], axis=0)
-            for level in range(len(self.loops) + 1)
-        ]
+        """Cache space [n] that all accesses together take at each level, lost associativity included."""
+        total = [np.zeros(len(self)) for _ in self._spans]
+        for access, footprint in zip(self.accesses, self.footprints, strict=True):
+            away = np.zeros(len(self), dtype=np.bool_)  # inside a loop that the access sits outside of
+            for level, span in enumerate(self._spans):
+                size = footprint[level] * _conflicts(access, span)
+                total[level] = total[level] + np.where(away, 0.0, size)
+                if level < len(self.loops) and self.loops[level].axis in access.outside:
+                    away = away | (self.loops[level].extent > 1)
+        return total
 
+    @cached_property
     def _spans(self) -> list[dict[str, Numbers]]:
         """For every level, the extent of each axis that the loops inside it cover."""
         inside: dict[str, Numbers] = {axis: np.ones(len(self)) for axis in self.extents}
@@ -144,9 +171,9 @@ class LoopNest:
         return result[::-1]
 
 
-def _bytes_of(access: Access, spans: Mapping[str, Numbers], n: int) -> Numbers:
-    elements = np.ones(n)
-    last = np.ones(n)
+def _touched(access: Access, spans: Mapping[str, Numbers], n: int) -> tuple[Numbers, Numbers]:
+    """Bytes that the spans touch: (elements alone, whole lines)."""
+    elements, last = np.ones(n), np.ones(n)
     for terms, size in zip(access.dims, access.shape, strict=True):
         last = np.ones(n)
         for axis, coefficient in terms:
@@ -155,8 +182,37 @@ def _bytes_of(access: Access, spans: Mapping[str, Numbers], n: int) -> Numbers:
         elements = elements * last
     exact = elements * access.item_bytes
     run = last * access.item_bytes
-    whole_lines = exact / run * np.ceil(run / CACHE_LINE) * CACHE_LINE
-    return whole_lines if access.panel is None else np.where(access.panel, exact, whole_lines)
+    lines = exact / run * np.ceil(run / CACHE_LINE) * CACHE_LINE
+    return exact, lines if access.panel is None else np.where(access.panel, exact, lines)
 
 
-__all__ = ["CACHE_LINE", "Access", "Body", "Loop", "LoopKind", "LoopNest", "Numbers", "Pass"]
+def _conflicts(access: Access, spans: Mapping[str, Numbers]) -> Numbers | float:
+    """How much more cache a strided access takes because its lines fall into few sets.
+
+    Rows that are a multiple of a power of two apart share the sets that their runs cover; a way is 4 KiB.
+    """
+    if len(access.dims) < 2:
+        return 1.0
+    stride = math.gcd(access.shape[-1] * access.item_bytes, WAY_BYTES)
+    lost = np.maximum(stride / np.maximum(_run(access, spans), CACHE_LINE), 1.0)
+    return lost if access.panel is None else np.where(access.panel, 1.0, lost)
+
+
+def _scatter(access: Access, spans: Mapping[str, Numbers]) -> Numbers | float:
+    """Cost of short runs against long ones."""
+    if len(access.dims) < 2:
+        return 1.0
+    run = np.minimum(np.maximum(_run(access, spans), CACHE_LINE), access.shape[-1] * access.item_bytes)
+    whole = run >= access.shape[-1] * access.item_bytes  # consecutive rows make one long run
+    cost = np.where(whole, 1.0, 1.0 + _SHORT_RUN / run)
+    return cost if access.panel is None else np.where(access.panel, 1.0, cost)
+
+
+def _run(access: Access, spans: Mapping[str, Numbers]) -> Numbers:
+    run = np.ones(())
+    for axis, coefficient in access.dims[-1]:
+        run = run + abs(coefficient) * (spans[axis] - 1)
+    return np.asarray(run * access.item_bytes)
+
+
+__all__ = ["CACHE_LINE", "WAY_BYTES", "Access", "Body", "Loop", "LoopKind", "LoopNest", "Numbers", "Pass"]

@@ -22,7 +22,6 @@ from search_spaces.versions import VERSIONS, versions_of
 
 if TYPE_CHECKING:
     from autotune.graph.region import RegionProgram, Workload
-
     from autotune.schedule import Schedule
     from autotune.target import Target
     from search_spaces.nest import LoopNest

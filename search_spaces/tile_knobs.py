@@ -18,7 +18,7 @@ WHOLE = 0
 
 _BLOCKS = (WHOLE, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _MAX_ROWS = 14
-_MAX_BODY = 384
+_MAX_BODY = 192
 _SMALL_WORK = 1 << 15
 
 
@@ -44,7 +44,7 @@ def tile_knobs(shape: TileShape, target: Target) -> list[Knob]:
     """Register tile, blocks, loop order, unrolling, tails and parallelism."""
     knobs = [*_register_knobs(shape, target), *_block_knobs(shape)]
     steps = shape.extents[shape.main]
-    unrolls = ints(u for u in (1, 2, 4, 8, steps if steps <= 8 else 1) if u <= steps)
+    unrolls = ints(u for u in (1, 2, 4, steps if steps <= 8 else 1) if u <= steps)
     knobs.append(
         Knob.of("unroll", unrolls, unrolls[min(1, len(unrolls) - 1)], "steps of the innermost reduction")
     )

@@ -89,12 +89,7 @@ def _load(file: BinaryIO) -> ModuleImage:
     _check_target(manifest)
     blobs = [*manifest.objects, *(constant.blob for constant in manifest.constants)]
     _check_sizes(blobs, members)
-    with ThreadPoolExecutor(usable_cores()) as hashing:
-        arrays = [read_data(file, members[blob.path]) for blob in blobs]
-        digests = list(hashing.map(lambda array: hashlib.sha256(array).hexdigest(), arrays))
-    for blob, digest in zip(blobs, digests, strict=True):
-        if digest != blob.sha256:
-            raise ArtifactError(f"{blob.path} is damaged: its SHA-256 is not the manifest's")
+    arrays = _checked_data(file, blobs, members)
     objects = tuple(array.tobytes() for array in arrays[: len(manifest.objects)])
     _check_externals(objects)
     image = _image(manifest, objects, arrays[len(objects) :])
@@ -132,6 +127,19 @@ def _check_sizes(blobs: list[Blob], members: dict[str, Member]) -> None:
     for blob in blobs:
         if members[blob.path].nbytes != blob.nbytes:
             raise ArtifactError(f"{blob.path} has another size than the manifest says")
+
+
+def _checked_data(file: BinaryIO, blobs: list[Blob], members: dict[str, Member]) -> list[NDArray[np.uint8]]:
+    """Contents of all blobs; while one is read, others are hashed on other cores."""
+    arrays, digests = [], []
+    with ThreadPoolExecutor(usable_cores()) as hashing:
+        for blob in blobs:
+            arrays.append(read_data(file, members[blob.path]))
+            digests.append(hashing.submit(hashlib.sha256, arrays[-1].data))
+    for blob, digest in zip(blobs, digests, strict=True):
+        if digest.result().hexdigest() != blob.sha256:
+            raise ArtifactError(f"{blob.path} is damaged: its SHA-256 is not the manifest's")
+    return arrays
 
 
 def _check_externals(objects: tuple[bytes, ...]) -> None:

@@ -46,11 +46,12 @@ _BODIES = {
     # b[i] = a[n-1-i] + 1 with n = 64: every tile reads what another tile of the command before wrote
     "mirror": "%j = sub i64 63, %i\n %p = getelementptr i64, ptr %a, i64 %j\n"
     " %x = load i64, ptr %p\n %y = add i64 %x, 1\n store i64 %y, ptr %to",
-    # scratch[0..7] = i, then b[i] = scratch[7]: wrong when another worker has the same scratch
-    "scratch": "store volatile i64 %i, ptr %scratch\n"
-    " %s7 = getelementptr i64, ptr %scratch, i64 7\n"
-    " store volatile i64 %i, ptr %s7\n %x = load volatile i64, ptr %scratch\n"
-    " %y = load volatile i64, ptr %s7\n %z = add i64 %x, %y\n store i64 %z, ptr %to",
+    # scratch[0] = i, a while later b[i] = scratch[0]: wrong when another worker has the same scratch
+    "scratch": "store volatile i64 %i, ptr %scratch\n br label %spin\nspin:\n"
+    " %k = phi i64 [0, %body], [%k1, %spin]\n %k1 = add i64 %k, 1\n"
+    " store volatile i64 %k1, ptr %to\n %go = icmp slt i64 %k1, 5000\n"
+    " br i1 %go, label %spin, label %done\ndone:\n"
+    " %x = load volatile i64, ptr %scratch\n store i64 %x, ptr %to",
     # b[i] = address of the scratch memory
     "where": "%x = ptrtoint ptr %scratch to i64\n store i64 %x, ptr %to",
     # a long time: b[i] = a[i] after 2000000 dependent steps

@@ -183,7 +183,6 @@ def test_time_counts_runs(threads: int) -> None:
         assert (times > 0).all()
         longer = module.time({"x": X16}, warmup=0, repeat=1, min_ns=2_000_000)
         assert longer.sum() >= 2_000_000
-        assert longer.size > 1
 
 
 def test_time_refuses_no_runs(module: Module) -> None:

@@ -1,0 +1,68 @@
+"""Command buffers: where the barriers are, what the tables hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.runtime import layout
+from autotune.runtime.command_buffer import Argument, CommandBuffer, Program
+
+
+def recorded(tiles: list[int], workers: int = 2) -> Program:
+    buffer = CommandBuffer(workers, state=0, arguments=1)
+    for count in tiles:
+        buffer.dispatch(1000 + count, [5, Argument(0, 16)], count, scratch_bytes=count)
+    return buffer.finish()
+
+
+def column(program: Program, field: int) -> list[int]:
+    """One field of all command rows."""
+    slots = np.asarray(program.header)
+    first = (int(slots[layout.COMMANDS]) - program.address) // 8
+    rows = slots[first : first + int(slots[layout.COUNT]) * layout.COMMAND_SLOTS]
+    return [int(v) for v in rows[field :: layout.COMMAND_SLOTS]]
+
+
+@pytest.mark.parametrize(
+    ("tiles", "barriers", "shared"),
+    [
+        ([], [], 0),
+        ([1, 1, 1], [0, 0, 0], 0),
+        ([8], [1], 1),
+        ([8, 8], [1, 1], 2),
+        ([1, 8], [1, 1], 2),
+        ([8, 1], [1, 0], 1),
+        ([1, 1, 8, 1, 1, 8, 1, 1], [0, 1, 1, 0, 1, 1, 0, 0], 6),
+    ],
+)
+def test_barriers_surround_parallel_commands(tiles: list[int], barriers: list[int], shared: int) -> None:
+    program = recorded(tiles)
+    assert column(program, layout.BARRIER) == barriers
+    # Workers read commands up to the last barrier only: behind it the caller may free them.
+    assert program.header[layout.SHARED] == shared
+    assert program.header[layout.PARALLEL] == (shared > 0)
+
+
+def test_tables_follow_one_another_and_patches_point_into_them() -> None:
+    program = recorded([1, 2])
+    slots = np.asarray(program.header)
+    tables = column(program, layout.TABLE)
+    assert tables[1] - tables[0] == 16
+    first = (tables[0] - program.address) // 8
+    assert slots[first] == slots[first + 2] == 5
+    at = (int(slots[layout.PATCHES]) - program.address) // 8
+    patches = slots[at : at + 2 * layout.PATCH_SLOTS].reshape(2, layout.PATCH_SLOTS)
+    assert patches.tolist() == [[tables[0] + 8, 0, 16], [tables[1] + 8, 0, 16]]
+    assert len(program.arguments) == 1
+
+
+def test_chunks_are_a_quarter_of_a_workers_share() -> None:
+    assert column(recorded([1, 7, 8, 64, 1000], workers=2), layout.CHUNK) == [1, 1, 1, 8, 125]
+
+
+def test_scratch_memory_covers_the_largest_command_of_every_worker() -> None:
+    program = recorded([1, 200, 3], workers=3)
+    assert program.header[layout.SCRATCH_STRIDE] == 256
+    assert program.header[layout.SCRATCH] % 64 == 0
+    assert program.memory[1].nbytes == 3 * 256

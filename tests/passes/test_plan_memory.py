@@ -10,9 +10,7 @@ from autotune.passes.plan_memory import ALIGNMENT, Lifetime, align, lower_bound,
 
 @st.composite
 def lifetimes(draw):
-    spans = draw(
-        st.lists(st.tuples(st.integers(0, 900), st.integers(0, 20), st.integers(0, 6)), max_size=25)
-    )
+    spans = draw(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 20), st.integers(0, 6)), max_size=25))
     return [Lifetime(f"v{i}", size, a, a + n) for i, (size, a, n) in enumerate(spans)]
 
 

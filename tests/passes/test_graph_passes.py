@@ -1,0 +1,444 @@
+"""Each pass: what it does, and that it computes the same numbers."""
+
+import numpy as np
+import pytest
+
+from autotune.errors import InternalError, UsageError
+from autotune.frontends import zoo_built
+from autotune.frontends.onnx import load
+from autotune.graph import evaluate
+from autotune.graph.build import GraphBuilder
+from autotune.graph.verify import verify
+from autotune.passes import registry
+from autotune.passes.base import GraphPass
+from autotune.passes.common_subexpressions import CommonSubexpressions
+from autotune.passes.convert_layout import ConvertLayout
+from autotune.passes.dead_code import DeadCode
+from autotune.passes.explicit_bias import ExplicitBias
+from autotune.passes.fold_affine import FoldAffine
+from autotune.passes.fold_batch_norm import FoldBatchNorm
+from autotune.passes.fold_constants import FoldConstants
+from autotune.passes.pipeline import run_passes, standard_passes
+from autotune.passes.simplify import Simplify
+
+rng = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def run(graph):
+    inputs = {
+        name: np.random.default_rng(1)
+        .standard_normal(graph.types[name].shape)
+        .astype(graph.types[name].dtype)
+        for name in graph.inputs
+    }
+    return evaluate.run(graph, inputs)
+
+
+def apply(graph, *passes):
+    """Apply passes; check rules, interface and numbers after each."""
+    expected = run(graph)
+    for graph_pass in passes:
+        changed = graph_pass.apply(graph)
+        verify(changed)
+        assert (changed.inputs, changed.outputs) == (graph.inputs, graph.outputs)
+        results = run(changed)
+        for name, want in expected.items():
+            assert results[name].shape == want.shape
+            np.testing.assert_allclose(results[name], want, rtol=1e-4, atol=1e-5)
+        graph = changed
+    return graph
+
+
+def ops_of(graph):
+    return [node.op for node in graph.nodes]
+
+
+MODELS = {
+    "tiny_cnn": zoo_built.tiny_cnn,
+    "mlp": lambda: zoo_built.mlp(batch=2, sizes=(8, 16, 4)),
+    "encoder": lambda: zoo_built.encoder(layers=1, width=16, heads=2, sequence=6, hidden=32),
+    "mobilenetv2": lambda: zoo_built.mobilenetv2(size=32),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_pipeline_preserves_numbers(name):
+    apply(load(MODELS[name]()), *standard_passes())
+
+
+def test_the_pipeline_without_another_layout():
+    graph = apply(load(MODELS["tiny_cnn"]()), *standard_passes("NCHW"))
+    assert "Transpose" not in ops_of(graph)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "densenet121", "inception_v1"])
+def test_the_pipeline_preserves_numbers_of_large_models(name):
+    apply(load(f"zoo:{name}"), *standard_passes())
+
+
+@pytest.mark.parametrize("name", ["tiny_cnn", "encoder"])
+def test_the_pipeline_is_idempotent(name):
+    once = run_passes(load(MODELS[name]()), standard_passes())
+    twice = run_passes(once, standard_passes())
+    assert ops_of(twice) == ops_of(once)
+
+
+# --- the driver -----------------------------------------------------------------------------------
+
+
+def test_registry_has_every_pass_and_each_is_used():
+    names = {p.name for p in standard_passes()}
+    assert names == set(registry.names())
+    for name in registry.names():
+        assert registry.get(name).name == name
+    with pytest.raises(UsageError, match="no graph pass is called 'nothing'"):
+        registry.get("nothing")
+
+
+def test_observer_and_dump(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_DUMP", str(tmp_path))
+    records = []
+    run_passes(load(MODELS["mlp"]()), standard_passes(), lambda record, graph: records.append(record))
+    assert [r.name for r in records] == [str(p) for p in standard_passes()]
+    files = sorted(p.name for p in (tmp_path / "mlp").iterdir())
+    assert files[:2] == ["00_input.txt", "01_fold_constants.txt"]
+    assert len(files) == 1 + len(records)
+    assert "Gemm" in (tmp_path / "mlp" / "00_input.txt").read_text()
+
+
+def test_options_show_in_the_name_of_a_pass():
+    assert str(ConvertLayout()) == "convert_layout"
+    assert str(ConvertLayout("NCHW")) == "convert_layout{layout=NCHW}"
+    with pytest.raises(UsageError, match="unknown layout 'NHCW'"):
+        ConvertLayout("NHCW")
+
+
+class Breaks(GraphPass):
+    name = "breaks"
+
+    def apply(self, graph):
+        return graph.replace(nodes=tuple(reversed(graph.nodes)))
+
+
+def test_a_broken_graph_names_the_pass():
+    with pytest.raises(InternalError, match="pass breaks left a broken graph"):
+        run_passes(load(MODELS["mlp"]()), [Breaks()])
+
+
+# --- fold_constants, dead_code, common_subexpressions ---------------------------------------------
+
+
+def test_constant_subgraphs_are_folded():
+    b = GraphBuilder()
+    x, w = b.input("x", (2, 3)), b.constant("w", normal(4, 3))
+    b.node("MatMul", x, b.node("Transpose", w, name="t"), name="y")
+    assert ops_of(apply(b.graph("y"), FoldConstants())) == ["MatMul"]
+
+
+def test_constants_that_grow_too_much_are_kept():
+    b = GraphBuilder()
+    x, w = b.input("x", (64, 1, 8)), b.constant("w", normal(1, 8))
+    b.node("Add", x, b.node("Expand", w, shape=(64, 64, 8), name="e"), name="y")
+    assert ops_of(apply(b.graph("y"), FoldConstants(max_growth_bytes=1000))) == ["Expand", "Add"]
+    assert ops_of(apply(b.graph("y"), FoldConstants())) == ["Add"]
+
+
+def test_an_output_that_is_constant_stays_an_output():
+    b = GraphBuilder()
+    b.node("Relu", b.constant("w", normal(3)), name="y")
+    b.node("Relu", b.input("x", (3,)), name="z")
+    graph = apply(b.graph("y", "z"), FoldConstants(), Simplify(), FoldConstants())
+    assert graph.outputs == ("y", "z")
+
+
+def test_dead_code():
+    b = GraphBuilder()
+    x = b.input("x", (3,))
+    b.node("Exp", x, name="unused")
+    graph = b.graph(b.node("Relu", x, name="y"))
+    assert ops_of(apply(graph, DeadCode())) == ["Relu"]
+    alive = apply(graph, DeadCode())
+    assert DeadCode().apply(alive) is alive
+
+
+def test_common_subexpressions():
+    b = GraphBuilder()
+    x = b.input("x", (3,))
+    one, two = b.constant("one", normal(3)), None
+    two = b.constant("two", b.graph("one").constants["one"].copy())
+    first, second = b.node("Add", x, one, name="a"), b.node("Add", x, two, name="b")
+    b.node("Mul", b.node("Exp", first, name="c"), b.node("Exp", second, name="d"), name="y")
+    graph = apply(b.graph("y"), CommonSubexpressions())
+    assert ops_of(graph) == ["Add", "Exp", "Mul"]
+    assert len(graph.constants) == 1
+
+
+def test_equal_outputs_both_stay():
+    b = GraphBuilder()
+    x = b.input("x", (3,))
+    b.node("Exp", x, name="a"), b.node("Exp", x, name="b")
+    assert apply(b.graph("a", "b"), CommonSubexpressions()).outputs == ("a", "b")
+
+
+# --- simplify -------------------------------------------------------------------------------------
+
+
+def simplified(build, *shape):
+    b = GraphBuilder()
+    return ops_of(apply(b.graph(build(b, b.input("x", shape))), Simplify()))
+
+
+def test_operations_that_do_nothing_vanish():
+    def build(b, x):
+        x = b.node("Identity", x)
+        x = b.node("Dropout", x)
+        x = b.node("Mul", b.constant("one", np.float32(1)), x)
+        x = b.node("Add", x, b.constant("zero", np.zeros((1, 3), np.float32)))
+        x = b.node("Pad", x, pads=(0, 0, 0, 0))
+        x = b.node("Slice", x, starts=(0,), ends=(99,), axes=(0,))
+        x = b.node("Cast", x, to="float32")
+        x = b.node("Transpose", x, perm=(0, 1))
+        x = b.node("Sum", x)
+        return b.node("Relu", x, name="y")
+
+    assert simplified(build, 2, 3) == ["Relu"]
+
+
+def test_neutral_constants_that_broadcast_are_kept():
+    def build(b, x):
+        return b.node("Mul", x, b.constant("ones", np.ones((4, 3), np.float32)), name="y")
+
+    assert simplified(build, 1, 3) == ["Mul"]
+
+
+def test_nothing_left_but_a_copy_of_the_input():
+    assert simplified(lambda b, x: b.node("Identity", x, name="y"), 2, 3) == ["Identity"]
+
+
+def test_reshapes_become_one():
+    def build(b, x):
+        x = b.node("Flatten", x, axis=2)
+        x = b.node("Unsqueeze", x, axes=(0,))
+        return b.node("Relu", b.node("Reshape", x, shape=(4, 3, 2)), name="y")
+
+    assert simplified(build, 2, 3, 4) == ["Reshape", "Relu"]
+
+
+def test_reshapes_that_cancel_vanish():
+    def build(b, x):
+        x = b.node("Reshape", b.node("Reshape", x, shape=(6, 4)), shape=(2, 3, 4))
+        return b.node("Relu", x, name="y")
+
+    assert simplified(build, 2, 3, 4) == ["Relu"]
+
+
+def test_transposes_become_one_or_none():
+    def twice(second):
+        def build(b, x):
+            x = b.node("Transpose", b.node("Transpose", x, perm=(0, 2, 3, 1)), perm=second)
+            return b.node("Relu", x, name="y")
+
+        return build
+
+    assert simplified(twice((0, 3, 1, 2)), 2, 3, 4, 5) == ["Relu"]
+    assert simplified(twice((3, 2, 1, 0)), 2, 3, 4, 5) == ["Transpose", "Relu"]
+
+
+def test_transpose_of_unit_dimensions_is_a_reshape():
+    def build(b, x):
+        return b.node("Transpose", x, perm=(0, 3, 1, 2), name="y")
+
+    assert simplified(build, 2, 1, 1, 8) == ["Reshape"]
+
+
+@pytest.mark.parametrize("shape", [(1, 12, 4, 5), (2, 6, 3)])
+def test_channel_shuffle_is_recognised(shape):
+    def build(b, x):
+        rank = len(shape)
+        x = b.node("Reshape", x, shape=(shape[0], 3, shape[1] // 3, *shape[2:]))
+        x = b.node("Transpose", x, perm=(0, 2, 1, *range(3, rank + 1)))
+        return b.node("Reshape", x, shape=shape, name="y")
+
+    assert simplified(build, *shape) == ["ChannelShuffle"]
+
+
+def test_padding_joins_the_convolution():
+    b = GraphBuilder()
+    x = b.node("Pad", b.input("x", (1, 2, 5, 5)), pads=(0, 0, 1, 0, 0, 0, 2, 1))
+    b.node("Conv", x, b.constant("w", normal(3, 2, 3, 3)), pads=(1, 1, 1, 1), name="y")
+    graph = apply(b.graph("y"), Simplify())
+    assert ops_of(graph) == ["Conv"]
+    assert graph.nodes[0].attrs["pads"] == (2, 1, 3, 2)
+
+
+@pytest.mark.parametrize(("power", "op"), [(1.0, "Relu"), (2.0, "Mul"), (0.5, "Sqrt"), (3.0, "Pow")])
+def test_simple_powers(power, op):
+    def build(b, x):
+        x = b.node("Exp", x)
+        return b.node("Relu", b.node("Pow", x, b.constant("p", np.float32(power))), name="y")
+
+    assert op in simplified(build, 2, 3)
+
+
+# --- explicit_bias, fold_batch_norm, fold_affine --------------------------------------------------
+
+
+@pytest.mark.parametrize("trans", [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_gemm_becomes_matmul_and_add(trans, scale):
+    b = GraphBuilder()
+    a = b.input("a", (4, 3) if trans[0] else (3, 4))
+    w = b.constant("w", normal(5, 4) if trans[1] else normal(4, 5))
+    c = b.constant("c", normal(5))
+    b.node("Gemm", a, w, c, transA=trans[0], transB=trans[1], alpha=scale, beta=2.0, name="y")
+    ops = ops_of(apply(b.graph("y"), ExplicitBias()))
+    assert ops == ["Transpose"] * trans[0] + ["MatMul"] + ["Mul"] * (scale != 1) + ["Add"]
+
+
+def test_gemm_of_two_variables_keeps_its_transposition():
+    b = GraphBuilder()
+    b.node("Gemm", b.input("a", (3, 4)), b.input("w", (5, 4)), transB=1, name="y")
+    assert ops_of(apply(b.graph("y"), ExplicitBias())) == ["Gemm"]
+
+
+def batch_norm(b, x, channels, name="norm"):
+    scale, shift, mean = (b.constant(f"{name}.{i}", normal(channels)) for i in range(3))
+    var = b.constant(f"{name}.var", rng.uniform(0.5, 2, channels).astype(np.float32))
+    return b.node("BatchNormalization", x, scale, shift, mean, var, name=name)
+
+
+AFFINE = (ExplicitBias(), FoldBatchNorm(), FoldAffine())
+
+
+def test_batch_norm_vanishes_into_a_convolution():
+    b = GraphBuilder()
+    x = b.input("x", (1, 2, 5, 5))
+    x = b.node("Conv", x, b.constant("w", normal(3, 2, 3, 3)), b.constant("b", normal(3)))
+    b.node("Relu", batch_norm(b, x, 3), name="y")
+    assert ops_of(apply(b.graph("y"), *AFFINE)) == ["Conv", "Add", "Relu"]
+
+
+def test_batch_norm_vanishes_into_a_matrix():
+    b = GraphBuilder()
+    x = b.node("MatMul", b.input("x", (4, 2)), b.constant("w", normal(2, 3)))
+    b.node("Relu", batch_norm(b, x, 3), name="y")
+    assert ops_of(apply(b.graph("y"), *AFFINE)) == ["MatMul", "Add", "Relu"]
+
+
+def test_batch_norm_alone_is_a_scale_and_a_shift():
+    b = GraphBuilder()
+    x = batch_norm(b, b.input("x", (2, 3, 4, 4)), 3, "first")
+    b.node("Relu", batch_norm(b, x, 3, "second"), name="y")
+    assert ops_of(apply(b.graph("y"), *AFFINE)) == ["Mul", "Add", "Relu"]
+
+
+def test_weights_with_two_readers_of_the_result_stay():
+    b = GraphBuilder()
+    x = b.node("Conv", b.input("x", (1, 2, 5, 5)), b.constant("w", normal(3, 2, 1, 1)), name="c")
+    b.node("Mul", x, b.constant("s", normal(3, 1, 1)), name="y")
+    graph = b.graph("y", "c")
+    assert ops_of(apply(graph, FoldAffine())) == ["Conv", "Mul"]
+
+
+def test_scales_along_other_axes_stay():
+    b = GraphBuilder()
+    x = b.node("Conv", b.input("x", (1, 2, 5, 5)), b.constant("w", normal(3, 2, 1, 1)))
+    b.node("Mul", x, b.constant("s", normal(5)), name="y")
+    assert ops_of(apply(b.graph("y"), FoldAffine())) == ["Conv", "Mul"]
+
+
+# --- convert_layout -------------------------------------------------------------------------------
+
+
+def converted(b, *outputs):
+    return apply(b.graph(*outputs), ConvertLayout(), FoldConstants(), Simplify())
+
+
+def conv(b, x, inner, outer, name, **attrs):
+    return b.node("Conv", x, b.constant(f"{name}.w", normal(outer, inner, 3, 3)), name=name, **attrs)
+
+
+def test_transposes_only_at_the_boundaries():
+    b = GraphBuilder()
+    x = conv(b, b.input("x", (1, 3, 8, 8)), 3, 4, "c1", pads=(1, 1, 1, 1))
+    x = b.node("MaxPool", b.node("Relu", x), kernel_shape=(2, 2), strides=(2, 2))
+    x = b.node("Add", x, b.constant("bias", normal(4, 1, 1)))
+    x = b.node("LRN", x, size=3)
+    x = b.node("Concat", x, b.node("Exp", x), axis=1)
+    x = b.node("Softmax", x, axis=1)
+    x = b.node("ReduceMean", x, axes=(1,), keepdims=1)
+    graph = converted(b, b.node("Relu", x, name="y"))
+    # The mean leaves one channel, so that even the last transpose is a reshape.
+    assert ops_of(graph).count("Transpose") == 1
+    assert graph.nodes[0].op == "Transpose"
+    assert all(n.attrs.get("layout", "NHWC") == "NHWC" for n in graph.nodes)
+
+
+def test_split_and_reductions_follow():
+    b = GraphBuilder()
+    x = conv(b, b.input("x", (1, 3, 8, 8)), 3, 4, "c1")
+    b.nodes("Split", [x], ["s0", "s1"], axis=1, split=(1, 3))
+    y = b.node("ReduceMax", "s1", axes=(2, 3), keepdims=0, name="y")
+    z = b.node("ReduceMax", "s0", axes=(2,), keepdims=0, name="z")
+    converted(b, y, z)
+
+
+def test_three_and_one_spatial_dimensions():
+    for spatial in ((6,), (5, 5, 5)):
+        b = GraphBuilder()
+        w = b.constant("w", normal(4, 3, *(2,) * len(spatial)))
+        x = b.node("Conv", b.input("x", (2, 3, *spatial)), w)
+        x = b.node("AveragePool", b.node("Relu", x), kernel_shape=(2,) * len(spatial))
+        ops = ops_of(converted(b, b.node("Relu", x, name="y")))
+        assert ops == ["Transpose", "Conv", "Relu", "AveragePool", "Relu", "Transpose"]
+
+
+def test_flattening_before_a_matrix_permutes_its_rows():
+    b = GraphBuilder()
+    x = conv(b, b.input("x", (2, 3, 6, 5)), 3, 4, "c1")
+    x = b.node("Reshape", x, shape=(2, 4 * 4 * 3))
+    graph = converted(b, b.node("MatMul", x, b.constant("m", normal(48, 7)), name="y"))
+    assert ops_of(graph) == ["Transpose", "Conv", "Reshape", "MatMul"]
+
+
+def test_other_reshapes_get_the_original_order():
+    b = GraphBuilder()
+    x = conv(b, b.input("x", (2, 3, 6, 5)), 3, 4, "c1")
+    graph = converted(b, b.node("Reshape", x, shape=(8, 12), name="y"))
+    assert ops_of(graph) == ["Transpose", "Conv", "Transpose", "Reshape"]
+
+
+def test_global_pooling_needs_no_transpose_after_it():
+    b = GraphBuilder()
+    x = b.node("GlobalAveragePool", conv(b, b.input("x", (2, 3, 6, 5)), 3, 4, "c1"))
+    graph = converted(b, b.node("Flatten", x, name="y"))
+    assert ops_of(graph) == ["Transpose", "Conv", "GlobalAveragePool", "Reshape"]
+
+
+def test_operands_that_were_not_converted_are():
+    b = GraphBuilder()
+    x = conv(b, b.input("x", (1, 3, 8, 8)), 3, 4, "c1")
+    gate = b.node("Sigmoid", b.input("g", (4, 1, 1)))
+    converted(b, b.node("Mul", x, gate, name="y"))
+
+
+def test_an_output_that_is_also_read_on():
+    b = GraphBuilder()
+    x = conv(b, b.input("x", (1, 3, 8, 8)), 3, 4, "c1")
+    converted(b, x, conv(b, b.node("Relu", x), 4, 5, "c2"))
+
+
+def test_variable_weights_are_transposed_at_run_time():
+    b = GraphBuilder()
+    b.node("Conv", b.input("x", (1, 3, 8, 8)), b.input("w", (4, 3, 3, 3)), name="y")
+    assert ops_of(converted(b, "y")).count("Transpose") == 3
+
+
+def test_models_without_convolutions_do_not_change():
+    graph = load(MODELS["encoder"]())
+    assert ConvertLayout().apply(graph) is graph

@@ -83,7 +83,8 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         raise UsageError(f"the guided sampler knows no parameter {param_name!r}")
 
     def _propose(self, study: Study) -> list[Config]:
-        done = [t for t in study.get_trials(deepcopy=False) if t.params]
+        complete = len(self._space.knobs)  # the trial that is being asked for has part of them
+        done = [t for t in study.get_trials(deepcopy=False) if len(t.params) == complete]
         best = self._best_measured(done)
         fresh = self._space.population(self._rng, _RANDOM)
         pool = self._unseen(self._grow(fresh, best), done)

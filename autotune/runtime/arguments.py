@@ -31,7 +31,9 @@ class Signature:
         self._output_types = [(s.shape, np.dtype(s.dtype), s.nbytes) for s in outputs]
 
     def inputs(self, arrays: Sequence[Any]) -> Buffers:
-        """Dense arrays of the right types, in order; an array is copied only if it is not dense.
+        """Dense arrays of the right types, in order.
+
+        An array is copied only if it is not dense, or not aligned to its elements.
 
         Objects with ``__dlpack__`` (tensors of other libraries in CPU memory) are taken without a
         copy. Raises InputError.
@@ -47,7 +49,7 @@ class Signature:
                 type(array) is not np.ndarray
                 or array.dtype is not dtype
                 or array.shape != shape
-                or not array.flags.c_contiguous
+                or not array.flags.carray
             ):
                 array = self._converted(len(dense), array)
             dense.append(array)
@@ -108,7 +110,8 @@ class Signature:
                 raise InputError(f"{place}: not readable through DLPack: {error}") from error
         if array.dtype != np.dtype(spec.dtype) or array.shape != spec.shape:
             raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
-        return np.ascontiguousarray(array).reshape(spec.shape)
+        dense: NDArray[Any] = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
+        return dense.reshape(spec.shape)
 
 
 def _list(specs: Sequence[TensorSpec]) -> str:

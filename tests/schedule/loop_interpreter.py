@@ -161,7 +161,8 @@ def run_program(program: LoopProgram, arrays: dict[str, Any]) -> dict[str, Any]:
     for buffer in (*program.arguments, *program.workspaces):
         memory[id(buffer)] = [POISON] * buffer.elements
         if buffer.name in arrays:
-            memory[id(buffer)] = arrays[buffer.name].ravel().tolist()
+            for place, value in zip(_places(buffer), arrays[buffer.name].ravel().tolist(), strict=True):
+                memory[id(buffer)][place] = value
     for kernel in program.kernels:
         text = _Text({})
         outer = (*program.arguments, *program.workspaces)
@@ -184,8 +185,20 @@ def run_program(program: LoopProgram, arrays: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _array(values: list[Any], buffer: Buffer) -> Any:
+def _places(buffer: Buffer) -> list[int]:
+    """Flat position of every element, in row-major order of the indices."""
+    places = np.zeros((), np.int64)
+    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+        places = places[..., None] + np.arange(size) * stride
+    return [int(p) for p in places.ravel()]
+
+
+def _array(memory: list[Any], buffer: Buffer) -> Any:
+    places = _places(buffer)
+    values = [memory[p] for p in places]
     missing = sum(v is POISON for v in values)
     if missing:
         raise AccessError(f"{missing} elements of {buffer.name} are never written")
+    if sum(v is not POISON for v in memory) != len(places):
+        raise AccessError(f"elements between those of {buffer.name} were written")
     return np.array(values, dtype=buffer.dtype).reshape(buffer.shape)

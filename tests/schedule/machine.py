@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -47,26 +49,40 @@ class _Fenced:
 
 
 def run_machine_code(
-    schedule: Schedule, args: list[Tensor], arrays: dict[str, Any], target: Target | None = None
+    schedule: Schedule,
+    args: list[Tensor],
+    arrays: dict[str, Any],
+    *,
+    target: Target | None = None,
+    constants: frozenset[str] = frozenset(),
+    strides: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, Any]:
     """Values of the outputs by name; ``arrays`` are the inputs."""
-    code = compile_schedule(schedule, args, target or host(), name="fuzz")
+    strides = strides or {}
+    code = compile_schedule(
+        schedule, args, target or host(), name="fuzz", constants=constants, strides=strides
+    )
     memory = [_Fenced(spec.nbytes) for spec in code.buffers]
-    for spec, block in zip(code.buffers, memory, strict=True):
+    views = [
+        _view(spec, block, strides.get(spec.name)) for spec, block in zip(code.buffers, memory, strict=True)
+    ]
+    before = []
+    for spec, block, view in zip(code.buffers, memory, views, strict=True):
         if spec.role == "input":
-            block.bytes[:] = np.ascontiguousarray(arrays[spec.name]).reshape(-1).view(np.uint8)
+            view[...] = arrays[spec.name]
+        before.append(block.bytes.copy())
     _run(code, memory)
-    for spec, block in zip(code.buffers, memory, strict=True):
+    result = {}
+    for spec, block, view, old in zip(code.buffers, memory, views, before, strict=True):
         block.check(spec.name)
-        if spec.role == "input":
-            same = block.bytes == np.ascontiguousarray(arrays[spec.name]).reshape(-1).view(np.uint8)
-            if not same.all():
-                raise FenceError(f"machine code wrote into the input {spec.name}")
-    return {
-        spec.name: _values(spec, block)
-        for spec, block in zip(code.buffers, memory, strict=True)
-        if spec.role == "output"
-    }
+        if spec.role == "input" and (block.bytes != old).any():
+            raise FenceError(f"machine code wrote into the input {spec.name}")
+        if spec.role == "output":
+            result[spec.name] = view.copy()
+            view[...] = np.full(1, PATTERN, np.uint8).repeat(view.itemsize).view(view.dtype)[0]
+            if (block.bytes != PATTERN).any():
+                raise FenceError(f"machine code wrote between the elements of {spec.name}")
+    return result
 
 
 def _run(code: DispatchCode, memory: list[_Fenced]) -> None:
@@ -83,5 +99,10 @@ def _run(code: DispatchCode, memory: list[_Fenced]) -> None:
         loaded.close()
 
 
-def _values(spec: BufferSpec, block: _Fenced) -> Any:
-    return block.bytes.view(spec.dtype).reshape(spec.shape).copy()
+def _view(spec: BufferSpec, block: _Fenced, strides: tuple[int, ...] | None) -> Any:
+    """The elements of a buffer as an array."""
+    flat = block.bytes.view(spec.dtype)
+    if strides is None:
+        return flat[: math.prod(spec.shape)].reshape(spec.shape)
+    steps = tuple(s * flat.itemsize for s in strides)
+    return np.lib.stride_tricks.as_strided(flat, spec.shape, steps)

@@ -11,7 +11,7 @@ import numpy as np
 from autotune import te
 from autotune.codegen import interpreter
 from autotune.errors import LoweringError, ScheduleError
-from autotune.lower import lower_schedule, program_text
+from autotune.lower import LoopProgram, lower_schedule, program_text
 from autotune.schedule import Schedule, Trace
 from tests.schedule import loop_interpreter
 from tests.schedule.machine import run_machine_code
@@ -27,6 +27,13 @@ class Case:
 
     program: Program
     trace: Trace
+    constants: frozenset[str] = frozenset()
+    strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    def lowered(self) -> LoopProgram:
+        """The loop program of a fresh schedule."""
+        schedule, args = self.schedule()
+        return lower_schedule(schedule, args, constants=self.constants, strides=dict(self.strides))
 
     def schedule(self) -> tuple[Schedule, list[te.Tensor]]:
         """A fresh schedule with the steps applied, and its arguments."""
@@ -37,7 +44,10 @@ class Case:
     def text(self) -> str:
         """Python that reproduces the case."""
         names = ", ".join(self.program.outputs)
-        return f"{self.program.source}\ns = te.create_schedule([{names}])\n{self.trace.to_python()}"
+        text = f"{self.program.source}\ns = te.create_schedule([{names}])\n{self.trace.to_python()}"
+        if self.constants or self.strides:
+            text += f"\n# constants={set(self.constants)}, strides={dict(self.strides)}"
+        return text
 
 
 class Mismatch(AssertionError):
@@ -56,15 +66,40 @@ def random_case(seed: int) -> Case:
     program = random_program(rng)
     schedule = te.create_schedule(program.tensors()[1])
     apply_random_steps(rng, schedule)
-    return lowerable(Case(program, schedule.trace))
+    return lowerable(_with_layout(rng, Case(program, schedule.trace)))
+
+
+def _with_layout(rng: random.Random, case: Case) -> Case:
+    """The case with some inputs constant, and some arguments padded or transposed in memory."""
+    constants = frozenset[str]()
+    if rng.random() < 0.25:
+        constants = frozenset(i.name for i in case.program.inputs if rng.random() < 0.6)
+    strides = []
+    if rng.random() < 0.25:
+        placeholders, outputs = case.program.tensors()
+        for tensor in placeholders + all_outputs(outputs):
+            if rng.random() < 0.5:
+                strides.append((tensor.name, _random_strides(rng, tensor.shape)))
+    return replace(case, constants=constants, strides=tuple(strides))
+
+
+def _random_strides(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides without overlap: some padding, and now and then another order of the dimensions."""
+    order = list(reversed(range(len(shape))))
+    if rng.random() < 0.3:
+        rng.shuffle(order)
+    strides, step = [0] * len(shape), 1
+    for dim in order:
+        strides[dim] = step
+        step *= shape[dim] + rng.choice((0, 0, 1, 3))
+    return tuple(strides)
 
 
 def lowerable(case: Case) -> Case:
     """The case with steps dropped from the end until lowering does not refuse it."""
     while True:
         try:
-            schedule, args = case.schedule()
-            lower_schedule(schedule, args)
+            case.lowered()
         except REFUSALS:
             case = replace(case, trace=Trace(case.trace.steps[:-1]))
         except Exception:  # noqa: BLE001  # a failure that `check` will raise again
@@ -78,13 +113,12 @@ def check(case: Case, seed: int = 0, *, with_reference: bool = False) -> None:
 
     ``with_reference`` runs the shipped interpreter too, which is slow.
     """
-    schedule, args = case.schedule()
-    program = lower_schedule(schedule, args)
+    program = case.lowered()
     text = program_text(program)
-    again, other_args = replace(case, trace=Trace.from_json(case.trace.to_json())).schedule()
-    if again.trace.key != case.trace.key:
+    again = replace(case, trace=Trace.from_json(case.trace.to_json()))
+    if again.schedule()[0].trace.key != case.trace.key:
         raise Mismatch("the trace changes when replayed from JSON")
-    if program_text(lower_schedule(again, other_args)) != text:
+    if program_text(again.lowered()) != text:
         raise Mismatch("the replayed trace lowers to another program")
 
     placeholders, outputs = case.program.tensors()
@@ -100,7 +134,8 @@ def check(case: Case, seed: int = 0, *, with_reference: bool = False) -> None:
         interpreter.run_program(program, {**named, **outer})
         _compare("interpreter", outer, wanted, tolerance)
     schedule, args = case.schedule()
-    _compare("machine code", run_machine_code(schedule, args, named), wanted, tolerance)
+    computed = run_machine_code(schedule, args, named, constants=case.constants, strides=dict(case.strides))
+    _compare("machine code", computed, wanted, tolerance)
 
 
 def _compare(who: str, got: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> None:
@@ -135,8 +170,7 @@ def describe(case: Case) -> str:
     """The case as Python text, with the error it ends in and the loops it lowers to."""
     error = _error_of(case)
     try:
-        schedule, args = case.schedule()
-        loops = program_text(lower_schedule(schedule, args))
+        loops = program_text(case.lowered())
     except Exception as failure:  # noqa: BLE001  # lowering itself may be what fails
         loops = f"lowering: {type(failure).__name__}: {failure}"
     return f"{case.text()}\n# {type(error).__name__}: {error}\n{loops}"
@@ -153,6 +187,12 @@ def failure_kind(error: BaseException | None) -> str:
 def _smaller(case: Case) -> list[Case]:
     steps = case.trace.steps
     result = [replace(case, trace=Trace(steps[:k] + steps[k + 1 :])) for k in reversed(range(len(steps)))]
+    if case.constants:
+        result.append(replace(case, constants=frozenset()))
+    for k in range(len(case.strides)):
+        result.append(replace(case, strides=case.strides[:k] + case.strides[k + 1 :]))
+    if case.strides:  # they belong to the sizes
+        return result
     sizes = case.program.sizes
     for k, size in enumerate(sizes):
         for smaller in sorted({1, 2, 3, size // 2, size - 1}):

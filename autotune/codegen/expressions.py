@@ -58,10 +58,17 @@ class Ramp(NamedTuple):
 class Address(NamedTuple):
     """An evaluated element offset: a sum of scalars, a constant, a stride over lanes, or a vector."""
 
-    scalar: str
+    scalars: tuple[tuple[str, int], ...]
     constant: int
     stride: int
     lanes: Value | None
+
+
+class _Scope(NamedTuple):
+    """Pure values by what they compute, and where to put those that do not depend on the scope."""
+
+    values: dict[tuple[object, ...], str]
+    before: list[str]
 
 
 class ExpressionEmitter:
@@ -69,7 +76,8 @@ class ExpressionEmitter:
 
     def __init__(self, module: ModuleText) -> None:
         self.module = module
-        self.lines: list[str] = []
+        # A list among the lines is a place for instructions that are hoisted out of what follows it.
+        self.lines: list[str | list[str]] = []
         self.entry: list[str] = []
         self.block = "entry"
         self.env: dict[Var, int | Ramp | Value] = {}
@@ -78,7 +86,8 @@ class ExpressionEmitter:
         self._counter = 0
         self._forms: dict[int, Lin] = {}
         self._linear = Simplifier()
-        self._scopes: list[dict[tuple[object, ...], str]] = [{}]
+        self._scopes: list[_Scope] = [_Scope({}, [])]
+        self._depths: dict[str, int] = {}
         self._memos: list[dict[int, Value]] = [{}]
         self._has_fma = "fma" in module.target.features or module.target.arch == "aarch64"
 
@@ -96,6 +105,16 @@ class ExpressionEmitter:
         self.lines.append(f"  {name} = {text}")
         return name
 
+    def flat_lines(self) -> list[str]:
+        """All lines of the function, hoisted ones in their places."""
+        flat: list[str] = []
+        for line in self.lines:
+            if isinstance(line, str):
+                flat.append(line)
+            else:
+                flat += line
+        return flat
+
     def label(self, name: str) -> None:
         """Start a block."""
         self.lines.append(f"{name}:")
@@ -105,10 +124,16 @@ class ExpressionEmitter:
                 f"the schedule unrolls to more than {MAX_LINES} instructions; unroll or vectorize less"
             )
 
+    def hoisting_point(self) -> list[str]:
+        """A place before the next branch, for what turns out to be invariant in the scope behind it."""
+        point: list[str] = []
+        self.lines.append(point)
+        return point
+
     @contextmanager
-    def scope(self) -> Iterator[None]:
-        """A block whose values are not visible after it."""
-        self._scopes.append({})
+    def scope(self, before: list[str]) -> Iterator[None]:
+        """A block whose values are not visible after it; ``before`` is its hoisting point."""
+        self._scopes.append(_Scope({}, before))
         self._memos.append({})
         try:
             yield
@@ -137,13 +162,37 @@ class ExpressionEmitter:
             self._memos.pop()
             self.mask = old
 
-    def cached(self, key: tuple[object, ...], text: str) -> str:
-        """The result of a pure instruction, emitted once in this scope and those around."""
+    @property
+    def depth(self) -> int:
+        """Number of the innermost scope; 0 is the function's."""
+        return len(self._scopes) - 1
+
+    def depth_of(self, name: str) -> int:
+        """Scope in which an SSA value is available, at most the innermost."""
+        return min(self._depths.get(name, self.depth), self.depth)
+
+    def available(self, name: str, depth: int) -> None:
+        """Tell in which scope an SSA value was made."""
+        self._depths[name] = depth
+
+    def cached(self, key: tuple[object, ...], text: str, depth: int | None = None) -> str:
+        """The result of a pure instruction, emitted once in this scope and those around.
+
+        With ``depth``, the outermost scope that its operands allow, it is emitted there.
+        """
         for scope in reversed(self._scopes):
-            name = scope.get(key)
+            name = scope.values.get(key)
             if name is not None:
                 return name
-        name = self._scopes[-1][key] = self.op(text)
+        if depth is None or depth == self.depth:
+            name = self.op(text)
+            depth = self.depth
+        else:
+            self._counter += 1
+            name = f"%v{self._counter}"
+            self._scopes[depth + 1].before.append(f"  {name} = {text}")
+        self._scopes[depth].values[key] = name
+        self._depths[name] = depth
         return name
 
     def splat(self, value: Value, lanes: int) -> Value:
@@ -384,12 +433,13 @@ class ExpressionEmitter:
     def _branching_select(self, cond: Value, node: Select) -> Value:
         """A scalar condition before loads: only the side taken may touch memory."""
         stem = self.fresh("sel")
+        before = self.hoisting_point()
         self.lines.append(f"  br i1 {cond.text}, label %{stem}.a, label %{stem}.b")
         sides: list[tuple[Value, str]] = []
         lanes = self.lanes
         for side, expr in (("a", node.a), ("b", node.b)):
             self.label(f"{stem}.{side}")
-            with self.scope():
+            with self.scope(before):
                 value = self.splat(self.expr(expr), lanes)
             sides.append((value, self.block))
             self.lines.append(f"  br label %{stem}.end")
@@ -430,20 +480,14 @@ class ExpressionEmitter:
                 scalars.append((known.text, c))
             else:
                 vectors.append((known, c))
-        scalar = self._sum(scalars)
         if not vectors:
-            return Address(scalar, total, stride, None)
-        return Address(scalar, total, 0, self._lane_offsets(vectors, stride))
+            return Address(tuple(scalars), total, stride, None)
+        return Address(tuple(scalars), total, 0, self._lane_offsets(vectors, stride))
 
-    def _sum(self, scalars: list[tuple[str, int]]) -> str:
-        """The sum of scaled SSA values; empty for none."""
-        result = ""
-        for text, c in sorted(scalars):
-            term = text if c == 1 else self.cached(("mul", text, c), f"mul nsw i64 {text}, {c}")
-            result = (
-                term if not result else self.cached(("add", result, term), f"add nsw i64 {result}, {term}")
-            )
-        return result
+    def _scaled(self, text: str, c: int) -> str:
+        return (
+            text if c == 1 else self.cached(("mul", text, c), f"mul nsw i64 {text}, {c}", self.depth_of(text))
+        )
 
     def _lane_offsets(self, vectors: list[tuple[Value, int]], stride: int) -> Value:
         lanes = self.lanes
@@ -458,9 +502,12 @@ class ExpressionEmitter:
     def pointer(self, buffer: Buffer, address: Address) -> str:
         """Pointer to the first element of an access."""
         base, kind = self.base_pointer(buffer), memory_type(buffer.dtype)
-        if address.scalar:
+        # Outer loops first: what they add is then invariant in the inner ones, and hoisted out of them.
+        for name, c in sorted(address.scalars, key=lambda term: (self.depth_of(term[0]), term)):
+            offset = self._scaled(name, c)
+            depth = max(self.depth_of(base), self.depth_of(offset))
             base = self.cached(
-                ("ptr", base, address.scalar, kind), f"getelementptr {kind}, ptr {base}, i64 {address.scalar}"
+                ("ptr", base, offset, kind), f"getelementptr {kind}, ptr {base}, i64 {offset}", depth
             )
         if address.constant:
             base = self.cached(

@@ -34,6 +34,7 @@ class ModuleText:
     def text(self) -> str:
         """The whole module."""
         width = self.target.vector_bits
-        attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{width}" "min-legal-vector-width"="{width}" }}'
+        widths = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
+        attributes = f"attributes #0 = {{ nounwind {widths} }}"
         parts = [*self._declarations, *self._library.values(), *self._functions, attributes]
         return "\n".join(parts) + "\n"

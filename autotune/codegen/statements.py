@@ -65,7 +65,7 @@ class KernelEmitter(ExpressionEmitter):
         inner = f"{self.symbol}.body"
         self.module.define(
             f'define internal void @"{inner}"({arguments}{comma}i64 %begin, i64 %end, ptr noalias %scratch) #0 {{\n'
-            "entry:\n" + "\n".join(self.entry + self.lines) + "\n  ret void\n}"
+            "entry:\n" + "\n".join(self.entry + self.flat_lines()) + "\n  ret void\n}"
         )
         lines = []
         for n, _ in enumerate(self.buffers):
@@ -95,7 +95,8 @@ class KernelEmitter(ExpressionEmitter):
             self._allocate(node)
         elif isinstance(node, Let):
             with self.statement():
-                self.env[node.var] = self.expr(node.value)
+                value = self.env[node.var] = self.expr(node.value)
+                self.available(value.text, self.depth)
                 self.stmt(node.body)
         elif isinstance(node, If):
             self._if(node)
@@ -137,12 +138,14 @@ class KernelEmitter(ExpressionEmitter):
         """A loop that runs at least once: the test is at its end."""
         stem = self.fresh("loop")
         before = self.block
+        point = self.hoisting_point()
         self.lines.append(f"  br label %{stem}")
         self.label(stem)
         index, following = f"%{stem}.i", f"%{stem}.next"
         at = len(self.lines)
         self.env[var] = Value(index, "int64")
-        with self.scope():
+        self.available(index, self.depth + 1)
+        with self.scope(point):
             self.stmt(body)
         self.lines.insert(at, f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]")
         self.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
@@ -178,15 +181,16 @@ class KernelEmitter(ExpressionEmitter):
 
     def _branch(self, cond: Value, node: If) -> None:
         stem = self.fresh("if")
+        point = self.hoisting_point()
         other = f"{stem}.else" if node.otherwise is not None else f"{stem}.end"
         self.lines.append(f"  br i1 {cond.text}, label %{stem}.then, label %{other}")
         self.label(f"{stem}.then")
-        with self.scope():
+        with self.scope(point):
             self.stmt(node.then)
         self.lines.append(f"  br label %{stem}.end")
         if node.otherwise is not None:
             self.label(other)
-            with self.scope():
+            with self.scope(point):
                 self.stmt(node.otherwise)
             self.lines.append(f"  br label %{stem}.end")
         self.label(f"{stem}.end")
@@ -242,7 +246,7 @@ class KernelEmitter(ExpressionEmitter):
             return self.load_from(node.buffer, address)
         name, width = slots[address.constant]
         lanes = self.lanes if address.stride or node.buffer in self._private else 1
-        if width != lanes or address.scalar or address.lanes is not None:
+        if width != lanes or address.scalars or address.lanes is not None:
             raise BuildError(f"local buffer {node.buffer.name}: slot of {width} lanes read as {lanes}")
         kind = vector(scalar_type(node.buffer.dtype), width)
         return Value(self.op(f"load {kind}, ptr {name}"), node.buffer.dtype, width)
@@ -262,8 +266,8 @@ class KernelEmitter(ExpressionEmitter):
         value = self.splat(value, width)
         if self.mask is not None:
             old = self.op(f"load {type_of(value)}, ptr {name}")
-            text = f"select {type_of(self.mask)} {self.mask.text}, {type_of(value)} {value.text}, {type_of(value)} {old}"
-            value = Value(self.op(text), value.dtype, width)
+            mask, kind = f"{type_of(self.mask)} {self.mask.text}", type_of(value)
+            value = Value(self.op(f"select {mask}, {kind} {value.text}, {kind} {old}"), value.dtype, width)
         self.lines.append(f"  store {type_of(value)} {value.text}, ptr {name}")
 
     def _store_uniform(self, node: Store) -> None:

@@ -99,11 +99,11 @@ def _places(
     # Only the outermost vectorized loop runs in lanes; those inside of it are unrolled.
     lane_loop = next((loop for loop in loops if loop.kind == "vectorized"), None) if lanes > 1 else None
     for atom, c in form.terms.items():
-        value = known(atom)
+        loop = by_var.get(atom)
+        value = known(atom) if loop is None else None
         if value is not None:
             start += c * value
             continue
-        loop = by_var.get(atom)
         if loop is None or not isinstance(atom, Var):
             return None
         if loop.kind == "unrolled" or (loop.kind == "vectorized" and loop is not lane_loop):

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from autotune.te.expr import (
+    INDEX_DTYPE,
     Binary,
     Cast,
     Compare,
@@ -178,6 +179,8 @@ class Simplifier:
             low = min(self.range_of(a)[0], self.range_of(b)[0])
             high = max(self.range_of(a)[1], self.range_of(b)[1])
             return self._atom(select(cond, a.expr(), b.expr()), (low, high), None)
+        if node.dtype != INDEX_DTYPE:  # atoms are added to others: they need the type of an index
+            return self._atom(Cast(node, INDEX_DTYPE), UNBOUNDED, ("index", id(node)))
         return self._atom(node, UNBOUNDED, None)
 
     def _binary(self, op: str, a: Lin, b: Lin) -> Lin:

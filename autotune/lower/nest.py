@@ -231,6 +231,8 @@ class NestBuilder:
             self.places[stage] = place
             stmts.append(self._nest(Frame(stage, regions[stage]), 0, "all", place))
         stmts.append(self._nest(frame, at + 1, mode, out))
+        for stage in attached:
+            del self.places[stage]
         body = sequence(stmts)
         for buffer in reversed(buffers):
             body = Allocate(buffer, body)
@@ -286,6 +288,8 @@ class NestBuilder:
         leaves = frame.stage.leaf_iter_vars
         if leaves[at].kind != "reduce":
             return False
+        if any(iv.kind == "reduce" and frame.stage.kind_of(iv) == "vectorized" for iv in leaves[:at]):
+            return False  # lanes are folded into the accumulator by each update
         if any(
             iv.kind == "data" and frame.extent(iv) > 1 and frame.stage.kind_of(iv) == "serial"
             for iv in leaves[at:]

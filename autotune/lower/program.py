@@ -36,7 +36,7 @@ def lower_schedule(
         _check_attachment(stage, live)
     simplifier = Simplifier()
     places: dict[Stage, Place] = {}
-    translator = Translator(simplifier, lambda tensor: places[schedule[tensor]])
+    translator = Translator(simplifier, lambda tensor: _visible(places, schedule[tensor]))
     builder = NestBuilder(bodies, live, places, translator)
     workspaces: list[Buffer] = []
     for stage in live:
@@ -57,6 +57,17 @@ def lower_schedule(
             LoopKernel(kernel.name, kernel.body, kernel.tiles, hoisted, kernel.reads, kernel.writes)
         )
     return LoopProgram(tuple(kernels), tuple(arguments.values()), tuple(workspaces))
+
+
+def _visible(places: Mapping[Stage, Place], stage: Stage) -> Place:
+    if stage in places:
+        return places[stage]
+    assert stage.attach_stage is not None
+    assert stage.attach_ivar is not None
+    raise LoweringError(
+        f"stage {stage.op.name} is computed at {stage.attach_stage.op.name}, {stage.attach_ivar.name}, "
+        f"but is read outside of that loop; attach it where all its readers are, or compute it at the root"
+    )
 
 
 def _check_attachment(stage: Stage, live: Sequence[Stage]) -> None:

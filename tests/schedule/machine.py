@@ -32,6 +32,15 @@ def host() -> Target:
     return Target.detect(threads=1)
 
 
+@cache
+def runnable_target(name: str) -> Target:
+    """The named target where this machine can run its code, else the host."""
+    target = Target.parse(name, threads=1)
+    mine = host()
+    runs = target.arch == mine.arch and set(target.features) <= set(mine.features)
+    return target if runs else mine
+
+
 class _Fenced:
     """64-byte aligned memory of a buffer between two fences; it starts full of PATTERN."""
 

@@ -29,6 +29,7 @@ class Case:
     trace: Trace
     constants: frozenset[str] = frozenset()
     strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    target: str = "host"
 
     def lowered(self) -> LoopProgram:
         """The loop program of a fresh schedule."""
@@ -47,6 +48,8 @@ class Case:
         text = f"{self.program.source}\ns = te.create_schedule([{names}])\n{self.trace.to_python()}"
         if self.constants or self.strides:
             text += f"\n# constants={set(self.constants)}, strides={dict(self.strides)}"
+        if self.target != "host":
+            text += f"\n# target={self.target}"
         return text
 
 
@@ -80,7 +83,8 @@ def _with_layout(rng: random.Random, case: Case) -> Case:
         for tensor in placeholders + all_outputs(outputs):
             if rng.random() < 0.5:
                 strides.append((tensor.name, _random_strides(rng, tensor.shape)))
-    return replace(case, constants=constants, strides=tuple(strides))
+    target = rng.choice(("host", "x86-64-v3"))  # two vector widths where the host has the wider
+    return replace(case, constants=constants, strides=tuple(strides), target=target)
 
 
 def _random_strides(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -187,6 +191,8 @@ def failure_kind(error: BaseException | None) -> str:
 def _smaller(case: Case) -> list[Case]:
     steps = case.trace.steps
     result = [replace(case, trace=Trace(steps[:k] + steps[k + 1 :])) for k in reversed(range(len(steps)))]
+    if case.target != "host":
+        result.append(replace(case, target="host"))
     if case.constants:
         result.append(replace(case, constants=frozenset()))
     for k in range(len(case.strides)):

@@ -1,0 +1,28 @@
+"""Fixtures of all tests: golden files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` rewrites the golden files with what the tests produce now."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Compares a text with `golden/<test name>.txt` beside the test file."""
+    folder = Path(request.path).parent / "golden"
+    file = folder / f"{request.node.name.removeprefix('test_').replace('[', '-').rstrip(']')}.txt"
+
+    def compare(text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            folder.mkdir(exist_ok=True)
+            file.write_text(text + "\n", encoding="utf-8")
+        assert text + "\n" == file.read_text(encoding="utf-8")
+
+    return compare

@@ -236,6 +236,16 @@ class Database:
         """The workloads whose key starts with ``prefix``."""
         return [row for row in self.workloads() if row.key.startswith(prefix)]
 
+    def damage(self) -> list[str]:
+        """What SQLite finds wrong with the file, a line each; nothing for a server."""
+        if self._engine.dialect.name != "sqlite":
+            return []
+        with self._reading() as connection:
+            found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+            orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        lines = [str(line) for line in found if line != "ok"]
+        return lines + [f"row {row[1]} of {row[0]} refers to a missing {row[2]}" for row in orphans]
+
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
         """Number of runs by outcome, of one job or of all."""
         query = rows.select_outcomes()

@@ -16,8 +16,9 @@ from autotune.tuning.budget import Budget
 from autotune.tuning.report import Report
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import Model
+    from autotune.compiler.driver import Compilation, Model
     from autotune.graph.region import Workload
+    from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
     from autotune.tuning.status import Progress
     from cost_models.ranker import Ranker
@@ -136,16 +137,45 @@ def compile(
     Without ``database`` the default one is used if it exists. Raises MissError with ``require_hit``
     when a workload has no measured schedule.
     """
-    from autotune.compiler import compile_model
     from autotune.runtime.module import Module
+
+    done, _ = compile_with_database(
+        model, database=database, target=target, threads=threads, require_hit=require_hit
+    )
+    return Module(done.image, threads)
+
+
+def compile_with_database(
+    model: Model,
+    *,
+    database: DatabaseLike | None = None,
+    target: Target | str = "host",
+    threads: int | None = None,
+    require_hit: bool = False,
+    observer: Observer | None = None,
+) -> tuple[Compilation, str | None]:
+    """:func:`compile` with everything that explains the result, and where the schedules came from.
+
+    The second value is None when no database was given and the default one does not exist.
+    """
+    from autotune.compiler import compile_in_detail
+
+    def compiled(store: Database | None) -> Compilation:
+        return compile_in_detail(
+            model,
+            target=target,
+            threads=threads,
+            database=store,
+            require_hit=require_hit,
+            observer=observer,
+        )
 
     if database is None and not default_database().exists():
         if require_hit:
             raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
-        return Module(compile_model(model, target=target, threads=threads), threads)
+        return compiled(None), None
     with opened(database, read_only=True) as store:
-        image = compile_model(model, target=target, threads=threads, database=store, require_hit=require_hit)
-    return Module(image, threads)
+        return compiled(store), store.where
 
 
 @dataclass(frozen=True)
@@ -239,6 +269,7 @@ def retrain(*, database: DatabaseLike | None = None, dry_run: bool = False) -> R
 __all__ = [
     "Answer",
     "compile",
+    "compile_with_database",
     "default_database",
     "is_key",
     "model_folder",

@@ -1,0 +1,36 @@
+"""``autotune bench``: each benchmark is a module ``autotune.cli.bench_NAME`` with a ``command``."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import click
+
+import autotune.cli
+
+_PREFIX = "bench_"
+
+
+class BenchGroup(click.Group):
+    """Finds the benchmarks by their module names."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Names of all benchmarks."""
+        modules = (module.name for module in pkgutil.iter_modules(autotune.cli.__path__))
+        return sorted(name.removeprefix(_PREFIX) for name in modules if name.startswith(_PREFIX))
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import a benchmark."""
+        if name not in self.list_commands(context):
+            return None
+        found: click.Command = importlib.import_module(f"autotune.cli.{_PREFIX}{name}").command
+        return found
+
+
+@click.group(cls=BenchGroup, epilog="Example: autotune bench overhead")
+def command() -> None:
+    """Benchmarks; they print tables, and compare with other systems side by side."""
+
+
+__all__ = ["BenchGroup", "command"]

@@ -1,0 +1,67 @@
+"""``autotune compile``."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from autotune.cli.options import (
+    EPILOG_DATABASE,
+    database_option,
+    json_option,
+    machine_options,
+    model_argument,
+    print_json,
+)
+
+
+@click.command(epilog=f"Example: autotune compile model.onnx -o model.atm --db tuning.db. {EPILOG_DATABASE}")
+@model_argument
+@click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
+@database_option
+@machine_options
+@click.option("--require-hit", is_flag=True, help="Fail unless every workload has a measured schedule.")
+@click.option("--details", is_flag=True, help="Print a line a dispatch.")
+@json_option
+def command(
+    model: str,
+    output: Path,
+    database: str | None,
+    target: str,
+    threads: int | None,
+    require_hit: bool,
+    details: bool,
+    as_json: bool,
+) -> None:
+    """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
+    from autotune.runtime import artifact
+    from autotune.tuning.api import compile_with_database
+
+    start = time.perf_counter()
+    done, where = compile_with_database(
+        model, database=database, target=target, threads=threads, require_hit=require_hit
+    )
+    artifact.save(done.image, output)
+    seconds = time.perf_counter() - start
+    if as_json:
+        dispatches = json.loads(done.coverage.to_json())
+        print_json(
+            {
+                "artifact": str(output),
+                "bytes": output.stat().st_size,
+                "seconds": seconds,
+                "database": where,
+                "coverage": str(done.coverage),
+                "dispatches": dispatches,
+            }
+        )
+        return
+    click.echo(done.coverage.details() if details else str(done.coverage))
+    click.echo(f"schedules from {where or 'the cost model: there is no database'}")
+    click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
+
+
+__all__ = ["command"]

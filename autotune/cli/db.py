@@ -1,0 +1,121 @@
+"""``autotune db``: stats, verify and export."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, print_json
+
+if TYPE_CHECKING:
+    from autotune.database import Database
+
+
+@click.group(epilog=f"Example: autotune db stats --db tuning.db. {EPILOG_DATABASE}")
+def command() -> None:
+    """Look into a tuning database, check and export it."""
+
+
+@command.command(epilog="Example: autotune db stats --db tuning.db")
+@database_option
+@json_option
+def stats(database: str | None, as_json: bool) -> None:
+    """Count workloads, targets, runs and outcomes."""
+    from autotune.tuning.api import opened
+
+    with opened(database, read_only=True) as store:
+        facts = _stats(store)
+    if as_json:
+        print_json(facts)
+        return
+    click.echo(f"{facts['database']}: {facts['runs']} runs of {len(facts['workloads'])} workloads")
+    for name, count in facts["outcomes"].items():
+        click.echo(f"  {count:>8} {name}")
+    for target in facts["targets"]:
+        click.echo(f"  target {target}")
+    for row in facts["workloads"]:
+        click.echo(f"  workload {row['key'][:12]}  {row['kind']:<13} {row['runs']:>6} runs")
+
+
+def _stats(store: Database) -> dict[str, Any]:
+    per_workload = Counter(run.key.workload for run in store.runs())
+    return {
+        "database": store.where,
+        "runs": sum(per_workload.values()),
+        "outcomes": store.outcomes(),
+        "targets": [f"{t.device}, {t.threads} threads" for t in store.targets().values()],
+        "workloads": [
+            {"key": row.key, "kind": row.kind, "runs": per_workload[row.key]} for row in store.workloads()
+        ],
+    }
+
+
+@command.command(epilog="Example: autotune db export --db tuning.db -o runs.csv")
+@database_option
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write; .csv, .json (lines) or .parquet.",
+)
+def export(database: str | None, output: Path) -> None:
+    """Write every run to a table."""
+    from autotune.database.rows import flat
+    from autotune.tuning.api import opened
+
+    with opened(database, read_only=True) as store:
+        rows = flat(store.runs())
+    try:
+        _write(rows, output)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {output}: {error.strerror or error}") from error
+    click.echo(f"wrote {len(rows)} runs to {output}")
+
+
+def _write(rows: list[dict[str, Any]], output: Path) -> None:
+    from autotune.errors import MissingExtraError, UsageError
+
+    if output.suffix == ".csv":
+        with output.open("w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["id"])
+            writer.writeheader()
+            writer.writerows(rows)
+    elif output.suffix == ".json":
+        output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif output.suffix == ".parquet":
+        try:
+            import pandas  # type: ignore[import-untyped]
+
+            pandas.DataFrame(rows).to_parquet(output)
+        except ImportError as error:
+            raise MissingExtraError("Parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
+    else:
+        raise UsageError(f"unknown format {output.suffix!r} of {output}; use .csv, .json or .parquet")
+
+
+@command.command(epilog="Example: autotune db verify --db tuning.db")
+@database_option
+@json_option
+def verify(database: str | None, as_json: bool) -> int:
+    """Check the file, and that every workload and every best schedule can still be used."""
+    from autotune.tuning.api import opened
+    from autotune.tuning.verify import problems_of
+
+    with opened(database, read_only=True) as store:
+        problems = problems_of(store)
+    if as_json:
+        print_json({"problems": problems})
+    else:
+        for problem in problems:
+            click.echo(problem)
+        click.echo("no problems found" if not problems else f"{len(problems)} problems")
+    return 1 if problems else 0
+
+
+__all__ = ["command"]

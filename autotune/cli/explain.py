@@ -1,0 +1,60 @@
+"""``autotune explain``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from autotune.cli.options import (
+    EPILOG_DATABASE,
+    database_option,
+    json_option,
+    machine_options,
+    model_argument,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from autotune.passes.pipeline import PassRecord
+
+
+@click.command(epilog=f"Example: autotune explain zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
+@model_argument
+@database_option
+@machine_options
+@json_option
+def command(model: str, database: str | None, target: str, threads: int | None, as_json: bool) -> None:
+    """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why."""
+    from autotune.tuning.api import compile_with_database
+
+    records: list[PassRecord] = []
+    done, where = compile_with_database(
+        model,
+        database=database,
+        target=target,
+        threads=threads,
+        observer=lambda record, graph: records.append(record),
+    )
+    if as_json:
+        print_json(
+            {
+                "passes": [asdict(record) for record in records],
+                "database": where,
+                "coverage": str(done.coverage),
+                "dispatches": json.loads(done.coverage.to_json()),
+                "arena_bytes": done.image.arena_bytes,
+            }
+        )
+        return
+    for record in records:
+        click.echo(str(record))
+    click.echo(str(done.partition))
+    click.echo(done.coverage.details())
+    click.echo(f"schedules from {where or 'the cost model: there is no database'}")
+    click.echo(done.memory_plan.render())
+
+
+__all__ = ["command"]

@@ -1,0 +1,102 @@
+"""The command line: one file a command, loaded when it is used, and errors of one line.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from autotune.errors import AutotuneError
+
+INTERRUPTED = 130
+
+COMMANDS: Mapping[str, str] = {
+    "zoo": "List models that need no download.",
+    "tune": "Search faster schedules for a model.",
+    "compile": "Compile a model to an artifact, with the best schedules known.",
+    "run": "Run a model or an artifact, and time it.",
+    "query": "The best schedule known for a model's workloads, or why there is none.",
+    "explain": "Passes, dispatches, schedules and memory of a model.",
+    "retrain": "Train the cost model on all measured runs.",
+    "db": "Look into a tuning database, check and export it.",
+    "bench": "Benchmarks.",
+}
+"""What each command does; its code is ``autotune.cli.NAME``."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are modules that are imported when they are called.
+
+    ``--help`` lists them without importing any.
+    """
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """The commands in the order of the pipeline."""
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import a command's module."""
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"autotune.cli.{name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: autotune tune zoo:squeezenet --trials 200 --db tuning.db",
+)
+@click.version_option(package_name="autotune")
+def cli() -> None:
+    """Tune an ML model on this machine and compile it from what was measured.
+
+    MODEL is the path of an ONNX file or zoo:NAME.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit the process."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    try:
+        result = cli.main(arguments, prog_name="autotune", standalone_mode=False)
+    except AutotuneError as error:
+        return _fail(str(error), error.exit_code)
+    except click.UsageError as error:
+        error.show()
+        return 2
+    except click.ClickException as error:
+        return _fail(error.format_message(), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader, for example head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"error: {message}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["COMMANDS", "INTERRUPTED", "LazyGroup", "cli", "main", "run"]

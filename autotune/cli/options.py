@@ -1,0 +1,59 @@
+"""Arguments and options that several commands share, and how a command prints JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+EPILOG_DATABASE = "Without --db the database is tuning.db in the folder AUTOTUNE_HOME."
+
+model_argument = click.argument("model")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+seed_option = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of everything random."
+)
+
+
+def database_option(command: F) -> F:
+    """``--db``: a file or a URL."""
+    return click.option(
+        "--db",
+        "database",
+        metavar="FILE|URL",
+        help="The tuning database. [default: tuning.db in AUTOTUNE_HOME, or the user's data folder]",
+    )(command)
+
+
+def machine_options(command: F) -> F:
+    """``--target`` and ``--threads``."""
+    command = click.option(
+        "--threads", type=int, metavar="N", help="Workers a model uses. [default: all usable cores]"
+    )(command)
+    return click.option(
+        "--target",
+        default="host",
+        show_default=True,
+        metavar="NAME",
+        help="host, or a level such as x86-64-v3.",
+    )(command)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+__all__ = [
+    "EPILOG_DATABASE",
+    "database_option",
+    "json_option",
+    "machine_options",
+    "model_argument",
+    "print_json",
+    "seed_option",
+]

@@ -1,0 +1,197 @@
+"""``autotune run``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autotune.cli.options import (
+    EPILOG_DATABASE,
+    database_option,
+    json_option,
+    model_argument,
+    print_json,
+    seed_option,
+)
+from autotune.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from autotune.runtime.module import Module
+
+
+@click.command(epilog=f"Example: autotune run model.atm --random --repeat 100. {EPILOG_DATABASE}")
+@model_argument
+@click.option("--input", "inputs", multiple=True, metavar="NAME=X.npy", help="An input; once for each.")
+@click.option("--random", is_flag=True, help="Random values for the inputs that are not given.")
+@click.option(
+    "--output",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder that receives NAME.npy for each output.",
+)
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Time N runs.")
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what each worker did in one run, for Perfetto or chrome://tracing.",
+)
+@database_option
+@click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
+@seed_option
+@json_option
+def command(
+    model: str,
+    inputs: Sequence[str],
+    random: bool,
+    folder: Path | None,
+    repeat: int | None,
+    trace: Path | None,
+    database: str | None,
+    threads: int | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
+    module = _module(model, database, threads)
+    arrays = _inputs(module, inputs, random, seed)
+    outputs = module.run(arrays)
+    facts: dict[str, Any] = {
+        "model": model,
+        "threads": module.threads,
+        "outputs": {name: _facts(array) for name, array in outputs.items()},
+    }
+    if repeat is not None:
+        times = module.time(arrays, warmup=min(10, repeat), repeat=repeat)
+        percentiles = {"min_ns": float(times.min()), "median_ns": _median(times), "repeat": repeat}
+        facts["latency"] = percentiles
+    if folder is not None:
+        _save(outputs, folder)
+    if trace is not None:
+        _write(trace, json.dumps(_events(module, arrays)))
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts)
+
+
+def _module(model: str, database: str | None, threads: int | None) -> Module:
+    from autotune.runtime import artifact
+    from autotune.runtime.module import Module
+
+    if model.endswith(".atm"):
+        if not Path(model).exists():
+            raise UsageError(f"no such file: {model}")
+        return Module(artifact.load(model), threads)
+    from autotune.tuning.api import compile
+
+    return compile(model, database=database, threads=threads)
+
+
+def _inputs(module: Module, given: Sequence[str], random: bool, seed: int) -> dict[str, Any]:
+    """Arrays for all inputs: read from files, else random; raises InputError for a missing one."""
+    import numpy as np
+
+    arrays = dict(_read(text) for text in given)
+    rng = np.random.default_rng(seed)
+    missing = [spec for spec in module.inputs if spec.name not in arrays]
+    if missing and not random:
+        needed = "; ".join(str(spec) for spec in missing)
+        raise InputError(
+            f"no value for the input {needed}; give --input {missing[0].name}=FILE.npy, or --random"
+        )
+    for spec in missing:
+        floating = spec.dtype.startswith("float")
+        values = rng.standard_normal(spec.shape) if floating else np.zeros(spec.shape)
+        arrays[spec.name] = values.astype(spec.dtype)
+    return arrays
+
+
+def _read(text: str) -> tuple[str, np.ndarray]:
+    import numpy as np
+
+    name, equals, path = text.partition("=")
+    if not equals or not name or not path:
+        raise UsageError(f"--input {text!r} is not NAME=FILE.npy")
+    try:
+        return name, np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not a NumPy array file (.npy): {error}") from error
+
+
+def _save(outputs: dict[str, Any], folder: Path) -> None:
+    import numpy as np
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in outputs.items():
+            np.save(folder / (name.replace("/", "_") + ".npy"), array)
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror or error}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _events(module: Module, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Trace Event Format: one complete event a command and worker, times in µs."""
+    events = module.timeline(arrays)
+    origin = min((event.begin_ns for event in events), default=0)
+    return {
+        "traceEvents": [
+            {
+                "name": module.dispatches[event.dispatch].name,
+                "ph": "X",
+                "pid": 0,
+                "tid": event.worker,
+                "ts": (event.begin_ns - origin) / 1e3,
+                "dur": (event.end_ns - event.begin_ns) / 1e3,
+                "args": {"tiles": event.tiles, "stolen": event.tiles_stolen},
+            }
+            for event in events
+        ]
+    }
+
+
+def _facts(array: Any) -> dict[str, Any]:
+    return {
+        "shape": list(array.shape),
+        "dtype": str(array.dtype),
+        "min": float(array.min()) if array.size else None,
+        "max": float(array.max()) if array.size else None,
+    }
+
+
+def _median(times: Any) -> float:
+    import numpy as np
+
+    return float(np.median(times))
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from autotune.tuning.report import nanoseconds
+
+    for name, output in facts["outputs"].items():
+        shape = "×".join(map(str, output["shape"])) or "scalar"
+        span = "" if output["min"] is None else f", from {output['min']:.6g} to {output['max']:.6g}"
+        click.echo(f"{name}: {output['dtype']} {shape}{span}")
+    if "latency" in facts:
+        latency = facts["latency"]
+        click.echo(
+            f"latency: minimum {nanoseconds(latency['min_ns'])}, median "
+            f"{nanoseconds(latency['median_ns'])}, {latency['repeat']} runs, {facts['threads']} threads"
+        )
+
+
+__all__ = ["command"]

@@ -1,0 +1,42 @@
+"""Is a tuning database sound: the file, its workloads, and its schedules?"""
+
+from __future__ import annotations
+
+import hashlib
+
+from autotune.database import Database, Outcome
+from autotune.errors import AutotuneError
+
+
+def problems_of(database: Database) -> list[str]:
+    """One line a problem, none for a sound database.
+
+    Checks the file's own consistency, that the texts of workloads parse to the key they are stored
+    under, and that the traces of successful runs parse and have the key they are stored under.
+    """
+    from autotune.graph.region import Workload
+    from autotune.schedule.trace import Trace
+
+    problems = list(database.damage())
+    for row in database.workloads():
+        try:
+            key = Workload.parse(row.text).key
+        except AutotuneError as error:
+            problems.append(f"workload {row.key[:12]} cannot be read: {str(error).splitlines()[0]}")
+            continue
+        if key != row.key or hashlib.sha256(row.text.encode()).hexdigest() != row.key:
+            problems.append(f"workload {row.key[:12]} reads as {key[:12]}")
+    for run in database.runs():
+        if run.outcome is not Outcome.OK:
+            continue
+        try:
+            trace_key = Trace.from_json(run.trace_json).key
+        except AutotuneError as error:
+            problems.append(f"schedule of run {run.id} cannot be read: {str(error).splitlines()[0]}")
+            continue
+        if trace_key != run.trace_key:
+            problems.append(f"schedule of run {run.id} is not the one that was measured")
+    return problems
+
+
+__all__ = ["problems_of"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune import te
@@ -20,11 +20,20 @@ if TYPE_CHECKING:
 GIVEN, TUNED, DEFAULT = "given", "tuned", "default"
 
 
+@dataclass(frozen=True, eq=False)
+class Scheduled:
+    """A program and its schedule."""
+
+    program: RegionProgram
+    schedule: Schedule
+
+
 @dataclass(frozen=True)
 class Choice:
     """The schedule of a workload, where it came from, and why it is not a tuned one.
 
-    ``latency_ns`` is the measured latency of a tuned schedule, None for others.
+    ``latency_ns`` is the measured latency of a tuned schedule, None for others. ``scheduled`` is
+    the trace already applied to a fresh program, where that was done to see whether it applies.
     """
 
     workload: Workload
@@ -32,6 +41,7 @@ class Choice:
     source: str
     reason: str = ""
     latency_ns: float | None = None
+    scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
 
 
 def choose(
@@ -58,10 +68,10 @@ def choose(
         return _default(workload, space, f"{found.found}; {found.advice}")
     try:
         trace = Trace.from_json(found.trace_json)
-        scheduled(workload, trace)
+        applied = apply(workload, trace)
     except ScheduleError as error:
         return _default(workload, space, f"the stored schedule does not apply: {error}")
-    return Choice(workload, trace, TUNED, latency_ns=found.latency_ns)
+    return Choice(workload, trace, TUNED, latency_ns=found.latency_ns, scheduled=applied)
 
 
 def _default(workload: Workload, space: Space, reason: str) -> Choice:
@@ -71,15 +81,14 @@ def _default(workload: Workload, space: Space, reason: str) -> Choice:
     return Choice(workload, schedule.trace, DEFAULT, reason)
 
 
-def scheduled(workload: Workload, trace: Trace) -> tuple[RegionProgram, Schedule]:
+def apply(workload: Workload, trace: Trace) -> Scheduled:
     """A fresh program of the workload and its schedule after the trace.
 
     Raises:
         ScheduleError: the trace does not apply to this program.
     """
     program = workload.program()
-    schedule: Schedule = te.create_schedule(list(program.outputs))
-    return program, trace.apply(schedule)
+    return Scheduled(program, trace.apply(te.create_schedule(list(program.outputs))))
 
 
-__all__ = ["DEFAULT", "GIVEN", "TUNED", "Choice", "choose", "scheduled"]
+__all__ = ["DEFAULT", "GIVEN", "TUNED", "Choice", "Scheduled", "apply", "choose"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from autotune.codegen.code import DispatchCode
 from autotune.compiler.assemble import BuiltWorkload, assemble
-from autotune.compiler.choice import Choice, choose, scheduled
+from autotune.compiler.choice import Choice, apply, choose
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.region import region_partition
 from autotune.errors import MissError
@@ -22,14 +24,15 @@ from autotune.passes.pipeline import Observer, run_passes, standard_passes
 from autotune.passes.plan_memory import MemoryPlan
 from autotune.runtime.image import ModuleImage
 from autotune.schedule.trace import Trace
-from autotune.target import Target
+from autotune.target import Target, usable_cores
 
 if TYPE_CHECKING:
     from autotune.database.store import Database
 
 Model: TypeAlias = "ModelSource | Graph"
 Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the workloads built so far, their number, and the name of the next."""
+"""Called with the number of workloads built so far, the number of all, and the kind of the last."""
+_MAX_BUILDERS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,27 +149,35 @@ def distinct_workloads(parts: Partition) -> list[Workload]:
 
 
 def build_workloads(
-    choices: Sequence[Choice], target: Target, progress: Progress | None
+    choices: Sequence[Choice], target: Target, progress: Progress | None = None
 ) -> dict[str, BuiltWorkload]:
-    """Compile each choice, in order; by workload key."""
+    """Compile each choice; by workload key, in the order given.
+
+    A few threads work at once: LLVM runs outside Python's lock while another emits text.
+    """
+    workers = max(1, min(_MAX_BUILDERS, usable_cores(), len(choices)))
+    built: dict[str, BuiltWorkload] = {}
+    with ThreadPoolExecutor(workers, thread_name_prefix="autotune-build") as pool:
+        codes = pool.map(lambda choice: _build(choice, target), choices)
+        for number, (choice, code) in enumerate(zip(choices, codes, strict=True), start=1):
+            built[choice.workload.key] = BuiltWorkload(choice, code)
+            if progress is not None:
+                progress(number, len(choices), choice.workload.kind)
+    return built
+
+
+def _build(choice: Choice, target: Target) -> DispatchCode:
     from autotune.codegen.cpu import compile_schedule
 
-    built = {}
-    for number, choice in enumerate(choices):
-        workload = choice.workload
-        if progress is not None:
-            progress(number, len(choices), workload.kind)
-        program, schedule = scheduled(workload, choice.trace)
-        code = compile_schedule(
-            schedule,
-            program.args,
-            target,
-            name=f"w{workload.key[:16]}",
-            constants=program.constants,
-            strides=program.strides,
-        )
-        built[workload.key] = BuiltWorkload(choice, code)
-    return built
+    applied = choice.scheduled or apply(choice.workload, choice.trace)
+    return compile_schedule(
+        applied.schedule,
+        applied.program.args,
+        target,
+        name=f"w{choice.workload.key[:16]}",
+        constants=applied.program.constants,
+        strides=applied.program.strides,
+    )
 
 
 def reference_run(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:

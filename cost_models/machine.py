@@ -24,7 +24,7 @@ class Machine:
     latency: float = 4.0
     step_overhead: float = 0.75
     l2_bytes_per_cycle: float = 28.0
-    l3_bytes_per_cycle: float = 9.0
+    l3_bytes_per_cycle: float = 12.0
     memory_bytes_per_cycle: float = 4.5
     l1: float = 32 << 10
     l2: float = 1 << 20

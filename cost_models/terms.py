@@ -57,7 +57,9 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
         else nest.tail_operations * cycle / machine.arithmetic_ports
     )
     capacities = (machine.l1, machine.l2, machine.l3)
-    traffic = [_traffic(nest, size, near=size == machine.l1) for size in capacities]
+    traffic = [
+        _traffic(nest, size, near=size == machine.l1) + _scratch_traffic(nest, size) for size in capacities
+    ]
     workers = np.minimum(nest.tiles, machine.threads)
     imbalance = np.ceil(nest.tiles / machine.threads) * workers / nest.tiles
     core = ports + latency + spills + fetch + tail
@@ -105,7 +107,19 @@ def _traffic(nest: LoopNest, capacity: float, near: bool) -> Numbers:
         reuse = _at(_outer_reuse(nest, access.axes | access.outside), level)
         # A written tensor is read for ownership first, then written back.
         total = total + inside * trips / reuse * (2.0 if access.write else 1.0)
-    return total
+    # What fits whole is there already: written by the dispatch before, or read by the last run.
+    return np.where(sets[0] <= capacity, 0.0, total)
+
+
+def _scratch_traffic(nest: LoopNest, capacity: float) -> Numbers:
+    """Bytes moved because a block's stored producers do not stay in a cache of ``capacity``.
+
+    The scratch buffer is written, read and overwritten by the next block.
+    """
+    if nest.scratch is None:
+        return np.zeros(len(nest))
+    size, fills = nest.scratch
+    return np.where(size > 0.7 * capacity, 3.0 * size * fills, 0.0)
 
 
 def _at(by_level: list[Numbers], level: NDArray[np.intp]) -> Numbers:
@@ -129,7 +143,7 @@ def _passes(nest: LoopNest, machine: Machine) -> tuple[Numbers, Numbers]:
     seconds, kernels = np.zeros(len(nest)), np.ones(len(nest))
     for one in nest.passes:
         moved = one.read + 2.0 * one.written
-        rate = np.where(moved < 0.5 * machine.l2, machine.l2_bytes_per_cycle / 2, machine.l3_bytes_per_cycle)
+        rate = np.where(moved < machine.l2, machine.l2_bytes_per_cycle / 2, machine.l3_bytes_per_cycle)
         rate = np.where(moved > machine.l3, machine.memory_bytes_per_cycle, rate)
         seconds = seconds + moved / rate / machine.hertz / machine.threads
         kernels = kernels + (moved > 0)

@@ -84,7 +84,8 @@ class Pass:
 class LoopNest:
     """The main loop nests of n candidates, loops outermost first; ``extents`` are the full axis extents.
 
-    ``serial`` [n] marks candidates whose parallel loops run on one worker.
+    ``serial`` [n] marks candidates whose parallel loops run on one worker. ``scratch`` is (bytes [n], times
+    filled [n]) of producers stored once a block.
     """
 
     family: str
@@ -97,6 +98,7 @@ class LoopNest:
     passes: tuple[Pass, ...] = ()
     tail_operations: Numbers | None = None
     serial: NDArray[np.bool_] | None = None
+    scratch: tuple[Numbers, Numbers] | None = None
     tags: Mapping[str, Numbers] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -60,6 +60,7 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
         passes=tuple(_passes(shape, pack, block)),
         tail_operations=_outside(shape, columns, tile, block),
         serial=~parallel,
+        scratch=_scratch(shape, columns, block),
         tags=_tags(shape, columns, tile, pack, block),
     )
 
@@ -214,14 +215,36 @@ def _outside(shape: TileShape, columns: Columns, tile: Tile, block: NDArray[np.b
         tiles = tiles * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
     tiles = tiles * math.prod(shape.extents[axis] for axis in shape.batch)
     total = tiles * (2 + shape.structure.epilogue_operations)
-    vectors_total = vector_tiles(shape, columns)
-    vector_block = _whole(column(columns, "vector_block", WHOLE), vectors_total)
-    repeated = vectors_total / vector_block
     overlap = _halo(shape, columns)
     for op in _staged_ops(shape):
-        once = math.prod(op.shape) / lanes * (2 + operations(op))
-        total = total + np.where(block, once * repeated * overlap, 0.0)
+        elements = math.prod(op.shape) * _repeats(shape, columns, op) * overlap
+        total = total + np.where(block, elements / lanes * (2 + operations(op)), 0.0)
     return np.asarray(total)
+
+
+def _repeats(shape: TileShape, columns: Columns, op: ComputeOp) -> Numbers:
+    """How many blocks along the vector axis stage the same elements of ``op``."""
+    vectors_total = vector_tiles(shape, columns)
+    if any(shape.vector in read.axes for read in shape.reads if read.tensor.op is op):
+        return np.ones(len(vectors_total))
+    vector_block = _whole(column(columns, "vector_block", WHOLE), vectors_total)
+    return vectors_total / vector_block
+
+
+def _scratch(shape: TileShape, columns: Columns, block: NDArray[np.bool_]) -> tuple[Numbers, Numbers] | None:
+    """Bytes that a block stages, and how many blocks do."""
+    staged = _staged_ops(shape)
+    if not staged:
+        return None
+    vectors_total, rows_total = vector_tiles(shape, columns), row_tiles(shape, columns)
+    blocks = vectors_total / _whole(column(columns, "vector_block", WHOLE), vectors_total)
+    blocks = blocks * rows_total / _whole(column(columns, "row_block", WHOLE), rows_total)
+    blocks = blocks * math.prod(shape.extents[axis] for axis in shape.batch)
+    total = np.zeros(len(blocks))
+    for op in staged:
+        elements = math.prod(op.shape) * _repeats(shape, columns, op) * _halo(shape, columns)
+        total = total + elements * item_bytes(op.output(0))
+    return np.where(block, total / blocks, 0.0), blocks
 
 
 def _halo(shape: TileShape, columns: Columns) -> Numbers:

@@ -239,6 +239,7 @@ def _await_generation(state: int, seen: int) -> None:
         spins += 1
         if spins % _SPINS_PER_CLOCK:
             continue
+        yield_processor()  # the caller may be waiting for this very core
         now = clock_ns()
         if deadline == 0:
             deadline = now + load(_at(state, IDLE_NS))

@@ -19,7 +19,7 @@ from autotune.runtime.device import address_of
 from autotune.runtime.native import executor
 from autotune.target import usable_cores
 
-_BARRIER_SPINS = 1000
+_BARRIER_SPINS = 200
 _BARRIER_SPINS_CROWDED = 10
 _IDLE_NS = 100_000
 _STOP_SECONDS = 1.0
@@ -70,7 +70,13 @@ class WorkerPool:
                 name=f"autotune-worker-{worker}",
                 daemon=True,
             )
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError as error:
+                self._end_threads()
+                raise UsageError(
+                    f"cannot start thread {worker + 1} of {self.workers}: {error}; use fewer threads"
+                ) from error
             self._threads.append(thread)
 
     def stop(self) -> None:
@@ -78,13 +84,17 @@ class WorkerPool:
         if not self._lock.acquire(timeout=_STOP_SECONDS):
             return  # a daemon thread is inside a run while the process exits
         try:
-            if self._threads:
-                self._executor.stop(self.address)
-            for thread in self._threads:
-                thread.join(_STOP_SECONDS)
-            self._threads.clear()
+            self._end_threads()
         finally:
             self._lock.release()
+
+    def _end_threads(self) -> None:
+        """Wake the idle threads to end; the lock is held."""
+        if self._threads:
+            self._executor.stop(self.address)
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+        self._threads.clear()
 
 
 _pools: dict[int, WorkerPool] = {}

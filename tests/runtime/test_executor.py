@@ -8,6 +8,8 @@ import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autotune.errors import UsageError
 from autotune.runtime import layout
@@ -53,6 +55,36 @@ def test_a_dependent_chain_is_right_in_ten_thousand_native_runs() -> None:
         y[:] = 0
         module._measured(module._bound(Buffers([], []), outputs), 10_000)
     assert y.tolist() == [20_000] * 64
+
+
+STEP = st.tuples(
+    st.sampled_from(["count", "increment"]),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from([1, 1, 2, 3, 7, 16, 40]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEP, min_size=1, max_size=12), st.sampled_from(THREADS), st.integers(1, 3))
+def test_random_programs_do_what_a_loop_does(
+    steps: list[tuple[str, int, int, int]], threads: int, runs: int
+) -> None:
+    # Four vectors of 40 elements in one output; a step reads one and writes one.
+    size, expected = 40, np.zeros((4, 40), np.int64)
+    recorded = []
+    for body, source, target, tiles in steps:
+        places = [binding("output", size, offset=8 * size * v) for v in (source, target)]
+        recorded.append((body, *places, tiles))
+    for _ in range(runs):
+        for body, source, target, tiles in steps:
+            read = target if body == "count" else source
+            expected[target, :tiles] = expected[read, :tiles] + 1
+    y = np.zeros(4 * size, np.int64)
+    with Module(image(recorded, outputs=(spec("y", 4 * size),)), threads) as module:
+        for _ in range(runs):
+            module(out=[y])
+    assert np.array_equal(y.reshape(4, size), expected)
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -200,6 +232,27 @@ def test_a_pool_stops_and_starts_again() -> None:
             assert len(workers) == 3
             module._pool.stop()
             assert not any(worker.is_alive() for worker in workers)
+
+
+def test_threads_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, start = WorkerPool(4), threading.Thread.start
+    made = chain(2, 64)
+    with Module(made, 4) as module:
+        module._pool = pool
+        module._program = module._record(module._code)
+
+        def refuse(thread: threading.Thread) -> None:
+            if thread.name == "autotune-worker-3":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(UsageError, match="cannot start thread 4 of 4: can't start new thread"):
+            module(np.zeros(64, np.int64))
+        assert pool._threads == []
+        monkeypatch.undo()
+        assert (module(np.zeros(64, np.int64))[0] == 2).all()
+        pool.stop()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

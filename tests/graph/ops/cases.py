@@ -1,0 +1,158 @@
+"""At least one small case of every operator that has a tensor expression: name, arrays, attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Any:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def positive(*shape: int) -> Any:
+    return RNG.uniform(0.5, 1.5, shape).astype(np.float32)
+
+
+def flags(*shape: int) -> Any:
+    return RNG.integers(0, 2, shape).astype(bool)
+
+
+def integers(*shape: int, dtype: str = "int64") -> Any:
+    return (RNG.integers(1, 9, shape) * RNG.choice([-1, 1], shape)).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Case:
+    op: str
+    arrays: tuple[Any, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        shapes = ",".join(f"{a.dtype}{list(a.shape)}" for a in self.arrays)
+        return f"{self.op}({shapes})" + "".join(f" {k}={v}" for k, v in self.attrs.items())
+
+
+def case(op: str, *arrays: Any, **attrs: Any) -> Case:
+    return Case(op, arrays, attrs)
+
+
+NHWC = {"layout": "NHWC"}
+
+UNARY = [
+    *(
+        case(op, normal(3, 37))
+        for op in [
+            "Abs",
+            "Ceil",
+            "Dropout",
+            "Elu",
+            "Erf",
+            "Exp",
+            "Floor",
+            "Gelu",
+            "HardSigmoid",
+            "HardSwish",
+            "Identity",
+            "LeakyRelu",
+            "Neg",
+            "Relu",
+            "Round",
+            "Sigmoid",
+            "Softplus",
+            "Tanh",
+        ]
+    ),
+    *(case(op, positive(3, 37)) for op in ("Log", "Reciprocal", "Sqrt")),
+    case("Gelu", normal(37), approximate="tanh"),
+    case("Clip", normal(37), min=-0.5, max=0.5),
+    case("Relu", integers(37)),
+    case("Not", flags(37)),
+    *(case("Cast", normal(37) * 3, to=to) for to in ("float64", "int32", "int64", "bool")),
+    case("Cast", integers(37), to="float32"),
+    case("Cast", flags(37), to="float32"),
+]
+
+NARY = [
+    *(case(op, normal(3, 1, 19), normal(4, 1)) for op in ("Add", "Mul", "Sub", "Max", "Min", "Mean")),
+    *(case(op, normal(3, 19), normal(19)) for op in ("Equal", "Less", "LessOrEqual", "Greater")),
+    case("GreaterOrEqual", integers(3, 19), integers(19)),
+    *(case(op, flags(3, 19), flags(19)) for op in ("And", "Or", "Xor")),
+    case("Div", normal(3, 19), positive(19)),
+    case("Div", integers(3, 19), integers(19)),
+    case("Mod", integers(3, 19), integers(19)),
+    case("Mod", integers(3, 19), integers(19), fmod=1),
+    case("Mod", normal(3, 19), positive(19), fmod=1),
+    case("Pow", positive(3, 19), normal(19)),
+    case("PRelu", normal(3, 4, 5), normal(4, 1)),
+    case("Sum", normal(3, 19), normal(19), normal(1)),
+    case("Where", flags(3, 1), normal(19), normal(2, 1, 1)),
+]
+
+CONTRACTIONS = [
+    case("MatMul", normal(5, 7), normal(7, 9)),
+    case("MatMul", normal(2, 1, 5, 7), normal(3, 7, 9)),
+    case("MatMul", normal(7), normal(7)),
+    case("Gemm", normal(5, 7), normal(7, 9), normal(9), alpha=0.5),
+    case("Gemm", normal(7, 5), normal(9, 7), transA=1, transB=1),
+    case("Conv", normal(1, 3, 7, 6), normal(4, 3, 3, 3), pads=(1, 1, 1, 1), strides=(2, 1)),
+    case("Conv", normal(1, 7, 6, 4), normal(3, 2, 2, 6), normal(6), group=2, dilations=(1, 2), **NHWC),
+    case("Conv", normal(2, 7, 6, 4), normal(3, 3, 1, 8), group=4, pads=(1, 1, 0, 2), **NHWC),
+    case("Conv", normal(1, 4, 9), normal(4, 1, 3), group=4),
+    case("Conv", normal(1, 2, 4, 5, 3), normal(3, 2, 2, 3, 2)),
+]
+
+WINDOWS = [
+    case("MaxPool", normal(1, 2, 7, 6), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+    case("MaxPool", normal(1, 7, 6, 5), kernel_shape=(2, 2), strides=(2, 2), ceil_mode=1, **NHWC),
+    case("AveragePool", normal(1, 7, 6, 5), kernel_shape=(2, 2), strides=(2, 2), **NHWC),
+    case("AveragePool", normal(1, 2, 7, 6), kernel_shape=(3, 3), pads=(1, 1, 1, 1), strides=(2, 2)),
+    case("GlobalAveragePool", normal(1, 5, 4, 19), **NHWC),
+    case("GlobalMaxPool", normal(2, 3, 5, 4)),
+]
+
+ROWS = [
+    case("BatchNormalization", normal(1, 3, 4, 5), *(positive(3) for _ in range(4))),
+    case("InstanceNormalization", normal(1, 4, 5, 3), normal(3), normal(3), **NHWC),
+    case("LayerNormalization", normal(3, 19), normal(19), normal(19)),
+    case("LayerNormalization", normal(2, 3, 5), normal(3, 5), axis=1),
+    case("LRN", normal(1, 5, 4, 3), size=3),
+    case("LRN", normal(1, 4, 3, 9), size=4, beta=0.6, **NHWC),
+    case("Softmax", normal(3, 19)),
+    case("Softmax", normal(3, 5, 4), axis=1),
+    case("LogSoftmax", normal(3, 19)),
+    case("ReduceMax", normal(3, 19), axes=(1,)),
+    case("ReduceMin", normal(3, 19), axes=(0,), keepdims=0),
+    case("ReduceMean", normal(3, 5, 4), axes=(1, 2)),
+    case("ReduceProd", positive(3, 5)),
+    case("ReduceSum", integers(3, 19)),
+]
+
+MOVEMENT = [
+    case("Reshape", normal(4, 6, 5), shape=(3, 8, 5)),
+    case("Flatten", normal(2, 3, 5)),
+    case("Squeeze", normal(1, 3, 1)),
+    case("Unsqueeze", normal(3, 5), axes=(1,)),
+    case("Expand", normal(3, 1), shape=(2, 3, 5)),
+    case("Transpose", normal(3, 5, 4), perm=(2, 0, 1)),
+    case("Concat", normal(2, 3), normal(2, 1), normal(2, 19), axis=1),
+    case("Split", normal(2, 23), axis=1, split=(3, 1, 19)),
+    case("ChannelShuffle", normal(1, 3, 2, 6), groups=3, **NHWC),
+    case("DepthToSpace", normal(1, 8, 2, 3), blocksize=2),
+    case("SpaceToDepth", normal(1, 4, 6, 3), blocksize=2, **NHWC),
+    case("Slice", normal(5, 9), starts=(4, 1), ends=(-6, 8), steps=(-2, 3)),
+    case("Gather", normal(5, 9), np.array([[0, -1], [4, 2]]), axis=1),
+    case("Gather", normal(5, 9), np.array([3, -5, 0], np.int32)),
+    case("Gather", integers(5), np.array(2)),
+    case("Pad", normal(3, 5), pads=(1, 0, 2, 3), value=1.5),
+    case("Pad", normal(3, 5), pads=(-1, 2, 0, -1)),
+    case("Pad", normal(3, 5), pads=(2, 3, 1, 4), mode="reflect"),
+    case("Pad", normal(3, 5), pads=(2, 0, 1, 7), mode="edge"),
+    case("ConstantOfShape", shape=(2, 19), value=2.5),
+]
+
+CASES = [*UNARY, *NARY, *CONTRACTIONS, *WINDOWS, *ROWS, *MOVEMENT]

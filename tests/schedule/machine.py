@@ -88,7 +88,8 @@ def run_machine_code(
             raise FenceError(f"machine code wrote into the input {spec.name}")
         if spec.role == "output":
             result[spec.name] = view.copy()
-            view[...] = np.full(1, PATTERN, np.uint8).repeat(view.itemsize).view(view.dtype)[0]
+            raw = view.view(np.uint8) if view.dtype == bool else view  # as a bool the pattern would become 1
+            raw[...] = np.full(1, PATTERN, np.uint8).repeat(raw.itemsize).view(raw.dtype)[0]
             if (block.bytes != PATTERN).any():
                 raise FenceError(f"machine code wrote between the elements of {spec.name}")
     return result

@@ -1,0 +1,340 @@
+"""Whole models: machine code against NumPy, schedule sources, coverage, memory, constants."""
+
+import json
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autotune.compiler import (
+    compile_in_detail,
+    compile_model,
+    distinct_workloads,
+    divide,
+    reference_run,
+)
+from autotune.database.records import Key, Latency, Outcome, Run, WorkloadRow
+from autotune.database.store import Database
+from autotune.errors import MissError, ScheduleError
+from autotune.frontends import zoo_built
+from autotune.frontends.onnx import load
+from autotune.graph.build import GraphBuilder
+from autotune.passes.partition import PartitionOptions
+from autotune.runtime.module import Module
+from autotune.schedule.trace import Trace
+from autotune.target import Target
+from search_spaces import spaces
+
+MODELS = {
+    "tiny_cnn": zoo_built.tiny_cnn,
+    "mlp": lambda: zoo_built.mlp(batch=3, sizes=(20, 48, 10)),
+    "encoder": lambda: zoo_built.encoder(layers=1, width=32, heads=2, sequence=12, hidden=48),
+}
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def random_inputs(graph):
+    return {v: normal(*graph.types[v].shape, seed=i) for i, v in enumerate(graph.inputs)}
+
+
+def check(graph, **options):
+    """Compile and run a graph; compare with NumPy."""
+    compilation = compile_in_detail(graph, **options)
+    inputs = random_inputs(graph)
+    expected = reference_run(graph, inputs)
+    with Module(compilation.image) as module:
+        for _ in range(2):
+            results = module.run(inputs)
+            for name, want in expected.items():
+                np.testing.assert_allclose(results[name], want, rtol=1e-3, atol=1e-4)
+    return compilation
+
+
+def plain_schedules(graph, **options):
+    """Empty traces for every workload: the quickest code to make."""
+    return {w.key: Trace() for w in distinct_workloads(divide(graph, **options))}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_default_schedules_compute_the_model(name):
+    graph = load(MODELS[name]())
+    compilation = check(graph)
+    assert {d.schedule_source for d in compilation.image.dispatches} == {"default"}
+
+
+def test_other_layout():
+    graph = load(MODELS["tiny_cnn"]())
+    check(graph, layout="NCHW", schedules=plain_schedules(graph, layout="NCHW"))
+
+
+def test_one_and_two_threads_compute_the_same():
+    graph = load(MODELS["tiny_cnn"]())
+    inputs = random_inputs(graph)
+    results = []
+    for threads in (1, 2):
+        image = compile_model(graph, threads=threads)
+        assert image.target.threads == threads
+        with Module(image, threads=threads) as module:
+            results.append(module.run(inputs))
+    np.testing.assert_allclose(results[0]["probabilities"], results[1]["probabilities"], rtol=1e-4, atol=1e-6)
+
+
+def test_compiling_is_deterministic():
+    graph = load(MODELS["mlp"]())
+    first, second = compile_model(graph), compile_model(graph)
+    assert (first.objects, first.commands, first.dispatches) == (
+        second.objects,
+        second.commands,
+        second.dispatches,
+    )
+
+
+def test_equal_dispatches_share_code_and_progress_counts_workloads():
+    graph = load(zoo_built.mlp(batch=2, sizes=(16, 16, 16, 16, 16)))
+    seen = []
+    compilation = compile_in_detail(graph, progress=lambda *call: seen.append(call))
+    assert len(compilation.image.dispatches) == 4
+    assert len(compilation.image.objects) == 2
+    assert seen == [(1, 2, "contraction"), (2, 2, "contraction")]
+    assert {c.object_index for c in compilation.image.commands} == {0, 1}
+
+
+# --- where schedules come from --------------------------------------------------------------------
+
+
+def test_given_schedules_come_first():
+    graph = load(MODELS["mlp"]())
+    compilation = check(graph, schedules=plain_schedules(graph))
+    assert {d.schedule_source for d in compilation.image.dispatches} == {"given"}
+    assert str(compilation.coverage) == "2 of 2 dispatches tuned, 100 % of FLOPs"
+    assert [d.trace_json for d in compilation.image.dispatches] == [Trace().to_json()] * 2
+
+
+def test_a_given_schedule_that_does_not_apply():
+    graph = load(MODELS["mlp"]())
+    workload = distinct_workloads(divide(graph))[0]
+    trace = Trace.from_json('{"version":1,"steps":[["compute_inline","no_such_stage",[]]]}')
+    with pytest.raises(ScheduleError, match="no_such_stage"):
+        compile_model(graph, schedules={workload.key: trace})
+
+
+def record(database, workload, target, trace_json, latency=1000.0):
+    space = spaces.space_for(workload, target)
+    database.add_workload(
+        WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
+    )
+    database.add_target(target)
+    database.add_space(space.key, workload.key, "{}")
+    database.record(
+        Run(
+            Key(workload.key, target.key, space.key),
+            trace_key="t" * 64,
+            trace_json=trace_json,
+            config_json="{}",
+            outcome=Outcome.OK,
+            latency=Latency(3, latency, latency, 0.0),
+            error=0.0,
+            created=time.time(),
+        )
+    )
+
+
+def test_the_database_is_looked_up(tmp_path):
+    graph, target = load(MODELS["mlp"]()), Target.detect()
+    first, second = distinct_workloads(divide(graph))
+    path = tmp_path / "tuning.db"
+    with Database(path) as database:
+        record(database, first, target, Trace().to_json())
+    for source in (path, str(path)):
+        compilation = check(graph, database=source, target=target)
+        assert [d.schedule_source for d in compilation.image.dispatches] == ["tuned", "default"]
+    report = compilation.coverage
+    assert report.dispatches[0].latency_ns == 1000.0
+    assert report.flops_fraction == first.flops / (first.flops + second.flops)
+    assert "is not in the database" in report.missed[0].reason
+    assert json.loads(compilation.image.metadata["coverage"])[0]["source"] == "tuned"
+    assert len(report.details().splitlines()) == 3
+
+
+def test_a_stored_schedule_that_does_not_apply_is_a_miss(tmp_path):
+    graph, target = load(MODELS["mlp"]()), Target.detect()
+    workload = distinct_workloads(divide(graph))[0]
+    with Database(tmp_path / "tuning.db") as database:
+        record(database, workload, target, '{"version":1,"steps":[["compute_inline","nope",[]]]}')
+        compilation = check(graph, database=database, target=target)
+    choice = compilation.coverage.dispatches[0]
+    assert choice.source == "default"
+    assert choice.reason.startswith("the stored schedule does not apply: step 0")
+
+
+def test_requiring_hits():
+    with pytest.raises(MissError) as error:
+        compile_model(load(MODELS["mlp"]()), require_hit=True)
+    assert str(error.value) == (
+        "no tuned schedule for 2 of 2 dispatches of 'mlp':\n"
+        "  000_matmul_add_relu (contraction): no database was given\n"
+        "  001_matmul_add (contraction): no database was given\n"
+        "  tune the model first, or compile without requiring hits"
+    )
+
+
+# --- memory and constants -------------------------------------------------------------------------
+
+
+def test_weights_are_in_the_image_once():
+    graph = load(MODELS["mlp"]())
+    image = compile_model(graph)
+    weights = sum(array.nbytes for array in graph.constants.values())
+    stored = sum(array.nbytes for array in image.constants)
+    assert weights <= stored < 2 * weights  # packed with padding, but not kept twice
+
+
+PACK_WEIGHTS = "w_packed"
+
+
+def packing_trace(workload):
+    """Copy the weights in another order first: a stage of constants, hoisted to compile time."""
+    from autotune import te
+
+    program = workload.program()
+    schedule = te.create_schedule(list(program.outputs))
+    weights = next(t for t in program.inputs if t.name in program.constants and len(t.shape) == 2)
+    packed = schedule.cache_read(weights, "global", [program.anchor])
+    schedule.transform_layout(packed, lambda i, j: [j, i])
+    return schedule.trace
+
+
+def packed_model(layers):
+    b = GraphBuilder("packed")
+    x = b.input("x", (4, 16))
+    shared = b.constant("w", normal(16, 16))
+    for i in range(layers):
+        x = b.node("MatMul", x, shared if i < 2 else b.constant(f"w{i}", normal(16, 16, seed=i)))
+    return b.graph(x)
+
+
+def test_kernels_of_constants_run_at_compile_time():
+    graph = packed_model(3)
+    workload = distinct_workloads(divide(graph))[0]
+    compilation = check(graph, schedules={workload.key: packing_trace(workload)})
+    image = compilation.image
+    assert len(image.commands) == 3  # one kernel each: no packing at run time
+    # Two distinct packed weights; the raw ones are gone.
+    want = {w.T.tobytes() for w in graph.constants.values()}
+    assert {array.tobytes() for array in image.constants} == want
+    assert len(image.constants) == 2
+
+
+def test_another_architecture_packs_at_run_time():
+    graph = packed_model(1)
+    workload = distinct_workloads(divide(graph))[0]
+    target = Target.parse("aarch64")
+    trace = packing_trace(workload)
+    image = compile_model(graph, target=target, schedules={workload.key: trace})
+    assert len(image.commands) == 2
+    assert image.arena_bytes >= 16 * 16 * 4
+
+
+def test_a_smaller_instruction_set_runs_here():
+    host = Target.detect()
+    if host.arch != "x86_64":
+        pytest.skip("needs an x86-64 machine")
+    graph = load(MODELS["mlp"]())
+    compilation = check(graph, target="x86-64-v2")
+    assert compilation.image.target.vector_bits == 128
+
+
+def test_values_that_live_together_do_not_overlap():
+    graph = load(MODELS["tiny_cnn"]())
+    plan = check(graph, schedules=plain_schedules(graph)).memory_plan
+    for i, a in enumerate(plan.lifetimes):
+        for b in plan.lifetimes[i + 1 :]:
+            if a.overlaps(b):
+                x, y = plan.offsets[a.name], plan.offsets[b.name]
+                assert x + a.nbytes <= y or y + b.nbytes <= x
+
+
+def test_outputs_that_are_inputs_or_constants_in_disguise():
+    b = GraphBuilder("disguised")
+    x = b.input("x", (2, 3))
+    outputs = [
+        b.node("Identity", x, name="same"),
+        b.node("Reshape", x, shape=(6,), name="flat"),
+        b.node("Exp", b.constant("k", normal(3)), name="constant"),
+        b.node("Concat", x, x, axis=1, name="twice"),
+    ]
+    check(b.graph(*outputs))
+
+
+def test_concatenations_in_place():
+    b = GraphBuilder("joined")
+    x = b.input("x", (1, 5, 6, 32))
+    for i in range(3):
+        w = b.constant(f"w{i}", normal(3, 3, b.type_of(x).shape[-1], 16, seed=i) / 9)
+        y = b.node("Conv", x, w, layout="NHWC", pads=(1, 1, 1, 1))
+        x = b.node("Concat", x, b.node("Relu", y), axis=3)
+    graph = b.graph(b.node("MaxPool", x, kernel_shape=(2, 2), layout="NHWC", name="y"))
+    compilation = check(graph)
+    assert [d.name.split("_", 1)[1] for d in compilation.image.dispatches].count("identity") == 1
+
+
+@st.composite
+def graphs(draw):
+    """Random graphs of [3, 16 * k] values."""
+    b = GraphBuilder("random")
+    values = [b.input("x", (3, 16)), b.input("z", (3, 32))]
+    for i in range(draw(st.integers(2, 8))):
+        x = draw(st.sampled_from(values))
+        shape = b.type_of(x).shape
+        kind = draw(st.sampled_from(["unary", "add", "matmul", "concat", "split", "softmax", "turn"]))
+        if kind == "unary":
+            new = b.node(draw(st.sampled_from(["Tanh", "Neg", "Sigmoid"])), x)
+        elif kind == "add":
+            new = b.node("Add", x, draw(st.sampled_from([v for v in values if b.type_of(v).shape == shape])))
+        elif kind == "matmul":
+            outer = 16 * draw(st.integers(1, 2))
+            new = b.node("MatMul", x, b.constant(f"w{i}", normal(shape[1], outer, seed=i) / 4))
+        elif kind == "concat":
+            rows = [v for v in values if b.type_of(v).shape[0] == shape[0]]
+            new = b.node("Concat", x, draw(st.sampled_from(rows)), axis=1)
+        elif kind == "split" and shape[1] % 32 == 0:
+            half = shape[1] // 2
+            new = b.nodes("Split", [x], [f"s{i}", f"t{i}"], axis=1, split=(half, half))[1]
+        elif kind == "turn":
+            new = b.node("Transpose", b.node("Exp", b.node("Neg", b.node("Abs", x))), perm=(1, 0))
+        else:
+            new = b.node("Softmax", x, axis=1)
+        values.append(new)
+    outputs = draw(st.lists(st.sampled_from(values[2:]), min_size=1, max_size=2, unique=True))
+    return b.graph(*outputs).pruned()
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(graphs())
+def test_any_graph(graph):
+    inputs_only = graph.replace(inputs=tuple(v for v in graph.inputs if v in graph.types))
+    check(inputs_only, schedules=plain_schedules(inputs_only))
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(graphs(), st.booleans())
+def test_any_graph_with_default_schedules(graph, fuse):
+    check(graph, options=PartitionOptions(fuse=fuse))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["squeezenet", "shufflenet", "mobilenetv2", "resnet50"])
+def test_large_models(name):
+    check(load(f"zoo:{name}"))
+
+
+def test_targets_with_other_threads_have_other_keys():
+    target = Target.detect()
+    assert replace(target, threads=target.threads + 1).key != target.key

@@ -129,3 +129,14 @@ def test_a_vectorized_reduction_around_a_data_loop_and_another_reduction() -> No
     s[c].reorder(r, s[c].op.axis[0], q)
     s[c].vectorize(r)
     assert_computes(s, [p], c)
+
+
+@pytest.mark.xfail(strict=True, reason="the remainder's element is stored by all lanes")
+def test_the_outer_loop_of_a_peeled_split_vectorized() -> None:
+    a = te.placeholder((7, 4), name="A")
+    r = te.reduce_axis((0, 4), name="r")
+    c = te.compute((7,), lambda i: te.max(a[i, r], axis=r), name="C")
+    s = te.create_schedule(c)
+    outer, _ = s[c].split(s[c].op.axis[0], factor=3)
+    s[c].vectorize(outer)
+    assert_computes(s, [a], c)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,12 +46,33 @@ class Case:
     def text(self) -> str:
         """Python that reproduces the case."""
         names = ", ".join(self.program.outputs)
-        text = f"{self.program.source}\ns = te.create_schedule([{names}])\n{self.trace.to_python()}"
+        text = f"{_needed_lines(self.program)}\ns = te.create_schedule([{names}])\n{self.trace.to_python()}"
         if self.constants or self.strides:
             text += f"\n# constants={set(self.constants)}, strides={dict(self.strides)}"
         if self.target != "host":
             text += f"\n# target={self.target}"
         return text
+
+
+def _needed_lines(program: Program) -> str:
+    """The program's text without lines that its outputs do not need."""
+    lines = program.source.splitlines()
+    kept = [k for k in range(1, len(lines)) if set(_targets(lines[k])) & set(program.outputs)]
+    for k in reversed(range(1, len(lines))):
+        if any(re.search(rf"\b{t}\b", lines[o]) for t in _targets(lines[k]) for o in kept if o > k):
+            kept.append(k)
+    return "\n".join([lines[0], *(lines[k] for k in sorted(set(kept)))])
+
+
+def _with_output(program: Program, name: str) -> Program:
+    """The part of the program that one stage needs."""
+    program = replace(program, outputs=(name,))
+    needed = {target for line in _needed_lines(program).splitlines() for target in _targets(line)}
+    return replace(program, inputs=tuple(i for i in program.inputs if i.name in needed))
+
+
+def _targets(line: str) -> list[str]:
+    return line.split(" = ")[0].split(", ")
 
 
 class Mismatch(AssertionError):
@@ -191,6 +213,13 @@ def failure_kind(error: BaseException | None) -> str:
 def _smaller(case: Case) -> list[Case]:
     steps = case.trace.steps
     result = [replace(case, trace=Trace(steps[:k] + steps[k + 1 :])) for k in reversed(range(len(steps)))]
+    stages = re.findall(r"^(?:\w+, )?(T\d+) = ", case.program.source, re.MULTILINE)
+    result += [
+        replace(case, program=_with_output(case.program, name))
+        for name in stages
+        if (name,) != case.program.outputs
+        and (len(case.program.outputs) > 1 or name < case.program.outputs[0])
+    ]
     if case.target != "host":
         result.append(replace(case, target="host"))
     if case.constants:
@@ -205,10 +234,6 @@ def _smaller(case: Case) -> list[Case]:
             if 1 <= smaller < size:
                 new = (*sizes[:k], smaller, *sizes[k + 1 :])
                 result.append(replace(case, program=replace(case.program, sizes=new)))
-    if len(case.program.outputs) > 1:
-        for k in range(len(case.program.outputs)):
-            rest = case.program.outputs[:k] + case.program.outputs[k + 1 :]
-            result.append(replace(case, program=replace(case.program, outputs=rest)))
     return result
 
 

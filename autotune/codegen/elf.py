@@ -64,6 +64,8 @@ def _sections(data: bytes) -> tuple[str, list[_Section]]:
         raise ValueError("not a 64-bit little-endian relocatable ELF file")
     if machine not in _MACHINES:
         raise ValueError(f"unknown machine {machine}")
+    if start + count * entry_size > len(data):
+        raise ValueError(f"section headers behind the end of the file, which has {len(data)} bytes")
     sections = []
     for index in range(count):
         _, kind, _, _, offset, size, link, _, _, _ = _SECTION.unpack_from(data, start + index * entry_size)

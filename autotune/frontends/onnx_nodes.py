@@ -291,10 +291,16 @@ def fold_special(node: OnnxNode) -> Array | None:
         return np.array(extents[slice(node.attrs.get("start", 0), node.attrs.get("end"))], np.int64)
     if node.op == "Size":
         return np.array(node.input_type(0).size, np.int64)
+    if node.op == "Range":
+        bounds = [node.scope.constant_of(node.input(i)) for i in range(3)]
+        known = [b.reshape(-1)[0] for b in bounds if b is not None]
+        if len(known) < 3:
+            raise node.fail("its start, limit and delta must be known when the model is compiled")
+        return np.arange(*known, dtype=known[0].dtype)
     return None
 
 
-SPECIAL = ("Constant", "ConstantOfShape", "Shape", "Size")
+SPECIAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 REWRITTEN = ("CastLike",)
 """Operators that the importer turns into others; the registry need not know them."""
 

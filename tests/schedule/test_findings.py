@@ -131,7 +131,6 @@ def test_a_vectorized_reduction_around_a_data_loop_and_another_reduction() -> No
     assert_computes(s, [p], c)
 
 
-@pytest.mark.xfail(strict=True, reason="the remainder's element is stored by all lanes")
 def test_the_outer_loop_of_a_peeled_split_vectorized() -> None:
     a = te.placeholder((7, 4), name="A")
     r = te.reduce_axis((0, 4), name="r")

@@ -13,6 +13,7 @@ from autotune import te
 from autotune.codegen import interpreter
 from autotune.errors import LoweringError, ScheduleError
 from autotune.lower import LoopProgram, lower_schedule, program_text
+from autotune.lower.ir import For, Stmt, Store, sub_statements
 from autotune.schedule import Schedule, Trace
 from tests.schedule import loop_interpreter
 from tests.schedule.machine import run_machine_code
@@ -20,6 +21,7 @@ from tests.schedule.random_programs import Program, random_program
 from tests.schedule.random_steps import apply_random_steps
 
 REFUSALS = (ScheduleError, LoweringError)
+MAX_STORES = 40_000
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,24 @@ def _random_strides(rng: random.Random, shape: tuple[int, ...]) -> tuple[int, ..
 
 
 def lowerable(case: Case) -> Case:
-    """The case with steps dropped from the end until lowering does not refuse it."""
+    """The case with steps dropped from the end until lowering accepts it and it is quick to run."""
     while True:
         try:
-            case.lowered()
+            program = case.lowered()
+            if sum(_stores(k.body) for k in program.kernels) <= MAX_STORES or not case.trace.steps:
+                return case
         except REFUSALS:
-            case = replace(case, trace=Trace(case.trace.steps[:-1]))
+            pass
         except Exception:  # noqa: BLE001  # a failure that `check` will raise again
             return case
-        else:
-            return case
+        case = replace(case, trace=Trace(case.trace.steps[:-1]))
+
+
+def _stores(stmt: Stmt) -> int:
+    """Stores that run, both sides of branches counted."""
+    here = 1 if isinstance(stmt, Store) else 0
+    inside = here + sum(_stores(part) for part in sub_statements(stmt))
+    return stmt.extent * inside if isinstance(stmt, For) else inside
 
 
 def check(case: Case, seed: int = 0, *, with_reference: bool = False) -> None:

@@ -58,8 +58,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
+    given = dict(_read(text) for text in inputs)
     module = _module(model, database, threads)
-    arrays = _inputs(module, inputs, random, seed)
+    arrays = _inputs(module, given, random, seed)
     outputs = module.run(arrays)
     facts: dict[str, Any] = {
         "model": model,
@@ -93,11 +94,11 @@ def _module(model: str, database: str | None, threads: int | None) -> Module:
     return compile(model, database=database, threads=threads)
 
 
-def _inputs(module: Module, given: Sequence[str], random: bool, seed: int) -> dict[str, Any]:
-    """Arrays for all inputs: read from files, else random; raises InputError for a missing one."""
+def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
+    """Arrays for all inputs: given, else random; raises InputError for a missing one."""
     import numpy as np
 
-    arrays = dict(_read(text) for text in given)
+    arrays = dict(given)
     rng = np.random.default_rng(seed)
     missing = [spec for spec in module.inputs if spec.name not in arrays]
     if missing and not random:

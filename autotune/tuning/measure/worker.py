@@ -2,6 +2,7 @@
 
 Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`serve`. Requests:
 ``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``compare``.
+What only the runner needs (numba and the executor) is imported by its requests.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.graph.ir import Array
 from autotune.graph.region import Workload
-from autotune.runtime.module import Module
 from autotune.target import Target
 from autotune.tuning.measure import wire
 from autotune.tuning.measure.check import relative_error, tolerance
@@ -27,6 +27,9 @@ from autotune.tuning.measure.timing import Sample, time_candidate, time_rivals
 from autotune.tuning.outcome import Measurement, of_difference, of_exception
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
+
+if TYPE_CHECKING:
+    from autotune.runtime.module import Module
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
@@ -121,6 +124,7 @@ def _module(prepared: Prepared, target: str, payload: Request) -> Module:
     from autotune.compiler.assemble import BuiltWorkload, assemble
     from autotune.compiler.choice import GIVEN, Choice
     from autotune.compiler.region import region_partition
+    from autotune.runtime.module import Module
     from autotune.schedule.trace import Trace
 
     workload = prepared.workload

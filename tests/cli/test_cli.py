@@ -1,0 +1,281 @@
+"""The command line: what each command prints, exit codes, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.cli import main as cli
+
+MODEL = "zoo:tiny_cnn"
+TRIALS = 20
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that a short real job wrote."""
+    path = tmp_path_factory.mktemp("tuned") / "tuning.db"
+    command = [sys.executable, "-m", "autotune.cli.main", "tune", MODEL]
+    command += ["--trials", str(TRIALS), "--db", str(path), "--threads", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[-1]["event"] == "finished"
+    assert events[-1]["trials"] == TRIALS
+    assert events[-1]["before"]["min_ns"] > 0
+    return path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_help_lists_every_command_without_importing_them() -> None:
+    code = (
+        "import sys\nfrom autotune.cli import main\n"
+        "assert main.run(['--help']) == 0\n"
+        "heavy = {'numpy', 'optuna', 'xgboost', 'numba', 'sqlalchemy', 'onnx', 'rich', 'pandas'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(re.search(rf"^  {name} ", done.stdout, re.M) for name in cli.COMMANDS)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, name, "--help")
+    assert code == 0
+    assert f"Example: autotune {name}" in " ".join(out.split())
+
+
+def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "zoo")
+    assert code == 0
+    assert "squeezenet" in out
+    code, out, _ = run(capsys, "zoo", "--json")
+    assert {"name": "mlp", "origin": "built"}.items() <= json.loads(out)[10].items()
+
+
+def test_compile_run_query_and_explain_use_what_was_tuned(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    atm = tmp_path / "model.atm"
+    options = ["--db", tuned, "--threads", 1]
+    code, out, _ = run(capsys, "compile", MODEL, "-o", atm, "--require-hit", "--json", *options)
+    assert code == 0
+    facts = json.loads(out)
+    assert facts["database"] == str(tuned)
+    assert facts["coverage"].endswith("100 % of FLOPs")
+    code, out, _ = run(capsys, "run", atm, "--random", "--repeat", 5, "--json")
+    assert code == 0
+    assert json.loads(out)["latency"]["repeat"] == 5
+    code, out, _ = run(capsys, "query", MODEL, "--json", *options)
+    answers = json.loads(out)
+    assert all(answer["hit"] and answer["speedup"] >= 1.0 for answer in answers)
+    code, out, _ = run(capsys, "query", answers[0]["workload"][:10], "--explain", *options)
+    assert (code, out.startswith(answers[0]["workload"][:12])) == (0, True)
+    assert "space elementwise" in out
+    code, out, _ = run(capsys, "explain", MODEL, *options)
+    assert code == 0
+    assert "100 % of FLOPs" in out
+    assert f"schedules from {tuned}" in out
+
+
+def test_a_model_runs_on_given_inputs_and_writes_its_outputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.random.default_rng(0).standard_normal((1, 3, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    given = ["--input", f"x={tmp_path / 'x.npy'}", "--output", tmp_path / "out"]
+    trace = tmp_path / "trace.json"
+    code, out, _ = run(capsys, "run", MODEL, *given, "--trace", trace)
+    assert (code, out.startswith("probabilities: float32 1×10")) == (0, True)
+    assert np.load(tmp_path / "out" / "probabilities.npy").sum() == pytest.approx(1.0, abs=1e-5)
+    assert json.loads(trace.read_text())["traceEvents"]
+
+
+def test_database_commands(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "db", "stats", "--db", tuned, "--json")
+    assert (code, json.loads(out)["runs"]) == (0, TRIALS)
+    assert run(capsys, "db", "verify", "--db", tuned)[:2] == (0, "no problems found\n")
+    for suffix in (".csv", ".json"):
+        table = tmp_path / f"runs{suffix}"
+        assert run(capsys, "db", "export", "--db", tuned, "-o", table)[0] == 0
+        assert len(table.read_text().splitlines()) == TRIALS + (suffix == ".csv")
+    code, _, err = run(capsys, "db", "export", "--db", tuned, "-o", tmp_path / "runs.doc")
+    assert code == 2
+    assert "unknown format '.doc'" in err
+
+
+def test_verify_finds_what_was_tampered_with(
+    tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy.db"
+    with sqlite3.connect(tuned) as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+        target.execute("UPDATE runs SET trace_json = '[]' WHERE id = 2")
+        target.execute("UPDATE workloads SET text = 'rubbish' WHERE kind = 'softmax'")
+    code, out, _ = run(capsys, "db", "verify", "--db", copy)
+    assert code == 1
+    assert "schedule of run 2 cannot be read: not a trace" in out
+    assert re.search(r"workload \w{12} cannot be read", out)
+
+
+def test_retrain_says_when_there_is_too_little(tuned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "retrain", "--db", tuned)
+    assert code == 0
+    assert out.startswith("kept what was in use")
+
+
+def test_nothing_is_made_up_without_a_database(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "query", MODEL)
+    assert code == 2
+    assert err.startswith(f"error: no such database: {home / 'tuning.db'}; `autotune tune")
+    code, out, _ = run(capsys, "compile", MODEL, "-o", home.parent / "m.atm")
+    assert code == 0
+    assert "0 of 14 dispatches tuned" in out
+    assert "there is no database" in out
+    assert run(capsys, "compile", MODEL, "-o", home / "m.atm", "--require-hit")[0] == 1
+    assert not home.exists()
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    from autotune.frontends import zoo
+
+    good = folder / "good.onnx"
+    good.write_bytes(zoo.load("tiny_cnn").SerializeToString())
+    (folder / "text.onnx").write_text("this is a text, not a model\n" * 40)
+    (folder / "cut.onnx").write_bytes(good.read_bytes()[:20_000])
+    np.save(folder / "shape.npy", np.zeros((1, 3, 8, 8), np.float32))
+    np.save(folder / "dtype.npy", np.zeros((1, 3, 16, 16), np.float64))
+    (folder / "text.npy").write_text("no array")
+    (folder / "text.atm").write_text("no artifact")
+    newer = folder / "newer.db"
+    assert cli.run(["tune", MODEL, "--trials", "0", "--db", str(newer)]) == 2
+    from autotune.database import Database
+
+    Database(newer).close()
+    with sqlite3.connect(newer) as raw:
+        raw.execute("UPDATE meta SET value = '99'")
+    return {path.stem + path.suffix: path for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return _files(tmp_path_factory.mktemp("files"))
+
+
+MISTAKES: Sequence[tuple[int, str, str]] = [
+    (2, "tune missing.onnx --trials 1", "no such file: missing.onnx"),
+    (1, "tune {text.onnx} --trials 1", "text.onnx"),
+    (1, "tune {cut.onnx} --trials 1", "cut.onnx"),
+    (2, "tune zoo:none --trials 1", "no zoo model is called 'none'"),
+    (2, "tune MODEL --trials 1 --target z80", "unknown target 'z80'; known targets: host"),
+    (2, "tune MODEL --trials 1 --target aarch64", "this machine, which cannot run code for"),
+    (2, "tune MODEL --trials 1 --threads 0", "threads must be at least 1, got 0"),
+    (2, "tune MODEL --trials -3", "a budget must be positive, got trials=-3"),
+    (2, "tune MODEL --budget soon", "not a time budget: 'soon'"),
+    (2, "tune MODEL --trials 1 --sampler best", "unknown sampler 'best'"),
+    (1, "tune MODEL --trials 1 --db {newer.db}", "has schema version 99, this autotune knows version"),
+    (1, "tune MODEL --trials 1 --db {text.onnx}", "it is not a database file"),
+    (1, "tune MODEL --trials 1 --db /proc/tuning.db", "it cannot be opened or created"),
+    (2, "tune MODEL --trials 1 --db nosuch://host/db", "not a database URL"),
+    (1, "query MODEL --db {newer.db}", "has schema version 99"),
+    (2, "query MODEL --db missing.db", "no such database: missing.db"),
+    (2, "retrain --db missing.db", "no such database: missing.db"),
+    (2, "run MODEL", "no value for the input x: float32[1, 3, 16, 16]"),
+    (2, "run MODEL --input x={shape.npy}", "got float32[1, 3, 8, 8]"),
+    (2, "run MODEL --input x={dtype.npy}", "got float64"),
+    (2, "run MODEL --input y={dtype.npy} --random", "y"),
+    (2, "run MODEL --input x={text.npy}", "is not a NumPy array file"),
+    (2, "run MODEL --input x=missing.npy", "cannot read missing.npy"),
+    (2, "run MODEL --input x", "--input 'x' is not NAME=FILE.npy"),
+    (2, "run missing.atm --random", "no such file: missing.atm"),
+    (1, "run {text.atm} --random", "text.atm"),
+    (1, "compile MODEL -o /proc/model.atm", "/proc/model.atm"),
+    (2, "tune", "Missing argument 'MODEL'"),
+    (2, "tune MODEL --trials many", "'many' is not a valid integer"),
+    (2, "nonsense", "No such command 'nonsense'"),
+]
+
+
+@pytest.mark.parametrize(("expected", "line", "words"), MISTAKES, ids=[m[1] for m in MISTAKES])
+def test_a_mistake_gives_one_clear_error(
+    expected: int,
+    line: str,
+    words: str,
+    files: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [
+        MODEL if word == "MODEL" else re.sub(r"\{(.*)\}", lambda m: str(files[m[1]]), word)
+        for word in line.split()
+    ]
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (expected, "")
+    assert words in err
+    assert len(re.findall("^error: ", err, re.M | re.I)) == 1
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) in ([], [tmp_path / "home"])
+
+
+def test_all_unsupported_operators_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from onnx import TensorProto, helper, save
+
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [4]) for n in "xy")
+    nodes = [helper.make_node("Det", ["x"], ["a"]), helper.make_node("Hardmax", ["a"], ["y"])]
+    path = tmp_path / "odd.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    save(helper.make_model(helper.make_graph(nodes, "odd", [x], [y]), opset_imports=opsets), path)
+    code, _, err = run(capsys, "tune", path, "--trials", 1)
+    assert code == 1
+    assert "Det" in err
+    assert "Hardmax" in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
+def test_a_read_only_folder(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "fixed"
+    folder.mkdir()
+    with sqlite3.connect(tuned) as source, sqlite3.connect(folder / "tuning.db") as target:
+        source.backup(target)
+    folder.chmod(0o555)
+    try:
+        db = ["--db", folder / "tuning.db", "--threads", 1]
+        assert run(capsys, "query", MODEL, *db)[0] == 0
+        if os.geteuid() != 0:  # the superuser may write anywhere
+            code, _, err = run(capsys, "tune", MODEL, "--trials", 1, *db)
+            assert code == 1
+            assert "read-only" in err
+    finally:
+        folder.chmod(0o755)
+
+
+def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("autotune.tuning.api.tune", interrupted)
+    code, _, err = run(capsys, "tune", MODEL, "--trials", 1)
+    assert (code, err.strip()) == (130, "error: interrupted")

@@ -1,0 +1,167 @@
+"""The real worker, in this process: candidates of a small region are built, checked and timed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune.compiler import distinct_workloads, divide
+from autotune.errors import LoweringError
+from autotune.graph.region import Workload
+from autotune.schedule.trace import Trace
+from autotune.target import Target
+from autotune.tuning.measure import check, timing, wire, worker
+from cost_models import analytic
+from search_spaces.space import Space
+from search_spaces.spaces import space_for
+
+TARGET = Target.detect(threads=1)
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    found = [w for w in distinct_workloads(divide("zoo:tiny_cnn")) if w.kind == "contraction"]
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def space(workload: Workload) -> Space:
+    return space_for(workload, TARGET)
+
+
+def request(space: Space, config: Any) -> dict[str, Any]:
+    texts = {"workload": space.workload.text, "target": TARGET.to_json()}
+    return {**texts, "config": config, "seed": 0}
+
+
+def through_a_pipe(value: dict[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(value)))
+
+
+def built(space: Space) -> tuple[dict[str, Any], dict[str, Any]]:
+    asked = through_a_pipe(request(space, analytic.default_config(space)))
+    answer = through_a_pipe(worker.build(asked))
+    assert "failed" not in answer, answer
+    return asked, answer
+
+
+def test_a_good_candidate_is_ok_and_its_trace_replays(space: Space) -> None:
+    asked, answer = built(space)
+    measured = worker.measure({**asked, "payloads": [answer["payload"]], "incumbent_ns": None})
+    assert measured["outcome"] == "ok"
+    assert measured["error"] <= 1e-4
+    assert 0 < measured["latency"]["min_ns"] <= measured["latency"]["median_ns"]
+    assert Trace.from_json(answer["trace_json"]).key == answer["trace_key"]
+
+
+def test_a_wrong_candidate_is_never_timed(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answer = built(space)
+    prepared = worker._prepared(asked["workload"], 0)
+    wrong = dataclasses.replace(prepared, reference=[r + 0.01 for r in prepared.reference])
+    monkeypatch.setattr(worker, "_prepared", lambda *_: wrong)
+    monkeypatch.setattr(worker, "time_candidate", lambda *_: pytest.fail("was timed"))
+    measured = worker.measure({**asked, "payloads": [answer["payload"]], "incumbent_ns": 1e6})
+    assert measured["outcome"] == "wrong_result"
+    assert "is above the tolerance" in measured["message"]
+
+
+def test_rivals_take_turns(space: Space) -> None:
+    asked, answer = built(space)
+    payloads = [answer["payload"], answer["payload"]]
+    found = worker.compare({**asked, "payloads": payloads, "rounds": 3})["latencies"]
+    assert len(found) == 2
+    assert all(latency["min_ns"] > 0 for latency in found)
+
+
+def test_an_illegal_configuration_says_what_is_wrong(space: Space) -> None:
+    answer = worker.build(request(space, {"nonsense": 1}))
+    assert answer["failed"]["outcome"] == "illegal"
+    assert "nonsense" in answer["failed"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "words"),
+    [
+        (LoweringError("no such loop"), "illegal", "no such loop"),
+        (ZeroDivisionError("oops"), "compile_error", "ZeroDivisionError: oops at "),
+        (MemoryError(), "crashed", "out of memory"),
+    ],
+)
+def test_every_exception_of_building_is_an_outcome(
+    space: Space, monkeypatch: pytest.MonkeyPatch, error: Exception, outcome: str, words: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("autotune.codegen.cpu.compile_schedule", fail)
+    answer = worker.build(request(space, analytic.default_config(space)))
+    assert answer["failed"]["outcome"] == outcome
+    assert words in answer["failed"]["message"]
+    assert answer["trace_key"]
+
+
+def test_damaged_code_is_a_crash_not_an_exception(space: Space) -> None:
+    asked, answer = built(space)
+    payload = {**answer["payload"], "object": "AAAA"}
+    measured = worker.measure({**asked, "payloads": [payload], "incumbent_ns": None})
+    assert measured["outcome"] == "crashed"
+    assert measured["message"]
+
+
+def test_code_survives_the_wire(space: Space) -> None:
+    _, answer = built(space)
+    code = wire.from_json(answer["payload"])
+    assert through_a_pipe(wire.to_json(code)) == answer["payload"]
+
+
+@pytest.mark.parametrize(
+    ("output", "reference", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, 2.2], [1.0, 2.0], 0.1),
+        ([1.0, np.nan], [1.0, np.nan], 0.0),
+        ([1.0, np.nan], [1.0, 2.0], np.inf),
+        ([1.0, np.inf], [1.0, -np.inf], np.inf),
+        ([1e-3, 0.0], [0.0, 0.0], np.inf),
+        ([], [], 0.0),
+    ],
+)
+def test_relative_error(output: list[float], reference: list[float], error: float) -> None:
+    found = check.relative_error([np.array(output)], [np.array(reference)])
+    assert found == pytest.approx(error, abs=1e-12)
+
+
+def test_relative_error_of_integers_and_other_shapes() -> None:
+    ones = np.ones(3, np.int64)
+    assert check.relative_error([ones], [ones]) == 0.0
+    assert check.relative_error([ones + 1], [ones]) == float("inf")
+    assert check.relative_error([ones], [np.ones(4, np.int64)]) == float("inf")
+    assert check.relative_error([ones], [np.ones(3, np.int32)]) == float("inf")
+
+
+def test_tolerance_grows_with_the_sum_up_to_a_limit() -> None:
+    assert check.tolerance("float32", 1) < check.tolerance("float32", 100)
+    assert check.tolerance("float32", 10**9) == 1e-4
+    assert check.tolerance("int32", 100) == 0.0
+
+
+def test_timing_stops_early_when_clearly_slower() -> None:
+    def sampler(ns: float) -> tuple[timing.Sample, list[int]]:
+        asked: list[int] = []
+
+        def sample(repeat: int) -> Any:
+            asked.append(repeat)
+            return np.full(repeat, ns)
+
+        return sample, asked
+
+    slow, slow_asked = sampler(1e6)
+    fast, fast_asked = sampler(1e6)
+    assert timing.time_candidate(slow, 1e5).min_ns == timing.time_candidate(fast, 2e6).min_ns == 1e6
+    assert sum(slow_asked) < sum(fast_asked)
+    found = timing.statistics(np.array([4.0, 1.0, 3.0, 2.0]))
+    assert (found.n, found.min_ns, found.median_ns, found.spread_ns) == (4, 1.0, 2.5, 1.5)

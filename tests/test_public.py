@@ -1,0 +1,75 @@
+"""The public surface: its names, and what importing it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import te
+from autotune.errors import InputError, TargetError
+
+HEAVY = {"numpy", "numba", "llvmlite", "optuna", "xgboost", "pandas", "sqlalchemy", "onnx", "scipy", "rich"}
+
+
+def test_every_public_name_is_there_and_is_listed() -> None:
+    assert autotune.__all__ == sorted(autotune.__all__)
+    for name in autotune.__all__:
+        assert getattr(autotune, name) is not None
+    assert set(autotune.__all__) <= set(dir(autotune))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = autotune.nonsense
+
+
+def test_importing_loads_nothing_heavy() -> None:
+    code = f"import sys, autotune; print(sorted({HEAVY!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def _matmul(n: int = 48) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    a, b = (te.placeholder((n, n), name=name) for name in "AB")
+    k = te.reduce_axis((0, n), name="k")
+    return a, b, te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+
+
+def test_a_tensor_expression_is_scheduled_lowered_built_and_run() -> None:
+    a, b, c = _matmul()
+    s = te.create_schedule(c.op)
+    s[c].tile(*s[c].op.axis, 6, 16)
+    text = autotune.lower(s, [a, b, c], simple_mode=True)
+    assert "for (i.outer, 0, 8)" in text
+    gemm = autotune.build(s, [a, b, c], target="host", threads=1)
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((48, 48)).astype(np.float32) for _ in range(2))
+    z = np.full((48, 48), np.nan, np.float32)
+    assert gemm(x, y, z) is None
+    np.testing.assert_allclose(z, x @ y, rtol=1e-4, atol=1e-4)
+    assert len(gemm.time(x, y, z, repeat=3)) == 3
+    assert "define" in gemm.ir
+    with pytest.raises(InputError, match="got 2 arrays for the 3 arguments A, B, C"):
+        gemm(x, y)
+    with pytest.raises(InputError):
+        gemm(x, y.astype(np.float64), z)
+
+
+def test_a_function_with_workspaces_and_two_outputs() -> None:
+    x = te.placeholder((32, 8), name="x")
+    double = te.compute((32, 8), lambda i, j: x[i, j] * 2.0, name="double")
+    first, second = te.compute((32, 8), lambda i, j: (double[i, j] + 1.0, double[i, j] - 1.0), name="out")
+    s = te.create_schedule(first.op)
+    function = autotune.build(s, [x, first, second], threads=1)
+    value = np.arange(256, dtype=np.float32).reshape(32, 8)
+    up, down = np.empty_like(value), np.empty_like(value)
+    function(value, up, down)
+    np.testing.assert_array_equal(up, 2 * value + 1)
+    np.testing.assert_array_equal(down, 2 * value - 1)
+
+
+def test_code_for_another_machine_cannot_be_built_into_a_function() -> None:
+    a, b, c = _matmul()
+    with pytest.raises(TargetError, match="this machine cannot run code for 'aarch64': it is"):
+        autotune.build(te.create_schedule(c.op), [a, b, c], target="aarch64")

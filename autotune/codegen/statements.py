@@ -18,6 +18,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    uses,
     walk,
 )
 from autotune.te.expr import Binary, Expr, Var, is_float
@@ -127,12 +128,21 @@ class KernelEmitter(ExpressionEmitter):
         self.lanes = 1
 
     def _runs_in_lanes(self, node: For) -> bool:
-        """Whether all local buffers inside of a vectorized loop can have a register a lane.
+        """Whether the lanes of a vectorized loop can run together; it is unrolled instead when not.
 
-        When one cannot (it is indexed by a serial loop), the loop is unrolled instead.
+        They can when each local buffer inside has a register a lane (it is not indexed by a serial loop), and
+        when lanes that a condition switches off have elements of their own to leave alone.
         """
-        inner = [s for s in walk(node.body) if isinstance(s, Allocate)]
-        return all(slots_of(s.buffer, s.body, 1, self._known, self.form) is not None for s in inner)
+        for part in walk(node.body):
+            if isinstance(part, Allocate):
+                if slots_of(part.buffer, part.body, 1, self._known, self.form) is None:
+                    return False
+            elif isinstance(part, If) and uses(part.cond, node.var):
+                for inner in walk(part):
+                    own = isinstance(inner, Store) and any(uses(i, node.var) for i in inner.indices)
+                    if isinstance(inner, Allocate) or (isinstance(inner, Store) and not own):
+                        return False
+        return True
 
     def _serial(self, var: Var, begin: str, end: str, body: Stmt) -> None:
         """A loop that runs at least once: the test is at its end."""

@@ -198,6 +198,20 @@ def operands(node: Expr) -> tuple[Expr, ...]:
     return children(node)
 
 
+def uses(expr: Expr, var: Var) -> bool:
+    """Whether an expression depends on a variable directly (values of a Let count as their name)."""
+    seen: set[int] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if node is var:
+            return True
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack.extend(operands(node))
+    return False
+
+
 def loads(stmt: Stmt) -> Iterator[Load]:
     """All loads in the statements below."""
     seen: set[int] = set()
@@ -234,5 +248,6 @@ __all__ = [
     "operands",
     "sequence",
     "sub_statements",
+    "uses",
     "walk",
 ]

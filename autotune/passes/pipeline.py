@@ -26,6 +26,7 @@ from autotune.passes.fold_affine import FoldAffine
 from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.simplify import Simplify
+from autotune.passes.split_groups import SplitGroups
 
 
 def standard_passes(layout: str = "NHWC") -> tuple[GraphPass, ...]:
@@ -39,6 +40,7 @@ def standard_passes(layout: str = "NHWC") -> tuple[GraphPass, ...]:
         ConvertLayout(layout),
         FoldConstants(),
         Simplify(),
+        SplitGroups(),
         CommonSubexpressions(),
         DeadCode(),
     )

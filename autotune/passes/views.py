@@ -11,14 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from autotune.graph.ir import Graph, Node, fresh_name
 from autotune.passes.attributes import integer, ints, permutation
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
-OFFSET_ALIGNMENT = 64
-"""Bytes. Operands of a Concat that would begin elsewhere than at a multiple are copied."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ class ViewAnalysis:
         self._inside: dict[str, tuple[Node, int]] = {}  # value -> (the view node it is part of, index)
         for node in graph.nodes:
             if node.op in RESHAPES:
-                self._add(node)
+                self._reshape(node, in_place_concat and views)
             elif not views:
                 continue
             elif node.op == "Transpose":
@@ -152,6 +148,21 @@ class ViewAnalysis:
         placeable = producer is not None and not self.is_view(producer)
         return placeable and value not in self._inside and len(self.consumers[value]) == 1
 
+    def _reshape(self, node: Node, in_place_concat: bool) -> None:
+        """Always a view; a column (a dimension of 1 added at the end) that a Concat weaves together
+        with others is written in place."""
+        self._add(node)
+        source, (output,) = node.inputs[0], node.outputs
+        woven = [reader.op for reader in self.consumers[output]] == ["Concat"]
+        if not (in_place_concat and woven and self._is_column(node)):
+            return
+        if source not in self.graph.outputs and self._has_one_reader(source):
+            self._inside[source] = (node, 0)
+
+    def _is_column(self, node: Node) -> bool:
+        shape = self.graph.type_of(node.inputs[0]).shape
+        return self.graph.type_of(node.outputs[0]).shape == (*shape, 1)
+
     def _transpose(self, node: Node) -> None:
         source, (output,) = node.inputs[0], node.outputs
         rank = self.graph.type_of(source).rank
@@ -173,15 +184,10 @@ class ViewAnalysis:
 
     def _concat(self, node: Node) -> None:
         (output,) = node.outputs
-        element = np.dtype(self.graph.type_of(output).dtype).itemsize
-        offsets = self._offsets(node)
         fitting = [
             index
             for index, operand in enumerate(node.inputs)
-            if node.inputs.count(operand) == 1
-            and self._may_be_strided(operand)
-            and self._fits(operand)
-            and offsets[index] * element % OFFSET_ALIGNMENT == 0
+            if node.inputs.count(operand) == 1 and self._may_be_strided(operand) and self._fits(operand)
         ]
         if not fitting:
             return
@@ -191,25 +197,20 @@ class ViewAnalysis:
         self.copies[output] = tuple(i for i in range(len(node.inputs)) if i not in fitting)
 
     def _fits(self, operand: str) -> bool:
-        """Whether the operand can be placed: written by a dispatch, or a Concat made in place."""
+        """Whether the operand can be placed: written by a dispatch, a Concat made in place, or a
+        view whose source was placed inside it."""
         producer = self.producers.get(operand)
         if producer is None or operand in self._inside:
             return False
-        return not self.is_view(producer) or producer.op == "Concat"
-
-    def _offsets(self, node: Node) -> list[int]:
-        """First element of each operand of a Concat in a dense result."""
-        shape = self.graph.type_of(node.outputs[0]).shape
-        axis = integer(node, "axis") % len(shape)
-        stride, start, offsets = dense_strides(shape)[axis], 0, []
-        for operand in node.inputs:
-            offsets.append(start * stride)
-            start += self.graph.type_of(operand).shape[axis]
-        return offsets
+        if not self.is_view(producer) or producer.op == "Concat":
+            return True
+        return self._reads_its_result(producer)
 
     def _operand_placement(self, node: Node, index: int) -> Placement:
         """Placement of a value that is written into the result of ``node``."""
         result = self.placement(node.outputs[0])
+        if node.op in RESHAPES:
+            return Placement(result.root, result.offset, result.strides[:-1])
         if node.op == "Transpose":
             perm = permutation(node, len(result.strides))
             strides = tuple(result.strides[perm.index(axis)] for axis in range(len(perm)))

@@ -20,6 +20,7 @@ from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.passes.simplify import Simplify
+from autotune.passes.split_groups import SplitGroups
 
 rng = np.random.default_rng(0)
 
@@ -442,3 +443,65 @@ def test_variable_weights_are_transposed_at_run_time():
 def test_models_without_convolutions_do_not_change():
     graph = load(MODELS["encoder"]())
     assert ConvertLayout().apply(graph) is graph
+
+
+# --- split_groups ---------------------------------------------------------------------------------
+
+
+def grouped(b, x, groups, outer, name="c", **attrs):
+    inner = b.type_of(x).shape[-1]
+    w = b.constant(f"{name}.w", normal(1, 1, inner // groups, outer))
+    return b.node("Conv", x, w, layout="NHWC", group=groups, name=name, **attrs)
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_groups_become_convolutions_of_slices(groups):
+    b = GraphBuilder()
+    x = grouped(b, b.input("x", (1, 5, 5, 8)), groups, 16)
+    x = b.node("Add", x, b.constant("bias", normal(16)))
+    x = b.node("Mul", x, b.constant("scale", normal(1)))
+    x = b.node("Add", b.input("residual", (1, 5, 5, 16)), x)
+    graph = apply(b.graph(b.node("Relu", x, name="y")), SplitGroups())
+    ops = ops_of(graph)
+    assert ops.count("Conv") == ops.count("Relu") == groups
+    assert ops.count("Split") == 2
+    assert ops[-1] == "Concat"
+    assert all(n.attrs.get("group", 1) == 1 for n in graph.nodes)
+
+
+def test_a_shuffle_of_the_groups_vanishes():
+    b = GraphBuilder()
+    x = b.node("Relu", grouped(b, b.input("x", (1, 5, 5, 8)), 4, 24))
+    x = b.node("ChannelShuffle", x, groups=4, layout="NHWC")
+    graph = apply(b.graph(b.node("Exp", x, name="y")), SplitGroups())
+    assert "ChannelShuffle" not in ops_of(graph)
+
+
+def test_a_shuffle_of_other_groups_stays():
+    b = GraphBuilder()
+    x = grouped(b, b.input("x", (1, 5, 5, 8)), 4, 24)
+    y = b.node("ChannelShuffle", x, groups=3, layout="NHWC", name="y")
+    assert ops_of(apply(b.graph(y), SplitGroups()))[-2:] == ["Concat", "ChannelShuffle"]
+
+
+def test_what_is_read_elsewhere_or_varies_otherwise_does_not_go_along():
+    b = GraphBuilder()
+    x = grouped(b, b.input("x", (1, 5, 5, 8)), 2, 16)
+    x = b.node("Relu", x, name="r")
+    gate = b.input("gate", (1, 5, 5, 1))
+    y = b.node("Mul", x, gate, name="y")
+    ops = ops_of(apply(b.graph(y, b.node("Exp", x, name="z")), SplitGroups()))
+    assert ops.index("Concat") < ops.index("Mul")
+
+
+@pytest.mark.parametrize("case", ["depthwise", "many", "channels_first"])
+def test_other_convolutions_stay(case):
+    b = GraphBuilder()
+    if case == "channels_first":
+        x = b.input("x", (1, 8, 5, 5))
+        y = b.node("Conv", x, b.constant("w", normal(16, 4, 1, 1)), group=2, name="y")
+    else:
+        x, groups = b.input("x", (1, 5, 5, 32)), 32 if case == "depthwise" else 16
+        y = grouped(b, x, groups, 32, "y")
+    graph = b.graph(y)
+    assert SplitGroups().apply(graph) is graph

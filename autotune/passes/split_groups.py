@@ -1,0 +1,165 @@
+"""Grouped convolutions as one plain convolution a group, without copying anything.
+
+Group i reads its slice of the channels and writes its slice of the result (see ``views``: a Split
+is read in place, a Concat is written in place), so every group is the same well-tiled workload. The
+elementwise operations after the convolution go along, group by group. A channel shuffle after them
+vanishes: the groups write their channels interleaved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from autotune.graph import ops
+from autotune.graph.ir import Attr, Graph, Node
+from autotune.passes.attributes import integer, is_channels_last
+from autotune.passes.base import GraphPass
+from autotune.passes.rewriter import Rewriter
+
+
+@dataclass(frozen=True)
+class SplitGroups(GraphPass):
+    """Split channels-last convolutions of 2 to ``max_groups`` groups (not depthwise ones)."""
+
+    name: ClassVar[str] = "split_groups"
+    max_groups: int = 8
+
+    def apply(self, graph: Graph) -> Graph:
+        chains = {c.nodes[-1].outputs[0]: c for c in _chains(graph, self.max_groups)}
+        inside = {node.outputs[0] for chain in chains.values() for node in chain.nodes}
+        rewriter = Rewriter(graph)
+        for node in graph.nodes:
+            chain = chains.get(node.outputs[0])
+            if chain is not None:
+                _split(rewriter, chain)
+            elif node.outputs[0] not in inside:
+                rewriter.keep(node)
+        return rewriter.finish()
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """A grouped convolution, elementwise operations after it, and perhaps a shuffle of its groups."""
+
+    nodes: tuple[Node, ...]
+    groups: int
+
+
+def _chains(graph: Graph, max_groups: int) -> Iterator[_Chain]:
+    consumers = graph.consumers()
+    taken: set[str] = set()
+    for node in graph.nodes:
+        if node.op != "Conv" or not _is_grouped(graph, node, max_groups):
+            continue
+        chain, groups = [node], integer(node, "group")
+        while True:
+            value = chain[-1].outputs[0]
+            readers = consumers[value]
+            if value in graph.outputs or len(readers) != 1 or readers[0].outputs[0] in taken:
+                break
+            if not _goes_along(graph, readers[0], value, groups):
+                break
+            chain.append(readers[0])
+            if readers[0].op == "ChannelShuffle":
+                break
+        taken.update(member.outputs[0] for member in chain)
+        yield _Chain(tuple(chain), groups)
+
+
+def _is_grouped(graph: Graph, conv: Node, max_groups: int) -> bool:
+    groups = integer(conv, "group", 1)
+    if not 1 < groups <= max_groups or not is_channels_last(conv) or len(conv.inputs) != 2:
+        return False
+    weight = graph.constants.get(conv.inputs[1])
+    return weight is not None and weight.shape[-2] > 1
+
+
+def _goes_along(graph: Graph, node: Node, value: str, groups: int) -> bool:
+    """Whether a node after the convolution can be computed group by group."""
+    shape = graph.type_of(value).shape
+    if node.op == "ChannelShuffle":
+        return is_channels_last(node) and integer(node, "groups") == groups
+    if ops.get(node.op).kind != "elementwise" or len(node.outputs) != 1:
+        return False
+    if graph.type_of(node.outputs[0]).shape != shape or node.inputs.count(value) != 1:
+        return False
+    return all(operand == value or _is_divisible(graph, operand, shape) for operand in node.present_inputs)
+
+
+def _is_divisible(graph: Graph, operand: str, shape: tuple[int, ...]) -> bool:
+    own = graph.type_of(operand).shape
+    if operand in graph.constants:
+        return not own or own[-1] in (1, shape[-1])
+    return own == shape
+
+
+def _split(rewriter: Rewriter, chain: _Chain) -> None:
+    conv, *rest = chain.nodes
+    (value,) = conv.outputs
+    shuffled = bool(rest) and rest[-1].op == "ChannelShuffle"
+    results = _convolutions(rewriter, conv, chain.groups)
+    for node in rest[:-1] if shuffled else rest:
+        results = _elementwise(rewriter, node, value, results, chain.groups)
+        (value,) = node.outputs
+    (output,) = chain.nodes[-1].outputs
+    if not shuffled:
+        rewriter.become(output, "Concat", results, {"axis": rewriter.type_of(results[0]).rank - 1})
+        return
+    columns = [
+        rewriter.emit(
+            "Reshape", [result], {"shape": (*rewriter.type_of(result).shape, 1)}, name=f"{result}.column"
+        )
+        for result in results
+    ]
+    rank = rewriter.type_of(columns[0]).rank
+    woven = rewriter.emit("Concat", columns, {"axis": rank - 1}, name=f"{output}.woven")
+    shape = rewriter.graph.type_of(output).shape
+    rewriter.become(output, "Reshape", [woven], {"shape": shape})
+
+
+def _convolutions(rewriter: Rewriter, conv: Node, groups: int) -> list[str]:
+    parts = _parts(rewriter, rewriter.current(conv.inputs[0]), groups)
+    weights = np.split(rewriter.constants[rewriter.current(conv.inputs[1])], groups, axis=-1)
+    attrs = {key: value for key, value in conv.attrs.items() if key != "group"}
+    results = []
+    for i, (part, weight) in enumerate(zip(parts, weights, strict=True)):
+        name = rewriter.constant(f"{conv.inputs[1]}.group{i}", np.ascontiguousarray(weight))
+        results.append(rewriter.emit("Conv", [part, name], attrs, name=f"{conv.outputs[0]}.group{i}"))
+    return results
+
+
+def _elementwise(rewriter: Rewriter, node: Node, value: str, results: list[str], groups: int) -> list[str]:
+    """One node for each group; ``results`` stand for its operand ``value``."""
+    operands = [
+        results if v == value else _parts(rewriter, rewriter.current(v), groups) for v in node.present_inputs
+    ]
+    return [
+        rewriter.emit(node.op, inputs, node.attrs, name=f"{node.outputs[0]}.group{i}")
+        for i, inputs in enumerate(zip(*operands, strict=True))
+    ]
+
+
+def _parts(rewriter: Rewriter, value: str, groups: int) -> list[str]:
+    """The channels of each group: slices of a constant, or parts of a Split."""
+    shape = rewriter.type_of(value).shape
+    array = rewriter.constant_of(value)
+    if array is not None:
+        if not shape or shape[-1] == 1:
+            return [value] * groups
+        slices = np.split(array, groups, axis=-1)
+        return [
+            rewriter.constant(f"{value}.group{i}", np.ascontiguousarray(part))
+            for i, part in enumerate(slices)
+        ]
+    names = tuple(rewriter.fresh(f"{value}.group{i}") for i in range(groups))
+    sizes = (shape[-1] // groups,) * groups
+    attrs: dict[str, Attr] = {"axis": len(shape) - 1, "split": sizes}
+    rewriter.add(Node("Split", (value,), names, attrs))
+    return list(names)
+
+
+__all__ = ["SplitGroups"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune import te
-from autotune.errors import LoweringError, ScheduleError
+from autotune.errors import BuildError, LoweringError, ScheduleError
 from autotune.lower import lower_schedule
 from autotune.schedule import Schedule
 from tests.schedule import loop_interpreter
@@ -139,3 +139,19 @@ def test_the_outer_loop_of_a_peeled_split_vectorized() -> None:
     outer, _ = s[c].split(s[c].op.axis[0], factor=3)
     s[c].vectorize(outer)
     assert_computes(s, [a], c)
+
+
+@pytest.mark.xfail(strict=True, reason="float16 goes through float64", raises=BuildError)
+def test_float16_arithmetic_needs_no_library() -> None:
+    a = te.placeholder((5,), "float16", name="A")
+    c = te.compute((5,), lambda i: a[i] + a[i] * a[i], name="C")
+    assert_computes(te.create_schedule(c), [a], c)
+
+
+@pytest.mark.xfail(strict=True, reason="an output without elements is taken for an input")
+def test_an_output_without_elements() -> None:
+    a = te.placeholder((4,), name="A")
+    c = te.compute((0, 4), lambda i, j: a[j], name="C")
+    args = [a, c]
+    result = run_machine_code(te.create_schedule(c), args, {"A": np.ones(4, "float32")})
+    assert result["C"].shape == (0, 4)

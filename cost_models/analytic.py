@@ -26,8 +26,11 @@ _SURVIVORS = 16
 def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
     """Predicted seconds [n] of candidates of one space, float64. Raises KnobError for unknown knobs."""
     population = configs if isinstance(configs, Population) else space.of(configs)
-    nest = space.loop_nest(population.columns())
-    return terms(nest, Machine.of(space.target)).total
+    machine = Machine.of(space.target)
+    parts = [
+        terms(space.loop_nest(population.take(rows).columns()), machine).total for rows in population.chunks()
+    ]
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def default_config(space: Space) -> dict[str, Value]:

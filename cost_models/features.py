@@ -43,12 +43,12 @@ _ACCESSES = 3
 def extract(space: Space, configs: Sequence[Config] | Population) -> Matrix:
     """Features float32 [n, len(names())] of candidates of one space; finite and deterministic."""
     population = configs if isinstance(configs, Population) else space.of(configs)
-    nest = space.loop_nest(population.columns())
     machine = Machine.of(space.target)
-    found = _named(nest, machine, terms(nest, machine))
-    matrix = np.empty((len(population), len(found)), dtype=np.float32)
-    for position, column in enumerate(found.values()):
-        matrix[:, position] = column
+    matrix = np.empty((len(population), len(names())), dtype=np.float32)
+    for rows in population.chunks():
+        nest = space.loop_nest(population.take(rows).columns())
+        for position, values in enumerate(_named(nest, machine, terms(nest, machine)).values()):
+            matrix[rows, position] = values
     return matrix
 
 
@@ -177,10 +177,11 @@ def _accesses(nest: LoopNest) -> dict[str, Numbers]:
     for i in range(_ACCESSES):
         inner, middle, reuse, panel = zero, zero, zero, zero
         if i < len(order):
-            access, footprint = nest.accesses[order[i]], nest.footprints[order[i]]
+            access, lines = nest.accesses[order[i]], nest.touched[order[i]].lines
             half = (depth + 1) // 2
-            inner, middle = _log(footprint[-1]), _log(footprint[half])
-            reuse = _log(footprint[half] * nest.trips(access)[half] / np.maximum(footprint[0], 1.0))
+            inner, middle = _log(lines[-1]), _log(lines[half])
+            entries = nest.touched[order[i]].entries[half]
+            reuse = _log(lines[half] * entries / np.maximum(lines[0], 1.0))
             panel = zero if access.panel is None else access.panel.astype(np.float64)
         found |= {
             f"log_inner_a{i}": inner,

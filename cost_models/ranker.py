@@ -24,7 +24,7 @@ PARAMETERS: Mapping[str, object] = {
     "lambdarank_pair_method": "mean",
     "lambdarank_num_pair_per_sample": 8,
     "tree_method": "hist",
-    "max_depth": 7,
+    "max_depth": 6,
     "eta": 0.1,
     "subsample": 0.9,
     "colsample_bytree": 0.7,
@@ -51,7 +51,7 @@ class Ranker:
         latency: NDArray[np.floating[Any]],
         groups: NDArray[np.integer[Any]],
         *,
-        rounds: int = 200,
+        rounds: int = 150,
         threads: int | None = None,
         parameters: Mapping[str, object] = PARAMETERS,
     ) -> Ranker:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.machine import Machine
 from search_spaces.nest import LoopNest, Numbers
@@ -97,16 +96,15 @@ def _traffic(nest: LoopNest, capacity: float, near: bool) -> Numbers:
     out, what they cost.
     """
     levels = len(nest.loops)
-    sets = np.stack(nest.working_sets)
+    sets = nest.working_sets
     level = np.argmax(sets <= capacity, axis=0)
     level = np.where(sets[-1] > capacity, levels, level)
+    here = (level, np.arange(len(nest)))
     total = np.zeros(len(nest))
-    for access, footprint in zip(nest.accesses, nest.transfers, strict=True):
-        inside = _at([moved if near else cost for moved, cost in footprint], level)
-        trips = _at(nest.trips(access), level)
-        reuse = _at(_outer_reuse(nest, access.axes | access.outside), level)
+    for access, found in zip(nest.accesses, nest.touched, strict=True):
+        inside = found.moved[here] if near else found.cost[here]
         # A written tensor is read for ownership first, then written back.
-        total = total + inside * trips / reuse * (2.0 if access.write else 1.0)
+        total = total + inside * found.entries[here] * (2.0 if access.write else 1.0)
     # What fits whole is there already: written by the dispatch before, or read by the last run.
     return np.where(sets[0] <= capacity, 0.0, total)
 
@@ -120,22 +118,6 @@ def _scratch_traffic(nest: LoopNest, capacity: float) -> Numbers:
         return np.zeros(len(nest))
     size, fills = nest.scratch
     return np.where(size > 0.7 * capacity, 3.0 * size * fills, 0.0)
-
-
-def _at(by_level: list[Numbers], level: NDArray[np.intp]) -> Numbers:
-    stacked = np.stack(by_level)
-    return np.asarray(np.take_along_axis(stacked, level[None, :], axis=0)[0])
-
-
-def _outer_reuse(nest: LoopNest, axes: frozenset[str]) -> list[Numbers]:
-    """For every level, the trips of the nearest loop outside it if that loop does not move the access."""
-    reuse = np.ones(len(nest))
-    result = [reuse]
-    for loop in nest.loops:
-        mine = np.ones(len(nest)) if loop.axis in axes else loop.extent
-        reuse = np.where(loop.extent > 1, mine, reuse)
-        result.append(reuse)
-    return result
 
 
 def _passes(nest: LoopNest, machine: Machine) -> tuple[Numbers, Numbers]:

@@ -30,12 +30,13 @@ def flat_nest(
     *,
     chains: Numbers | None = None,
     recomputed: Numbers | None = None,
+    row_operations: Numbers | None = None,
     tags: dict[str, Numbers] | None = None,
 ) -> LoopNest:
     """``rows`` rows of ``columns`` elements; each of ``stages`` passes over a row once.
 
     ``chains`` [n] is the number of independent accumulations where a stage reduces; ``recomputed`` [n] are
-    extra vector instructions an element of stages that were inlined into several readers.
+    extra vector instructions a vector of elements; ``row_operations`` [n] are those at the end of a row.
     """
     n = len(vectors)
     one = np.ones(n)
@@ -69,6 +70,7 @@ def flat_nest(
             registers=vectors * 2 + 2,
             instructions=arithmetic + vectors * (loads + 1),
         ),
+        tail_operations=None if row_operations is None else rows * row_operations,
         serial=~parallel,
         tags=tags or {},
     )

@@ -113,108 +113,117 @@ class LoopNest:
                 result = result * loop.extent
         return result if self.serial is None else np.where(self.serial, 1.0, result)
 
-    def trips(self, access: Access) -> list[Numbers]:
-        """How often each level is entered by ``access``: entry l is the product of extents outside loop l."""
-        result = [np.ones(len(self))]
-        for loop in self.loops:
-            repeats = loop.axis not in access.outside
-            result.append(result[-1] * loop.extent if repeats else result[-1])
-        return result
+    @cached_property
+    def touched(self) -> list[Touched]:
+        """For each access, what it touches at every level: level l is one run of the loops from l inwards."""
+        return [touched(self, access) for access in self.accesses]
 
     @cached_property
-    def footprints(self) -> list[list[Numbers]]:
-        """``footprints[a][l]``: bytes [n] of whole lines that access a touches in the loops from l inwards."""
-        return [[_touched(access, span, len(self))[1] for span in self._spans] for access in self.accesses]
-
-    @cached_property
-    def transfers(self) -> list[list[tuple[Numbers, Numbers]]]:
-        """``(bytes, cost)`` [n] that access a moves for one run of the loops from l inwards.
-
-        Lines count in part where the next loop outside walks along them: it uses the rest at once. The cost
-        is that of as many bytes in a long run: prefetchers do not follow short runs.
-        """
-        found = []
-        for access in self.accesses:
-            along = {axis for axis, _ in access.dims[-1]} if access.dims else set()
-            walks = np.zeros(len(self), dtype=np.bool_)
-            levels = []
-            for level, span in enumerate(self._spans):
-                exact, lines = _touched(access, span, len(self))
-                moved = np.where(walks, exact, lines)
-                levels.append((moved, np.where(walks, moved, moved * _scatter(access, span))))
-                if level < len(self.loops):
-                    loop = self.loops[level]
-                    walks = np.where(loop.extent > 1, loop.axis in along, walks)
-            found.append(levels)
-        return found
-
-    @cached_property
-    def working_sets(self) -> list[Numbers]:
-        """Cache space [n] that all accesses together take at each level, lost associativity included."""
-        total = [np.zeros(len(self)) for _ in self._spans]
-        for access, footprint in zip(self.accesses, self.footprints, strict=True):
+    def working_sets(self) -> Numbers:
+        """Cache space [levels, n] that all accesses together take, lost associativity included."""
+        total = np.zeros((len(self.loops) + 1, len(self)))
+        for access, found in zip(self.accesses, self.touched, strict=True):
+            total[0] += found.space[0]
             away = np.zeros(len(self), dtype=np.bool_)  # inside a loop that the access sits outside of
-            for level, span in enumerate(self._spans):
-                size = footprint[level] * _conflicts(access, span)
-                total[level] = total[level] + np.where(away, 0.0, size)
-                if level < len(self.loops) and self.loops[level].axis in access.outside:
-                    away = away | (self.loops[level].extent > 1)
+            for level, loop in enumerate(self.loops):
+                if loop.axis in access.outside:
+                    away = away | (loop.extent > 1)
+                total[level + 1] += np.where(away, 0.0, found.space[level + 1])
         return total
 
-    @cached_property
-    def _spans(self) -> list[dict[str, Numbers]]:
-        """For every level, the extent of each axis that the loops inside it cover."""
-        inside: dict[str, Numbers] = {axis: np.ones(len(self)) for axis in self.extents}
-        result = [dict(inside)]
-        for loop in reversed(self.loops):
-            grown = inside[loop.axis] * loop.extent
-            inside[loop.axis] = np.minimum(grown, float(self.extents[loop.axis]))
-            result.append(dict(inside))
-        return result[::-1]
+
+@dataclass(frozen=True)
+class Touched:
+    """Arrays [levels, n] of one access.
+
+    ``lines``: bytes of whole cache lines. ``space``: cache they take. ``moved``: bytes loaded for one run;
+    lines count in part where the next loop outside walks along them. ``cost``: ``moved`` in bytes of a long
+    run, as prefetchers do not follow short ones. ``entries``: how often the level is entered, less those
+    times that find the data still there because the loop around does not move the access.
+    """
+
+    lines: Numbers
+    space: Numbers
+    moved: Numbers
+    cost: Numbers
+    entries: Numbers
 
 
-def _touched(access: Access, spans: Mapping[str, Numbers], n: int) -> tuple[Numbers, Numbers]:
-    """Bytes that the spans touch: (elements alone, whole lines)."""
-    elements, last = np.ones(n), np.ones(n)
+def touched(nest: LoopNest, access: Access) -> Touched:
+    """Walk the levels from the innermost outwards; a loop that does not move the access changes nothing."""
+    n, depth = len(nest), len(nest.loops)
+    spans = {axis: np.ones(n) for axis in access.axes}
+    exact, lines, space, cost = (np.empty((depth + 1, n)) for _ in range(4))
+    _fill(access, spans, (exact, lines, space, cost), depth)
+    for level in range(depth - 1, -1, -1):
+        loop = nest.loops[level]
+        if loop.axis in spans:
+            grown = spans[loop.axis] * loop.extent
+            spans[loop.axis] = np.minimum(grown, float(nest.extents[loop.axis]))
+            _fill(access, spans, (exact, lines, space, cost), level)
+        else:
+            for array in (exact, lines, space, cost):
+                array[level] = array[level + 1]
+    along = {axis for axis, _ in access.dims[-1]} if access.dims else set()
+    walks, reuse, trips = np.zeros(n, dtype=np.bool_), np.ones(n), np.ones(n)
+    entries = np.ones((depth + 1, n))
+    for level, loop in enumerate(nest.loops):
+        # Here exact and cost become what is moved, and its cost, from this loop's inside.
+        runs = loop.extent > 1
+        walks = np.where(runs, loop.axis in along, walks)
+        stays = loop.axis not in access.axes and loop.axis not in access.outside
+        reuse = np.where(runs, loop.extent if stays else 1.0, reuse)
+        if loop.axis not in access.outside:
+            trips = trips * loop.extent
+        entries[level + 1] = trips / reuse
+        exact[level + 1] = np.where(walks, exact[level + 1], lines[level + 1])
+        cost[level + 1] = np.where(walks, exact[level + 1], cost[level + 1])
+    exact[0] = lines[0]
+    return Touched(lines, space, exact, cost, entries)
+
+
+def _fill(
+    access: Access,
+    spans: Mapping[str, Numbers],
+    arrays: tuple[Numbers, Numbers, Numbers, Numbers],
+    level: int,
+) -> None:
+    """Set (elements, lines, cache space, cost), all in bytes, of one level from the spans of the axes."""
+    exact, lines, space, cost = arrays
+    elements: Numbers | float = 1.0
+    last: Numbers | float = 1.0
     for terms, size in zip(access.dims, access.shape, strict=True):
-        last = np.ones(n)
+        last = 1.0
         for axis, coefficient in terms:
             last = last + abs(coefficient) * (spans[axis] - 1)
         last = np.minimum(last, float(size))
         elements = elements * last
-    exact = elements * access.item_bytes
     run = last * access.item_bytes
-    lines = exact / run * np.ceil(run / CACHE_LINE) * CACHE_LINE
-    return exact, lines if access.panel is None else np.where(access.panel, exact, lines)
+    row = access.shape[-1] * access.item_bytes if access.shape else access.item_bytes
+    whole_run = np.ceil(run / CACHE_LINE) * CACHE_LINE
+    exact[level] = elements * access.item_bytes
+    lines[level] = exact[level] / run * whole_run
+    space[level], cost[level] = lines[level], lines[level]
+    if len(access.dims) > 1:
+        # Rows a power of two apart share the sets that their runs cover.
+        space[level] *= np.maximum(math.gcd(row, WAY_BYTES) / whole_run, 1.0)
+        # Rows that are touched whole make one long run.
+        cost[level] *= np.where(run >= row, 1.0, 1.0 + _SHORT_RUN / whole_run)
+    if access.panel is not None:
+        for array in (lines, space, cost):
+            array[level] = np.where(access.panel, exact[level], array[level])
 
 
-def _conflicts(access: Access, spans: Mapping[str, Numbers]) -> Numbers | float:
-    """How much more cache a strided access takes because its lines fall into few sets.
-
-    Rows that are a multiple of a power of two apart share the sets that their runs cover; a way is 4 KiB.
-    """
-    if len(access.dims) < 2:
-        return 1.0
-    stride = math.gcd(access.shape[-1] * access.item_bytes, WAY_BYTES)
-    lost = np.maximum(stride / np.maximum(_run(access, spans), CACHE_LINE), 1.0)
-    return lost if access.panel is None else np.where(access.panel, 1.0, lost)
-
-
-def _scatter(access: Access, spans: Mapping[str, Numbers]) -> Numbers | float:
-    """Cost of short runs against long ones."""
-    if len(access.dims) < 2:
-        return 1.0
-    run = np.minimum(np.maximum(_run(access, spans), CACHE_LINE), access.shape[-1] * access.item_bytes)
-    whole = run >= access.shape[-1] * access.item_bytes  # consecutive rows make one long run
-    cost = np.where(whole, 1.0, 1.0 + _SHORT_RUN / run)
-    return cost if access.panel is None else np.where(access.panel, 1.0, cost)
-
-
-def _run(access: Access, spans: Mapping[str, Numbers]) -> Numbers:
-    run = np.ones(())
-    for axis, coefficient in access.dims[-1]:
-        run = run + abs(coefficient) * (spans[axis] - 1)
-    return np.asarray(run * access.item_bytes)
-
-
-__all__ = ["CACHE_LINE", "WAY_BYTES", "Access", "Body", "Loop", "LoopKind", "LoopNest", "Numbers", "Pass"]
+__all__ = [
+    "CACHE_LINE",
+    "WAY_BYTES",
+    "Access",
+    "Body",
+    "Loop",
+    "LoopKind",
+    "LoopNest",
+    "Numbers",
+    "Pass",
+    "Touched",
+    "touched",
+]

@@ -39,9 +39,14 @@ class Population:
         """All candidates as configurations."""
         return [self.config(row) for row in range(len(self))]
 
-    def take(self, rows: NDArray[np.generic] | Sequence[int]) -> Population:
-        """The given rows (indexes or a bool mask), in that order."""
-        return Population(self.knobs, self.indexes[np.asarray(rows)])
+    def take(self, rows: NDArray[np.generic] | Sequence[int] | slice) -> Population:
+        """The given rows (indexes, a bool mask or a slice), in that order."""
+        picked = rows if isinstance(rows, slice) else np.asarray(rows)
+        return Population(self.knobs, self.indexes[picked])
+
+    def chunks(self, size: int = 4096) -> Iterator[slice]:
+        """Slices of at most ``size`` rows: arithmetic over a chunk stays in the cache."""
+        return (slice(start, start + size) for start in range(0, len(self), size))
 
     def distinct(self) -> Population:
         """Without repeated candidates; the first of each is kept, the order too."""

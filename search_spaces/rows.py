@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _BLOCKS = (1, 2, 4, 8, 16, 32)
 _PARALLEL_WORK = 1 << 14
+_FOLD = 12.0  # vector instructions that add up the lanes of a register
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,12 @@ class RowRecipe:
         schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
         output = schedule[self.shape.output.name]
         if output.op.name in {op.name for op in self.shape.reductions}:
-            self._reduce(schedule, output, config, None)
+            partial = self._reduce(schedule, output, config, None)
             row = self._rows(output, config)
-            self._attach_partial(schedule, output, row)
+            if row is not None:
+                for stage in partial:
+                    stage.compute_at(output, row)
+                    stage.set_scope("local")
             return schedule
         row = self._rows(output, config)
         assert isinstance(output.op, ComputeOp)
@@ -137,7 +141,7 @@ class RowRecipe:
             if op.name in self.shape.stored_rows:
                 self._wide(stage, output, row, config)
             elif op.reduction is not None:
-                self._reduce(schedule, stage, config, (output, row))
+                self._reduce(schedule, stage, config, None if row is None else (output, row))
             elif row is None:
                 stage.compute_inline()
             else:
@@ -182,45 +186,47 @@ class RowRecipe:
         return {op.name for op in stages if sum(any(t.op is op for t in o.input_tensors) for o in stages) > 1}
 
     def _reduce(
-        self, schedule: Schedule, stage: Stage, config: Config, at: tuple[Stage, IterVar | None] | None
-    ) -> None:
-        """Vectors of partial results, folded at the end; ``at`` is where both stages are computed."""
+        self, schedule: Schedule, stage: Stage, config: Config, at: tuple[Stage, IterVar] | None
+    ) -> list[Stage]:
+        """Vectors of partial results, folded at the end of the row.
+
+        ``at`` is where the reduction is computed; returns the stages of partial results, to be attached by
+        the caller where it is None.
+        """
         assert isinstance(stage.op, ComputeOp)
         last = stage.op.reduce_axis[-1]
         width = min(self.lanes, last.extent)
+        partial: list[Stage] = []
         if config["method"] == "fold":
             _, lanes = stage.split(last, factor=width)
             if width > 1:
                 stage.vectorize(lanes)
         else:
-            _, inner = stage.split(last, factor=width * int(config["vectors"]))
-            partial = schedule.rfactor(stage.tensor, inner, factor_axis=len(stage.op.axis))
-            self._partial(schedule[partial], stage, width)
-        if at is not None and at[1] is not None:
-            stage.compute_at(at[0], at[1])
-            stage.set_scope("local")
-            self._attach_partial(schedule, stage, at[1], at[0])
+            count = int(config["vectors"])
+            _, inner = stage.split(last, factor=width * count)
+            partial.append(self._factor(schedule, stage, inner, width))
+            if count > 1:  # add the vectors up before the lanes
+                _, lanes = stage.split(stage.op.reduce_axis[-1], factor=width)
+                partial.append(self._factor(schedule, stage, lanes, width))
+            stage.vectorize(stage.op.reduce_axis[-1])
+        if at is not None:
+            for one in (*partial, stage):
+                one.compute_at(*at)
+                one.set_scope("local")
+        return partial
 
-    def _partial(self, partial: Stage, final: Stage, width: int) -> None:
+    def _factor(self, schedule: Schedule, stage: Stage, loop: IterVar, width: int) -> Stage:
+        """Make ``loop`` a vectorised axis of a stage of partial results."""
+        assert isinstance(stage.op, ComputeOp)
+        tensor = schedule.rfactor(stage.tensor, loop, factor_axis=len(stage.op.axis))
+        partial = schedule[tensor]
         assert isinstance(partial.op, ComputeOp)
-        assert isinstance(final.op, ComputeOp)
         *rows, factored = partial.op.axis
         vectors, lanes = partial.split(factored, factor=width)
         partial.reorder(*rows, *partial.op.reduce_axis, vectors, lanes)
         partial.unroll(vectors)
         partial.vectorize(lanes)
-        vectors, lanes = final.split(final.op.reduce_axis[-1], factor=width)
-        final.unroll(vectors)
-        final.vectorize(lanes)
-
-    def _attach_partial(
-        self, schedule: Schedule, stage: Stage, row: IterVar | None, parent: Stage | None = None
-    ) -> None:
-        name = f"{stage.op.name}.rf"
-        found = [s for s in schedule.order() if s.op.name == name]
-        if found and row is not None:
-            found[0].compute_at(parent or stage, row)
-            found[0].set_scope("local")
+        return partial
 
     def loop_nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population."""
@@ -238,8 +244,10 @@ class RowRecipe:
             block,
             vectors,
             columns["parallel"].astype(np.bool_),
-            chains=np.where(fold, 1.0, vectors),
-            recomputed=np.where(inline, float(self.shape.recomputed), 0.0),
+            chains=vectors,
+            recomputed=np.where(inline, float(self.shape.recomputed), 0.0)
+            + np.where(fold, _FOLD * len(self.shape.reductions), 0.0),
+            row_operations=len(self.shape.reductions) * np.where(fold, 0.0, vectors + _FOLD),
             tags={
                 "vectors": vectors,
                 "unroll": vectors,

@@ -86,7 +86,7 @@ def tile_shape(structure: Structure, target: Target) -> TileShape | None:
         window=tuple(axis for axis in reduce_names if axis != main),
         main=main,
         lanes=max(1, min(target.lanes(dtype), extents[data[-1]])),
-        weights=_weights(reads, data, spatial),
+        weights=_weights(reads, data, spatial) if extents[data[-1]] > 1 else None,
         staged=_staged(structure),
     )
 

@@ -68,9 +68,7 @@ def conv(
     inputs = [x, b.input("w", shape)]
     if bias:
         inputs.append(b.input("bias", (oc,)))
-    out = b.node(
-        "Conv", *inputs, layout=layout, strides=(stride,) * 2, pads=(pad,) * 4, group=group
-    )
+    out = b.node("Conv", *inputs, layout=layout, strides=(stride,) * 2, pads=(pad,) * 4, group=group)
     if residual:
         out = b.node("Add", out, b.input("r", b.type_of(out).shape))
     return of(b, b.node("Relu", out), {"w", "bias"} if bias else {"w"})
@@ -94,6 +92,14 @@ def layer_norm(*shape: int) -> Workload:
     x = b.input("x", shape)
     scale, bias = b.input("s", shape[-1:]), b.input("b", shape[-1:])
     return of(b, b.node("LayerNormalization", x, scale, bias), {"s", "b"})
+
+
+def instance_norm(*shape: int) -> Workload:
+    """InstanceNormalization of a channels-last image."""
+    b = GraphBuilder("instance")
+    x = b.input("x", shape)
+    scale, bias = b.input("s", shape[-1:]), b.input("b", shape[-1:])
+    return of(b, b.node("InstanceNormalization", x, scale, bias, layout="NHWC"), {"s", "b"})
 
 
 def residual_add(*shape: int) -> Workload:

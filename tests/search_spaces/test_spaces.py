@@ -1,0 +1,174 @@
+"""Every space: random configurations of random shapes build, and compute what the reference does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autotune import te
+from autotune.errors import KnobError
+from autotune.graph.region import KINDS, Workload
+from autotune.lower import lower_schedule
+from autotune.schedule.trace import Trace
+from autotune.target import Target
+from cost_models import analytic
+from search_spaces import spaces, versions
+from search_spaces.space import Space
+from tests.search_spaces import workloads as make
+
+FIXED: dict[str, Callable[[], Workload]] = {
+    "matmul": lambda: make.matmul(26, 24, 40),
+    "matmul_prime": lambda: make.matmul(13, 7, 37),
+    "matmul_row": lambda: make.matmul(1, 31, 100),
+    "matmul_column": lambda: make.matmul(17, 9, 1),
+    "matmul_batch": lambda: make.matmul(11, 8, 20, batch=(2, 3), constant=False, relu=False),
+    "gemm_transposed": lambda: make.gemm(5, 33, 47),
+    "conv": lambda: make.conv((1, 8, 9, 5), 24, 3, pad=1, residual=True),
+    "conv_strided": lambda: make.conv((2, 11, 11, 3), 20, 5, stride=2, pad=2),
+    "conv_1x1": lambda: make.conv((1, 7, 7, 16), 33, 1, bias=False),
+    "conv_grouped": lambda: make.conv((1, 6, 6, 8), 24, 3, pad=1, group=4),
+    "conv_nchw": lambda: make.conv((1, 6, 7, 4), 5, 3, pad=1, layout="NCHW"),
+    "depthwise": lambda: make.conv((1, 9, 9, 20), 20, 3, pad=1, group=20),
+    "depthwise_strided": lambda: make.conv((1, 10, 7, 16), 16, 5, pad=2, stride=2, group=16),
+    "max_pool": lambda: make.pool((1, 9, 9, 20), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+    "average_pool": lambda: make.pool((1, 7, 7, 5), "AveragePool", kernel_shape=(2, 2)),
+    "global_pool": lambda: make.pool((1, 7, 5, 40), "GlobalAveragePool"),
+    "softmax": lambda: make.unary("Softmax", (3, 5, 64)),
+    "softmax_prime": lambda: make.unary("Softmax", (6, 197)),
+    "softmax_inner": lambda: make.unary("Softmax", (3, 7, 20), axis=1),
+    "log_softmax": lambda: make.unary("LogSoftmax", (12, 48)),
+    "reduce_rows": lambda: make.unary("ReduceSum", (16, 100), axes=(1,)),
+    "reduce_mean": lambda: make.unary("ReduceMean", (2, 9, 64), axes=(2,), keepdims=0),
+    "reduce_columns": lambda: make.unary("ReduceMax", (3, 5, 40), axes=(1,)),
+    "reduce_all": lambda: make.unary("ReduceSum", (30, 64)),
+    "layer_norm": lambda: make.layer_norm(4, 6, 96),
+    "lrn": lambda: make.unary("LRN", (1, 4, 4, 20), size=5, layout="NHWC"),
+    "instance_norm": lambda: make.instance_norm(1, 6, 5, 24),
+    "add": lambda: make.residual_add(1, 6, 7, 30),
+    "add_flat": lambda: make.residual_add(301),
+    "transpose": lambda: make.unary("Transpose", (1, 8, 6, 24), perm=(0, 2, 3, 1)),
+    "gather_int64": lambda: make.gather(50, 33, 7),
+    "concat": lambda: make.concat((1, 3, 8), (1, 3, 20)),
+    "scalar_shapes": lambda: make.unary("Relu", (1, 1)),
+}
+
+
+def check_numerics(space: Space, config: Any) -> None:
+    for computed, expected in zip(*make.run(space, config), strict=True):
+        np.testing.assert_allclose(computed, expected, rtol=2e-4, atol=2e-4, err_msg=str(config))
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_default_and_random_configurations_compute_the_reference(name: str) -> None:
+    space = spaces.space_for(FIXED[name](), make.host())
+    rng = np.random.default_rng(0)
+    for config in (analytic.default_config(space), *space.random(rng, 2)):
+        check_numerics(space, config)
+
+
+@st.composite
+def random_workloads(draw: st.DrawFn) -> Workload:
+    """Contractions, convolutions and the rest with sizes that nothing divides, ones included."""
+    size = st.integers(1, 40)
+    kind = draw(st.sampled_from(["matmul", "conv", "pool", "softmax", "norm", "add", "sum"]))
+    if kind == "matmul":
+        m, k, n = draw(size), draw(size), draw(size)
+        constant = draw(st.booleans())
+        return make.matmul(m, k, n, constant=constant, relu=draw(st.booleans()))
+    if kind == "conv":
+        side, channels = draw(st.integers(3, 13)), draw(st.integers(1, 20))
+        depthwise = draw(st.booleans()) and channels > 1
+        return make.conv(
+            (draw(st.integers(1, 2)), side, draw(st.integers(3, 13)), channels),
+            channels if depthwise else draw(size),
+            draw(st.integers(1, 3)),
+            stride=draw(st.integers(1, 2)),
+            pad=draw(st.integers(0, 1)),
+            group=channels if depthwise else 1,
+            bias=draw(st.booleans()),
+        )
+    if kind == "pool":
+        k = draw(st.integers(1, 3))
+        image = (1, draw(st.integers(3, 13)), draw(st.integers(3, 13)), draw(size))
+        return make.pool(image, kernel_shape=(k, k), strides=(draw(st.integers(1, 2)),) * 2)
+    shape = (draw(st.integers(1, 5)), draw(size), draw(size))
+    if kind == "softmax":
+        return make.unary("Softmax", shape, axis=draw(st.sampled_from([1, 2])))
+    if kind == "norm":
+        return make.layer_norm(*shape)
+    if kind == "sum":
+        axes = draw(st.sampled_from([(0,), (1,), (2,), (0, 2), (0, 1, 2)]))
+        return make.unary("ReduceSum", shape, axes=axes, keepdims=draw(st.integers(0, 1)))
+    return make.residual_add(*shape)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(random_workloads(), st.integers(0, 2**31), st.sampled_from([make.AVX2, make.AVX512]))
+def test_any_configuration_of_any_shape_lowers(workload: Workload, seed: int, target: Target) -> None:
+    space = spaces.space_for(workload, target)
+    for config in space.random(np.random.default_rng(seed), 2):
+        program = workload.program()
+        schedule = space.apply(program, config)
+        kernels = lower_schedule(schedule, program.args, constants=program.constants).kernels
+        assert any(not kernel.hoisted for kernel in kernels)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(random_workloads(), st.integers(0, 2**31))
+def test_any_configuration_of_any_shape_computes_the_reference(workload: Workload, seed: int) -> None:
+    space = spaces.space_for(workload, make.host())
+    for config in space.random(np.random.default_rng(seed), 1):
+        check_numerics(space, config)
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv", "softmax", "add"])
+def test_the_trace_of_a_schedule_replays_on_a_fresh_program(name: str) -> None:
+    workload = FIXED[name]()
+    space = spaces.space_for(workload, make.AVX2)
+    schedule = space.schedule(analytic.default_config(space))
+    fresh = te.create_schedule([t.op for t in workload.program().outputs])
+    Trace.from_json(schedule.trace.to_json()).apply(fresh)
+    assert fresh.trace.key == schedule.trace.key
+
+
+def test_equal_configurations_give_equal_traces_and_others_do_not() -> None:
+    space = spaces.space_for(FIXED["conv"](), make.AVX2)
+    configs = space.random(np.random.default_rng(0), 12)
+    keys = [space.schedule(config).trace.key for config in configs]
+    assert keys == [space.schedule(config).trace.key for config in configs]
+    assert len(set(keys)) == len(configs)
+
+
+def test_wide_and_narrow_targets_get_tiles_of_their_own() -> None:
+    workload = make.matmul(64, 64, 64)
+    narrow, wide = (spaces.space_for(workload, target) for target in (make.AVX2, make.AVX512))
+    for space in (narrow, wide):
+        tile = space.enumerate().columns()
+        used = tile["rows"] * tile["vectors"] + tile["vectors"] + 1
+        assert used.max() <= space.target.registers
+    assert narrow.key != wide.key
+
+
+def test_packing_is_offered_where_the_weights_allow_it() -> None:
+    assert "pack" in spaces.space_for(make.matmul(8, 8, 32), make.AVX2).names
+    assert "pack" not in spaces.space_for(FIXED["depthwise"](), make.AVX2).names
+    assert "stage" in spaces.space_for(FIXED["conv"](), make.AVX2).names
+    assert "stage" not in spaces.space_for(FIXED["conv_1x1"](), make.AVX2).names
+
+
+def test_an_illegal_configuration_is_refused_with_the_reason() -> None:
+    space = spaces.space_for(make.matmul(64, 64, 64), make.AVX2)
+    with pytest.raises(KnobError, match=r"'registers' .*the accumulators would spill"):
+        space.schedule(space.default() | {"rows": 14, "vectors": 4})
+
+
+def test_every_kind_has_a_space_a_version_and_a_workload_here() -> None:
+    registered = {**spaces.TILED, **spaces.PLAIN}
+    assert sorted(registered) == sorted(KINDS)
+    assert {f"space.{kind}" for kind in registered} <= set(versions.VERSIONS)
+    assert {make_one().kind for make_one in FIXED.values()} == set(KINDS)

@@ -20,7 +20,8 @@ import numpy as np
 from autotune import te
 
 EXACT_LIMIT = {"float32": 2.0**22, "float64": 2.0**50, "int32": 2.0**28}
-SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17)
+SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 31, 33)
+NARROW = {"int8": (-3, 3), "uint8": (0, 3), "int16": (-3, 3), "int64": (-3, 3), "bool": (0, 1)}
 MAX_ELEMENTS = 1500
 MAX_ITERATIONS = 6000
 
@@ -77,8 +78,12 @@ class _Source:
 
 @dataclass
 class _Axis:
+    """A loop of a stage; ``base`` is a dimension that it may read at offsets 0 to ``slack``."""
+
     name: str
     extent: str
+    base: str = ""
+    slack: int = 0
 
 
 @dataclass
@@ -177,17 +182,31 @@ class _Writer:
         name = self.placeholder(shape)
         return _Value(f"{name}[{', '.join(indices)}]", 3, True)
 
+    def narrow_read(self, axes: list[_Axis]) -> _Value:
+        """A read of a placeholder of another type, converted."""
+        axis = self.rng.choice(axes)
+        dtype = self.rng.choice(list(NARROW))
+        name = self.placeholder([axis.extent], *NARROW[dtype], dtype)
+        return _Value(f'te.cast({name}[{axis.name}], "{self.dtype}")', 3, True)
+
     def fitted_index(self, dim: str, axes: list[_Axis]) -> tuple[str, str]:
         """(condition or "", index) of an existing dimension in terms of any axes."""
         axis = self.rng.choice(axes)
+        shifted = [a for a in axes if a.base == dim]
+        if shifted and self.chance(0.85):
+            axis = self.rng.choice(shifted)
+            return "", f"{axis.name} + min({self.rng.randint(0, axis.slack)}, {dim} - 1)"
         if self.extent(dim) == self.extent(axis.extent) and dim == axis.extent and self.chance(0.9):
             return "", axis.name
         same = [a for a in axes if a.extent == dim]
         if same and self.chance(0.8):
             return "", self.rng.choice(same).name
         kind = self.rng.random()
-        if kind < 0.35:
+        if kind < 0.3:
             return "", f"{axis.name} % {dim}"
+        if kind < 0.35:
+            other = self.rng.choice(axes)
+            return "", f"(({axis.name} * {self.rng.randint(1, 3)} + {other.name}) // 2) % {dim}"
         if kind < 0.6:
             return "", f"te.minimum({axis.name}, {dim} - 1)"
         if kind < 0.9:
@@ -228,8 +247,10 @@ class _Writer:
             return self.existing_read(self.rng.choice(self.stages), axes)
         if self.stages and kind < 0.5:
             return self.gather(self.rng.choice(self.stages), axes)
-        if kind < 0.92:
+        if kind < 0.86:
             return self.fresh_read(axes)
+        if kind < 0.92:
+            return self.narrow_read(axes)
         if kind < 0.96:
             axis = self.rng.choice(axes)
             return _Value(f'te.cast({axis.name}, "{self.dtype}")', self.extent(axis.extent) + 4, True)
@@ -248,6 +269,10 @@ class _Writer:
             choices += [lambda: _Value(f"({a.text} {sign} {b.text})", a.bound + b.bound, exact)] * 3
         if a.bound * b.bound < limit / 64:
             choices += [lambda: _Value(f"{a.text} * {b.text}", a.bound * b.bound, exact)] * 3
+        if self.allow_functions and self.dtype != "int32":
+            self.inexact = True
+            quotient = f"({a.text} / (te.abs({b.text}) + 1))"
+            choices.append(lambda: _Value(quotient, a.bound, False))
         if exact:
             test = self.rng.choice(("<", "<=", ">", ">=", "==", "!="))
             text = f"te.if_then_else({a.text} {test} {b.text}, {b.text}, {a.text})"
@@ -272,6 +297,10 @@ class _Writer:
                 ]
             )
             return _Value(f"te.{name}({argument})", bound, False)
+        if self.dtype == "int32" and self.chance(0.5):
+            divisor = self.rng.choice((2, 3, 4, 7, -2, -3))
+            operator = self.rng.choice(("//", "%"))
+            return _Value(f"({a.text} {operator} {divisor})", max(a.bound, 8), a.exact)
         name = self.rng.choice(("abs", "neg"))
         text = f"te.abs({a.text})" if name == "abs" else f"(-{a.text})"
         return _Value(text, a.bound, a.exact)
@@ -296,6 +325,11 @@ class _Writer:
                 extent = f"{extent} + 2"
             elif kind < 0.14:
                 extent = f"({extent} + 1) // 2"
+            elif kind < 0.3:
+                slack = self.rng.randint(1, 3)
+                short = f"({extent} - min({slack}, {extent} - 1))"
+                result.append(_Axis(f"{prefix}{k}", short, extent, slack))
+                continue
             result.append(_Axis(f"{prefix}{k}", extent))
         return result
 
@@ -305,8 +339,52 @@ class _Writer:
             total *= self.extent(axis.extent)
         return total
 
+    def window_stage(self) -> bool:
+        """Pooling or a valid convolution of a stage: windows with strides and zero padding."""
+        source = self.rng.choice(self.stages)
+        name = f"T{len(self.stages)}"
+        data, reduce, indices, conditions = [], [], [], []
+        for k, dim in enumerate(self.dims(source.name)):
+            if self.chance(0.4):
+                data.append(_Axis(f"i{k}", dim))
+                indices.append(f"i{k}")
+                continue
+            width, stride, pad = (self.rng.randint(*r) for r in ((1, 3), (1, 3), (0, 1)))
+            window = _Axis(f"r{len(self.stages)}_{k}", f"min({width}, {dim})")
+            steps = f"(({dim} + {2 * pad} - {window.extent}) // {stride} + 1)"
+            data.append(_Axis(f"i{k}", steps))
+            reduce.append(window)
+            index = f"i{k} * {stride} + {window.name}" + (f" - {pad}" if pad else "")
+            indices.append(index)
+            if pad:
+                conditions += [f"{index} >= 0", f"{index} < {dim}"]
+        if not reduce or self.iterations(data + reduce) > MAX_ITERATIONS:
+            return False
+        if self.chance(0.6):  # output channels, and weights for them
+            data.insert(0, _Axis("o", self.size()))
+        if self.iterations(data) > MAX_ELEMENTS or self.iterations(data + reduce) > MAX_ITERATIONS:
+            return False
+        source.uses += 1
+        text = f"{source.name}[{', '.join(indices)}]"
+        if conditions:
+            zero = f'te.const(0, "{self.dtype}")'
+            text = f"te.if_then_else(te.all({', '.join(conditions)}), {text}, {zero})"
+        value = _Value(text, source.bound, source.exact)
+        weights = [a for a in data if a.name == "o"] + reduce
+        if len(weights) > len(reduce) and value.bound * 3 < EXACT_LIMIT[self.dtype] / 64:
+            kernel = self.placeholder([a.extent for a in weights])
+            inside = ", ".join(a.name for a in weights)
+            value = _Value(f"{value.text} * {kernel}[{inside}]", value.bound * 3, value.exact)
+        for axis in reduce:
+            self.run(f'{axis.name} = te.reduce_axis((0, {axis.extent}), name="{axis.name}")')
+        shape = "(" + "".join(f"{a.extent}, " for a in data) + ")"
+        self.reduction(name, shape, ", ".join(a.name for a in data), value, reduce)
+        return True
+
     def stage(self, last: bool) -> bool:
         """Append one stage; False when it would be too large."""
+        if self.stages and self.chance(0.2):
+            return self.window_stage()
         name = f"T{len(self.stages)}"
         data = self.axes_for("i", self.rng.choice((1, 1, 2, 2, 2, 3, 3, 4)))
         count = self.rng.choice((0, 0, 1, 1, 2))
@@ -319,6 +397,12 @@ class _Writer:
         if last and self.stages and all(s.uses == 0 for s in self.stages):
             read = self.existing_read(self.stages[-1], data + reduce)
             value = self.combine(value, read)
+        if not reduce and self.chance(0.06):
+            twin = f'te.maximum({value.text}, te.const(1, "{self.dtype}"))'
+            body = f"({value.text}, {twin})"
+            self.run(f'{name}_twin, {name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
+            self.stages.append(_Source(name, max(value.bound, 1), value.exact))
+            return True
         if not reduce:
             self.run(f'{name} = te.compute({shape}, lambda {indices}: {value.text}, name="{name}")')
             self.stages.append(_Source(name, value.bound, value.exact))
@@ -331,13 +415,17 @@ class _Writer:
                 value.text = _replace_word(value.text, axis.name, f"({axis.name} - {start})")
         if self.chance(0.06) and value.exact:
             return self.argument_stage(name, shape, indices, value, reduce)
+        self.reduction(name, shape, indices, value, reduce)
+        return True
+
+    def reduction(self, name: str, shape: str, indices: str, value: _Value, reduce: list[_Axis]) -> None:
+        """Append a stage that reduces ``value``."""
         reducer, bound = self.reducer(value, self.iterations(reduce))
         names = ", ".join(a.name for a in reduce)
         axis_text = f"[{names}]" if len(reduce) > 1 else names
         body = f"te.{reducer}({value.text}, axis={axis_text})"
         self.run(f'{name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
         self.stages.append(_Source(name, bound, value.exact))
-        return True
 
     def argument_stage(self, name: str, shape: str, indices: str, value: _Value, reduce: list[_Axis]) -> bool:
         flat = reduce[0].name

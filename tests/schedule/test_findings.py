@@ -155,3 +155,16 @@ def test_an_output_without_elements() -> None:
     args = [a, c]
     result = run_machine_code(te.create_schedule(c), args, {"A": np.ones(4, "float32")})
     assert result["C"].shape == (0, 4)
+
+
+@pytest.mark.xfail(strict=True, reason="the layout of one output only", raises=IndexError)
+def test_another_layout_of_a_tuple_stage() -> None:
+    p = te.placeholder((4,), name="P")
+    _, b = te.compute((4,), lambda i: (p[i], p[i] + 1), name="T")
+    c = te.compute((4,), lambda i: b[i] * 2, name="C")
+    s = te.create_schedule(c)
+    try:
+        s.transform_layout(b, lambda i: [i // 2, i % 2])
+    except ScheduleError:
+        return
+    assert_computes(s, [p], c)

@@ -1,0 +1,49 @@
+"""Made-up measured runs: latencies from a hidden cost that the features can explain."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from cost_models import features
+from cost_models.dataset import RunRecord
+from search_spaces.space import Space
+from search_spaces.spaces import space_for
+from tests.search_spaces import workloads as make
+
+
+@cache
+def spaces(count: int = 10) -> tuple[Space, ...]:
+    """Contractions of different shapes on one target."""
+    sizes = [(16 + 8 * i, 32, 48 + 16 * (i % 4)) for i in range(count)]
+    return tuple(space_for(make.matmul(*size), make.AVX2) for size in sizes)
+
+
+def hidden_latency(space: Space, x: features.Matrix) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Nanoseconds [n] that disagree with the analytic model: tall tiles and packing are good."""
+    columns = {name: x[:, i].astype(np.float64) for i, name in enumerate(features.names())}
+    slow = 2.0 + np.abs(columns["tag_rows"] - 6) / 3 - 0.5 * columns["tag_packed"]
+    slow += 0.3 * (columns["tag_vectors"] - 2) ** 2
+    return np.asarray(float(space.workload.flops) * slow)
+
+
+def records(per_space: int = 40, failing: bool = True) -> list[RunRecord]:
+    """Runs of all synthetic spaces; where ``failing``, tiles of one row crash."""
+    found = []
+    for number, space in enumerate(spaces()):
+        population = space.population(np.random.default_rng(number), per_space)
+        latency = hidden_latency(space, features.extract(space, population))
+        for config, nanoseconds in zip(population, latency, strict=True):
+            crashes = failing and config["rows"] == 1
+            found.append(
+                RunRecord(
+                    workload_text=space.workload.text,
+                    target_json=space.target.to_json(),
+                    space_key=space.key,
+                    config=config,
+                    outcome="crashed" if crashes else "ok",
+                    latency_ns=None if crashes else float(nanoseconds),
+                )
+            )
+    return found

@@ -1,0 +1,160 @@
+"""The registry and retraining: atomic, promoted only when better, rolled back on request."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.errors import CostModelError
+from cost_models import dataset, features, retrain
+from cost_models import registry as registry_module
+from cost_models.dataset import RunRecord
+from cost_models.manifest import Manifest
+from cost_models.ranker import Ranker
+from cost_models.registry import Registry
+from cost_models.validity import Validity
+from tests.cost_models.synthetic_runs import records
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[RunRecord]:
+    return records()
+
+
+@pytest.fixture(scope="module")
+def models(runs: list[RunRecord]) -> tuple[Ranker, Validity, dataset.Dataset]:
+    data = dataset.build(runs)
+    ok = data.valid
+    ranker = Ranker.fit(data.x[ok], data.latency_ns[ok], data.groups[ok], rounds=5, threads=1)
+    return ranker, Validity.fit(data.x, ok, rounds=5, threads=1), data
+
+
+def manifest() -> Manifest:
+    return Manifest("cost-model", features.schema(), {})
+
+
+def test_versions_promotion_and_rollback(
+    models: tuple[Ranker, Validity, dataset.Dataset], tmp_path: Path
+) -> None:
+    registry = Registry(tmp_path / "models")
+    ranker, validity, data = models
+    assert registry.current() is None
+    assert registry.load() is None
+    assert registry.add(ranker, validity, manifest()) == "v0001"
+    assert registry.current() is None, "adding does not promote"
+    registry.promote("v0001")
+    assert registry.add(ranker, None, manifest()) == "v0002"
+    registry.promote("v0002")
+    loaded = registry.load()
+    assert loaded is not None
+    assert loaded.version == "v0002"
+    assert loaded.validity is None
+    np.testing.assert_array_equal(loaded.ranker.predict(data.x), ranker.predict(data.x))
+    assert registry.rollback() == "v0001"
+    older = registry.load()
+    assert older is not None
+    assert older.validity is not None
+    with pytest.raises(CostModelError, match="nothing to roll back to"):
+        registry.rollback()
+    with pytest.raises(CostModelError, match=r"no cost model 'v9'.*v0001, v0002"):
+        registry.promote("v9")
+
+
+@pytest.mark.parametrize("step", ["save", "write", "_flush", "rename"])
+def test_a_crash_at_any_step_leaves_the_old_model_in_use(
+    models: tuple[Ranker, Validity, dataset.Dataset],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    registry = Registry(tmp_path)
+    ranker, validity, _ = models
+    registry.promote(registry.add(ranker, validity, manifest()))
+
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    owner = {
+        "save": registry_module.boosters,
+        "write": Manifest,
+        "_flush": registry_module,
+        "rename": Path,
+    }[step]
+    monkeypatch.setattr(owner, step, crash)
+    with pytest.raises(KeyboardInterrupt):
+        registry.add(ranker, validity, manifest())
+    monkeypatch.undo()
+    assert registry.versions() == ["v0001"]
+    assert registry.current() == "v0001"
+    assert registry.load() is not None
+    assert registry.add(ranker, validity, manifest()) == "v0002"
+
+
+def test_a_version_number_taken_by_another_process_is_skipped(
+    models: tuple[Ranker, Validity, dataset.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry(tmp_path)
+    ranker, validity, _ = models
+    registry.add(ranker, validity, manifest())
+    seen: list[list[str]] = [[]]  # the first look is out of date
+    real = Registry.versions
+    monkeypatch.setattr(Registry, "versions", lambda self: seen.pop() if seen else real(self))
+    monkeypatch.setattr(Registry, "current", lambda _: None)
+    assert registry.add(ranker, validity, manifest()) == "v0002"
+
+
+def test_a_pointer_to_nowhere_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "CURRENT").write_text("v0007\n")
+    with pytest.raises(CostModelError, match="names 'v0007', which is not there"):
+        Registry(tmp_path).current()
+
+
+def test_retraining_promotes_a_better_model_once(runs: list[RunRecord], tmp_path: Path) -> None:
+    dry = retrain.retrain(runs, tmp_path, dry_run=True)
+    assert not dry.replaced
+    assert "dry run" in dry.reason
+    assert list(tmp_path.iterdir()) == []
+    first = retrain.retrain(runs, tmp_path)
+    assert first.replaced
+    assert first.version == "v0001"
+    assert first.new is not None
+    assert first.analytic is not None
+    assert first.new.top1 > first.analytic.top1
+    assert "better on held-out workloads" in str(first)
+    again = retrain.retrain(runs, tmp_path)
+    assert not again.replaced, "the same data cannot make a better model"
+    assert again.old == again.new
+    assert Registry(tmp_path).current() == "v0001"
+    stored = Registry(tmp_path).manifest("v0001")
+    held = {key for key in dataset.build(runs).workloads if key not in stored.trained_on}
+    assert held, "held-out workloads are not trained on"
+    assert stored.latency_range_ns[0] > 0
+
+
+def test_retraining_keeps_what_it_has_when_the_new_one_is_worse(
+    runs: list[RunRecord], tmp_path: Path
+) -> None:
+    retrain.retrain(runs, tmp_path)
+    trained = set(Registry(tmp_path).manifest("v0001").trained_on)
+    rng = np.random.default_rng(0)
+    by_text = {}
+    for run in runs:
+        by_text.setdefault(run.workload_text, dataset.build([run]).workloads[0])
+    noise = [
+        dataclasses.replace(run, latency_ns=float(rng.uniform(1, 9)))
+        if run.latency_ns and by_text[run.workload_text] in trained
+        else run
+        for run in runs
+    ]
+    report = retrain.retrain(noise, tmp_path)
+    assert not report.replaced
+    assert "not better" in report.reason
+
+
+def test_retraining_from_nothing_says_what_is_missing(tmp_path: Path) -> None:
+    report = retrain.retrain([], tmp_path)
+    assert not report.replaced
+    assert "too little to learn from: 0 valid runs" in report.reason

@@ -1,7 +1,8 @@
 """Fusion: which nodes share a dispatch. Greedy and legal by construction.
 
 An anchor (contraction, convolution, pool, reduction, softmax, normalization) takes in the elementwise
-operations after it; what is left, elementwise and movement operations, is fused in chains. A group
+operations after it, and a convolution what prepares its input (by default transposes: they cost
+nothing where the input is padded anyway). What is left is fused in chains. A group
 grows from its first node by whole diamonds: operations join only together with every other reader
 of the values between them, so each group has one result and no cycle can arise. This is the
 immediate post-dominator rule of Relay's fusion (TVM), without its building of the dominator tree.
@@ -9,11 +10,12 @@ immediate post-dominator rule of Relay's fusion (TVM), without its building of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autotune.errors import UsageError
 from autotune.graph import ops
-from autotune.graph.ir import Graph, Node
+from autotune.graph.ir import ABSENT, Graph, Node
 from autotune.passes.views import ViewAnalysis
 
 ANCHOR_KINDS = (
@@ -28,12 +30,31 @@ CHAINED_MOVEMENT = ("Transpose", "ChannelShuffle", "Expand", "DepthToSpace", "Sp
 """Movement operations that join a chain of elementwise ones: one input, each element read once."""
 
 
-@dataclass(frozen=True)
-class FusionLimits:
-    """Bounds that keep regions small enough to schedule."""
+PRODUCERS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "transpose": ("movement",),
+    "elementwise": ("movement", "elementwise"),
+}
+"""Choices of what a convolution takes in before it: kinds of operators."""
 
+
+@dataclass(frozen=True)
+class FusionOptions:
+    """What may share a dispatch; the bounds keep regions small enough to schedule.
+
+    ``epilogues`` false makes every node a dispatch; ``producers`` is a key of :data:`PRODUCERS`.
+    """
+
+    epilogues: bool = True
+    producers: str = "transpose"
     max_nodes: int = 24
     max_inputs: int = 12
+
+    def __post_init__(self) -> None:
+        if self.producers not in PRODUCERS:
+            raise UsageError(
+                f"unknown choice of producers {self.producers!r}\n  one of {', '.join(PRODUCERS)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -44,23 +65,18 @@ class Group:
     anchor: Node | None
 
 
-def fuse(
-    graph: Graph, views: ViewAnalysis, limits: FusionLimits | None = None, enabled: bool = True
-) -> tuple[Group, ...]:
-    """Divide all nodes that are not views into groups, in order of their last nodes.
-
-    With ``enabled`` false every node is a group of its own.
-    """
-    return _Fusion(graph, views, limits or FusionLimits(), enabled).run()
+def fuse(graph: Graph, views: ViewAnalysis, options: FusionOptions | None = None) -> tuple[Group, ...]:
+    """Divide all nodes that are not views into groups, in order of their last nodes."""
+    return _Fusion(graph, views, options or FusionOptions()).run()
 
 
 class _Fusion:
-    def __init__(self, graph: Graph, views: ViewAnalysis, limits: FusionLimits, enabled: bool) -> None:
+    def __init__(self, graph: Graph, views: ViewAnalysis, options: FusionOptions) -> None:
         self.graph = graph
         self.views = views
-        self.limits = limits
-        self.enabled = enabled
+        self.options = options
         self.position = {node.outputs[0]: i for i, node in enumerate(graph.nodes)}
+        self.producers = graph.producers()
         self.consumers = graph.consumers()
         self.taken: set[int] = set()
 
@@ -70,15 +86,49 @@ class _Fusion:
         for node in reversed(self.graph.nodes):
             if ops.get(node.op).kind in ANCHOR_KINDS:
                 groups.append(Group(self._grow(node, anchored=True), node))
+        # After all epilogues: an operation between two anchors rather ends the first one.
+        groups = [self._with_producers(group) for group in groups]
         for index, node in enumerate(self.graph.nodes):
             if index not in self.taken and not self.views.is_view(node):
                 groups.append(Group(self._grow(node, anchored=False), None))
         return tuple(sorted(groups, key=lambda g: self.position[g.nodes[-1].outputs[0]]))
 
+    def _with_producers(self, group: Group) -> Group:
+        """The group with the chain of operations that only prepares its anchor's first input."""
+        kinds = PRODUCERS[self.options.producers] if self.options.epilogues else ()
+        nodes = group.nodes
+        anchor = group.anchor
+        while anchor is not None and anchor.op == "Conv":
+            value = nodes[0].inputs[0] if nodes[0] is anchor else self._chained(nodes[0])
+            producer = self.producers.get(value)
+            if producer is None or not self._may_precede(producer, kinds):
+                break
+            members = [self.position[node.outputs[0]] for node in (producer, *nodes)]
+            if len(members) > self.options.max_nodes or not self._few_inputs(members):
+                break
+            nodes = (producer, *nodes)
+            self.taken.add(members[0])
+        return Group(nodes, anchor)
+
+    def _chained(self, node: Node) -> str:
+        """The operand that carries on a chain of producers: the one that is not a constant."""
+        variable = [v for v in node.present_inputs if v not in self.graph.constants]
+        return variable[0] if len(variable) == 1 else ABSENT
+
+    def _may_precede(self, node: Node, kinds: Sequence[str]) -> bool:
+        (output, *others) = node.outputs
+        kind = ops.get(node.op).kind
+        if others or kind not in kinds or output in self.graph.outputs:
+            return False
+        if kind == "movement" and node.op not in CHAINED_MOVEMENT:
+            return False
+        free = self.position[output] not in self.taken and not self.views.is_view(node)
+        return free and len(self.consumers[output]) == 1
+
     def _grow(self, seed: Node, anchored: bool) -> tuple[Node, ...]:
         members = [self.position[seed.outputs[0]]]
         extensible = anchored or _is_chainable(seed)
-        while self.enabled and extensible:
+        while self.options.epilogues and extensible:
             last = self.graph.nodes[members[-1]]
             added = self._closed_extension(last, len(members), anchored)
             if not added or not self._few_inputs(members + added):
@@ -93,7 +143,7 @@ class _Fusion:
             return []
         (value,) = last.present_outputs
         pending, added = [value], list[int]()
-        while len(added) + size < self.limits.max_nodes:
+        while len(added) + size < self.options.max_nodes:
             if any(v in self.graph.outputs for v in pending):
                 return []
             readers = {self.position[r.outputs[0]] for v in pending for r in self.consumers[v]}
@@ -129,11 +179,11 @@ class _Fusion:
         nodes = [self.graph.nodes[i] for i in members]
         made = {v for node in nodes for v in node.present_outputs}
         read = {v for node in nodes for v in node.present_inputs}
-        return len(read - made) <= self.limits.max_inputs
+        return len(read - made) <= self.options.max_inputs
 
 
 def _is_chainable(node: Node) -> bool:
     return ops.get(node.op).kind == "elementwise" or node.op in CHAINED_MOVEMENT
 
 
-__all__ = ["ANCHOR_KINDS", "FusionLimits", "Group", "fuse"]
+__all__ = ["ANCHOR_KINDS", "PRODUCERS", "FusionOptions", "Group", "fuse"]

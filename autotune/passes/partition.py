@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
-from autotune.passes.fuse import FusionLimits, Group, fuse
+from autotune.passes.fuse import FusionOptions, Group, fuse
 from autotune.passes.views import Placement, ViewAnalysis, is_dense, separate_outputs
 
 
@@ -62,10 +62,9 @@ class Partition:
 class PartitionOptions:
     """How to divide a graph. Everything here changes which workloads there are."""
 
-    fuse: bool = True
+    fusion: FusionOptions = field(default_factory=FusionOptions)
     views: bool = True
     in_place_concat: bool = True
-    limits: FusionLimits = field(default_factory=FusionLimits)
 
 
 def partition(graph: Graph, options: PartitionOptions | None = None) -> Partition:
@@ -82,7 +81,7 @@ def partition(graph: Graph, options: PartitionOptions | None = None) -> Partitio
         if output in graph.inputs or output in graph.constants:
             raise GraphError(f"graph {graph.name!r}: output {output!r} is an input or a constant")
     views = ViewAnalysis(graph, options.in_place_concat, options.views)
-    groups = fuse(graph, views, options.limits, options.fuse)
+    groups = fuse(graph, views, options.fusion)
     return _Assembly(graph, views).run(groups)
 
 

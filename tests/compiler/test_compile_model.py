@@ -22,6 +22,7 @@ from autotune.errors import MissError, ScheduleError
 from autotune.frontends import zoo_built
 from autotune.frontends.onnx import load
 from autotune.graph.build import GraphBuilder
+from autotune.passes.fuse import FusionOptions
 from autotune.passes.partition import PartitionOptions
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace
@@ -326,7 +327,7 @@ def test_any_graph(graph):
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.booleans())
 def test_any_graph_with_default_schedules(graph, fuse):
-    check(graph, options=PartitionOptions(fuse=fuse))
+    check(graph, options=PartitionOptions(FusionOptions(fuse)))
 
 
 @pytest.mark.slow

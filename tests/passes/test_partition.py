@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.errors import GraphError
+from autotune.errors import GraphError, UsageError
 from autotune.frontends import zoo_built
 from autotune.frontends.onnx import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.verify import verify
-from autotune.passes.fuse import FusionLimits
+from autotune.passes.fuse import FusionOptions
 from autotune.passes.partition import PartitionOptions, partition
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.passes.views import RESHAPES
@@ -99,8 +99,8 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name, fuse, views):
     graph = run_passes(load(MODELS[name]()), standard_passes())
-    parts = check(graph, PartitionOptions(fuse=fuse, views=views, in_place_concat=views))
-    again = partition(graph, PartitionOptions(fuse=fuse, views=views, in_place_concat=views))
+    parts = check(graph, PartitionOptions(FusionOptions(fuse), views, views))
+    again = partition(graph, PartitionOptions(FusionOptions(fuse), views, views))
     assert [d.workload.key for d in again.dispatches] == [d.workload.key for d in parts.dispatches]
 
 
@@ -128,7 +128,7 @@ def test_without_fusion_every_node_is_a_dispatch():
     b = GraphBuilder()
     x = b.node("MatMul", b.input("x", (4, 8)), b.constant("w", normal(8, 6)))
     graph = b.graph(b.node("Relu", x, name="y"))
-    assert all_ops(check(graph, PartitionOptions(fuse=False))) == [["MatMul"], ["Relu"]]
+    assert all_ops(check(graph, PartitionOptions(FusionOptions(epilogues=False)))) == [["MatMul"], ["Relu"]]
 
 
 def test_diamonds_are_taken_in_whole():
@@ -182,7 +182,7 @@ def test_limits_bound_a_region():
     for _ in range(10):
         x = b.node("Exp", b.node("Tanh", x))
     graph = b.graph(b.node("Relu", x, name="y"))
-    parts = check(graph, PartitionOptions(limits=FusionLimits(max_nodes=8)))
+    parts = check(graph, PartitionOptions(FusionOptions(max_nodes=8)))
     assert [len(ops) for ops in all_ops(parts)] == [8, 8, 5]
 
 
@@ -366,7 +366,7 @@ def graphs(draw):
 @given(graphs(), st.booleans())
 def test_any_graph(graph, fuse):
     verify(graph)
-    check(graph, PartitionOptions(fuse=fuse))
+    check(graph, PartitionOptions(FusionOptions(fuse)))
 
 
 def test_columns_are_woven_in_place():
@@ -378,3 +378,42 @@ def test_columns_are_woven_in_place():
     parts = check(b.graph(y))
     assert all_ops(parts) == [["MatMul"]] * 3 + [["Exp"]]
     assert (parts.placements["a1"].offset, parts.placements["a1"].strides) == (1, (48, 3))
+
+
+@pytest.mark.parametrize(
+    ("producers", "expected"),
+    [
+        ("none", [["Transpose"], ["Mul", "Relu"], ["Conv", "Exp"]]),
+        ("transpose", [["Transpose"], ["Mul", "Relu"], ["Conv", "Exp"]]),
+        ("elementwise", [["Transpose"], ["Mul", "Relu", "Conv", "Exp"]]),
+    ],
+)
+def test_what_a_convolution_takes_in_before_it(producers, expected):
+    b = GraphBuilder()
+    x = b.node("Transpose", b.input("x", (1, 4, 6, 6)), perm=(0, 2, 3, 1), name="t")
+    x = b.node("Relu", b.node("Mul", x, b.constant("s", normal(4))))
+    x = b.node("Conv", x, b.constant("w", normal(3, 3, 4, 8)), layout="NHWC")
+    graph = b.graph(b.node("Exp", x, name="y"), b.node("Softmax", "t", name="z"))
+    parts = check(graph, PartitionOptions(FusionOptions(producers=producers)))
+    assert [ops for ops in all_ops(parts) if ops != ["Softmax"]] == expected
+
+
+def test_a_transpose_joins_the_convolution_after_it():
+    b = GraphBuilder()
+    x = b.node("Transpose", b.input("x", (1, 4, 6, 6)), perm=(0, 2, 3, 1))
+    y = b.node("Conv", x, b.constant("w", normal(3, 3, 4, 8)), layout="NHWC", name="y")
+    assert all_ops(check(b.graph(y))) == [["Transpose", "Conv"]]
+
+
+def test_an_operation_between_two_anchors_ends_the_first():
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 6, 6, 4)), [b.constant(f"w{i}", normal(1, 1, 4, 4)) for i in range(2)]
+    x = b.node("Relu", b.node("Conv", x, w[0], layout="NHWC"))
+    y = b.node("Conv", x, w[1], layout="NHWC", name="y")
+    parts = check(b.graph(y), PartitionOptions(FusionOptions(producers="elementwise")))
+    assert all_ops(parts) == [["Conv", "Relu"], ["Conv"]]
+
+
+def test_unknown_choice_of_producers():
+    with pytest.raises(UsageError, match="unknown choice of producers 'all'"):
+        FusionOptions(producers="all")

@@ -19,7 +19,7 @@ from tests.schedule.random_steps import state_text
 def assert_computes(schedule: Schedule, inputs: list[te.Tensor], output: te.Tensor) -> None:
     """The interpreter and machine code give what NumPy gives, on small integers."""
     rng = np.random.default_rng(0)
-    arrays = [rng.integers(-3, 4, t.shape).astype(t.dtype) for t in inputs]
+    arrays = [rng.integers(0 if t.dtype.startswith("u") else -3, 4, t.shape).astype(t.dtype) for t in inputs]
     (wanted,) = te.evaluate([output], dict(zip(inputs, arrays, strict=True)))
     named = {t.name: a for t, a in zip(inputs, arrays, strict=True)}
     args = [*inputs, output]
@@ -168,3 +168,17 @@ def test_another_layout_of_a_tuple_stage() -> None:
     except ScheduleError:
         return
     assert_computes(s, [p], c)
+
+
+@pytest.mark.xfail(strict=True, reason="slots of another width", raises=BuildError)
+def test_a_stage_with_a_loop_of_its_own_inside_of_a_vectorized_loop() -> None:
+    a, p = te.placeholder((4,), name="A"), te.placeholder((2,), "uint8", name="P")
+    t = te.compute((4,), lambda i: a[i] + 1, name="T")
+    r = te.reduce_axis((0, 3), name="r")
+    c = te.compute((2, 2), lambda i, j: te.min(t[te.minimum(p[i], 3)], axis=r), name="C")
+    s = te.create_schedule(c)
+    i, j = s[c].op.axis
+    s[c].reorder(i, r, j)
+    s[t].compute_at(s[c], j)
+    s[c].vectorize(j)
+    assert_computes(s, [a, p], c)

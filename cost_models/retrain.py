@@ -50,11 +50,19 @@ class RetrainReport:
         return "\n".join(lines)
 
 
-def retrain(records: Iterable[RunRecord], registry_dir: Path | str, dry_run: bool = False) -> RetrainReport:
+def retrain(
+    records: Iterable[RunRecord],
+    registry_dir: Path | str,
+    dry_run: bool = False,
+    *,
+    rounds: int = 150,
+    threads: int | None = None,
+) -> RetrainReport:
     """Train on all runs but those of held-out workloads, compare, and promote the better model.
 
     The first model must beat the analytic one, a later one the model in use, on held-out workloads that
-    neither was trained on. ``dry_run`` writes nothing. Raises CostModelError for a damaged registry.
+    neither was trained on. ``dry_run`` writes nothing; ``rounds`` are trees, ``threads`` default to the
+    cores that this process may use. Raises CostModelError for a damaged registry.
     """
     registry = Registry(Path(registry_dir))
     data = dataset.build(records)
@@ -70,7 +78,7 @@ def retrain(records: Iterable[RunRecord], registry_dir: Path | str, dry_run: boo
         return _report(data, False, why, held=len(held))
     train = data.take(data.rows_of(train_keys))
     try:
-        ranker, validity = _fit(train)
+        ranker, validity = _fit(train, rounds, threads)
     except CostModelError as error:
         return _report(data, False, str(error), held=len(held))
     test = data.take(data.rows_of(held - seen) & data.valid)
@@ -114,11 +122,11 @@ def _in_use(registry: Registry) -> tuple[CostModel | None, str]:
     return registry.load(name), ""
 
 
-def _fit(train: Dataset) -> tuple[Ranker, Validity | None]:
-    valid = train.valid
-    ranker = Ranker.fit(train.x[valid], train.latency_ns[valid], train.groups[valid])
-    mixed = bool(valid.any()) and not bool(valid.all())
-    return ranker, Validity.fit(train.x, valid) if mixed else None
+def _fit(train: Dataset, rounds: int, threads: int | None) -> tuple[Ranker, Validity | None]:
+    ok = train.valid
+    ranker = Ranker.fit(train.x[ok], train.latency_ns[ok], train.groups[ok], rounds=rounds, threads=threads)
+    mixed = bool(ok.any()) and not bool(ok.all())
+    return ranker, Validity.fit(train.x, ok, threads=threads) if mixed else None
 
 
 def _metrics(scores: np.ndarray[tuple[int], np.dtype[np.float32]], test: Dataset) -> Metrics | None:

@@ -36,6 +36,10 @@ def manifest() -> Manifest:
     return Manifest("cost-model", features.schema(), {})
 
 
+def fit(runs: list[RunRecord], folder: Path, dry_run: bool = False) -> retrain.RetrainReport:
+    return retrain.retrain(runs, folder, dry_run, rounds=40, threads=1)
+
+
 def test_versions_promotion_and_rollback(
     models: tuple[Ranker, Validity, dataset.Dataset], tmp_path: Path
 ) -> None:
@@ -113,18 +117,18 @@ def test_a_pointer_to_nowhere_is_an_error(tmp_path: Path) -> None:
 
 
 def test_retraining_promotes_a_better_model_once(runs: list[RunRecord], tmp_path: Path) -> None:
-    dry = retrain.retrain(runs, tmp_path, dry_run=True)
+    dry = fit(runs, tmp_path, dry_run=True)
     assert not dry.replaced
     assert "dry run" in dry.reason
     assert list(tmp_path.iterdir()) == []
-    first = retrain.retrain(runs, tmp_path)
+    first = fit(runs, tmp_path)
     assert first.replaced
     assert first.version == "v0001"
     assert first.new is not None
     assert first.analytic is not None
     assert first.new.top1 > first.analytic.top1
     assert "better on held-out workloads" in str(first)
-    again = retrain.retrain(runs, tmp_path)
+    again = fit(runs, tmp_path)
     assert not again.replaced, "the same data cannot make a better model"
     assert again.old == again.new
     assert Registry(tmp_path).current() == "v0001"
@@ -137,7 +141,7 @@ def test_retraining_promotes_a_better_model_once(runs: list[RunRecord], tmp_path
 def test_retraining_keeps_what_it_has_when_the_new_one_is_worse(
     runs: list[RunRecord], tmp_path: Path
 ) -> None:
-    retrain.retrain(runs, tmp_path)
+    fit(runs, tmp_path)
     trained = set(Registry(tmp_path).manifest("v0001").trained_on)
     rng = np.random.default_rng(0)
     by_text = {}
@@ -149,12 +153,12 @@ def test_retraining_keeps_what_it_has_when_the_new_one_is_worse(
         else run
         for run in runs
     ]
-    report = retrain.retrain(noise, tmp_path)
+    report = fit(noise, tmp_path)
     assert not report.replaced
     assert "not better" in report.reason
 
 
 def test_retraining_from_nothing_says_what_is_missing(tmp_path: Path) -> None:
-    report = retrain.retrain([], tmp_path)
+    report = fit([], tmp_path)
     assert not report.replaced
     assert "too little to learn from: 0 valid runs" in report.reason

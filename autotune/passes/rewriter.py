@@ -49,7 +49,11 @@ class Rewriter:
     def keep(self, node: Node) -> None:
         """Take an old node over, reading current values."""
         inputs = tuple(v if v == ABSENT else self.current(v) for v in node.inputs)
-        self._append(node if inputs == node.inputs else node.replace(inputs=inputs))
+        if inputs == node.inputs:
+            known = {output: self.graph.types[output] for output in node.present_outputs}
+            self._append(node, known)
+        else:
+            self._append(node.replace(inputs=inputs))
 
     def emit(
         self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr] | None = None, *, name: str
@@ -111,8 +115,8 @@ class Rewriter:
         types = {renames.get(name, name): t for name, t in self.types.items()}
         return self.graph.replace(types=types, constants=self.constants).with_nodes(nodes)
 
-    def _append(self, node: Node) -> None:
-        self.types.update(infer_node(node, self.types))
+    def _append(self, node: Node, known: Mapping[str, TensorType] | None = None) -> None:
+        self.types.update(infer_node(node, self.types) if known is None else known)
         self.producers.update(dict.fromkeys(node.present_outputs, node))
         self._nodes.append(node)
 

@@ -100,7 +100,7 @@ def _role(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Dra
         return _scaled(math.prod(weights) // max(weights[-1 if last else 0], 1))
     if node.op in ("MatMul", "Gemm") and position < 2:
         return _factor(node, position, graph, fixed)
-    if node.op == "Gather" and position == 1 and types[0] is not None:
+    if node.op in ("Gather", "GatherElements") and position == 1 and types[0] is not None:
         axis = node.attrs.get("axis", 0)
         return _index(types[0].shape[axis if isinstance(axis, int) else 0])
     if node.op == "BatchNormalization" and position in (1, 4):

@@ -43,13 +43,14 @@ def _unary(
     expression: ExprRule,
     attributes: Mapping[str, Attribute] | None = None,
     dtypes: tuple[str, ...] = FLOATS,
+    result: str | None = None,
 ) -> OpDef:
     def infer(types: Types, attrs: Attrs) -> list[TensorType]:
         x = at(types, 0)
         if x.dtype not in dtypes:
             raise GraphError(f"{name} does not take {x.dtype}; it takes {', '.join(dtypes)}")
         if "to" not in attrs:
-            return [x.dense]
+            return [TensorType(x.shape, result or x.dtype)]
         to = str_attr(attrs, "to")
         if to not in DTYPES:
             raise GraphError(f"Cast: unknown dtype {to!r}; known: {', '.join(DTYPES)}")
@@ -84,19 +85,33 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(expit(x))
 
 
+def _bound(attrs: Attrs, key: str, dtype: str) -> float | int:
+    """A bound of Clip, brought into the range of an integer dtype."""
+    value = float_attr(attrs, key)
+    if dtype in FLOATS:
+        return value
+    limits = np.iinfo(dtype)
+    return int(max(limits.min, min(limits.max, value)))
+
+
 def _clip(x: Array, attrs: Attrs) -> Array:
     for key, bound in (("min", np.maximum), ("max", np.minimum)):
         if key in attrs:
-            x = bound(x, x.dtype.type(attrs[key]))
+            x = bound(x, x.dtype.type(_bound(attrs, key, str(x.dtype))))
     return x
 
 
 def _clip_expr(x: Expr, attrs: Attrs) -> Expr:
     if "min" in attrs:
-        x = te.maximum(x, te.const(float_attr(attrs, "min"), x.dtype))
+        x = te.maximum(x, te.const(_bound(attrs, "min", x.dtype), x.dtype))
     if "max" in attrs:
-        x = te.minimum(x, te.const(float_attr(attrs, "max"), x.dtype))
+        x = te.minimum(x, te.const(_bound(attrs, "max", x.dtype), x.dtype))
     return x
+
+
+def _sign_expr(x: Expr) -> Expr:
+    zero, one = te.const(0, x.dtype), te.const(1, x.dtype)
+    return te.if_then_else(x > zero, one, te.if_then_else(x < zero, zero - one, x))  # NaN stays
 
 
 def _gelu(x: Array, attrs: Attrs) -> Array:
@@ -146,6 +161,8 @@ _simple(
     lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     lambda x: x * _hard_sigmoid_expr(x, 1 / 6, 0.5),
 )
+_unary("IsNaN", lambda x, _: np.isnan(x), lambda x, _: x != x, result="bool")
+_unary("Sign", lambda x, _: np.sign(x), lambda x, _: _sign_expr(x), dtypes=NUMERIC)
 _unary("Abs", lambda x, _: np.abs(x), lambda x, _: te.abs(x), dtypes=NUMERIC)
 _unary("Neg", lambda x, _: np.negative(x), lambda x, _: -x, dtypes=NUMERIC)
 _unary(

@@ -4,6 +4,8 @@ Slice(x): starts, ends, axes (absent: the first ones), steps (absent: ones; nega
 backwards), as ONNX and Python slices; the complete attributes are sorted by axis and leave out
 whole dimensions. Gather(x, indices): axis (default 0); negative indices count from the end; te
 clamps the index so that a wrong one reads an element of x, the reference raises GraphError.
+GatherElements(x, indices): axis (default 0); indices of x's rank, read as by Gather.
+Trilu(x): upper (default 1), k (default 0): zeros below (upper=0: above) the k-th diagonal.
 Pad(x): pads (begins then ends, negative ones crop), mode "constant", "reflect" or "edge", value.
 """
 
@@ -100,12 +102,15 @@ def _gather_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     return [TensorType((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)]
 
 
-def _gather_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, indices, axis = array_at(arrays, 0), array_at(arrays, 1), int_attr(attrs, "axis")
-    size = x.shape[axis]
+def _check_indices(name: str, indices: Array, size: int) -> None:
     wrong = indices[(indices < -size) | (indices >= size)]
     if wrong.size:
-        raise GraphError(f"Gather: index {wrong.flat[0]} is out of range for {size} elements")
+        raise GraphError(f"{name}: index {wrong.flat[0]} is out of range for {size} elements")
+
+
+def _gather_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x, indices, axis = array_at(arrays, 0), array_at(arrays, 1), int_attr(attrs, "axis")
+    _check_indices("Gather", indices, x.shape[axis])
     return [np.asarray(np.take(x, indices, axis=axis))]
 
 
@@ -115,12 +120,69 @@ def _gather_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
     def element(*index: Expr) -> Expr:
-        chosen = te.cast(indices(*index[axis : axis + rank]), "int64")
-        wrapped = te.if_then_else(chosen < 0, chosen + size, chosen)
-        safe = te.maximum(te.minimum(wrapped, size - 1), 0)
-        return x(*index[:axis], safe, *index[axis + rank :])
+        chosen = _safe_index(indices(*index[axis : axis + rank]), size)
+        return x(*index[:axis], chosen, *index[axis + rank :])
 
     return [stage(shape, element, names[0])]
+
+
+def _safe_index(chosen: Expr, size: int) -> Expr:
+    """A run-time index counted from the front and clamped into [0, size)."""
+    chosen = te.cast(chosen, "int64")
+    wrapped = te.if_then_else(chosen < 0, chosen + size, chosen)
+    return te.maximum(te.minimum(wrapped, size - 1), 0)
+
+
+def _elements_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x, indices, axis = at(types, 0), at(types, 1), int_attr(attrs, "axis")
+    if indices.dtype not in ("int32", "int64"):
+        raise GraphError(f"GatherElements: indices are {indices.dtype}, not int32 or int64")
+    fits = len(indices.shape) == x.rank and all(
+        i <= d for a, (i, d) in enumerate(zip(indices.shape, x.shape, strict=True)) if a != axis
+    )
+    if not fits or (x.shape[axis] == 0 and indices.size > 0):
+        raise GraphError(f"GatherElements on axis {axis}: {indices.shape} does not fit {x.shape}")
+    return [TensorType(indices.shape, x.dtype)]
+
+
+def _elements_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x, indices, axis = array_at(arrays, 0), array_at(arrays, 1), int_attr(attrs, "axis")
+    _check_indices("GatherElements", indices, x.shape[axis])
+    key: list[Array] = list(np.indices(indices.shape, sparse=True))
+    key[axis] = indices
+    return [x[tuple(key)]]
+
+
+def _elements_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, indices, axis = tensor_at(tensors, 0), tensor_at(tensors, 1), int_attr(attrs, "axis")
+
+    def element(*index: Expr) -> Expr:
+        chosen = _safe_index(indices(*index), x.shape[axis])
+        return x(*index[:axis], chosen, *index[axis + 1 :])
+
+    return [stage(indices.shape, element, names[0])]
+
+
+def _trilu_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    if at(types, 0).rank < 2:
+        raise GraphError(f"Trilu takes matrices, got shape {at(types, 0).shape}")
+    return [at(types, 0).dense]
+
+
+def _trilu_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    part = np.triu if int_attr(attrs, "upper") else np.tril
+    return [np.asarray(part(array_at(arrays, 0), int_attr(attrs, "k")))]
+
+
+def _trilu_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, k, upper = tensor_at(tensors, 0), int_attr(attrs, "k"), int_attr(attrs, "upper")
+
+    def element(*index: Expr) -> Expr:
+        row, column = index[-2:]
+        kept = column >= row + k if upper else column <= row + k
+        return te.if_then_else(kept, x(*index), te.const(0, x.dtype))
+
+    return [stage(x.shape, element, names[0])]
 
 
 def _pads(rank: int, attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -210,6 +272,29 @@ register(
         _gather_compute,
         {"axis": Attribute("int", 0)},
         _complete_gather,
+    )
+)
+register(
+    OpDef(
+        "GatherElements",
+        "movement",
+        (2, 2),
+        _elements_infer,
+        _elements_reference,
+        _elements_compute,
+        {"axis": Attribute("int", 0)},
+        _complete_gather,
+    )
+)
+register(
+    OpDef(
+        "Trilu",
+        "elementwise",
+        (1, 1),
+        _trilu_infer,
+        _trilu_reference,
+        _trilu_compute,
+        {"k": Attribute("int", 0), "upper": Attribute("int", 1)},
     )
 )
 register(

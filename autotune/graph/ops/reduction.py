@@ -2,6 +2,9 @@
 
 Attributes: axes (absent: all; empty: none), keepdims (default 1). te: one stage, reduce axis rk (or
 rk0, rk1, ... if there are several); ReduceMean sums in "<out>.sum" and then divides.
+
+ArgMax, ArgMin (x): axis (default 0), keepdims (default 1) -> int64; of equal elements the first.
+te: "<out>.arg" finds index and value (reduce rk), the output copies the index.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from autotune.graph.ops.common import (
     int_attr,
     ints_attr,
     positive_axes,
+    positive_axis,
     stage,
     tensor_at,
 )
@@ -51,6 +55,12 @@ def _out_shape(shape: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
     return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 
+def _source(index: Sequence[Expr], axes: tuple[int, ...], rks: Sequence[Expr], rank: int) -> list[Expr]:
+    """Where a reduction reads x; `index` has the reduced dimensions or not."""
+    kept = list(index) if len(index) < rank else [i for d, i in enumerate(index) if d not in axes]
+    return [rks[axes.index(d)] if d in axes else kept.pop(0) for d in range(rank)]
+
+
 def _reduction(
     name: str, fold: Callable[..., Any], te_fold: Callable[..., Expr], mean: bool = False
 ) -> OpDef:
@@ -76,13 +86,7 @@ def _reduction(
         rks = reduce_axes([x.shape[a] for a in axes])
 
         def element(*index: Expr) -> Expr:
-            kept = (
-                [i for d, i in enumerate(index) if d not in axes]
-                if int_attr(attrs, "keepdims")
-                else list(index)
-            )
-            source = [rks[axes.index(d)] if d in axes else kept.pop(0) for d in range(x.ndim)]
-            return te_fold(x(*source), axis=rks)
+            return te_fold(x(*_source(index, axes, rks, x.ndim)), axis=rks)
 
         if not mean:
             return [stage(shape, element, names[0])]
@@ -94,6 +98,41 @@ def _reduction(
     return register(OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete))
 
 
+def _complete_arg(types: Types, attrs: dict[str, Attr]) -> None:
+    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
+
+
+def _arg(name: str, fold: Callable[..., Any], te_fold: Callable[..., Any]) -> OpDef:
+    def shape_of(shape: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+        return _out_shape(shape, {"axes": (int_attr(attrs, "axis"),), "keepdims": attrs["keepdims"]})
+
+    def infer(types: Types, attrs: Attrs) -> list[TensorType]:
+        x = at(types, 0)
+        if x.dtype == "bool" or x.size == 0:
+            raise GraphError(f"{name} does not take {x}")
+        return [TensorType(shape_of(x.shape, attrs), "int64")]
+
+    def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+        x, keepdims = array_at(arrays, 0), bool(int_attr(attrs, "keepdims"))
+        return [np.asarray(fold(x, axis=int_attr(attrs, "axis"), keepdims=keepdims), np.int64)]
+
+    def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        x, axis = tensor_at(tensors, 0), int_attr(attrs, "axis")
+        shape = shape_of(x.shape, attrs)
+        rk = te.reduce_axis((0, x.shape[axis]), name="rk")
+
+        def element(*index: Expr) -> Any:
+            return te_fold((rk, x(*_source(index, (axis,), (rk,), x.ndim))), axis=rk)
+
+        found: list[te.Tensor] = te.compute(shape, element, name=f"{names[0]}.arg")
+        return [stage(shape, lambda *i: found[0](*i), names[0])]
+
+    attributes = {"axis": Attribute("int", 0), "keepdims": Attribute("int", 1)}
+    return register(OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete_arg))
+
+
+_arg("ArgMax", np.argmax, te.argmax)
+_arg("ArgMin", np.argmin, te.argmin)
 _reduction("ReduceSum", np.sum, te.sum)
 _reduction("ReduceMax", np.max, te.max)
 _reduction("ReduceMin", np.min, te.min)

@@ -165,7 +165,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     family: tuple(ops.split())
     for family, ops in {
         "elementwise": "Abs Cast Ceil Clip Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish "
-        "Identity LeakyRelu Log Neg Not Reciprocal Relu Round Sigmoid Softplus Sqrt Tanh",
+        "Identity IsNaN LeakyRelu Log Neg Not Reciprocal Relu Round Sigmoid Sign Softplus Sqrt Tanh",
         "broadcast": "Add And Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod "
         "Mul Or Pow PRelu Sub Sum Where Xor",
         "contraction": "Gemm MatMul",
@@ -173,10 +173,10 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "pool": "AveragePool GlobalAveragePool GlobalMaxPool MaxPool",
         "normalization": "BatchNormalization InstanceNormalization LayerNormalization LRN",
         "softmax": "LogSoftmax Softmax",
-        "reduction": "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
-        "reshape": "Expand Flatten Reshape Squeeze Unsqueeze",
+        "reduction": "ArgMax ArgMin ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
+        "reshape": "Expand Flatten Reshape Squeeze Tile Unsqueeze",
         "movement": "ChannelShuffle Concat DepthToSpace SpaceToDepth Split Transpose",
-        "indexing": "Gather Pad Slice",
+        "indexing": "Gather GatherElements Pad Slice Trilu",
         "shape": "ConstantOfShape Range Shape",
     }.items()
 }

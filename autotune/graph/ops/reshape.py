@@ -1,9 +1,9 @@
-"""Operators that keep the elements' row-major order, and Expand.
+"""Operators that keep the elements' row-major order, and those that repeat elements.
 
 Reshape(x): attribute shape; on input 0 copies a dimension and -1 is what is left over, the complete
 attribute has neither. Flatten(x): axis (default 1), to 2-D. Squeeze(x): axes (absent: every
 dimension of 1). Unsqueeze(x): axes, counted in the output. Expand(x): shape, which broadcasts with
-x's; the complete attribute is the output's shape.
+x's; the complete attribute is the output's shape. Tile(x): repeats, one a dimension.
 
 te: dimensions that the reshape leaves alone are read by plain indices; only groups that merge or
 split are linearised with // and %.
@@ -209,5 +209,44 @@ register(
         _expand_compute,
         {"shape": Attribute("ints", required=True)},
         _complete_expand,
+    )
+)
+
+
+def _repeats(shape: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+    repeats = ints_attr(attrs, "repeats")
+    if len(repeats) != len(shape) or any(r < 0 for r in repeats):
+        raise GraphError(f"Tile: repeats = {repeats} do not fit shape {tuple(shape)}")
+    return tuple(d * r for d, r in zip(shape, repeats, strict=True))
+
+
+def _tile_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    x = at(types, 0)
+    return [TensorType(_repeats(x.shape, attrs), x.dtype)]
+
+
+def _tile_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    return [np.tile(array_at(arrays, 0), ints_attr(attrs, "repeats"))]
+
+
+def _tile_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, repeats = tensor_at(tensors, 0), ints_attr(attrs, "repeats")
+
+    def element(*index: Expr) -> Expr:
+        own = zip(index, x.shape, repeats, strict=True)
+        return x(*(i if r == 1 else i % d for i, d, r in own))
+
+    return [stage(_repeats(x.shape, attrs), element, names[0])]
+
+
+register(
+    OpDef(
+        "Tile",
+        "movement",
+        (1, 1),
+        _tile_infer,
+        _tile_reference,
+        _tile_compute,
+        {"repeats": Attribute("ints", required=True)},
     )
 )

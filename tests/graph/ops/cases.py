@@ -68,6 +68,9 @@ UNARY = [
         ]
     ),
     *(case(op, positive(3, 37)) for op in ("Log", "Reciprocal", "Sqrt")),
+    case("IsNaN", np.where(flags(37), normal(37), np.float32("nan"))),
+    case("Sign", integers(37)),
+    case("Sign", np.where(flags(37), normal(37), np.float32(0))),
     case("Gelu", normal(37), approximate="tanh"),
     case("Clip", normal(37), min=-0.5, max=0.5),
     case("Relu", integers(37)),
@@ -129,6 +132,8 @@ ROWS = [
     case("ReduceMin", normal(3, 19), axes=(0,), keepdims=0),
     case("ReduceMean", normal(3, 5, 4), axes=(1, 2)),
     case("ReduceProd", positive(3, 5)),
+    case("ArgMax", np.round(normal(3, 19)), axis=1),
+    case("ArgMin", integers(3, 5, 4), axis=1, keepdims=0),
     case("ReduceSum", integers(3, 19)),
 ]
 
@@ -138,6 +143,7 @@ MOVEMENT = [
     case("Squeeze", normal(1, 3, 1)),
     case("Unsqueeze", normal(3, 5), axes=(1,)),
     case("Expand", normal(3, 1), shape=(2, 3, 5)),
+    case("Tile", normal(3, 1, 4), repeats=(2, 5, 1)),
     case("Transpose", normal(3, 5, 4), perm=(2, 0, 1)),
     case("Concat", normal(2, 3), normal(2, 1), normal(2, 19), axis=1),
     case("Split", normal(2, 23), axis=1, split=(3, 1, 19)),
@@ -148,6 +154,9 @@ MOVEMENT = [
     case("Gather", normal(5, 9), np.array([[0, -1], [4, 2]]), axis=1),
     case("Gather", normal(5, 9), np.array([3, -5, 0], np.int32)),
     case("Gather", integers(5), np.array(2)),
+    case("GatherElements", normal(5, 9), np.array([[0, -1, 3]]), axis=0),
+    case("Trilu", normal(2, 5, 7), k=-1),
+    case("Trilu", normal(5, 7), k=1, upper=0),
     case("Pad", normal(3, 5), pads=(1, 0, 2, 3), value=1.5),
     case("Pad", normal(3, 5), pads=(-1, 2, 0, -1)),
     case("Pad", normal(3, 5), pads=(2, 3, 1, 4), mode="reflect"),

@@ -192,3 +192,15 @@ def test_broadcasting_is_numpys(shapes: hnp.BroadcastableShapes, data: st.DataOb
     op = data.draw(st.sampled_from(["Sum", "Max", "Min"]))
     arrays = [np.arange(math.prod(s), dtype=np.float32).reshape(s) - 2 for s in shapes.input_shapes]
     assert check(op, *arrays).shape == shapes.result_shape
+
+
+def test_clip_bounds_beyond_an_integer_dtype() -> None:
+    x = np.array([-(2**63), -1, 2**63 - 1])
+    np.testing.assert_array_equal(check("Clip", x, min=-math.inf, max=float(2**63 - 1)), x)
+    np.testing.assert_array_equal(check("Clip", x, min=0.0), [0, 0, 2**63 - 1])
+
+
+def test_sign_and_is_nan() -> None:
+    x = np.array([-2.0, 0.0, 3.0, math.nan], np.float32)
+    np.testing.assert_array_equal(check("Sign", x), [-1, 0, 1, math.nan])
+    np.testing.assert_array_equal(check("IsNaN", x), [False, False, False, True])

@@ -241,3 +241,26 @@ def test_shape_operators() -> None:
 def test_movement_counts_no_arithmetic() -> None:
     for op, attrs in (("Transpose", {}), ("Reshape", {"shape": (6,)})):
         assert ops.get(op).flops([TensorType((2, 3), "float32")], attrs) == 0
+
+
+def test_tile() -> None:
+    x = normal(2, 3)
+    same(check("Tile", x, repeats=(2, 1)), np.tile(x, (2, 1)))
+    same(check("Tile", x, repeats=(1, 0)), np.tile(x, (1, 0)))
+    assert refusal("Tile", x, repeats=(2,)) == "Tile: repeats = (2,) do not fit shape (2, 3)"
+
+
+def test_gather_elements() -> None:
+    x, indices = normal(3, 4), np.array([[0, -1, 2], [1, 1, -3]])
+    same(check("GatherElements", x, indices), x[indices, [[0, 1, 2]]])
+    same(check("GatherElements", x, indices, axis=-1), x[[[0], [1]], indices])
+    message = refusal("GatherElements", x, np.zeros((4, 5), int), axis=0)
+    assert message == "GatherElements on axis 0: (4, 5) does not fit (3, 4)"
+
+
+@pytest.mark.parametrize("k", [-2, 0, 1, 9])
+def test_trilu(k: int) -> None:
+    x = normal(2, 3, 4)
+    same(check("Trilu", x, k=k), np.triu(x, k))
+    same(check("Trilu", x, k=k, upper=0), np.tril(x, k))
+    assert refusal("Trilu", normal(3)) == "Trilu takes matrices, got shape (3,)"

@@ -140,3 +140,18 @@ def test_lrn_stages() -> None:
     x = normal(1, 5, 2, 2)
     assert stages("LRN", x, size=3) == ["out.pad", "out.sqsum", "out"]
     assert refusal("LRN", x, size=0) == "LRN: size = 0 must be at least 1"
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("keepdims", [0, 1])
+def test_arg_reductions_take_the_first_of_equals(axis: int, keepdims: int) -> None:
+    x = np.round(normal(3, 4, 5))
+    how: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
+    expected = np.argmax(x, axis=axis, keepdims=bool(keepdims))
+    np.testing.assert_array_equal(check("ArgMax", x, **how), expected)
+    np.testing.assert_array_equal(check("ArgMin", -x, **how), expected)
+
+
+def test_arg_reduction_stages_and_refusals() -> None:
+    assert stages("ArgMax", normal(2, 3)) == ["out.arg", "out"]
+    assert refusal("ArgMax", np.ones((0, 3))) == "ArgMax does not take float64[0, 3]"

@@ -78,6 +78,8 @@ PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
     ),
     "Split": (Parameter(1, "split"),),
     "Squeeze": (Parameter(1, "axes"),),
+    "Tile": (Parameter(1, "repeats"),),
+    "Trilu": (Parameter(1, "k", scalar=True),),
     "Unsqueeze": (Parameter(1, "axes"),),
     **dict.fromkeys(
         ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
@@ -174,6 +176,10 @@ def _cast_like(node: OnnxNode) -> None:
 
 
 def _dropout(node: OnnxNode) -> None:
+    mode = node.input(2)
+    training = None if mode == ABSENT else node.scope.constant_of(mode)
+    if mode != ABSENT and (training is None or training.any()):
+        raise node.fail("its training_mode must be the constant false")
     del node.inputs[1:]
 
 
@@ -257,7 +263,14 @@ def _pad(node: OnnxNode) -> None:
     node.attrs["pads"] = tuple(full)
 
 
+def _arg_reduction(node: OnnxNode) -> None:
+    if node.attrs.pop("select_last_index", 0):
+        raise node.fail("select_last_index=1 is not supported")
+
+
 _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
+    "ArgMax": _arg_reduction,
+    "ArgMin": _arg_reduction,
     "AveragePool": _resolve_auto_pad,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import CostModelError
+from autotune.graph.region import Workload
 from cost_models import dataset, features, retrain
 from cost_models import registry as registry_module
 from cost_models.dataset import RunRecord
@@ -144,9 +145,7 @@ def test_retraining_keeps_what_it_has_when_the_new_one_is_worse(
     fit(runs, tmp_path)
     trained = set(Registry(tmp_path).manifest("v0001").trained_on)
     rng = np.random.default_rng(0)
-    by_text = {}
-    for run in runs:
-        by_text.setdefault(run.workload_text, dataset.build([run]).workloads[0])
+    by_text = {run.workload_text: Workload.parse(run.workload_text).key for run in runs}
     noise = [
         dataclasses.replace(run, latency_ns=float(rng.uniform(1, 9)))
         if run.latency_ns and by_text[run.workload_text] in trained

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from autotune.codegen.code import BufferSpec
 from autotune.codegen.cpu import compile_schedule
 from autotune.codegen.jit import LoadedCode, call_kernel
 from autotune.graph.build import GraphBuilder
@@ -109,6 +110,18 @@ def residual_add(*shape: int) -> Workload:
     return of(b, b.node("Mul", b.node("Relu", total), b.input("s", shape[-1:])), {"s"})
 
 
+def strided_matmul() -> Workload:
+    """A matrix product that reads and writes slices of wider buffers."""
+    return Workload.parse(
+        """region workload {
+  input i0: float32[1, 4, 24, 16] strides=(1536, 16, 64, 1)
+  input i1: float32[1, 4, 16, 20]
+  v0 = MatMul(i0, i1) : float32[1, 4, 24, 20] strides=(1920, 20, 80, 1)
+  output v0
+}"""
+    )
+
+
 def gather(rows: int, width: int, picked: int) -> Workload:
     """Rows of a table at int64 indices."""
     b = GraphBuilder("gather")
@@ -134,23 +147,35 @@ def run(space: Space, config: Any, seed: int = 0) -> tuple[list[Any], list[Any]]
         schedule, program.args, space.target, constants=program.constants, strides=program.strides
     )
     inputs = space.workload.random_inputs(seed)
-    memory = [np.zeros(spec.nbytes + 64, np.uint8) for spec in code.buffers]
-    views = []
-    for spec, raw in zip(code.buffers, memory, strict=True):
-        start = -raw.ctypes.data % 64
-        views.append(raw[start : start + spec.nbytes])
-    for spec, view in zip(code.buffers, views, strict=True):
+    named = dict(zip([t.name for t in program.inputs], inputs, strict=True))
+    memory = [_aligned(spec.nbytes) for spec in code.buffers]
+    for spec, block in zip(code.buffers, memory, strict=True):
         if spec.role == "input":
-            position = [t.name for t in program.inputs].index(spec.name)
-            view[:] = np.ascontiguousarray(inputs[position]).reshape(-1).view(np.uint8)
+            _view(block, spec, program.strides)[...] = named[spec.name]
     loaded = LoadedCode([code.object_code])
     for kernel in code.kernels:
         address = loaded.address(0, kernel.symbol)
-        call_kernel(address, [views[b] for b in kernel.buffers], kernel.tiles, kernel.scratch_bytes)
+        buffers = [memory[b] for b in kernel.buffers]
+        call_kernel(address, buffers, kernel.tiles, kernel.scratch_bytes)
+    loaded.close()
     computed = {
-        spec.name: view.view(spec.dtype).reshape(spec.shape)
-        for spec, view in zip(code.buffers, views, strict=True)
+        spec.name: _view(block, spec, program.strides).copy()
+        for spec, block in zip(code.buffers, memory, strict=True)
         if spec.role == "output"
     }
-    loaded.close()
     return [computed[t.name] for t in program.outputs], space.workload.reference(inputs)
+
+
+def _aligned(nbytes: int) -> Any:
+    raw = np.zeros(nbytes + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + nbytes]
+
+
+def _view(block: Any, spec: BufferSpec, strides: Mapping[str, tuple[int, ...]]) -> Any:
+    flat = block.view(spec.dtype)
+    steps = strides.get(spec.name)
+    if steps is None:
+        return flat.reshape(spec.shape)
+    in_bytes = [s * flat.itemsize for s in steps]
+    return np.lib.stride_tricks.as_strided(flat, spec.shape, in_bytes)

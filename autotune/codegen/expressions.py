@@ -264,7 +264,7 @@ class ExpressionEmitter:
 
     def _binary(self, node: Binary) -> Value:
         if is_float(node.dtype):
-            if node.op in ("+", "-") and self._has_fma:
+            if node.op in ("+", "-") and self._has_fma and node.dtype != "float16":
                 fused = self._fused(node)
                 if fused is not None:
                     return fused
@@ -304,11 +304,24 @@ class ExpressionEmitter:
         kind = type_of(a)
         if op in _FLOAT_OPS:
             return Value(self.op(f"{_FLOAT_OPS[op]} {kind} {a.text}, {b.text}"), a.dtype, lanes)
-        # min and max: a NaN in the first operand stays, as in NumPy; this form is one instruction.
+        return Value(self._extreme(op, a, b), a.dtype, lanes)
+
+    def _extreme(self, op: str, a: Value, b: Value) -> str:
+        """min or max of floating-point values, a NaN in either staying one as in NumPy.
+
+        One instruction keeps the NaN of one operand, which is enough beside a constant; else two more look at
+        the other operand.
+        """
+        if not a.text.startswith("%"):
+            a, b = b, a
+        kind, flag = type_of(a), vector("i1", a.lanes)
         order = "ogt" if op == "max" else "olt"
         better = self.op(f"fcmp {order} {kind} {b.text}, {a.text}")
-        flag = vector("i1", lanes)
-        return Value(self.op(f"select {flag} {better}, {kind} {b.text}, {kind} {a.text}"), a.dtype, lanes)
+        result = self.op(f"select {flag} {better}, {kind} {b.text}, {kind} {a.text}")
+        if not b.text.startswith("%"):
+            return result
+        unordered = self.op(f"fcmp uno {kind} {b.text}, {b.text}")
+        return self.op(f"select {flag} {unordered}, {kind} {b.text}, {kind} {result}")
 
     def int_op(self, op: str, a: Value, b: Value) -> Value:
         """An integer or logical operation, folded when both operands are known."""

@@ -96,8 +96,6 @@ def _places(
     start = form.constant
     unrolled: list[tuple[int, int]] = []
     vector: tuple[int, int] | None = None
-    # Only the outermost vectorized loop runs in lanes; those inside of it are unrolled.
-    lane_loop = next((loop for loop in loops if loop.kind == "vectorized"), None) if lanes > 1 else None
     for atom, c in form.terms.items():
         loop = by_var.get(atom)
         value = known(atom) if loop is None else None
@@ -106,9 +104,9 @@ def _places(
             continue
         if loop is None or not isinstance(atom, Var):
             return None
-        if loop.kind == "unrolled" or (loop.kind == "vectorized" and loop is not lane_loop):
+        if loop.kind == "unrolled":
             unrolled.append((c, loop.extent))
-        elif loop is lane_loop and c == 1:
+        elif loop.kind == "vectorized" and c == 1:
             vector = (c, loop.extent)
         else:
             return None

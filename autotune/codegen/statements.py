@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autotune.codegen.expressions import ExpressionEmitter, Ramp
+from autotune.codegen.lanes import settle_lanes
 from autotune.codegen.locals import chunks, slots_of
 from autotune.codegen.module import ModuleText
 from autotune.codegen.types import ITEM_BYTES, Value, memory_type, scalar_type, suffix, type_of, vector
@@ -18,7 +19,6 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
-    uses,
     walk,
 )
 from autotune.te.expr import Binary, Expr, Var, is_float
@@ -53,7 +53,7 @@ class KernelEmitter(ExpressionEmitter):
 
     def emit(self) -> None:
         """Emit the kernel into the module."""
-        body = self.kernel.body
+        body = settle_lanes(self.kernel.body, self.form)
         if isinstance(body, For) and body.kind == "parallel":
             self._parallel(body)
         else:
@@ -105,10 +105,10 @@ class KernelEmitter(ExpressionEmitter):
             raise BuildError(f"no code for statement {type(node).__name__}")
 
     def _for(self, node: For) -> None:
-        if node.kind == "vectorized" and not self._in_lanes and self._runs_in_lanes(node):
+        if node.kind == "vectorized":
             for start, width in chunks(node.extent, self._width):
                 self._chunk(node, start, width)
-        elif node.kind in ("unrolled", "vectorized"):
+        elif node.kind == "unrolled":
             for number in range(node.extent):
                 self.env[node.var] = number
                 with self.statement():
@@ -126,23 +126,6 @@ class KernelEmitter(ExpressionEmitter):
             self.stmt(node.body)
         self._in_lanes = False
         self.lanes = 1
-
-    def _runs_in_lanes(self, node: For) -> bool:
-        """Whether the lanes of a vectorized loop can run together; it is unrolled instead when not.
-
-        They can when each local buffer inside has a register a lane (it is not indexed by a serial loop), and
-        when lanes that a condition switches off have elements of their own to leave alone.
-        """
-        for part in walk(node.body):
-            if isinstance(part, Allocate):
-                if slots_of(part.buffer, part.body, 1, self._known, self.form) is None:
-                    return False
-            elif isinstance(part, If) and uses(part.cond, node.var):
-                for inner in walk(part):
-                    own = isinstance(inner, Store) and any(uses(i, node.var) for i in inner.indices)
-                    if isinstance(inner, Allocate) or (isinstance(inner, Store) and not own):
-                        return False
-        return True
 
     def _serial(self, var: Var, begin: str, end: str, body: Stmt) -> None:
         """A loop that runs at least once: the test is at its end."""
@@ -339,7 +322,7 @@ class KernelEmitter(ExpressionEmitter):
         kind, scalar = type_of(value), scalar_type(value.dtype)
         name = _HORIZONTAL[op]
         if is_float(value.dtype):
-            name = "f" + name
+            name = {"max": "fmaximum", "min": "fminimum"}.get(name, "f" + name)  # these keep a NaN
         elif name in ("max", "min"):
             name = ("u" if value.dtype in ("uint8", "bool") else "s") + name
         symbol = f"@llvm.vector.reduce.{name}.{suffix(value.dtype, value.lanes)}"
@@ -349,8 +332,7 @@ class KernelEmitter(ExpressionEmitter):
             text = f"call reassoc {scalar} {symbol}({scalar} {start}, {kind} {value.text})"
         else:
             self.module.declare(f"declare {scalar} {symbol}({kind})")
-            flags = "nnan " if name.startswith("f") else ""
-            text = f"call {flags}{scalar} {symbol}({kind} {value.text})"
+            text = f"call {scalar} {symbol}({kind} {value.text})"
         return Value(self.op(text), value.dtype)
 
 

@@ -113,6 +113,11 @@ class NestBuilder:
     # -- deriving values and settling remainders -------------------------------------------------------------
 
     def _settle(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
+        # A loop of one iteration has its value before it is opened: regions inferred outside of it are exact.
+        for iv in frame.stage.leaf_iter_vars:
+            if iv not in frame.values and frame.extent(iv) == 1:
+                frame.values[iv] = constant_form(0)
+                frame.opened.add(iv)
         for relation in reversed(frame.stage.relations):
             if isinstance(relation, Fuse):
                 if relation.fused in frame.values and relation.outer not in frame.values:

@@ -8,6 +8,7 @@ from autotune.errors import LoweringError
 from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, Store, loads, walk
 from autotune.lower.linear import Simplifier, constant_form
 from autotune.lower.nest import NestBuilder
+from autotune.lower.partition import partition
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
@@ -47,7 +48,7 @@ def lower_schedule(
     for stage in live:
         if isinstance(stage.op, PlaceholderOp) or stage.attach_type != "root":
             continue
-        kernel = _kernel(stage, builder.root(stage))
+        kernel = _kernel(stage, partition(builder.root(stage)))
         sources = {schedule[r.tensor] for s in _group(stage, live) for e in bodies[s] for r in _reads(e)}
         known = constant_stages | _group(stage, live)
         hoisted = bool(sources) and sources <= known and not stage.is_output

@@ -1,0 +1,73 @@
+"""Which vectorized loops run in lanes: settled before code is emitted, so that all parts agree.
+
+The lanes of a loop can run together when each local buffer inside of it has a register a lane (it is not indexed by
+a serial loop), and when lanes that a condition switches off have elements of their own to leave alone. Other loops
+are unrolled, and so are vectorized loops inside of one that runs in lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.codegen.locals import slots_of
+from autotune.lower.ir import Allocate, Buffer, For, If, Let, Seq, Stmt, Store, sequence, uses, walk
+from autotune.lower.linear import Lin
+from autotune.te.expr import Expr
+
+FormOf = Callable[[object, Buffer, tuple[Expr, ...]], Lin]
+"""Element offset of an access as a linear form."""
+
+
+def settle_lanes(
+    stmt: Stmt, form: FormOf, inside: bool = False, unrolled: frozenset[Expr] = frozenset()
+) -> Stmt:
+    """The statement with every vectorized loop that cannot run in lanes unrolled instead.
+
+    ``inside`` says that a loop around runs in lanes; ``unrolled`` are the variables of unrolled loops around.
+    """
+    if isinstance(stmt, Seq):
+        return sequence([settle_lanes(s, form, inside, unrolled) for s in stmt.stmts])
+    if isinstance(stmt, Allocate):
+        return Allocate(stmt.buffer, settle_lanes(stmt.body, form, inside, unrolled))
+    if isinstance(stmt, Let):
+        return Let(stmt.var, stmt.value, settle_lanes(stmt.body, form, inside, unrolled))
+    if isinstance(stmt, If):
+        then = settle_lanes(stmt.then, form, inside, unrolled)
+        other = None if stmt.otherwise is None else settle_lanes(stmt.otherwise, form, inside, unrolled)
+        return If(stmt.cond, then, other)
+    if not isinstance(stmt, For):
+        return stmt
+    if stmt.kind == "vectorized" and not inside:
+        body = settle_lanes(stmt.body, form, True, unrolled)
+        if _together(stmt, body, form, unrolled):
+            return For(stmt.var, stmt.extent, stmt.kind, body)
+    kind = "unrolled" if stmt.kind == "vectorized" else stmt.kind
+    if kind == "unrolled":
+        unrolled = unrolled | {stmt.var}
+    return For(stmt.var, stmt.extent, kind, settle_lanes(stmt.body, form, inside, unrolled))
+
+
+def _together(loop: For, body: Stmt, form: FormOf, unrolled: frozenset[Expr]) -> bool:
+    known = unrolled | {part.var for part in walk(body) if isinstance(part, For) and part.kind == "unrolled"}
+    for part in walk(body):
+        if isinstance(part, Allocate):
+            # Any number will do for a variable that is a number when code is emitted.
+            slots = slots_of(part.buffer, part.body, 1, lambda atom: 0 if atom in known else None, form)
+            if slots is None:
+                return False
+        elif isinstance(part, If) and uses(part.cond, loop.var) and not _own_elements(part, loop):
+            return False
+    return True
+
+
+def _own_elements(branch: If, loop: For) -> bool:
+    """Whether each store under a condition goes to an element of its lane's own."""
+    for part in walk(branch):
+        if isinstance(part, Allocate):
+            return False
+        if isinstance(part, Store) and not any(uses(index, loop.var) for index in part.indices):
+            return False
+    return True
+
+
+__all__ = ["settle_lanes"]

@@ -1,0 +1,170 @@
+"""Loops cut where their conditions change, and conditions that a loop does not change taken out of it.
+
+Padding becomes copies and fills without a branch in them. The first part is index-set splitting (Griebl, Feautrier
+and Lengauer, 2000), the second loop unswitching; TVM calls the first LoopPartition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from autotune.lower.ir import (
+    Allocate,
+    For,
+    If,
+    Let,
+    Load,
+    Seq,
+    Stmt,
+    expressions,
+    operands,
+    sequence,
+    uses,
+    walk,
+)
+from autotune.lower.linear import Simplifier
+from autotune.lower.rewrite import rewrite_expr, rewrite_stmt
+from autotune.te.expr import Binary, Compare, Const, Expr, Select, Var, const, is_float
+
+MAX_CUTS = 4
+"""A loop is cut in at most this many places; further conditions stay in its body."""
+
+MAX_STATEMENTS = 12
+"""Loops with larger bodies are not copied."""
+
+
+def partition(stmt: Stmt) -> Stmt:
+    """The statement with its serial loops cut and unswitched, innermost loops first."""
+    if isinstance(stmt, Seq):
+        return sequence([partition(s) for s in stmt.stmts])
+    if isinstance(stmt, Allocate):
+        return Allocate(stmt.buffer, partition(stmt.body))
+    if isinstance(stmt, Let):
+        return Let(stmt.var, stmt.value, partition(stmt.body))
+    if isinstance(stmt, If):
+        otherwise = None if stmt.otherwise is None else partition(stmt.otherwise)
+        return If(stmt.cond, partition(stmt.then), otherwise)
+    if not isinstance(stmt, For):
+        return stmt
+    loop = For(stmt.var, stmt.extent, stmt.kind, partition(stmt.body))
+    if loop.kind == "parallel" or sum(1 for _ in walk(loop.body)) > MAX_STATEMENTS:
+        return loop
+    if loop.kind == "serial":
+        cuts = _cuts(loop)
+        if cuts:
+            return sequence(
+                [_segment(loop, a, b) for a, b in zip([0, *cuts], [*cuts, loop.extent], strict=True)]
+            )
+    return _unswitched(loop)
+
+
+def _selects(stmt: Stmt) -> Iterator[Expr]:
+    """Conditions of the branches and of the if_then_else expressions below."""
+    seen: set[int] = set()
+
+    def go(node: Expr) -> Iterator[Expr]:
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        if isinstance(node, Select):
+            yield node.cond
+        for child in operands(node):
+            yield from go(child)
+
+    for part in walk(stmt):
+        if isinstance(part, If):
+            yield part.cond
+        for expr in expressions(part):
+            yield from go(expr)
+
+
+def _conjuncts(cond: Expr) -> Iterator[Expr]:
+    if isinstance(cond, Binary) and cond.op in ("and", "or"):
+        yield from _conjuncts(cond.a)
+        yield from _conjuncts(cond.b)
+    else:
+        yield cond
+
+
+def _is_index_compare(node: Expr) -> bool:
+    return isinstance(node, Compare) and node.op not in ("==", "!=") and not is_float(node.a.dtype)
+
+
+def _cuts(loop: For) -> list[int]:
+    """Values of the loop variable at which a condition over it alone changes."""
+    found: set[int] = set()
+    simplifier = Simplifier()
+    for cond in _selects(loop.body):
+        for part in _conjuncts(cond):
+            if not isinstance(part, Compare) or not _is_index_compare(part):
+                continue
+            form = simplifier.form(part.a) - simplifier.form(part.b)
+            if set(form.terms) == {loop.var} and abs(form.terms[loop.var]) == 1:
+                c = form.terms[loop.var]
+                # The condition compares c * v + constant with zero: it changes at the root or just after it.
+                root = -form.constant * c
+                after = part.op in ("<=", ">") if c > 0 else part.op in ("<", ">=")
+                found.add(root + 1 if after else root)
+    cuts = sorted(v for v in found if 0 < v < loop.extent)
+    return cuts if len(cuts) <= MAX_CUTS else []
+
+
+def _segment(loop: For, begin: int, end: int) -> Stmt:
+    """Iterations ``begin`` to ``end`` of a loop, conditions over its variable decided."""
+    simplifier = Simplifier()
+    var = Var(loop.var.name)
+    simplifier.declare(var, 0, end - begin - 1)
+    single = end - begin == 1
+    value: Expr = const(begin) if single else var + begin
+
+    def replace(node: Expr) -> Expr | None:
+        if node is loop.var:
+            return value
+        if _is_index_compare(node) and uses(node, loop.var):
+            assert isinstance(node, Compare)
+            a, b = (_with(e, loop.var, value) for e in (node.a, node.b))
+            return simplifier.condition(Compare(node.op, a, b))
+        return None
+
+    body = rewrite_stmt(loop.body, replace)
+    if single:
+        return body
+    return _unswitched(For(var, end - begin, loop.kind, body))
+
+
+def _with(expr: Expr, var: Var, value: Expr) -> Expr:
+    return rewrite_expr(expr, lambda node: value if node is var else None, {})
+
+
+def _unswitched(loop: For) -> Stmt:
+    """The loop with its first invariant condition outside of it."""
+    inside = {loop.var} | {p.var for p in walk(loop.body) if isinstance(p, For | Let)}
+    for cond in _selects(loop.body):
+        if isinstance(cond, Const) or not _invariant(cond, inside):
+            continue
+        branches = []
+        for verdict in (True, False):
+            known = const(verdict)
+            body = rewrite_stmt(loop.body, lambda node, c=cond, k=known: k if node is c else None)  # type: ignore[misc]
+            branches.append(sequence([]) if _empty(body) else For(loop.var, loop.extent, loop.kind, body))
+        then, otherwise = branches
+        return If(cond, then, None if _empty(otherwise) else otherwise)
+    return loop
+
+
+def _empty(stmt: Stmt) -> bool:
+    return isinstance(stmt, Seq) and not stmt.stmts
+
+
+def _invariant(cond: Expr, inside: set[Var]) -> bool:
+    """Whether a condition reads no variable of ``inside`` and no memory."""
+    stack = [cond]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Load) or (isinstance(node, Var) and node in inside):
+            return False
+        stack.extend(operands(node))
+    return True
+
+
+__all__ = ["partition"]

@@ -1,0 +1,72 @@
+"""Rewriting statements and expressions of the loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from autotune.lower.ir import (
+    Allocate,
+    For,
+    If,
+    Let,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    operands,
+    sequence,
+)
+from autotune.te.expr import Const, Expr, Var, rebuild
+
+
+def rewrite_expr(expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[int, Expr]) -> Expr:
+    """Top-down: ``replace`` gives another node for one, or None to go on with its operands.
+
+    ``memo`` keeps shared nodes shared; the expressions it was filled from must stay alive while it is used.
+    """
+    done = memo.get(id(expr))
+    if done is not None:
+        return done
+    result = replace(expr)
+    if result is None:
+        parts = operands(expr)
+        new = tuple(rewrite_expr(p, replace, memo) for p in parts)
+        if all(a is b for a, b in zip(parts, new, strict=True)):
+            result = expr
+        elif isinstance(expr, Load):
+            result = Load(expr.buffer, new)
+        else:
+            result = rebuild(expr, new)
+    memo[id(expr)] = result
+    return result
+
+
+def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
+    """The statement with its expressions rewritten; branches that became constant are taken or dropped."""
+    if isinstance(stmt, Seq):
+        return sequence([rewrite_stmt(s, replace) for s in stmt.stmts])
+    if isinstance(stmt, For):
+        return For(stmt.var, stmt.extent, stmt.kind, rewrite_stmt(stmt.body, replace))
+    if isinstance(stmt, Allocate):
+        return Allocate(stmt.buffer, rewrite_stmt(stmt.body, replace))
+    if isinstance(stmt, Let):
+        return Let(stmt.var, rewrite_expr(stmt.value, replace, {}), rewrite_stmt(stmt.body, replace))
+    if isinstance(stmt, If):
+        cond = rewrite_expr(stmt.cond, replace, {})
+        if isinstance(cond, Const):
+            branch = stmt.then if cond.value else stmt.otherwise
+            return sequence([]) if branch is None else rewrite_stmt(branch, replace)
+        otherwise = None if stmt.otherwise is None else rewrite_stmt(stmt.otherwise, replace)
+        return If(cond, rewrite_stmt(stmt.then, replace), otherwise)
+    assert isinstance(stmt, Store)
+    memo: dict[int, Expr] = {}
+    indices = tuple(rewrite_expr(i, replace, memo) for i in stmt.indices)
+    return Store(stmt.buffer, indices, rewrite_expr(stmt.value, replace, memo))
+
+
+def substituted(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
+    """The statement with variables replaced."""
+    return rewrite_stmt(stmt, lambda node: values.get(node) if isinstance(node, Var) else None)
+
+
+__all__ = ["rewrite_expr", "rewrite_stmt", "substituted"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,18 +84,20 @@ def tune(
 
     chosen = runnable(Target.parse(target, threads))
     graph = model if isinstance(model, Graph) else load(model)
-    with opened(database) as store:
+    with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
+        pool.warm_up()
+        parts = divide(graph)
         job = Job(
             model=graph.name if not isinstance(model, str | Path) else str(model),
-            subjects=subjects_of(divide(graph), chosen),
+            subjects=subjects_of(parts, chosen),
             target=chosen,
             budget=budget,
             database=store,
-            measurer=ProcessPool(chosen.cores),
+            measurer=pool,
             progress=progress or Silent(),
             options=Options(sampler, seed),
             prior=_prior(),
-            whole_model=lambda: time_whole_model(graph, chosen, store, seed),
+            whole_model=lambda known: time_whole_model(parts, chosen, store, seed, known),
         )
         return job.run()
 

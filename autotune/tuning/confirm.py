@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from autotune.database import Database, Miss
 from autotune.database.records import Origin, Run
-from autotune.tuning.measure.interface import Measurer
+from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.task import Task
 
 TOP = 2
@@ -47,7 +47,7 @@ def confirm(
         if out_of_time():
             break
         rivals = _rivals(task, database)
-        built = measurer.build([task.candidate(json.loads(run.config_json)) for run in rivals])
+        built = code_of(task, rivals, measurer)
         alive = [(run, item) for run, item in zip(rivals, built, strict=True) if item.failed is None]
         if not alive:
             continue
@@ -59,6 +59,14 @@ def confirm(
     return done
 
 
+def code_of(task: Task, runs: Sequence[Run], measurer: Measurer) -> list[Built]:
+    """The code of some runs: kept from when they were measured, else built again."""
+    missing = [run for run in runs if run.trace_key not in task.built]
+    again = measurer.build([task.candidate(json.loads(run.config_json)) for run in missing])
+    found = task.built | {run.trace_key: item for run, item in zip(missing, again, strict=True)}
+    return [found[run.trace_key] for run in runs]
+
+
 def _rivals(task: Task, database: Database) -> list[Run]:
     top = database.top(task.key, TOP)
     default = database.default(task.key)
@@ -66,4 +74,4 @@ def _rivals(task: Task, database: Database) -> list[Run]:
     return top + ([default] if default is not None and default.id not in known else [])
 
 
-__all__ = ["ROUNDS", "TOP", "confirm", "unconfirmed"]
+__all__ = ["ROUNDS", "TOP", "code_of", "confirm", "unconfirmed"]

@@ -71,24 +71,29 @@ class Guide:
         parts, latency, number = [], [], []
         for index, group in enumerate(self._groups.values()):
             population = group.space.of(group.configs[-share:])
-            parts.append(np.hstack([_features(group.space, population), _columns(population, knobs)]))
+            parts.append(np.hstack([self.features(group.space, population), _columns(population, knobs)]))
             latency.extend(group.latency[-share:])
             number.extend([index] * len(population))
         return np.vstack(parts), np.asarray(latency), np.asarray(number)
 
-    def score(self, space: Space, population: Population) -> NDArray[Any]:
-        """Scores [n], the higher the faster: analytic and learned, by how much was learned here."""
+    def features(self, space: Space, population: Population) -> Matrix:
+        """The rows that :meth:`score` reads, float32 [n, F]."""
         from cost_models import features
 
-        x = _features(space, population)
-        analytic = -x[:, features.names().index("log_total")]
+        return features.extract(space, population)
+
+    def score(self, space: Space, population: Population, features: Matrix) -> NDArray[Any]:
+        """Scores [n], the higher the faster: analytic and learned, by how much was learned here."""
+        from cost_models.features import names
+
+        analytic = -features[:, names().index("log_total")]
         if self._booster is not None:
-            rows = np.hstack([x, _columns(population, self._knobs)])
+            rows = np.hstack([features, _columns(population, self._knobs)])
             learned = self._booster.inplace_predict(rows, validate_features=False)
             group = self._groups.get(space.workload.key)
             measured = len(group.latency) if group else 0
         elif self._prior is not None:
-            learned, measured = self._prior.predict(x), 0
+            learned, measured = self._prior.predict(features), 0
         else:
             return np.asarray(analytic)
         trust = (measured + 8) / (measured + 16)
@@ -107,12 +112,6 @@ def _train(x: Matrix, latency: NDArray[np.float64], groups: NDArray[np.int64]) -
 
     rows = xgboost.DMatrix(x, label=graded(latency, groups), qid=groups)
     return xgboost.train({**PARAMETERS, "nthread": 1}, rows, num_boost_round=_ROUNDS)
-
-
-def _features(space: Space, population: Population) -> Matrix:
-    from cost_models import features
-
-    return features.extract(space, population)
 
 
 def _columns(population: Population, knobs: tuple[str, ...]) -> Matrix:

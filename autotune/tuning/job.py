@@ -9,7 +9,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.confirm import confirm
 from autotune.tuning.guide import Guide
 from autotune.tuning.loop import Loop
-from autotune.tuning.measure.interface import Measurer
+from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.report import DispatchRow, Report
 from autotune.tuning.sampler import GUIDED, factory
 from autotune.tuning.search import Search
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 _HEARTBEAT_S = 2.0
 
-WholeModel = Callable[[], tuple[Latency, Latency]]
-"""Times the whole model untuned and tuned, taking turns."""
+WholeModel = Callable[[Mapping[tuple[str, str], Built]], tuple[Latency, Latency]]
+"""Times the whole model untuned and tuned, taking turns, given code by workload and trace key."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Job:
 
     def _task(self, subject: Subject, guide: Guide) -> Task:
         options = self.options
-        make = factory(options.sampler, guide.score, options.batch)
+        make = factory(options.sampler, guide, options.batch)
         search = Search(subject.space, make, options.seed)
         return Task(subject.names, subject.workload, subject.space, search, subject.default, options.seed)
 
@@ -205,7 +205,8 @@ class Job:
         status.phase = "whole model"
         self.progress.phase(status)
         self.measurer.close()  # nothing else may run while the model is timed
-        return self.whole_model()
+        known = {(t.workload.key, trace): built for t in status.tasks for trace, built in t.built.items()}
+        return self.whole_model(known)
 
     def _report(self, status: Status, stopped: bool, whole: tuple[Latency, Latency] | None) -> Report:
         before, after = whole or (None, None)

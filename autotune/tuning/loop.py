@@ -65,7 +65,7 @@ class Loop:
                 measurement = known or self.measurer.measure(built, task.best_ns)
                 if known is None:
                     self.record(turn, built, measurement)
-                task.tell(turn.proposal, built.trace_key, measurement, turn.origin)
+                task.tell(turn.proposal, built, measurement, turn.origin)
             self.guide.learn()
 
     def ask(self) -> list[Turn]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,28 @@ from search_spaces.population import Population
 if TYPE_CHECKING:
     from search_spaces.space import Space
 
-Score = Callable[["Space", Population], NDArray[Any]]
-"""Scores [n] of a population of one space; the higher, the faster."""
-
 GUIDED = "guided"
 _RANDOM = 512
 _PARENTS = 12
-_ROUNDS = 3
+_ROUNDS = 2
+
+
+class CostModel(Protocol):
+    """What guides a search; features are computed once a candidate, scores again and again."""
+
+    def features(self, space: Space, population: Population) -> NDArray[Any]:
+        """One row a candidate."""
+
+    def score(self, space: Space, population: Population, features: NDArray[Any]) -> NDArray[Any]:
+        """Scores [n] of candidates of one space; the higher, the faster."""
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Candidates and their features."""
+
+    population: Population
+    features: NDArray[Any]
 
 
 class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without its types
@@ -45,7 +61,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     def __init__(
         self,
         space: Space,
-        score: Score,
+        guide: CostModel,
         seed: int,
         batch: int = 8,
         *,
@@ -53,7 +69,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         explore: float = 0.1,
     ) -> None:
         self._space = space
-        self._score = score
+        self._guide = guide
         self._batch = batch
         self._local = local
         self._explore = explore
@@ -87,36 +103,47 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         done = [t for t in study.get_trials(deepcopy=False) if len(t.params) == complete]
         best = self._best_measured(done)
         fresh = self._space.population(self._rng, _RANDOM)
-        pool = self._unseen(self._grow(fresh, best), done)
-        if not len(pool):
+        pool = _Pool(fresh, self._guide.features(self._space, fresh))
+        pool = self._unseen(self._grow(pool, best), done)
+        if not len(pool.population):
             return [fresh.config(0)]
-        order = np.argsort(-self._score(self._space, pool), kind="stable")
-        near = order[self._is_near(pool.take(order), best)]
-        kinds = self._rng.random(min(self._batch, len(pool)))
+        order = self._ranked(pool)
+        near = order[self._is_near(pool.population.take(order), best)]
         picked: list[int] = []
-        for kind in kinds:
+        for kind in self._rng.random(min(self._batch, len(order))):
             source = order
             if kind < self._explore:
                 source = self._rng.permutation(order)
-            elif kind < self._explore + self._local and len(near):
+            elif kind < self._explore + self._local:
                 source = near
             picked.append(next(int(row) for row in chain(source, order) if int(row) not in picked))
-        return [pool.config(row) for row in picked]
+        return [pool.population.config(row) for row in picked]
+
+    def _ranked(self, pool: _Pool) -> NDArray[np.intp]:
+        """Rows of the pool, the best scored first."""
+        scores = self._guide.score(self._space, pool.population, pool.features)
+        return np.argsort(-scores, kind="stable")
+
+    def _grow(self, pool: _Pool, best: Population) -> _Pool:
+        """Add the neighbours of what is best so far, round by round."""
+        pool = self._add(self._add(pool, best), self._space.neighbourhood(best))
+        for _ in range(_ROUNDS):
+            parents = pool.population.take(self._ranked(pool)[:_PARENTS])
+            pool = self._add(pool, self._space.neighbourhood(parents))
+        return pool
+
+    def _add(self, pool: _Pool, more: Population) -> _Pool:
+        """The pool with the candidates of ``more`` that are new."""
+        new = more.take(~np.isin(more.codes(), pool.population.codes())) if len(more) else more
+        if not len(new):
+            return pool
+        features = np.vstack([pool.features, self._guide.features(self._space, new)])
+        return _Pool(Population.concatenate([pool.population, new]), features)
 
     def _is_near(self, pool: Population, best: Population) -> NDArray[np.bool_]:
         """Which candidates are neighbours of the few best measured ones."""
         near = self._space.neighbourhood(best.take(np.arange(min(len(best), 2))))
         return np.isin(pool.codes(), near.codes()) if len(near) else np.zeros(len(pool), np.bool_)
-
-    def _grow(self, pool: Population, centre: Population) -> Population:
-        """Add the neighbours of what is best so far, round by round."""
-        for _ in range(_ROUNDS):
-            if len(centre):
-                parts = [pool, centre, self._space.neighbourhood(centre)]
-                pool = Population.concatenate(parts).distinct()
-            order = np.argsort(-self._score(self._space, pool), kind="stable")
-            centre = pool.take(order[:_PARENTS])
-        return pool
 
     def _best_measured(self, done: list[FrozenTrial]) -> Population:
         timed = [
@@ -125,17 +152,18 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         timed.sort(key=lambda t: t.value or 0.0)
         return self._space.of([to_config(self._space, t.params) for t in timed[:_PARENTS]])
 
-    def _unseen(self, pool: Population, done: list[FrozenTrial]) -> Population:
+    def _unseen(self, pool: _Pool, done: list[FrozenTrial]) -> _Pool:
         if not done:
             return pool
         seen = self._space.of([to_config(self._space, t.params) for t in done])
-        return pool.take(~np.isin(pool.codes(), seen.codes()))
+        fresh = ~np.isin(pool.population.codes(), seen.codes())
+        return _Pool(pool.population.take(fresh), pool.features[fresh])
 
 
-def factory(name: str, score: Score, batch: int) -> SamplerFactory:
+def factory(name: str, guide: CostModel, batch: int) -> SamplerFactory:
     """What makes the sampler called ``name`` for each study; raises UsageError for an unknown name."""
     if name == GUIDED:
-        return lambda space, seed: GuidedSampler(space, score, seed, batch)
+        return lambda space, seed: GuidedSampler(space, guide, seed, batch)
     if name not in OPTUNA:
         known = ", ".join([GUIDED, *OPTUNA])
         raise UsageError(f"unknown sampler {name!r}; known samplers: {known}")
@@ -178,4 +206,4 @@ OPTUNA: dict[str, Callable[[int], BaseSampler]] = {
 }
 """Optuna's samplers by the name used on the command line."""
 
-__all__ = ["GUIDED", "OPTUNA", "GuidedSampler", "Score", "factory"]
+__all__ = ["GUIDED", "OPTUNA", "CostModel", "GuidedSampler", "factory"]

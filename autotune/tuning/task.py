@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.database.records import Key, Origin, Run
-from autotune.tuning.measure.interface import Candidate
+from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.outcome import Measurement
 from search_spaces.knob import Config
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _HOPELESS = 24
 """After so many runs without a single one that worked, a task is given up."""
+_KEPT = 3
 
 
 @dataclass
@@ -38,7 +39,10 @@ class Task:
     known: dict[str, Measurement] = field(default_factory=dict)
     curve: list[float] = field(default_factory=list)
     default_ns: float | None = None
+    default_trace: str = ""
     last_run_id: int = 0
+    built: dict[str, Built] = field(default_factory=dict)
+    """Code of the default and of the fastest candidates by trace key, so that it is not built again."""
 
     @property
     def name(self) -> str:
@@ -75,8 +79,9 @@ class Task:
         """What the measurer needs to know."""
         return Candidate(self.workload.text, self.space.target.to_json(), config, self.seed)
 
-    def tell(self, proposal: Proposal, trace_key: str, measurement: Measurement, origin: Origin) -> None:
+    def tell(self, proposal: Proposal, built: Built, measurement: Measurement, origin: Origin) -> None:
         """Take the outcome of a proposal; a schedule that is known already adds nothing to the curve."""
+        trace_key = built.trace_key
         ns = measurement.latency_ns
         self.search.tell(proposal, ns if measurement.latency else None)
         if origin is Origin.DEFAULT and measurement.latency:
@@ -84,6 +89,17 @@ class Task:
         if trace_key not in self.known:
             self.known[trace_key] = measurement
             self.curve.append(min(self.best_ns, ns))
+        if measurement.latency:
+            self._keep(built, origin)
+
+    def _keep(self, built: Built, origin: Origin) -> None:
+        self.built[built.trace_key] = built
+        if origin is Origin.DEFAULT:
+            self.default_trace = built.trace_key
+        ranked = sorted(self.built, key=lambda key: self.known[key].latency_ns)
+        for key in ranked[_KEPT:]:
+            if key != self.default_trace:
+                del self.built[key]
 
     def recall(self, runs: Sequence[Run]) -> None:
         """Take runs from the database: of an earlier session, or of another process."""

@@ -76,5 +76,11 @@ def guarded(handler: Any) -> Any:
 
 if __name__ == "__main__":
     memory = os.environ.get("AUTOTUNE_WORKER_MEMORY")
-    handlers = {"build": build, "prepare": prepare, "measure": measure, "compare": compare}
+    handlers = {
+        "warm_up": lambda _: {},
+        "build": build,
+        "prepare": prepare,
+        "measure": measure,
+        "compare": compare,
+    }
     serve({k: guarded(v) for k, v in handlers.items()}, int(memory) if memory else None)

@@ -16,7 +16,7 @@ from tests.tuning.synthetic import Synthetic
 
 
 def search_of(task: Synthetic, sampler: str, guide: Guide | None = None, seed: int = 0) -> Search:
-    return Search(task.space, factory(sampler, (guide or Guide()).score, batch=8), seed)
+    return Search(task.space, factory(sampler, guide or Guide(), batch=8), seed)
 
 
 def run(task: Synthetic, sampler: str, trials: int, seed: int = 0) -> list[float]:
@@ -77,7 +77,7 @@ def test_a_search_ends_when_its_space_is_used_up() -> None:
         (),
         task.space.recipe,
     )
-    search = Search(small, factory("random", Guide().score, 8), 0)
+    search = Search(small, factory("random", Guide(), 8), 0)
     proposals = search.ask(100)
     assert len(proposals) == small.size() == 8
     assert search.exhausted
@@ -113,22 +113,23 @@ def test_parameters_and_configurations_convert_both_ways() -> None:
 
 def test_unknown_and_missing_samplers_are_usage_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as caught:
-        factory("annealing", Guide().score, 8)
+        factory("annealing", Guide(), 8)
     assert str(caught.value) == (
         "unknown sampler 'annealing'; known samplers: guided, tpe, random, cmaes, gp, nsga2, qmc, grid"
     )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="needs the package 'cmaes': pip install cmaes"):
-        factory("cmaes", Guide().score, 8)
+        factory("cmaes", Guide(), 8)
 
 
 def test_the_guide_learns_only_when_enough_is_new() -> None:
     task, guide = Synthetic(), Guide(every=4)
     configs = task.space.random(np.random.default_rng(0), 4)
     population = task.space.of(configs)
-    before = guide.score(task.space, population)
+    rows = guide.features(task.space, population)
+    before = guide.score(task.space, population, rows)
     guide.observe(task.space, configs[:3], [1.0, 2.0, 3.0])
     assert not guide.learn()
     guide.observe(task.space, configs[3:], [4.0])
     assert guide.learn()
-    assert not np.array_equal(before, guide.score(task.space, population))
+    assert not np.array_equal(before, guide.score(task.space, population, rows))

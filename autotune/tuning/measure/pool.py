@@ -5,15 +5,17 @@ Building and timing never overlap: a compiler running on the other core would be
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import queue
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.database.records import Latency, Outcome
+from autotune.errors import MeasureError
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.process import WORKER, Died, WorkerProcess
 from autotune.tuning.outcome import Measurement
@@ -53,7 +55,26 @@ class ProcessPool:
         self._free: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
         for worker in self._builders:
             self._free.put(worker)
-        self._threads = ThreadPoolExecutor(builders, thread_name_prefix="build")
+        self._threads = ThreadPoolExecutor(builders + 1, thread_name_prefix="measure")
+        self._warm: Future[None] | None = None
+
+    def warm_up(self) -> None:
+        """Start the workers in the background, while the caller still prepares the job."""
+        for _ in self._builders:
+            self._threads.submit(self._warm_builder)
+        self._warm = self._threads.submit(self._warm_one, self._runner, "runner")
+
+    def _warm_builder(self) -> None:
+        worker = self._free.get()
+        try:
+            self._warm_one(worker, "builder")
+        finally:
+            self._free.put(worker)
+
+    def _warm_one(self, worker: WorkerProcess, role: str) -> None:
+        """Have the worker load what it needs; what goes wrong shows again at the first candidate."""
+        with contextlib.suppress(Died, MeasureError):
+            worker.call({"do": "warm_up", "role": role}, self.limits.prepare_s, "starting")
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built]:
         """Build all of them, one a builder at a time."""
@@ -88,6 +109,8 @@ class ProcessPool:
 
     def _prepare(self, candidate: Candidate) -> None:
         """Have the inputs and the reference computed under a limit of their own."""
+        if self._warm is not None:
+            self._warm.result()
         request = {"do": "prepare", **vars(candidate)}
         self._runner.call(request, self.limits.prepare_s, "computing the reference")
 

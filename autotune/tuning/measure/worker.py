@@ -7,6 +7,7 @@ What only the runner needs (numba and the executor) is imported by its requests.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -165,7 +166,19 @@ def _outcome(measurement: Measurement) -> Answer:
     }
 
 
+def warm_up(request: Request) -> Answer:
+    """Load what a builder or a runner needs before the first candidate comes."""
+    modules = {
+        "builder": ("autotune.codegen.cpu", "search_spaces.convolution", "search_spaces.contraction"),
+        "runner": ("autotune.runtime.module", "autotune.compiler"),
+    }
+    for name in modules[request["role"]]:
+        importlib.import_module(name)
+    return {}
+
+
 HANDLERS: dict[str, Handler] = {
+    "warm_up": warm_up,
     "build": build,
     "prepare": prepare,
     "measure": measure,

@@ -178,7 +178,7 @@ class _Writer:
         for dim in shape:
             total *= self.extent(dim)
         if total > MAX_ELEMENTS:
-            return _Value("1", 1, True)
+            return _Value(f'te.const(1, "{self.dtype}")', 1, True)
         name = self.placeholder(shape)
         return _Value(f"{name}[{', '.join(indices)}]", 3, True)
 

@@ -2,7 +2,6 @@
 
 from autotune.compiler.coverage import CoverageReport, DispatchCoverage
 from autotune.compiler.driver import (
-    Compilation,
     compile_in_detail,
     compile_model,
     compile_region,
@@ -10,6 +9,7 @@ from autotune.compiler.driver import (
     divide,
     reference_run,
 )
+from autotune.compiler.explain import Compilation
 from autotune.compiler.region import region_inputs, region_outputs
 
 __all__ = [

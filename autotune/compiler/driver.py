@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -12,8 +11,9 @@ from autotune.codegen.code import DispatchCode
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.choice import Choice, apply, choose
 from autotune.compiler.coverage import CoverageReport, coverage
+from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.region import region_partition
-from autotune.errors import MissError
+from autotune.errors import MissError, UsageError
 from autotune.frontends.onnx import load
 from autotune.frontends.onnx_read import ModelSource
 from autotune.graph import evaluate
@@ -21,7 +21,6 @@ from autotune.graph.ir import Array, Graph
 from autotune.graph.region import Workload
 from autotune.passes.partition import Partition, PartitionOptions, partition
 from autotune.passes.pipeline import Observer, run_passes, standard_passes
-from autotune.passes.plan_memory import MemoryPlan
 from autotune.runtime.image import ModuleImage
 from autotune.schedule.trace import Trace
 from autotune.target import Target, usable_cores
@@ -30,19 +29,10 @@ if TYPE_CHECKING:
     from autotune.database.store import Database
 
 Model: TypeAlias = "ModelSource | Graph"
+Shapes: TypeAlias = Mapping[str, Sequence[int]]
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the number of workloads built so far, the number of all, and the kind of the last."""
 _MAX_BUILDERS = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Compilation:
-    """A compiled model and how it came about."""
-
-    image: ModuleImage
-    coverage: CoverageReport
-    partition: Partition
-    memory_plan: MemoryPlan
 
 
 def compile_model(
@@ -54,12 +44,15 @@ def compile_model(
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
+    shapes: Shapes | None = None,
+    options: PartitionOptions | None = None,
     progress: Progress | None = None,
 ) -> ModuleImage:
     """Compile a model to an image that :class:`autotune.runtime.module.Module` runs.
 
     ``model`` is a path, ``"zoo:NAME"``, bytes, a ``ModelProto`` or a graph. Schedules come from
     ``schedules`` (workload key to trace), then from ``database``, then from the analytic model.
+    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
 
     Raises:
         ModelImportError: the model cannot be imported.
@@ -73,6 +66,8 @@ def compile_model(
         require_hit=require_hit,
         schedules=schedules,
         threads=threads,
+        shapes=shapes,
+        options=options,
         progress=progress,
     ).image
 
@@ -86,13 +81,14 @@ def compile_in_detail(
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
+    shapes: Shapes | None = None,
+    options: PartitionOptions | None = None,
     progress: Progress | None = None,
     observer: Observer | None = None,
-    options: PartitionOptions | None = None,
 ) -> Compilation:
     """Like :func:`compile_model`, with everything that explains the result."""
     chosen_target = resolve_target(target, threads)
-    parts = divide(model, layout=layout, observer=observer, options=options)
+    parts = divide(model, layout=layout, shapes=shapes, options=options, observer=observer)
     with _Opened(database) as opened:
         choices = {
             workload.key: choose(workload, chosen_target, opened, schedules or {})
@@ -104,7 +100,9 @@ def compile_in_detail(
     built = build_workloads(list(choices.values()), chosen_target, progress)
     metadata = {"layout": layout, "coverage": report.to_json()}
     image, plan = assemble(parts, built, chosen_target, metadata)
-    return Compilation(image, report, parts, plan)
+    compilation = Compilation(image, report, parts, plan)
+    dump(compilation, built)
+    return compilation
 
 
 def compile_region(
@@ -135,12 +133,21 @@ def divide(
     model: Model,
     *,
     layout: str = "NHWC",
-    observer: Observer | None = None,
+    shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
+    observer: Observer | None = None,
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches."""
-    graph = model if isinstance(model, Graph) else load(model)
+    graph = _graph_of(model, shapes)
     return partition(run_passes(graph, standard_passes(layout), observer), options)
+
+
+def _graph_of(model: Model, shapes: Shapes | None) -> Graph:
+    if not isinstance(model, Graph):
+        return load(model, shapes=shapes)
+    if shapes:
+        raise UsageError("shapes were given for a graph, which has fixed ones; they are for models")
+    return model
 
 
 def distinct_workloads(parts: Partition) -> list[Workload]:
@@ -180,10 +187,11 @@ def _build(choice: Choice, target: Target) -> DispatchCode:
     )
 
 
-def reference_run(model: Model, inputs: Mapping[str, Array]) -> dict[str, Array]:
+def reference_run(
+    model: Model, inputs: Mapping[str, Array], *, shapes: Shapes | None = None
+) -> dict[str, Array]:
     """The model's outputs by NumPy, without compiling anything. Slow; for tests and checks."""
-    graph = model if isinstance(model, Graph) else load(model)
-    return dict(evaluate.run(graph, inputs))
+    return dict(evaluate.run(_graph_of(model, shapes), inputs))
 
 
 def resolve_target(target: Target | str | None, threads: int | None) -> Target:

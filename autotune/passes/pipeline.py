@@ -91,12 +91,18 @@ def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:
         raise InternalError(f"pass {graph_pass} left a broken graph: {error}") from error
 
 
+def dump_folder(root: str, graph_name: str) -> Path:
+    """The folder of a graph's dumps, made if it is not there."""
+    path = Path(root) / (re.sub(r"[^\w.-]", "_", graph_name) or "graph")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
     if not folder:
         return
-    path = Path(folder) / (re.sub(r"[^\w.-]", "_", graph.name) or "graph")
-    path.mkdir(parents=True, exist_ok=True)
+    path = dump_folder(folder, graph.name)
     (path / f"{number:02d}_{name}.txt").write_text(print_graph(graph) + "\n", encoding="utf-8")
 
 
-__all__ = ["Observer", "PassRecord", "run_passes", "standard_passes"]
+__all__ = ["Observer", "PassRecord", "dump_folder", "run_passes", "standard_passes"]

@@ -18,8 +18,9 @@ from autotune.compiler import (
 )
 from autotune.database.records import Key, Latency, Outcome, Run, WorkloadRow
 from autotune.database.store import Database
-from autotune.errors import MissError, ScheduleError
+from autotune.errors import MissError, ScheduleError, UsageError
 from autotune.frontends import zoo_built
+from autotune.frontends.model_builder import ModelBuilder
 from autotune.frontends.onnx import load
 from autotune.graph.build import GraphBuilder
 from autotune.passes.fuse import FusionOptions
@@ -183,6 +184,28 @@ def test_requiring_hits():
         "  001_matmul_add (contraction): no database was given\n"
         "  tune the model first, or compile without requiring hits"
     )
+
+
+def test_symbolic_sizes_are_given_by_name():
+    b = ModelBuilder("open", seed=1)
+    b.node("MatMul", [b.input("x", ("batch", 8)), b.normal("w", (8, 4), 1.0)], "y")
+    model = b.finish(["y"])
+    image = compile_model(model, shapes={"x": (3, 8)})
+    assert image.outputs[0].shape == (3, 4)
+    with pytest.raises(UsageError, match="shapes were given for a graph"):
+        compile_model(load(model, shapes={"x": (3, 8)}), shapes={"x": (3, 8)})
+
+
+def test_dumps(tmp_path, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_DUMP", str(tmp_path))
+    graph = load(MODELS["mlp"]())
+    compile_model(graph, schedules=plain_schedules(graph))
+    folder = tmp_path / "mlp"
+    assert "matmul_add_relu" in (folder / "dispatches.txt").read_text()
+    assert (folder / "memory_plan.txt").read_text().startswith("arena ")
+    assert (folder / "coverage.txt").read_text().startswith("2 of 2 dispatches tuned")
+    suffixes = sorted("".join(p.suffixes) for p in (folder / "workloads").iterdir())
+    assert suffixes == [".ll"] * 2 + [".region.txt"] * 2 + [".schedule.py"] * 2
 
 
 # --- memory and constants -------------------------------------------------------------------------

@@ -1,0 +1,52 @@
+"""A compilation as text: for ``autotune explain`` and, with ``AUTOTUNE_DUMP``, for reading later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune import settings
+from autotune.compiler.assemble import BuiltWorkload
+from autotune.compiler.coverage import CoverageReport
+from autotune.passes.partition import Partition
+from autotune.passes.pipeline import dump_folder
+from autotune.passes.plan_memory import MemoryPlan
+from autotune.runtime.image import ModuleImage
+
+
+@dataclass(frozen=True, eq=False)
+class Compilation:
+    """A compiled model and how it came about."""
+
+    image: ModuleImage
+    coverage: CoverageReport
+    partition: Partition
+    memory_plan: MemoryPlan
+
+
+def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:
+    """Write dispatches, memory plan, coverage and, a file a workload, schedule and LLVM IR.
+
+    The folder is that of the graph passes' dumps; nothing happens without ``AUTOTUNE_DUMP``.
+    """
+    root = settings.current().dump
+    if not root:
+        return
+    folder = dump_folder(root, compilation.partition.name)
+    _write(folder / "dispatches.txt", str(compilation.partition))
+    _write(folder / "memory_plan.txt", compilation.memory_plan.render())
+    _write(folder / "coverage.txt", compilation.coverage.details())
+    for key, workload in built.items():
+        stem = folder / "workloads" / f"{workload.choice.workload.kind}_{key[:12]}"
+        stem.parent.mkdir(exist_ok=True)
+        _write(stem.with_suffix(".region.txt"), workload.choice.workload.text)
+        _write(stem.with_suffix(".schedule.py"), workload.choice.trace.to_python())
+        _write(stem.with_suffix(".ll"), workload.code.ir)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+
+
+__all__ = ["Compilation", "dump"]

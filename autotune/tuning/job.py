@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from autotune.database import Database, Hit
 from autotune.database.records import JobRow, Latency, Run, WorkloadRow
+from autotune.errors import MeasureError
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 _HEARTBEAT_S = 2.0
+_ALL_FAILED = 32
 
 WholeModel = Callable[[Mapping[tuple[str, str], Built]], tuple[Latency, Latency]]
 """Times the whole model untuned and tuned, taking turns, given code by workload and trace key."""
@@ -180,6 +182,7 @@ class Job:
         def measured(task: Task, run: Run) -> None:
             nonlocal said
             status.count(run)
+            _check_something_works(status)
             self.progress.measured(status, task, run)
             if time.monotonic() - said > _HEARTBEAT_S:
                 said = time.monotonic()
@@ -242,6 +245,16 @@ class Job:
             after,
             len(task.known),
         )
+
+
+def _check_something_works(status: Status) -> None:
+    """End a job in which nothing works: going on would only fill the database with failures."""
+    if status.session_trials < _ALL_FAILED or status.best_known:
+        return
+    name, message = next(iter(status.failures.items()))
+    raise MeasureError(
+        f"none of the first {status.session_trials} candidates worked; the last {name}: {message}"
+    )
 
 
 def owner() -> str:

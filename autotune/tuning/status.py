@@ -62,6 +62,11 @@ class Status:
         return sum(t.weight * (t.default_ns or 0.0) for t in self.tasks)
 
     @property
+    def best_known(self) -> bool:
+        """Whether any candidate of any task worked, now or earlier."""
+        return self.outcomes["ok"] > 0 or any(task.best_ns < float("inf") for task in self.tasks)
+
+    @property
     def best_ns(self) -> float | None:
         """Sum of the best latencies over all dispatches; None until all are known."""
         total = sum(task.weight * task.best_ns for task in self.tasks)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from autotune.database import Database, Hit, JobRow, Latency, Origin, Outcome
-from autotune.errors import UsageError
+from autotune.errors import MeasureError, UsageError
 from autotune.tuning.budget import Budget
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built
@@ -151,6 +151,16 @@ def test_failures_are_rows_with_a_reason_and_a_hopeless_task_is_given_up(path: P
     with Database(path) as database:
         failed = [r for r in database.runs() if r.outcome is Outcome.WRONG_RESULT]
     assert all(r.error == 0.5 and r.latency is None for r in failed)
+
+
+def test_a_job_in_which_nothing_works_ends_with_the_reason(path: Path) -> None:
+    with pytest.raises(MeasureError) as caught:
+        job(path, BROKEN, Synthetic("d", failing=True), trials=200).run()
+    assert str(caught.value) == (
+        "none of the first 32 candidates worked; the last crashed: the worker died (SIGSEGV)"
+    )
+    with Database(path) as database:
+        assert len(database.runs()) == 32
 
 
 class Drifting(SimulatedMeasurer):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 _ENUMERATE = 20_000
-_SAMPLES = 4096
+_SAMPLES = 2048
 _ROUNDS = 12
 _SURVIVORS = 16
 

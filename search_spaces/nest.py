@@ -39,6 +39,7 @@ class Access:
     Each entry of ``dims`` is one dimension as terms (axis, coefficient) of its index; ``shape`` bounds it.
     ``panel`` [n] says that the data was laid out in visiting order, so that no part of a line is wasted.
     Loops over the axes in ``outside`` do not repeat the access: it happens before or after them.
+    ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Access:
     write: bool = False
     panel: NDArray[np.bool_] | None = None
     outside: frozenset[str] = frozenset()
+    row_bytes: int = 0
 
     @cached_property
     def axes(self) -> frozenset[str]:
@@ -199,7 +201,7 @@ def _fill(
         last = np.minimum(last, float(size))
         elements = elements * last
     run = last * access.item_bytes
-    row = access.shape[-1] * access.item_bytes if access.shape else access.item_bytes
+    row = access.row_bytes or access.item_bytes * (access.shape[-1] if access.shape else 1)
     whole_run = np.ceil(run / CACHE_LINE) * CACHE_LINE
     exact[level] = elements * access.item_bytes
     lines[level] = exact[level] / run * whole_run

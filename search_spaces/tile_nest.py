@@ -129,7 +129,7 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
     pack = _flag(columns, "pack")
     loads = np.zeros(len(tile.vectors))
     for read in shape.reads:
-        loads = loads + _loads(shape, read, tile, pack) * repeats
+        loads = loads + _loads(shape, read, tile, _flag(columns, "unroll_window"), pack)
     return Body(
         steps=steps,
         arithmetic=arithmetic,
@@ -141,48 +141,92 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
     )
 
 
-def _loads(shape: TileShape, read: ReadForm, tile: Tile, pack: NDArray[np.bool_]) -> Numbers:
-    """Load instructions of one read in one step: vectors, broadcasts, or a gather of single elements."""
-    count = np.ones(len(tile.vectors))
-    for axis, rows in tile.rows.items():
-        if axis in read.axes:
-            count = count * rows
+def _loads(
+    shape: TileShape,
+    read: ReadForm,
+    tile: Tile,
+    unrolled: NDArray[np.bool_],
+    pack: NDArray[np.bool_],
+) -> Numbers:
+    """Load instructions of one read in one step: vectors, broadcasts, or a gather of single elements.
+
+    Equal elements of an unrolled body are loaded once: windows that overlap share their loads.
+    """
+    one = np.ones(len(tile.vectors))
+    repeats = {**tile.rows, shape.main: tile.unroll}
+    repeats |= {axis: np.where(unrolled, float(shape.extents[axis]), 1.0) for axis in shape.window}
+    count = one
+    for terms in read.dims:
+        every, span = one, one
+        for axis, coefficient in terms:
+            times = repeats.get(axis, one)
+            every = every * times
+            span = span + abs(coefficient) * (times - 1)
+        count = count * np.minimum(every, span)
     if shape.vector not in read.axes:
         return count
     count = count * tile.vectors
     if read.contiguous == shape.vector:
         return count
-    packed = pack & (read is shape.weights or read == shape.weights)
+    packed = pack & (read == shape.weights)
     return np.where(packed, count, count * shape.lanes)
 
 
 def _accesses(shape: TileShape, pack: NDArray[np.bool_]) -> list[Access]:
     anchor, plan = shape.structure.anchor, shape.structure
     reduce = frozenset((*shape.window, shape.main))
-    found = [_access(read, {}, panel=pack if read == shape.weights else None) for read in shape.reads]
+    strides = plan.program.strides
+    found = [
+        _access(read, {}, strides, panel=pack if read == shape.weights else None) for read in shape.reads
+    ]
     names = {axis.name: axis.name for axis in anchor.axis}
     output = tuple(((axis.name, 1),) for axis in anchor.axis)
     stored = plan.stored.output(0)
-    found.append(Access(stored.name, item_bytes(stored), output, anchor.shape, write=True, outside=reduce))
+    found.append(
+        Access(
+            stored.name,
+            item_bytes(stored),
+            output,
+            anchor.shape,
+            write=True,
+            outside=reduce,
+            row_bytes=row_bytes(stored, strides),
+        )
+    )
     inner = {id(op) for op in (*plan.epilogue, *plan.side, anchor)}
     for op in plan.epilogue:
         rename = dict(zip((axis.name for axis in op.axis), names, strict=True))
         for read in read_forms(op):
             if id(read.tensor.op) not in inner and set(read.axes) <= rename.keys():
-                found.append(_access(read, rename, outside=reduce))
+                found.append(_access(read, rename, strides, outside=reduce))
     return found
 
 
 def _access(
     read: ReadForm,
     rename: Mapping[str, str],
+    strides: Mapping[str, tuple[int, ...]],
     *,
     panel: NDArray[np.bool_] | None = None,
     outside: frozenset[str] = frozenset(),
 ) -> Access:
     dims = tuple(tuple((rename.get(axis, axis), c) for axis, c in terms) for terms in read.dims)
     tensor = read.tensor
-    return Access(tensor.name, item_bytes(tensor), dims, tensor.shape, panel=panel, outside=outside)
+    return Access(
+        tensor.name,
+        item_bytes(tensor),
+        dims,
+        tensor.shape,
+        panel=panel,
+        outside=outside,
+        row_bytes=row_bytes(tensor, strides),
+    )
+
+
+def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
+    """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
+    steps = strides.get(tensor.name, ())
+    return steps[-2] * item_bytes(tensor) if len(steps) > 1 else 0
 
 
 def item_bytes(tensor: Tensor) -> int:

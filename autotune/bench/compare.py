@@ -1,0 +1,201 @@
+"""A suite of problems, ours beside peers: what every side-by-side benchmark does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from autotune.bench.contest import Contest, Entry, Pace, Reading, difference
+from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own, enter, tune_up_to
+from autotune.bench.problem import Case, Problem, write_inputs, write_onnx, write_recipe
+from autotune.bench.systems import System
+from autotune.errors import AutotuneError
+
+Say = Callable[[str], None]
+OWN_NAMES = (UNTUNED_NAME, TUNED_NAME)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compare: threads, peers, pace, and how much to tune before (None for not at all)."""
+
+    threads: Sequence[int]
+    peers: Sequence[System] = ()
+    pace: Pace = field(default_factory=Pace)
+    database: str | None = None
+    trials: int | None = None
+    trials_per_workload: bool = False
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case at one number of threads. ``errors`` are our differences to each peer."""
+
+    case: Case
+    threads: int
+    flops: int
+    bytes: int
+    readings: Mapping[str, Reading]
+    errors: Mapping[str, float] = field(default_factory=dict)
+    own: Own | None = None
+    failure: str = ""
+
+    def min_ns(self, name: str) -> float | None:
+        """A contender's fastest run."""
+        reading = self.readings.get(name)
+        return reading.latency.min_ns if reading and reading.latency else None
+
+    def median_ns(self, name: str) -> float | None:
+        """A contender's median run."""
+        reading = self.readings.get(name)
+        return reading.latency.median_ns if reading and reading.latency else None
+
+    @property
+    def ours_name(self) -> str:
+        """Our best entry's name: tuned where there is one."""
+        return TUNED_NAME if self.min_ns(TUNED_NAME) is not None else UNTUNED_NAME
+
+    def best_peer_ns(self, *, median: bool = False) -> float | None:
+        """The best peer's minimum, or the least of the peers' medians."""
+        read = self.median_ns if median else self.min_ns
+        known = [read(name) for name in self.readings if name not in OWN_NAMES]
+        return min((ns for ns in known if ns is not None), default=None)
+
+    def ratio(self, name: str | None = None, *, median: bool = False) -> float | None:
+        """Our latency ÷ the best peer's; below 1 we are faster."""
+        read = self.median_ns if median else self.min_ns
+        ours, best = read(name or self.ours_name), self.best_peer_ns(median=median)
+        return ours / best if ours is not None and best is not None else None
+
+    @property
+    def default_to_tuned(self) -> float | None:
+        """Speed of the default schedules in parts of the tuned ones'."""
+        default, tuned = self.min_ns(UNTUNED_NAME), self.min_ns(TUNED_NAME)
+        return tuned / default if default is not None and tuned is not None else None
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers, in nanoseconds."""
+        return {
+            "family": self.case.family,
+            "name": self.case.name,
+            "threads": self.threads,
+            "flops": self.flops,
+            "bytes": self.bytes,
+            "failure": self.failure,
+            "readings": {name: _reading_json(reading) for name, reading in self.readings.items()},
+            "relative_errors": dict(self.errors),
+            "ratio_to_best_peer": self.ratio(),
+            "ratio_of_medians": self.ratio(median=True),
+            "default_to_tuned_speed": self.default_to_tuned,
+            "compile_s": self.own.compile_s if self.own else None,
+            "tuned_dispatches": [self.own.hits, self.own.dispatches] if self.own else None,
+        }
+
+
+def _reading_json(reading: Reading) -> dict[str, Any]:
+    latency = reading.latency
+    return {
+        "min_ns": latency.min_ns if latency else None,
+        "median_ns": latency.median_ns if latency else None,
+        "spread_ns": latency.spread_ns if latency else None,
+        "runs": latency.n if latency else 0,
+        "load_s": reading.load_s,
+        "failure": reading.failure,
+        "kinds_ns": dict(reading.kinds or {}),
+    }
+
+
+def compare(cases: Iterable[Case], plan: Plan, say: Say) -> tuple[list[Result], dict[str, str]]:
+    """Run every case at every number of threads; results, and the systems' versions.
+
+    Raises what compiling our side raises only for usage errors; another failure is a row.
+    """
+    listed = list(cases)
+    results: list[Result] = []
+    versions: dict[str, str] = {}
+    for threads in plan.threads:
+        with (
+            tempfile.TemporaryDirectory(prefix="autotune-bench-") as name,
+            Contest(threads, Path(name), plan.pace) as contest,
+        ):
+            for number, case in enumerate(listed, start=1):
+                say(f"[{number}/{len(listed)}] {case.family} {case.name}, {threads} threads")
+                result = _one(case, plan, contest, Path(name) / str(number))
+                say(f"    {_short(result)}")
+                results.append(result)
+            versions.update(contest.versions)
+    return results, versions
+
+
+def _one(case: Case, plan: Plan, contest: Contest, folder: Path) -> Result:
+    problem = case.build()
+    folder.mkdir()
+    threads = contest.threads
+    own, failure = None, ""
+    try:
+        if plan.trials is not None:
+            tune_up_to(problem, plan.trials, threads, plan.database, per_workload=plan.trials_per_workload)
+        own = enter(problem, folder, threads, plan.database)
+    except AutotuneError as error:
+        if error.exit_code == 2:  # wrong usage, not this case's failure
+            raise
+        failure = f"{type(error).__name__}: {error}".splitlines()[0]
+    entries = [*(own.entries if own else ()), *peer_entries(problem, plan.peers, folder)]
+    readings = contest.run(entries)
+    errors = _errors(problem, readings)
+    kept = {name: _without_outputs(reading) for name, reading in readings.items()}
+    _empty(folder)
+    return Result(case, threads, problem.flops, problem.bytes, kept, errors, own, failure)
+
+
+def peer_entries(problem: Problem, peers: Sequence[System], folder: Path) -> list[Entry]:
+    """The problem in the form that each peer loads; peers without a form of it are left out."""
+    entries = []
+    forms: dict[str, str] = {}
+    inputs = write_inputs(problem, folder / "peer_inputs", peer=True) if peers else {}
+    for peer in peers:
+        if peer.form == "bytes":
+            forms["bytes"] = str(problem.bytes // 2)
+        elif problem.model is None:
+            continue
+        elif peer.form not in forms:
+            write = write_onnx if peer.form == "onnx" else write_recipe
+            forms[peer.form] = write(problem.model, folder / f"model.{peer.form}")
+        entries.append(Entry(peer.name, peer, forms[peer.form], inputs))
+    return entries
+
+
+def _errors(problem: Problem, readings: Mapping[str, Reading]) -> dict[str, float]:
+    """Our largest difference to each peer that gave outputs, over our entries."""
+    ours = [r.outputs for name, r in readings.items() if name in OWN_NAMES and not r.failure]
+    return {
+        name: max(difference(mine, reading.outputs, problem.our_output) for mine in ours)
+        for name, reading in readings.items()
+        if ours and name not in OWN_NAMES and reading.outputs
+    }
+
+
+def _without_outputs(reading: Reading) -> Reading:
+    return Reading(reading.latency, (), reading.load_s, reading.failure, reading.kinds)
+
+
+def _empty(folder: Path) -> None:
+    """Large models leave nothing behind for the next case."""
+    import shutil
+
+    shutil.rmtree(folder)
+
+
+def _short(result: Result) -> str:
+    from autotune.bench.tables import duration, ratio
+
+    parts = [f"{name} {duration(result.min_ns(name))}" for name in result.readings]
+    parts += [f"÷ best peer {ratio(result.ratio())}"] if result.ratio() is not None else []
+    failures = [result.failure, *(r.failure for r in result.readings.values())]
+    return ", ".join([*parts, *[f"FAILED: {text}" for text in failures if text]])
+
+
+__all__ = ["OWN_NAMES", "Plan", "Result", "compare", "peer_entries"]

@@ -1,0 +1,151 @@
+"""Contenders take turns at one problem, each in a process of its own; what was read of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from autotune.bench.systems import System
+from autotune.database.records import Latency
+from autotune.errors import MeasureError
+from autotune.graph.ir import Array
+from autotune.tuning.measure.process import Died, WorkerProcess
+from autotune.tuning.measure.timing import statistics
+
+_LOAD_S = 900.0
+_RUN_S = 300.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long to measure: ``rounds`` turns of about ``turn_s`` seconds each, at least ``least`` runs.
+
+    Between turns everybody rests for ``settle_s``: the threads of the one before may still spin.
+    """
+
+    rounds: int = 10
+    turn_s: float = 0.1
+    settle_s: float = 0.03
+    least: int = 2
+    most: int = 2000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contender of a problem: which system runs which file; ``inputs`` are .npy paths by name."""
+
+    name: str
+    system: System
+    model: str
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one contender did: latency, outputs, how long loading took; ``failure`` says why not."""
+
+    latency: Latency | None = None
+    outputs: tuple[Array, ...] = ()
+    load_s: float = 0.0
+    failure: str = ""
+    kinds: Mapping[str, float] | None = None
+    """Mean nanoseconds of a run by kind of dispatch, for our own modules."""
+
+
+class Contest:
+    """Worker processes for a number of threads; they start when first needed and stay for all problems."""
+
+    def __init__(self, threads: int, folder: Path, pace: Pace | None = None) -> None:
+        self.threads = threads
+        self.pace = pace or Pace()
+        self.versions: dict[str, str] = {}
+        self._folder = folder
+        self._workers: dict[str, WorkerProcess] = {}
+
+    def __enter__(self) -> Contest:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+    def run(self, entries: Sequence[Entry]) -> dict[str, Reading]:
+        """Load everybody, run once, then time them in turns; readings by name.
+
+        A contender that fails is a reading with its failure; the others go on.
+        """
+        readings = {entry.name: self._prepare(entry) for entry in entries}
+        able = [entry for entry in entries if not readings[entry.name].failure]
+        times: dict[str, list[int]] = {entry.name: [] for entry in able}
+        for round_number in range(self.pace.rounds):
+            first = round_number % max(1, len(able))
+            for entry in [*able[first:], *able[:first]]:
+                times[entry.name] += self._turn(entry)
+        for entry in able:
+            taken, before = times[entry.name], readings[entry.name]
+            kinds = self._ask(entry, {"do": "profile"}).get("kinds") if taken else None
+            if taken:
+                latency = statistics(np.asarray(taken, dtype=np.float64))
+                readings[entry.name] = Reading(latency, before.outputs, before.load_s, "", kinds)
+            else:
+                readings[entry.name] = Reading(failure="stopped while it was timed")
+        return readings
+
+    def _prepare(self, entry: Entry) -> Reading:
+        load = {"do": "load", "model": entry.model, "threads": self.threads, "inputs": dict(entry.inputs)}
+        loaded = self._ask(entry, load, _LOAD_S)
+        if "error" in loaded:
+            return Reading(failure=loaded["error"])
+        self.versions[entry.system.label] = loaded["version"]
+        folder = self._folder / f"outputs-{entry.name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        ran = self._ask(entry, {"do": "outputs", "folder": str(folder)})
+        if "error" in ran:
+            return Reading(failure=ran["error"])
+        outputs = tuple(np.load(path, allow_pickle=False) for path in ran["paths"])
+        return Reading(outputs=outputs, load_s=loaded["seconds"])
+
+    def _turn(self, entry: Entry) -> list[int]:
+        pace = self.pace
+        time.sleep(pace.settle_s)
+        request = {"do": "time", "seconds": pace.turn_s, "least": pace.least, "most": pace.most}
+        return list(self._ask(entry, request).get("ns", ()))
+
+    def _ask(self, entry: Entry, request: Mapping[str, Any], timeout_s: float = _RUN_S) -> dict[str, Any]:
+        try:
+            return self._worker(entry).call(request, timeout_s, str(request["do"]))
+        except (Died, MeasureError) as error:
+            return {"error": str(error)}
+
+    def _worker(self, entry: Entry) -> WorkerProcess:
+        """Of this contender: two contenders of the same system do not share one."""
+        if entry.name not in self._workers:
+            environment = entry.system.environment(self.threads)
+            self._workers[entry.name] = WorkerProcess(entry.system.command, environment)
+        return self._workers[entry.name]
+
+
+def difference(ours: Sequence[Array], theirs: Sequence[Array], adapt: Callable[[Array], Array]) -> float:
+    """Largest difference of all outputs, relative to the largest value of theirs; infinite for other shapes."""
+    if len(ours) != len(theirs):
+        return float("inf")
+    worst = 0.0
+    for mine, other in zip(ours, map(adapt, theirs), strict=True):
+        if mine.shape != other.shape:
+            return float("inf")
+        if mine.size:
+            scale = float(np.abs(other).max()) or 1.0
+            distance = float(np.abs(mine.astype(np.float64) - other).max()) / scale
+            worst = max(worst, distance if np.isfinite(distance) else float("inf"))
+    return worst
+
+
+__all__ = ["Contest", "Entry", "Pace", "Reading", "difference"]

@@ -1,0 +1,148 @@
+"""Tables of side-by-side results: a row a case, a mean a family, and where our time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from autotune.bench.compare import OWN_NAMES, Result
+from autotune.bench.own import TUNED_NAME, UNTUNED_NAME
+from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio, scientific
+
+RATIO_NOTE = "÷ best: our latency (tuned where it is known) ÷ the fastest peer's; below 1 we are faster"
+CELL_NOTE = "cells: minimum (median) over all rounds, calls from Python"
+
+Extra = tuple[str, Callable[[Result], str]]
+"""A column of its own: its head, and a result's cell."""
+
+
+def side_by_side(
+    title: str,
+    results: Sequence[Result],
+    labels: Mapping[str, str],
+    extras: Sequence[Extra] = (),
+    *,
+    first: str = "case",
+    with_family: bool = True,
+) -> Table:
+    """One row a case: every contender's latency, our ratios, and the difference of outputs.
+
+    ``labels`` are the peers' by name, in order. The last row has geometric means.
+    """
+    tuned = any(result.min_ns(TUNED_NAME) is not None for result in results)
+    ours = [UNTUNED_NAME, *([TUNED_NAME] if tuned else [])]
+    columns = [first, *ours, *labels.values()]
+    columns += ["÷ best", "÷ best (medians)"] if labels else []
+    columns += ["default speed ÷ tuned"] if tuned else []
+    columns += [head for head, _ in extras] + (["max. rel. error"] if labels else [])
+    rows = []
+    for result in results:
+        name = f"{result.case.family} {result.case.name}" if with_family else result.case.name
+        cells = [name, *(cell(result, contender) for contender in [*ours, *labels])]
+        cells += [ratio(result.ratio()), ratio(result.ratio(median=True))] if labels else []
+        cells += [ratio(result.default_to_tuned)] if tuned else []
+        cells += [of(result) for _, of in extras]
+        cells += [scientific(max(result.errors.values(), default=None))] if labels else []
+        rows.append(tuple(cells))
+    rows.append(tuple(_means(results, labels, len(ours), tuned, len(extras))))
+    notes = [CELL_NOTE, *([RATIO_NOTE] if labels else []), *_failures(results)]
+    return Table(title, tuple(columns), tuple(rows), tuple(notes))
+
+
+def cell(result: Result, name: str) -> str:
+    """A contender's latency, or why there is none."""
+    reading = result.readings.get(name)
+    if reading is None:
+        return "failed" if result.failure and name in OWN_NAMES else NOTHING
+    if reading.latency is None:
+        return "failed"
+    return f"{duration(reading.latency.min_ns)} ({duration(reading.latency.median_ns)})"
+
+
+def _means(
+    results: Sequence[Result], labels: Mapping[str, str], ours: int, tuned: bool, extras: int
+) -> list[str]:
+    cells = ["geometric mean", *[""] * (ours + len(labels))]
+    if labels:
+        cells.append(ratio(geometric_mean(r.ratio() for r in results)))
+        cells.append(ratio(geometric_mean(r.ratio(median=True) for r in results)))
+    if tuned:
+        cells.append(ratio(geometric_mean(r.default_to_tuned for r in results)))
+    cells += [""] * extras
+    return [*cells, scientific(_worst(results))] if labels else cells
+
+
+def _worst(results: Iterable[Result]) -> float | None:
+    return max((error for r in results for error in r.errors.values()), default=None)
+
+
+def _failures(results: Iterable[Result]) -> list[str]:
+    found = []
+    for result in results:
+        causes = [("autotune", result.failure)]
+        causes += [(name, reading.failure) for name, reading in result.readings.items()]
+        found += [f"{result.case.name}, {who}: {why.splitlines()[0][:200]}" for who, why in causes if why]
+    return found
+
+
+def families(title: str, results: Sequence[Result], labels: Mapping[str, str]) -> Table:
+    """Geometric means a family: our latency ÷ each peer's and the best one's."""
+    order = list(dict.fromkeys(result.case.family for result in results))
+    tuned = any(result.min_ns(TUNED_NAME) is not None for result in results)
+    columns = ["family", "cases", *(f"÷ {label}" for label in labels.values()), "÷ best peer"]
+    columns += ["default speed ÷ tuned"] if tuned else []
+    rows = []
+    for family in [*order, "all"]:
+        mine = [r for r in results if family in ("all", r.case.family)]
+        cells = [family, str(len(mine))]
+        cells += [ratio(geometric_mean(_to_peer(r, name) for r in mine)) for name in labels]
+        cells.append(ratio(geometric_mean(r.ratio() for r in mine)))
+        cells += [ratio(geometric_mean(r.default_to_tuned for r in mine))] if tuned else []
+        rows.append(tuple(cells))
+    return Table(title, tuple(columns), tuple(rows), ("latency ratios by the minima; below 1 we are faster",))
+
+
+def gigaflops(result: Result) -> str:
+    """Our best entry's rate."""
+    ns = result.min_ns(result.ours_name)
+    return NOTHING if not ns or not result.flops else f"{result.flops / ns:.1f}"
+
+
+def gigabytes(result: Result) -> str:
+    """Bytes that have to move ÷ our best time, in GB/s."""
+    ns = result.min_ns(result.ours_name)
+    return NOTHING if not ns else f"{result.bytes / ns:.1f}"
+
+
+def _to_peer(result: Result, peer: str) -> float | None:
+    ours, theirs = result.min_ns(result.ours_name), result.min_ns(peer)
+    return ours / theirs if ours is not None and theirs is not None else None
+
+
+def kernel_families(title: str, results: Sequence[Result]) -> Table:
+    """Which kind of dispatch our time goes to, with the best schedules known."""
+    profiles = {
+        r.case.name: r.readings[r.ours_name].kinds or {} for r in results if r.ours_name in r.readings
+    }
+    kinds = sorted({kind for profile in profiles.values() for kind in profile})
+    rows = []
+    for name, profile in profiles.items():
+        total = sum(profile.values()) or 1.0
+        rows.append((name, *(_percent(profile.get(kind, 0.0) / total) for kind in kinds)))
+    return Table(title, ("model", *kinds), tuple(rows), ("percent of the time of a profiled run",))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}" if share > 0 else NOTHING
+
+
+__all__ = [
+    "CELL_NOTE",
+    "RATIO_NOTE",
+    "Extra",
+    "cell",
+    "families",
+    "gigabytes",
+    "gigaflops",
+    "kernel_families",
+    "side_by_side",
+]

@@ -1,0 +1,1 @@
+"""Suites of problems, as data: names and parameters, and what builds each."""

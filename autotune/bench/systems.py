@@ -1,0 +1,95 @@
+"""Who takes part: our own runtime, and peers that are looked for where they may be installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotune.errors import MissingExtraError, UsageError
+
+_WORKER = Path(__file__).with_name("worker.py")
+_OWN = (sys.executable, "-m", "autotune.bench.worker")
+_FIND = "import importlib.util as u, json, sys; print(json.dumps([u.find_spec(m) is not None for m in sys.argv[1:]]))"
+
+
+@dataclass(frozen=True)
+class System:
+    """Something that can run a model in a worker process.
+
+    ``form`` says which form of a model it loads: ``atm``, ``onnx``, ``recipe`` or ``bytes``.
+    ``threads_variable`` is the environment variable that sets its threads, where a call does not.
+    """
+
+    name: str
+    label: str
+    form: str
+    command: tuple[str, ...]
+    threads_variable: str = ""
+
+    def environment(self, threads: int) -> dict[str, str]:
+        """What its worker's environment must say."""
+        return {self.threads_variable: str(threads)} if self.threads_variable else {}
+
+
+@dataclass(frozen=True)
+class _Peer:
+    label: str
+    form: str
+    install: str
+
+
+PEERS: Mapping[str, _Peer] = {
+    "onnxruntime": _Peer("ONNX Runtime", "onnx", "pip install 'autotune[peers]'"),
+    "openvino": _Peer("OpenVINO", "onnx", "pip install 'autotune[peers]'"),
+    "torch": _Peer(
+        "PyTorch eager", "recipe", "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+    ),
+}
+"""The systems that are compared with us, by the module that each needs."""
+
+OURS = System("autotune", "autotune", "atm", (*_OWN, "autotune"))
+OPENBLAS = System("numpy", "OpenBLAS (NumPy)", "bytes", (*_OWN, "numpy"), "OPENBLAS_NUM_THREADS")
+COPY = System("copy", "copy", "bytes", (*_OWN, "copy"))
+
+
+def find_peers(names: Sequence[str], pythons: Sequence[str | Path] = ()) -> list[System]:
+    """The named peers, each in this environment or the first of ``pythons`` that has it.
+
+    Raises UsageError for a name that is not known or an interpreter that does not run, and
+    MissingExtraError for a peer that is installed nowhere.
+    """
+    unknown = [name for name in names if name not in PEERS]
+    if unknown:
+        raise UsageError(f"unknown peer {unknown[0]!r}; known peers: {', '.join(PEERS)}, or none")
+    if not names:
+        return []
+    places = {str(python): _installed(str(python), names) for python in (sys.executable, *pythons)}
+    return [_system(name, places) for name in names]
+
+
+def _system(name: str, places: Mapping[str, Mapping[str, bool]]) -> System:
+    peer = PEERS[name]
+    for python, has in places.items():
+        if has[name]:
+            return System(name, peer.label, peer.form, (python, "-I", str(_WORKER), name))
+    raise MissingExtraError(
+        f"{peer.label} is not installed here; install it with {peer.install}, or in an environment of "
+        "its own that you name with --peer-python, or leave it out with --peers"
+    )
+
+
+def _installed(python: str, modules: Sequence[str]) -> dict[str, bool]:
+    try:
+        done = subprocess.run(
+            [python, "-I", "-c", _FIND, *modules], capture_output=True, text=True, check=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UsageError(f"cannot run the Python interpreter {python}: {error}") from error
+    return dict(zip(modules, json.loads(done.stdout), strict=True))
+
+
+__all__ = ["COPY", "OPENBLAS", "OURS", "PEERS", "System", "find_peers"]

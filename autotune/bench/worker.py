@@ -1,0 +1,344 @@
+"""A benchmark worker: runs one system, ours or a peer, and answers JSON lines.
+
+Also run as a script by the Python of another environment, so it needs NumPy and that system only.
+Requests: ``load`` a model with its inputs (.npy files), write the ``outputs``, ``time`` runs, and
+``profile`` (ours only). Every system is timed by the same loop, as calls from Python.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+Arrays = dict[str, Any]
+Run = Callable[[], Any]
+
+
+class System(Protocol):
+    """Something that runs models. ``module`` is what it imports, whose version it reports."""
+
+    module: str
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        """A function of no arguments that runs the model once on the inputs."""
+
+    def outputs(self) -> list[Any]:
+        """NumPy arrays of the last run."""
+
+
+class Autotune:
+    """Our artifacts; outputs go to arrays allocated once, as for the peers."""
+
+    module = "autotune"
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        from autotune.runtime import artifact
+        from autotune.runtime.module import Module
+
+        self._compiled = compiled = Module(artifact.load(model), threads)
+        self._arguments = arguments = [inputs[spec.name] for spec in compiled.inputs]
+        self._out = out = [np.empty(spec.shape, spec.dtype) for spec in compiled.outputs]
+        return lambda: compiled(*arguments, out=out)
+
+    def outputs(self) -> list[Any]:
+        return self._out
+
+    def profile(self) -> dict[str, float]:
+        """Mean nanoseconds of a run by kind of dispatch."""
+        kinds: dict[str, float] = {}
+        times = self._compiled.profile(self._arguments, repeat=20)
+        for dispatch, spent in zip(self._compiled.dispatches, times, strict=True):
+            kinds[dispatch.kind] = kinds.get(dispatch.kind, 0.0) + float(spent)
+        return kinds
+
+
+class OnnxRuntime:
+    """ONNX Runtime's CPU provider; bound inputs and outputs, so that no call copies."""
+
+    module = "onnxruntime"
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self._session = session = onnxruntime.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"]
+        )
+        self._binding = binding = session.io_binding()
+        for name, array in inputs.items():
+            binding.bind_cpu_input(name, array)
+        for output in session.get_outputs():
+            binding.bind_output(output.name, "cpu")
+        return lambda: session.run_with_iobinding(binding)
+
+    def outputs(self) -> list[Any]:
+        return [array.copy() for array in self._binding.copy_outputs_to_cpu()]
+
+
+class OpenVino:
+    """OpenVINO's CPU plugin in float32; inputs shared, outputs left in the request's memory."""
+
+    module = "openvino"
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        import openvino
+
+        hints = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+        }
+        compiled = openvino.Core().compile_model(model, "CPU", hints)
+        self._request = request = compiled.create_infer_request()
+        self._kept = list(inputs.values())
+        for name, array in inputs.items():
+            request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
+        self._count = len(compiled.outputs)
+
+        def run() -> None:
+            request.start_async()
+            request.wait()
+
+        return run
+
+    def outputs(self) -> list[Any]:
+        return [np.array(self._request.get_output_tensor(i).data) for i in range(self._count)]
+
+
+class PyTorch:
+    """PyTorch eager (oneDNN) over the recipe of a model; images lie channels last."""
+
+    module = "torch"
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        import torch
+
+        torch.set_num_threads(threads)
+        recipe = json.loads((Path(model) / "recipe.json").read_text())
+        values = {name: self._tensor(torch, array) for name, array in inputs.items()}
+        for name in recipe["constants"]:
+            array = np.load(Path(model) / "constants" / f"{name}.npy", allow_pickle=False)
+            values[name] = torch.from_numpy(array) if array.dtype == np.int64 else self._tensor(torch, array)
+        steps = [_torch_step(torch, node) for node in recipe["nodes"]]
+        self._names, self._values = recipe["outputs"], values
+
+        def run() -> None:
+            with torch.inference_mode():
+                for step in steps:
+                    step(values)
+
+        return run
+
+    @staticmethod
+    def _tensor(torch: Any, array: Any) -> Any:
+        tensor = torch.from_numpy(array)
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        return tensor.contiguous(memory_format=formats.get(tensor.ndim, torch.contiguous_format))
+
+    def outputs(self) -> list[Any]:
+        return [np.ascontiguousarray(self._values[name].numpy()) for name in self._names]
+
+
+def _torch_step(torch: Any, node: Mapping[str, Any]) -> Callable[[Arrays], None]:
+    """One node of a recipe as a function that reads and writes named tensors."""
+    op, inputs, attrs = node["op"], node["inputs"], node["attrs"]
+    functional = torch.nn.functional
+    if op in ("Conv", "ConvTranspose"):
+        rank = len(attrs["kernel_shape"])
+        name = f"conv{'_transpose' if op == 'ConvTranspose' else ''}{rank}d"
+        convolve, window = getattr(functional, name), _torch_window(attrs, rank)
+
+        def apply(*x: Any) -> Any:
+            return convolve(*x, **window)
+    else:
+        apply = _torch_function(torch, op, attrs)
+    (output,) = node["outputs"]
+
+    def step(values: Arrays) -> None:
+        values[output] = apply(*(values[name] for name in inputs))
+
+    return step
+
+
+def _torch_window(attrs: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    pads = attrs.get("pads", [0] * 2 * rank)
+    if pads[:rank] != pads[rank:]:
+        raise ValueError(f"torch has no asymmetric padding {pads}")
+    return {
+        "stride": attrs.get("strides", [1] * rank),
+        "padding": pads[:rank],
+        "dilation": attrs.get("dilations", [1] * rank),
+        "groups": attrs.get("group", 1),
+    }
+
+
+def _torch_function(torch: Any, op: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    functional = torch.nn.functional
+    table: dict[str, Callable[..., Any]] = {
+        "Add": torch.add,
+        "Mul": torch.mul,
+        "MatMul": torch.matmul,
+        "Relu": torch.relu,
+        "Sigmoid": torch.sigmoid,
+        "Transpose": lambda x: x.permute(attrs["perm"]).contiguous(),
+        "Reshape": lambda x, shape: x.reshape(tuple(shape.tolist())),
+        "Softmax": lambda x: torch.softmax(x, attrs.get("axis", -1)),
+        "ReduceL2": lambda x: torch.linalg.vector_norm(x, dim=attrs["axes"]),
+        "BatchNormalization": lambda x, s, b, m, v: functional.batch_norm(x, m, v, s, b),
+        "Concat": lambda *x: torch.cat(x, attrs["axis"]),
+        "Gather": lambda x, i: torch.index_select(x, attrs.get("axis", 0), i),
+        "MaxPool": lambda x: functional.max_pool2d(x, attrs["kernel_shape"], attrs["strides"]),
+        "AveragePool": lambda x: functional.avg_pool2d(x, attrs["kernel_shape"], attrs["strides"]),
+    }
+    if op not in table:
+        raise ValueError(f"no PyTorch function for {op}")
+    return table[op]
+
+
+class NumPy:
+    """NumPy: ``matmul`` of the two inputs (its OpenBLAS takes its threads from the environment)."""
+
+    module = "numpy"
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        a, b = inputs.values()
+        self._out = out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
+        return lambda: np.matmul(a, b, out=out)
+
+    def outputs(self) -> list[Any]:
+        return [self._out]
+
+
+class Copy:
+    """The floor of moving bytes: the inputs are copied, each thread its part. ``model`` is how many bytes."""
+
+    module = "numpy"
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        source = np.zeros(int(model), np.uint8)
+        target = np.ones_like(source)
+        pairs = list(zip(np.array_split(target, threads), np.array_split(source, threads), strict=True))
+        if threads == 1:
+            return lambda: np.copyto(*pairs[0])
+        pool = ThreadPoolExecutor(threads - 1)
+
+        def run() -> None:
+            others = [pool.submit(np.copyto, *pair) for pair in pairs[1:]]
+            np.copyto(*pairs[0])
+            for other in others:
+                other.result()
+
+        return run
+
+    def outputs(self) -> list[Any]:
+        return []
+
+
+SYSTEMS: Mapping[str, Callable[[], System]] = {
+    "autotune": Autotune,
+    "onnxruntime": OnnxRuntime,
+    "openvino": OpenVino,
+    "torch": PyTorch,
+    "numpy": NumPy,
+    "copy": Copy,
+}
+
+
+def timed(run: Run, seconds: float, least: int, most: int) -> list[int]:
+    """Nanoseconds of each call, after one call that is not counted."""
+    run()
+    times: list[int] = []
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        end = time.perf_counter_ns() + int(seconds * 1e9)
+        while len(times) < least or (len(times) < most and time.perf_counter_ns() < end):
+            begin = time.perf_counter_ns()
+            run()
+            times.append(time.perf_counter_ns() - begin)
+    finally:
+        if collecting:
+            gc.enable()
+    return times
+
+
+class Worker:
+    """Answers requests for one system."""
+
+    def __init__(self, make: Callable[[], System]) -> None:
+        self._make = make
+        self._system: System = make()
+        self._run: Run = lambda: None
+
+    def load(self, model: str, threads: int, inputs: Mapping[str, str]) -> dict[str, Any]:
+        """Load a model; the seconds that took, and the system's version."""
+        self._run = lambda: None  # frees the previous model first
+        self._system = self._make()
+        arrays = {name: np.load(path, allow_pickle=False) for name, path in inputs.items()}
+        begin = time.perf_counter()
+        self._run = self._system.load(model, arrays, threads)
+        seconds = time.perf_counter() - begin
+        version = getattr(importlib.import_module(self._system.module), "__version__", "")
+        return {"seconds": seconds, "version": str(version).split("-")[0]}
+
+    def outputs(self, folder: str) -> dict[str, Any]:
+        """Run once and write the outputs to a folder; their paths in order."""
+        self._run()
+        paths = []
+        for index, array in enumerate(self._system.outputs()):
+            paths.append(str(Path(folder) / f"{index}.npy"))
+            np.save(paths[-1], array, allow_pickle=False)
+        return {"paths": paths}
+
+    def time(self, seconds: float, least: int, most: int) -> dict[str, Any]:
+        """Time runs."""
+        return {"ns": timed(self._run, seconds, least, most)}
+
+    def profile(self) -> dict[str, Any]:
+        """Nanoseconds by kind of dispatch."""
+        return {"kinds": self._system.profile() if isinstance(self._system, Autotune) else {}}
+
+
+def serve(worker: Worker, requests: Iterator[str], answer: Callable[[str], None]) -> None:
+    """Answer every line; a system's own errors are answers too."""
+    for line in requests:
+        request = json.loads(line)
+        method = getattr(worker, request.pop("do"))
+        try:
+            reply = method(**request)
+        except Exception as error:  # noqa: BLE001 - any system may raise anything; it is shown in the table
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        answer(json.dumps(reply))
+
+
+def main() -> None:
+    """Serve the system that the first argument names; what it prints goes to standard error."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(text: str) -> None:
+        out.write(text + "\n")
+        out.flush()
+
+    worker = Worker(SYSTEMS[sys.argv[1]])
+    answer(json.dumps({"ready": sys.argv[1]}))
+    serve(worker, iter(sys.stdin.readline, ""), answer)
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["SYSTEMS", "System", "Worker", "serve", "timed"]

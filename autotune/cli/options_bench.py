@@ -1,0 +1,200 @@
+"""Options that the benchmarks share, and how they say what they do and write what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from autotune.cli.options import print_json
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.bench.contest import Pace
+    from autotune.bench.systems import System
+    from autotune.bench.tables import Document
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PRIVATE = ("peer_pythons", "database")
+"""Parameters whose folders are nobody else's business: pages show the file name only."""
+
+
+def output_option(command: F) -> F:
+    """``-o``: where the page goes."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE.md",
+        help="Write the tables as Markdown, with the command, machine and date.",
+    )(command)
+
+
+def threads_option(default: str) -> Callable[[F], F]:
+    """``--threads 1,2``."""
+    return click.option(
+        "--threads",
+        default=default,
+        show_default=True,
+        metavar="N,N",
+        callback=lambda _context, _parameter, value: _numbers(value),
+        help="Numbers of threads, each measured by itself.",
+    )
+
+
+def peer_options(default: str) -> Callable[[F], F]:
+    """``--peers`` and ``--peer-python``."""
+
+    def add(command: F) -> F:
+        command = click.option(
+            "--peer-python",
+            "peer_pythons",
+            multiple=True,
+            type=click.Path(dir_okay=False),
+            metavar="PYTHON",
+            help="Interpreter of an environment that has peers; may be given several times. "
+            "This environment is looked into first.",
+        )(command)
+        return click.option(
+            "--peers",
+            default=default,
+            show_default=True,
+            metavar="NAMES",
+            callback=lambda _context, _parameter, value: _names(value),
+            help="Systems to compare with: onnxruntime, openvino, torch; or none.",
+        )(command)
+
+    return add
+
+
+def pace_options(rounds: int) -> Callable[[F], F]:
+    """``--rounds`` and ``--turn``."""
+
+    def add(command: F) -> F:
+        command = click.option(
+            "--turn",
+            type=click.FloatRange(0.001, 10.0),
+            default=0.1,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long each contender runs in a round.",
+        )(command)
+        return click.option(
+            "--rounds",
+            type=click.IntRange(1),
+            default=rounds,
+            show_default=True,
+            metavar="N",
+            help="Turns that each contender gets.",
+        )(command)
+
+    return add
+
+
+def tuned_option(command: F) -> F:
+    """``--db``, which here has no default: without it nothing is tuned."""
+    return click.option(
+        "--db",
+        "database",
+        metavar="FILE|URL",
+        help="Also measure with the schedules that this tuning database knows.",
+    )(command)
+
+
+def trials_option(name: str, of_what: str) -> Callable[[F], F]:
+    """``--trials N`` or ``--tune-trials N``."""
+    return click.option(
+        name,
+        "trials",
+        type=click.IntRange(1),
+        metavar="N",
+        help=f"First tune until the database has N runs of each {of_what}.",
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    from autotune.target import usable_cores
+
+    try:
+        found = tuple(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError as error:
+        raise UsageError(f"--threads {text!r} is no list of numbers such as 1,2") from error
+    cores = usable_cores()
+    if not all(1 <= number <= cores for number in found):
+        raise UsageError(f"--threads {text}: this machine has {cores} usable cores; give 1 to {cores}")
+    return found
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name) if text != "none" else ()
+
+
+def found_peers(names: Sequence[str], pythons: Sequence[str]) -> list[System]:
+    """The peers that were asked for; raises MissingExtraError for one that is not installed."""
+    from autotune.bench.systems import find_peers
+
+    return find_peers(names, pythons)
+
+
+def pace_of(rounds: int, turn: float) -> Pace:
+    """How long to measure."""
+    from autotune.bench.contest import Pace
+
+    return Pace(rounds=rounds, turn_s=turn)
+
+
+def say(text: str) -> None:
+    """Progress, on standard error: standard output is for the result."""
+    click.echo(text, err=True)
+
+
+def command_line(context: click.Context) -> str:
+    """The command as it was given, without folders of this machine."""
+    words = [context.command_path]
+    for parameter in context.command.params:
+        if context.get_parameter_source(parameter.name or "") is not ParameterSource.COMMANDLINE:
+            continue
+        words += _words(parameter, context.params[parameter.name or ""])
+    return " ".join(words)
+
+
+def _words(parameter: click.Parameter, value: Any) -> list[str]:
+    if parameter.name == "peer_pythons":
+        return [word for _ in value for word in (parameter.opts[0], "PYTHON")]
+    if isinstance(parameter, click.Argument):
+        return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+    if isinstance(parameter, click.Option) and parameter.is_flag:
+        return [parameter.opts[0]]
+    if isinstance(value, tuple):
+        return [parameter.opts[0], ",".join(map(str, value)) or "none"]
+    text = Path(str(value)).name if parameter.name in _PRIVATE else str(value)
+    return [parameter.opts[0], text]
+
+
+def finish(document: Document, output: Path | None, as_json: bool) -> None:
+    """Write the page if asked, and print the tables or JSON."""
+    if output is not None:
+        document.write(output)
+    if as_json:
+        print_json(document.to_json())
+    else:
+        document.show()
+
+
+__all__ = [
+    "command_line",
+    "finish",
+    "found_peers",
+    "output_option",
+    "pace_of",
+    "pace_options",
+    "peer_options",
+    "say",
+    "threads_option",
+    "trials_option",
+    "tuned_option",
+]

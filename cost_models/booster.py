@@ -26,23 +26,24 @@ def train(
     y: NDArray[np.floating[Any]],
     *,
     groups: NDArray[np.integer[Any]] | None = None,
-    weights: NDArray[np.floating[Any]] | None = None,
+    margin: Scores | None = None,
 ) -> Any:
-    """Train a booster on rows ``x``; ``groups`` (sorted) makes it a ranker, one weight a group."""
+    """Train a booster on rows ``x``; ``groups`` (sorted) makes it a ranker, ``margin`` is where it starts."""
     import xgboost
 
     data = xgboost.DMatrix(x, label=y, feature_names=list(features.names()), qid=groups)
-    if weights is not None:
-        data.set_weight(weights)
+    if margin is not None:
+        data.set_base_margin(margin)
     return xgboost.train(dict(parameters), data, num_boost_round=rounds)
 
 
-def predict(booster: Any, x: features.Matrix, threads: int) -> Scores:
+def predict(booster: Any, x: features.Matrix, threads: int, margin: Scores | None = None) -> Scores:
     """Predictions float32 [n] in one pass over ``x``, without building a DMatrix."""
     if x.ndim != 2 or x.shape[1] != len(features.names()):
         raise CostModelError(f"features of shape {x.shape}; this model reads [n, {len(features.names())}]")
     booster.set_param({"nthread": threads})
-    return np.asarray(booster.inplace_predict(x, validate_features=False), dtype=np.float32)
+    found = booster.inplace_predict(x, validate_features=False, base_margin=margin)
+    return np.asarray(found, dtype=np.float32)
 
 
 def save(booster: Any, path: Path) -> str:

@@ -17,15 +17,16 @@ from cost_models import features
 from cost_models.manifest import Manifest
 
 _GRADES = 31
+_PRIOR = np.float32(2.0)  # a factor of two in predicted time is worth odds of e^2 to 1
 _FILE = "ranker.ubj"
 
 PARAMETERS: Mapping[str, object] = {
     "objective": "rank:pairwise",
     "lambdarank_pair_method": "mean",
-    "lambdarank_num_pair_per_sample": 8,
+    "lambdarank_num_pair_per_sample": 16,
     "tree_method": "hist",
     "max_depth": 6,
-    "eta": 0.1,
+    "eta": 0.08,
     "subsample": 0.9,
     "colsample_bytree": 0.7,
     "min_child_weight": 2.0,
@@ -38,6 +39,7 @@ PARAMETERS: Mapping[str, object] = {
 class Ranker:
     """Gradient-boosted trees trained on pairs within a workload (Burges, LambdaMART, 2010).
 
+    The trees correct the analytic model: they start from its ranking, so that little data does no harm.
     Only the order within one workload on one target is learned and predicted: absolute times of different
     machines never meet.
     """
@@ -69,12 +71,19 @@ class Ranker:
         order = np.argsort(groups, kind="stable")
         threads = threads or len(os.sched_getaffinity(0))
         settings = {**parameters, "nthread": threads}
-        booster = boosters.train(settings, rounds, x[order], grades[order], groups=groups[order])
+        booster = boosters.train(
+            settings,
+            rounds,
+            x[order],
+            grades[order],
+            groups=groups[order],
+            margin=_PRIOR * analytic_scores(x[order]),
+        )
         return Ranker(booster, threads)
 
     def predict(self, x: features.Matrix) -> boosters.Scores:
         """Scores float32 [n] for rows [n, F]: the higher, the faster within one workload."""
-        return boosters.predict(self.booster, x, self.threads)
+        return boosters.predict(self.booster, x, self.threads, _PRIOR * analytic_scores(x))
 
     def save(self, folder: Path, **about: Any) -> Manifest:
         """Write the model and its manifest into ``folder``; ``about`` fills in the manifest's fields."""
@@ -94,6 +103,13 @@ class Ranker:
         return Ranker(boosters.load(folder / _FILE, manifest.files[_FILE]), threads)
 
 
+def analytic_scores(x: features.Matrix) -> boosters.Scores:
+    """The analytic model's ranking, read back from the features: minus the log of predicted seconds."""
+    if x.ndim != 2 or x.shape[1] != len(features.names()):
+        raise CostModelError(f"features of shape {x.shape}; this model reads [n, {len(features.names())}]")
+    return np.asarray(-x[:, features.names().index("log_total")], dtype=np.float32)
+
+
 def graded(latency: NDArray[np.floating[Any]], groups: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
     """Relevance 0 to 31 [n]: the best latency of the group over the row's own, in 32 grades."""
     _, inverse = np.unique(groups, return_inverse=True)
@@ -102,4 +118,4 @@ def graded(latency: NDArray[np.floating[Any]], groups: NDArray[np.integer[Any]])
     return np.asarray(np.round(_GRADES * best[inverse] / latency), dtype=np.float32)
 
 
-__all__ = ["PARAMETERS", "Ranker", "graded"]
+__all__ = ["PARAMETERS", "Ranker", "analytic_scores", "graded"]

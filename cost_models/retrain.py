@@ -14,7 +14,7 @@ from cost_models import dataset, features
 from cost_models.dataset import Dataset, RunRecord
 from cost_models.evaluate import Metrics, by_family, evaluate, split
 from cost_models.manifest import Manifest
-from cost_models.ranker import Ranker
+from cost_models.ranker import Ranker, analytic_scores
 from cost_models.registry import CostModel, Registry
 from cost_models.validity import Validity
 
@@ -108,11 +108,6 @@ def retrain(
     )
 
 
-def analytic_scores(x: features.Matrix) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """The analytic model's ranking, read back from the features: minus the log of predicted seconds."""
-    return np.asarray(-x[:, features.names().index("log_total")])
-
-
 def _in_use(registry: Registry) -> tuple[CostModel | None, str]:
     name = registry.current()
     if name is None:
@@ -184,4 +179,4 @@ def _report(data: Dataset, replaced: bool, reason: str, held: int) -> RetrainRep
     )
 
 
-__all__ = ["MIN_RUNS", "RetrainReport", "analytic_scores", "retrain"]
+__all__ = ["MIN_RUNS", "RetrainReport", "retrain"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from autotune.errors import ScheduleError
-from autotune.schedule import Schedule, Stage
+from autotune.schedule import PRIMITIVES, Schedule, Stage
 from autotune.te.tensor import ComputeOp, Tensor
 
 FACTORS = (1, 2, 2, 3, 4, 4, 5, 7, 8, 16)
@@ -131,6 +131,50 @@ class _Steps:
         mapped = eval(f"lambda {names}: f({names})", {"f": index_map})
         self.s.transform_layout(stage.tensor, mapped)
 
+    def pad_to_multiple(self) -> None:
+        stage = self.stage()
+        axis = self.pick(stage.op.axis + stage.op.reduce_axis)
+        self.s.pad_to_multiple(stage.tensor, axis, self.rng.choice(FACTORS))
+
+    def peel(self) -> None:
+        stage = self.stage()
+        stage.peel(self.loop(stage), first=self.rng.randint(0, 2), last=self.rng.randint(0, 2))
+
+    def reverse_compute_at(self) -> None:
+        stage = self.stage()
+        producers = [self.s[t] for t in stage.op.input_tensors]
+        producer = self.pick([p for p in producers if p.leaf_iter_vars])
+        stage.reverse_compute_at(producer, self.loop(producer))
+
+    def reverse_compute_inline(self) -> None:
+        self.stage().reverse_compute_inline()
+
+    def decompose_reduction(self) -> None:
+        stage = self.pick([st for st in self.stages() if st.op.reduce_axis])
+        stage.decompose_reduction(self.loop(stage))
+
+    def storage_align(self) -> None:
+        stage = self.stage()
+        axis = self.pick(stage.op.axis)
+        stage.storage_align(axis, self.rng.choice((4, 8, 16)), self.rng.choice((0, 1, 3)))
+
+    def double_buffer(self) -> None:
+        self.stage().double_buffer()
+
+    def prefetch(self) -> None:
+        stage = self.stage()
+        stage.prefetch(self.pick(stage.op.input_tensors), self.loop(stage), self.rng.randint(1, 3))
+
+    def software_pipeline(self) -> None:
+        stage = self.stage()
+        stage.software_pipeline(self.loop(stage), stages=self.rng.choice((2, 3)))
+
+    def sample_perfect_tile(self) -> None:
+        stage = self.stage()
+        loop = self.loop(stage)
+        sizes = self.s.sample_perfect_tile(loop, n=2, decision=_divisors(self.rng, loop.extent))
+        stage.split(loop, factor=sizes[1])
+
     def nonsense(self) -> None:
         """An argument that no program can allow."""
         stage = self.stage()
@@ -155,6 +199,11 @@ class _Steps:
         raise AssertionError("a nonsense step was accepted")
 
 
+def _divisors(rng: random.Random, extent: int) -> list[int]:
+    inner = rng.choice([d for d in range(1, min(extent, 16) + 1) if extent % d == 0])
+    return [extent // inner, inner]
+
+
 WEIGHTS = {
     "split": 8,
     "tile": 2,
@@ -172,6 +221,16 @@ WEIGHTS = {
     "rfactor": 1.5,
     "transform_layout": 1,
     "nonsense": 0.5,
+    "pad_to_multiple": 1,
+    "peel": 1.5,
+    "reverse_compute_at": 1.5,
+    "reverse_compute_inline": 1,
+    "decompose_reduction": 1,
+    "storage_align": 1,
+    "double_buffer": 0.5,
+    "prefetch": 1,
+    "software_pipeline": 0.7,
+    "sample_perfect_tile": 1,
 }
 
 
@@ -182,11 +241,12 @@ def apply_random_steps(rng: random.Random, schedule: Schedule) -> int:
     """
     target = rng.randint(0, MAX_STEPS)
     refused = 0
+    names = [n for n in WEIGHTS if n in PRIMITIVES or n == "nonsense"]
     for _ in range(3 * MAX_STEPS):
         if len(schedule.trace) >= target:
             break
         steps = _Steps(rng, schedule)
-        (name,) = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        (name,) = rng.choices(names, [WEIGHTS[n] for n in names])
         before, steps_before = state_text(schedule), len(schedule.trace)
         try:
             getattr(steps, name)()

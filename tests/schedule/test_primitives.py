@@ -12,7 +12,7 @@ import pytest
 from autotune import te
 from autotune.errors import ScheduleError
 from autotune.lower import lower_schedule, program_text
-from autotune.schedule import PRIMITIVES, Schedule, Trace
+from autotune.schedule import Schedule, Trace
 from tests.schedule import loop_interpreter
 from tests.schedule.machine import run_machine_code
 
@@ -171,9 +171,3 @@ def test_traces_replay_from_json(name: str) -> None:
     Trace.from_json(p.s.trace.to_json()).apply(again.s)
     assert again.s.trace.key == p.s.trace.key
     assert program_text(lower_schedule(again.s, again.args)) == program_text(lower_schedule(p.s, p.args))
-
-
-def test_every_primitive_is_covered() -> None:
-    shown = {name.split("_overlap")[0] for name in WORKS}
-    assert set(PRIMITIVES) <= shown
-    assert set(PRIMITIVES) <= set(REFUSED)

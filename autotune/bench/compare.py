@@ -16,6 +16,8 @@ from autotune.errors import AutotuneError
 
 Say = Callable[[str], None]
 OWN_NAMES = (UNTUNED_NAME, TUNED_NAME)
+FLOORS = ("copy",)
+"""Systems that are no peers: a bound that nobody goes below."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Result:
     def best_peer_ns(self, *, median: bool = False) -> float | None:
         """The best peer's minimum, or the least of the peers' medians."""
         read = self.median_ns if median else self.min_ns
-        known = [read(name) for name in self.readings if name not in OWN_NAMES]
+        known = [read(name) for name in self.readings if name not in (*OWN_NAMES, *FLOORS)]
         return min((ns for ns in known if ns is not None), default=None)
 
     def ratio(self, name: str | None = None, *, median: bool = False) -> float | None:
@@ -198,4 +200,4 @@ def _short(result: Result) -> str:
     return ", ".join([*parts, *[f"FAILED: {text}" for text in failures if text]])
 
 
-__all__ = ["OWN_NAMES", "Plan", "Result", "compare", "peer_entries"]
+__all__ = ["FLOORS", "OWN_NAMES", "Plan", "Result", "compare", "peer_entries"]

@@ -26,12 +26,13 @@ _RUN_S = 300.0
 class Pace:
     """How long to measure: ``rounds`` turns of about ``turn_s`` seconds each, at least ``least`` runs.
 
-    Between turns everybody rests for ``settle_s``: the threads of the one before may still spin.
+    Between turns everybody rests for ``settle_s``: the threads of the one before may still spin, those of
+    ONNX Runtime and OpenBLAS for tens of milliseconds.
     """
 
     rounds: int = 10
     turn_s: float = 0.1
-    settle_s: float = 0.03
+    settle_s: float = 0.1
     least: int = 2
     most: int = 2000
 
@@ -55,7 +56,7 @@ class Reading:
     load_s: float = 0.0
     failure: str = ""
     kinds: Mapping[str, float] | None = None
-    """Mean nanoseconds of a run by kind of dispatch, for our own modules."""
+    """Nanoseconds of a run by kind of dispatch, for our own modules."""
 
 
 class Contest:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from autotune.bench.compare import OWN_NAMES, Result
+from autotune.bench.compare import FLOORS, OWN_NAMES, Result
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio, scientific
 
@@ -30,21 +30,22 @@ def side_by_side(
     """
     tuned = any(result.min_ns(TUNED_NAME) is not None for result in results)
     ours = [UNTUNED_NAME, *([TUNED_NAME] if tuned else [])]
+    rivals = any(name not in FLOORS for name in labels)
     columns = [first, *ours, *labels.values()]
-    columns += ["÷ best", "÷ best (medians)"] if labels else []
+    columns += ["÷ best", "÷ best (medians)"] if rivals else []
     columns += ["default speed ÷ tuned"] if tuned else []
-    columns += [head for head, _ in extras] + (["max. rel. error"] if labels else [])
+    columns += [head for head, _ in extras] + (["max. rel. error"] if rivals else [])
     rows = []
     for result in results:
         name = f"{result.case.family} {result.case.name}" if with_family else result.case.name
         cells = [name, *(cell(result, contender) for contender in [*ours, *labels])]
-        cells += [ratio(result.ratio()), ratio(result.ratio(median=True))] if labels else []
+        cells += [ratio(result.ratio()), ratio(result.ratio(median=True))] if rivals else []
         cells += [ratio(result.default_to_tuned)] if tuned else []
         cells += [of(result) for _, of in extras]
-        cells += [scientific(max(result.errors.values(), default=None))] if labels else []
+        cells += [scientific(max(result.errors.values(), default=None))] if rivals else []
         rows.append(tuple(cells))
-    rows.append(tuple(_means(results, labels, len(ours), tuned, len(extras))))
-    notes = [CELL_NOTE, *([RATIO_NOTE] if labels else []), *_failures(results)]
+    rows.append(tuple(_means(results, len(ours) + len(labels), rivals, tuned, len(extras))))
+    notes = [CELL_NOTE, *([RATIO_NOTE] if rivals else []), *_failures(results)]
     return Table(title, tuple(columns), tuple(rows), tuple(notes))
 
 
@@ -58,17 +59,15 @@ def cell(result: Result, name: str) -> str:
     return f"{duration(reading.latency.min_ns)} ({duration(reading.latency.median_ns)})"
 
 
-def _means(
-    results: Sequence[Result], labels: Mapping[str, str], ours: int, tuned: bool, extras: int
-) -> list[str]:
-    cells = ["geometric mean", *[""] * (ours + len(labels))]
-    if labels:
+def _means(results: Sequence[Result], contenders: int, rivals: bool, tuned: bool, extras: int) -> list[str]:
+    cells = ["geometric mean", *[""] * contenders]
+    if rivals:
         cells.append(ratio(geometric_mean(r.ratio() for r in results)))
         cells.append(ratio(geometric_mean(r.ratio(median=True) for r in results)))
     if tuned:
         cells.append(ratio(geometric_mean(r.default_to_tuned for r in results)))
     cells += [""] * extras
-    return [*cells, scientific(_worst(results))] if labels else cells
+    return [*cells, scientific(_worst(results))] if rivals else cells
 
 
 def _worst(results: Iterable[Result]) -> float | None:
@@ -103,8 +102,37 @@ def families(title: str, results: Sequence[Result], labels: Mapping[str, str]) -
 
 def gigaflops(result: Result) -> str:
     """Our best entry's rate."""
-    ns = result.min_ns(result.ours_name)
-    return NOTHING if not ns or not result.flops else f"{result.flops / ns:.1f}"
+    return gigaflops_of(result.ours_name)(result)
+
+
+def gigaflops_of(name: str) -> Callable[[Result], str]:
+    """A contender's rate."""
+
+    def rate(result: Result) -> str:
+        ns = result.min_ns(name)
+        return NOTHING if not ns or not result.flops else f"{result.flops / ns:.1f}"
+
+    return rate
+
+
+def percent_of(floor: str) -> Callable[[Result], str]:
+    """Our speed in percent of a floor's."""
+
+    def percent(result: Result) -> str:
+        ours, bound = result.min_ns(result.ours_name), result.min_ns(floor)
+        return NOTHING if not ours or not bound else f"{100 * bound / ours:.0f}"
+
+    return percent
+
+
+def coverage(result: Result) -> str:
+    """How many dispatches have a tuned schedule."""
+    return NOTHING if result.own is None else f"{result.own.hits}/{result.own.dispatches}"
+
+
+def compile_time(result: Result) -> str:
+    """How long compiling took, untuned."""
+    return NOTHING if result.own is None else f"{result.own.compile_s:.1f} s"
 
 
 def gigabytes(result: Result) -> str:
@@ -128,7 +156,12 @@ def kernel_families(title: str, results: Sequence[Result]) -> Table:
     for name, profile in profiles.items():
         total = sum(profile.values()) or 1.0
         rows.append((name, *(_percent(profile.get(kind, 0.0) / total) for kind in kinds)))
-    return Table(title, ("model", *kinds), tuple(rows), ("percent of the time of a profiled run",))
+    return Table(
+        title,
+        ("model", *kinds),
+        tuple(rows),
+        ("percent of the sum over dispatches, each at its fastest of ten profiled runs",),
+    )
 
 
 def _percent(share: float) -> str:
@@ -140,9 +173,13 @@ __all__ = [
     "RATIO_NOTE",
     "Extra",
     "cell",
+    "compile_time",
+    "coverage",
     "families",
     "gigabytes",
     "gigaflops",
+    "gigaflops_of",
     "kernel_families",
+    "percent_of",
     "side_by_side",
 ]

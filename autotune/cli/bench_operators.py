@@ -11,6 +11,11 @@ from autotune.cli import options_bench as shared
 from autotune.cli.options import json_option
 from autotune.errors import UsageError
 
+ABOUT = (
+    "Single operators, float32. Weights are constants for everybody; our tensors lie channels last, the "
+    "peers' as they want them. PyTorch runs op by op, without folding a batch norm into a convolution."
+)
+
 
 @click.command(
     epilog="Example: autotune bench operators C2D GMM --threads 2 --db ops.db --trials 200 "
@@ -44,38 +49,30 @@ def command(
 
     Weights are constants for everybody. Our tensors lie channels last, the peers' as they want them.
     """
-    from autotune.bench import machine, report
-    from autotune.bench.compare import Plan, compare
+    from autotune.bench import report
+    from autotune.bench.compare import Plan, Result
+    from autotune.bench.session import Page, run
     from autotune.bench.suites import operators
-    from autotune.bench.tables import Document
+    from autotune.bench.tables import Table
 
     unknown = sorted(set(names) - set(operators.FAMILIES))
     if unknown:
         raise UsageError(f"unknown family {unknown[0]!r}; there are: {', '.join(operators.FAMILIES)}")
     chosen = operators.cases(names or tuple(operators.FAMILIES))
-    cases = operators.smallest(chosen) if smallest else list(chosen)
     systems = shared.found_peers(peers, peer_pythons)
-    before = machine.facts()
-    plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials)
-    results, versions = compare(cases, plan, shared.say)
     labels = {system.name: system.label for system in systems}
-    tables = []
-    for number in threads:
-        mine = [result for result in results if result.threads == number]
-        plural = f"{number} thread{'s' if number > 1 else ''}"
-        speed = [("GFLOP/s", report.gigaflops)]
-        tables.append(report.side_by_side(f"Operators, {plural}", mine, labels, speed, first="operator"))
-        tables.append(report.families(f"Families, {plural}", mine, labels))
+
+    def tables(threads_text: str, results: Sequence[Result]) -> list[Table]:
+        rate = [("GFLOP/s", report.gigaflops)]
+        title = f"Operators, {threads_text}"
+        each = report.side_by_side(title, results, labels, rate, first="operator")
+        return [each, report.families(f"Families, {threads_text}", results, labels)]
+
     legend = [f"{family}: {operators.FAMILIES[family]}" for family in names or operators.FAMILIES]
-    document = Document(
-        "Operators",
-        shared.command_line(context),
-        machine.with_peers(before, versions),
-        tuple(tables),
-        [result.to_json() for result in results],
-        notes=tuple(legend),
-    )
-    shared.finish(document, output, as_json)
+    page = Page("Operators", shared.command_line(context), ABOUT, tuple(legend))
+    plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials)
+    cases = operators.smallest(chosen) if smallest else list(chosen)
+    shared.finish(run(page, cases, plan, tables, shared.say), output, as_json)
 
 
 __all__ = ["command"]

@@ -129,7 +129,7 @@ class RowRecipe:
             partial = self._reduce(schedule, output, config, None)
             row = self._rows(output, config)
             if row is not None:
-                for stage in partial:
+                for stage in reversed(partial):  # readers first
                     stage.compute_at(output, row)
                     stage.set_scope("local")
             return schedule
@@ -210,7 +210,7 @@ class RowRecipe:
                 partial.append(self._factor(schedule, stage, lanes, width))
             stage.vectorize(stage.op.reduce_axis[-1])
         if at is not None:
-            for one in (*partial, stage):
+            for one in (stage, *reversed(partial)):  # readers first
                 one.compute_at(*at)
                 one.set_scope("local")
         return partial

@@ -31,26 +31,29 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
     for op in (*plan.side, *plan.epilogue):
         if op.name != plan.stored.name and op.reduction is None:
             schedule[op.name].compute_inline()
-    stored, accumulator = _accumulator(schedule, shape)
+    looped = config.get("epilogue") == "looped"
+    stored, accumulator = _accumulator(schedule, shape, looped)
     width = int(config["vectors"]) * shape.lanes
     if config.get("pack"):
         _pack(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
     blocks, tiles, inner = _tile_stored(stored, shape, config, width)
+    if looped:
+        _spill(schedule[plan.anchor.name], stored, tiles[-1], shape)
     accumulator.compute_at(stored, tiles[-1])
     _tile_accumulator(accumulator, shape, config)
     _place_producers(schedule, shape, stored, blocks, str(config.get("stage", "root")))
-    _finish(stored, shape, inner)
+    _finish(stored, shape, inner, looped)
     for op in plan.rest:
         schedule_plain(schedule[op.name], shape.lanes, inline=True)
     return schedule
 
 
-def _accumulator(schedule: Schedule, shape: TileShape) -> tuple[Stage, Stage]:
+def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[Stage, Stage]:
     """The stage that is stored, and the one that accumulates in registers."""
     plan = shape.structure
-    if plan.stored is plan.anchor:
+    if plan.stored is plan.anchor or looped:
         cache = schedule.cache_write(schedule[plan.anchor.name].tensor, "local")
-        return schedule[plan.anchor.name], schedule[cache]
+        return schedule[plan.stored.name], schedule[cache]
     accumulator = schedule[plan.anchor.name]
     accumulator.set_scope("local")
     return schedule[plan.stored.name], accumulator
@@ -132,10 +135,21 @@ def _reduce_names(shape: TileShape) -> list[str]:
     return [axis.name for axis in shape.structure.anchor.reduce_axis]
 
 
-def _finish(stage: Stage, shape: TileShape, inner: list[IterVar]) -> None:
-    """Unroll the rows of the stored tile and vectorise its columns."""
+def _spill(stage: Stage, stored: Stage, tile: IterVar, shape: TileShape) -> None:
+    """Write the accumulators of a tile to scratch memory, for an epilogue that loops over them."""
+    stage.compute_at(stored, tile)
+    stage.set_scope("local")
+    axes = _named(stage, shape)
+    vectors, lanes = stage.split(axes[shape.vector], factor=shape.lanes)
+    for loop in (*(axes[axis] for axis in shape.spatial), vectors):
+        stage.unroll(loop)
+    stage.vectorize(lanes)
+
+
+def _finish(stage: Stage, shape: TileShape, inner: list[IterVar], looped: bool) -> None:
+    """Vectorise the columns of the stored tile, and unroll its rows unless the epilogue is long."""
     vectors, lanes = stage.split(inner[-1], factor=shape.lanes)
-    for loop in (*inner[:-1], vectors):
+    for loop in (*(() if looped else inner[:-1]), vectors):
         stage.unroll(loop)
     stage.vectorize(lanes)
 
@@ -143,7 +157,7 @@ def _finish(stage: Stage, shape: TileShape, inner: list[IterVar]) -> None:
 def _place_producers(schedule: Schedule, shape: TileShape, stored: Stage, block: IterVar, where: str) -> None:
     """Views are inlined; padding and prologues are stored whole, or once a block."""
     plan = shape.structure
-    for op in plan.producers:
+    for op in reversed(plan.producers):  # readers first
         stage = schedule[op.name]
         if op.reduction is not None:
             schedule_plain(stage, shape.lanes, inline=False)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from autotune.target import Target
 
 
+_LONG_EPILOGUE = 10
+
+
 @dataclass(frozen=True)
 class TileRecipe:
     """Schedules and loop nests of a register-tiled anchor."""
@@ -51,10 +54,18 @@ def tiled_space(
         workload=workload,
         target=target,
         family=family,
-        knobs=(*tile_knobs(shape, target), *knobs),
+        knobs=(*tile_knobs(shape, target), *knobs, *_epilogue_knob(shape)),
         constraints=(*tile_constraints(shape, target), *constraints),
         recipe=TileRecipe(workload, shape, family),
     )
+
+
+def _epilogue_knob(shape: TileShape) -> list[Knob]:
+    """A long epilogue need not be unrolled over the rows of a tile: that makes ten times the code."""
+    plan = shape.structure
+    if plan.stored is plan.anchor or plan.epilogue_operations < _LONG_EPILOGUE:
+        return []
+    return [Knob.of("epilogue", ("looped", "unrolled"), "looped", "how the rows of a tile are finished")]
 
 
 def stage_knob(shape: TileShape) -> list[Knob]:

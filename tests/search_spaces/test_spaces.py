@@ -28,6 +28,7 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "matmul_column": lambda: make.matmul(17, 9, 1),
     "matmul_batch": lambda: make.matmul(11, 8, 20, batch=(2, 3), constant=False, relu=False),
     "matmul_strided": make.strided_matmul,
+    "matmul_gelu": lambda: make.gelu_matmul(13, 16, 40),
     "gemm_transposed": lambda: make.gemm(5, 33, 47),
     "conv": lambda: make.conv((1, 8, 9, 5), 24, 3, pad=1, residual=True),
     "conv_strided": lambda: make.conv((2, 11, 11, 3), 20, 5, stride=2, pad=2),

@@ -179,3 +179,10 @@ def _view(block: Any, spec: BufferSpec, strides: Mapping[str, tuple[int, ...]]) 
         return flat.reshape(spec.shape)
     in_bytes = [s * flat.itemsize for s in steps]
     return np.lib.stride_tricks.as_strided(flat, spec.shape, in_bytes)
+
+
+def gelu_matmul(m: int, k: int, n: int) -> Workload:
+    """A matrix product whose epilogue is long: bias and an exact GELU."""
+    b = GraphBuilder("gelu")
+    y = b.node("Add", b.node("MatMul", b.input("x", (m, k)), b.input("w", (k, n))), b.input("b", (n,)))
+    return of(b, b.node("Mul", y, b.node("Erf", y)), {"w", "b"})

@@ -41,6 +41,7 @@ def compile_model(
     target: Target | str | None = None,
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
+    convolutions: str = "auto",
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
@@ -52,6 +53,7 @@ def compile_model(
 
     ``model`` is a path, ``"zoo:NAME"``, bytes, a ``ModelProto`` or a graph. Schedules come from
     ``schedules`` (workload key to trace), then from ``database``, then from the analytic model.
+    ``convolutions`` is "auto" (Winograd's algorithm where the estimate likes it) or "direct".
     ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
 
     Raises:
@@ -63,6 +65,7 @@ def compile_model(
         target=target,
         database=database,
         layout=layout,
+        convolutions=convolutions,
         require_hit=require_hit,
         schedules=schedules,
         threads=threads,
@@ -78,6 +81,7 @@ def compile_in_detail(
     target: Target | str | None = None,
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
+    convolutions: str = "auto",
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
@@ -88,7 +92,14 @@ def compile_in_detail(
 ) -> Compilation:
     """Like :func:`compile_model`, with everything that explains the result."""
     chosen_target = resolve_target(target, threads)
-    parts = divide(model, layout=layout, shapes=shapes, options=options, observer=observer)
+    parts = divide(
+        model,
+        layout=layout,
+        convolutions=convolutions,
+        shapes=shapes,
+        options=options,
+        observer=observer,
+    )
     with _Opened(database) as opened:
         choices = {
             workload.key: choose(workload, chosen_target, opened, schedules or {})
@@ -98,7 +109,7 @@ def compile_in_detail(
     if require_hit and report.missed:
         raise MissError(_miss_message(parts.name, report))
     built = build_workloads(list(choices.values()), chosen_target, progress)
-    metadata = {"layout": layout, "coverage": report.to_json()}
+    metadata = {"layout": layout, "convolutions": convolutions, "coverage": report.to_json()}
     image, plan = assemble(parts, built, chosen_target, metadata)
     compilation = Compilation(image, report, parts, plan)
     dump(compilation, built)
@@ -133,13 +144,14 @@ def divide(
     model: Model,
     *,
     layout: str = "NHWC",
+    convolutions: str = "auto",
     shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches."""
     graph = _graph_of(model, shapes)
-    return partition(run_passes(graph, standard_passes(layout), observer), options)
+    return partition(run_passes(graph, standard_passes(layout, convolutions), observer), options)
 
 
 def _graph_of(model: Model, shapes: Shapes | None) -> Graph:

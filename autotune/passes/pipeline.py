@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import settings
-from autotune.errors import GraphError, InternalError
+from autotune.errors import GraphError, InternalError, UsageError
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.graph.verify import verify
@@ -27,10 +27,22 @@ from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.simplify import Simplify
 from autotune.passes.split_groups import SplitGroups
+from autotune.passes.winograd import Winograd
+
+CONVOLUTIONS: Mapping[str, tuple[int, ...]] = {"auto": (2, 4), "direct": ()}
+"""Choices of algorithms for convolutions: the tiles of Winograd's that the estimate may pick."""
 
 
-def standard_passes(layout: str = "NHWC") -> tuple[GraphPass, ...]:
-    """The pipeline from an imported model to the graph that is divided into dispatches."""
+def standard_passes(layout: str = "NHWC", convolutions: str = "auto") -> tuple[GraphPass, ...]:
+    """The pipeline from an imported model to the graph that is divided into dispatches.
+
+    Raises:
+        UsageError: ``layout`` or ``convolutions`` (a key of :data:`CONVOLUTIONS`) is unknown.
+    """
+    if convolutions not in CONVOLUTIONS:
+        raise UsageError(
+            f"unknown choice of convolutions {convolutions!r}\n  one of {', '.join(CONVOLUTIONS)}"
+        )
     return (
         FoldConstants(),
         Simplify(),
@@ -41,6 +53,7 @@ def standard_passes(layout: str = "NHWC") -> tuple[GraphPass, ...]:
         FoldConstants(),
         Simplify(),
         SplitGroups(),
+        Winograd(CONVOLUTIONS[convolutions]),
         CommonSubexpressions(),
         DeadCode(),
     )
@@ -105,4 +118,4 @@ def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
     (path / f"{number:02d}_{name}.txt").write_text(print_graph(graph) + "\n", encoding="utf-8")
 
 
-__all__ = ["Observer", "PassRecord", "dump_folder", "run_passes", "standard_passes"]
+__all__ = ["CONVOLUTIONS", "Observer", "PassRecord", "dump_folder", "run_passes", "standard_passes"]

@@ -18,6 +18,7 @@ PASSES: Mapping[str, str] = {
     "fold_constants": "autotune.passes.fold_constants:FoldConstants",
     "simplify": "autotune.passes.simplify:Simplify",
     "split_groups": "autotune.passes.split_groups:SplitGroups",
+    "winograd": "autotune.passes.winograd:Winograd",
 }
 
 

@@ -75,6 +75,18 @@ def test_other_layout():
     check(graph, layout="NCHW", schedules=plain_schedules(graph, layout="NCHW"))
 
 
+def test_convolutions_by_winograd():
+    b = GraphBuilder("winograd")
+    x = b.input("x", (1, 48, 22, 23))
+    w = b.constant("w", normal(64, 48, 3, 3) / 20)
+    x = b.node("Conv", x, w, b.constant("b", normal(64)), pads=(1, 1, 1, 1))
+    graph = b.graph(b.node("Relu", x, name="y"))
+    names = [d.name for d in check(graph).image.dispatches]
+    assert any(name.endswith("winogradoutput_add_relu") for name in names)
+    direct = check(graph, convolutions="direct")
+    assert not any("winograd" in d.name for d in direct.image.dispatches)
+
+
 def test_one_and_two_threads_compute_the_same():
     graph = load(MODELS["tiny_cnn"]())
     inputs = random_inputs(graph)

@@ -28,6 +28,8 @@ class IndexMap:
         rank = len(inspect.signature(function).parameters)
         axes = [Var(f"i{n}") for n in range(rank)]
         result = function(*axes)
+        if isinstance(result, IndexMap):
+            return result
         parts = result if isinstance(result, list | tuple) else (result,)
         return IndexMap(tuple(expr_text(p) if isinstance(p, Expr) else str(int(p)) for p in parts))
 

@@ -13,13 +13,14 @@ from autotune.te.expr import (
     IterVar,
     Read,
     Reduce,
+    Var,
     binary,
     const,
     select,
     substitute,
     transform,
 )
-from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.tensor import ComputeOp, Epilogue, Tensor
 
 
 def renamed_axes(axes: Sequence[IterVar], suffix: str) -> tuple[IterVar, ...]:
@@ -73,7 +74,44 @@ def with_reads(
     else:
         memo = {}
         body = tuple(transform(e, replace, memo) for e in op.body)
-    return ComputeOp(op.name, op.axis, body)
+    epilogue = op.epilogue
+    if epilogue is not None:
+        epilogue = Epilogue(epilogue.accumulator, transform(epilogue.body, replace))
+    return ComputeOp(op.name, op.axis, body, epilogue)
+
+
+def with_axes(op: ComputeOp, new: dict[IterVar, IterVar], name: str) -> ComputeOp:
+    """The same computation over other axes (same variables where none is given)."""
+    values: dict[Expr, Expr] = dict(new.items())
+    axes = tuple(new.get(a, a) for a in op.axis)
+    first = op.body[0]
+    if isinstance(first, Reduce):
+        sources = tuple(substitute(s, values) for s in first.sources)
+        reduce_axes = tuple(new.get(a, a) for a in first.axis)
+        body: tuple[Expr, ...] = tuple(
+            Reduce(first.reducer, sources, reduce_axes, i) for i in range(len(op.body))
+        )
+    else:
+        body = tuple(substitute(e, values) for e in op.body)
+    return ComputeOp(name, axes, body)
+
+
+def folded(consumer: ComputeOp, producer: ComputeOp, is_producer: Callable[[Tensor], bool]) -> ComputeOp:
+    """The producer, storing what the elementwise consumer makes of its value."""
+    axes: dict[Expr, Expr] = dict(zip(consumer.axis, producer.axis, strict=True))
+    body = substitute(consumer.body[0], axes)
+    accumulator: Var | None = None
+    if producer.reduction is None:
+        value = producer.body[0]
+    elif producer.epilogue is None:
+        accumulator = Var(f"{producer.name}.value", producer.body[0].dtype)
+        value = accumulator
+    else:
+        accumulator, value = producer.epilogue.accumulator, producer.epilogue.body
+    body = transform(body, lambda n: value if isinstance(n, Read) and is_producer(n.tensor) else None)
+    if accumulator is None:
+        return ComputeOp(producer.name, producer.axis, (body,))
+    return ComputeOp(producer.name, producer.axis, producer.body, Epilogue(accumulator, body))
 
 
 def transformed(op: ComputeOp, mapping: IndexMap) -> ComputeOp:
@@ -147,4 +185,4 @@ def rfactor(
     index = (*op.axis[:factor_axis], last, *op.axis[factor_axis:])
     reads = tuple(partial.output(i)(*index) for i in range(len(sources)))
     finals = tuple(Reduce(reduction.reducer, reads, (last,), i) for i in range(len(sources)))
-    return partial, ComputeOp(op.name, op.axis, finals)
+    return partial, ComputeOp(op.name, op.axis, finals, op.epilogue)

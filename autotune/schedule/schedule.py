@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from autotune.errors import ScheduleError
 from autotune.schedule import rewrite
-from autotune.schedule.index_map import IndexMap
-from autotune.schedule.stage import SCOPES, Stage
-from autotune.schedule.trace import Step, Trace, primitive
+from autotune.schedule.primitives.dataflow import DataflowPrimitives
+from autotune.schedule.primitives.sampling import SamplingPrimitives
+from autotune.schedule.stage import Stage
+from autotune.schedule.trace import Step, Trace
 from autotune.te.expr import IterVar
-from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, post_order
+from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 
 
-class Schedule:
+class Schedule(DataflowPrimitives, SamplingPrimitives):
     """Stages of a program in post-order; ``s[T]`` is the stage of a tensor, an operation or a name."""
 
     def __init__(self, outputs: Sequence[Operation]) -> None:
         self.outputs = list(outputs)
         self.steps: list[Step] = []
         self.recording_depth = 0
+        self.replaying = False
+        self.rng = random.Random(0)
+        self.decisions: dict[str, tuple[Any, ...]] = {}
+        self.decided: dict[str, Any] = {}
         self._stages: dict[Operation, Stage] = {}
         self._by_name: dict[str, Stage] = {}
         self.stages: list[Stage] = []
         for op in post_order([op.output(0) for op in outputs]):
-            self._add(op)
+            self.add(op)
         for op in outputs:
             self._stages[op].is_output = True
 
@@ -89,113 +95,47 @@ class Schedule:
         """Stages that read ``producer`` directly."""
         return [s for s in self.order() if any(self[t] is producer for t in s.op.input_tensors)]
 
-    # -- dataflow primitives ---------------------------------------------------------------------------------
-
-    @primitive
-    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
-        """Compute ``tensor`` into a new stage in ``scope``; the tensor's stage becomes the copy out of it.
-
-        Call it before other steps on the stage. Returns the new stage's tensor (named ``<tensor>.<scope>``).
-        """
-        stage = self._untouched("cache_write", tensor)
-        self._check_scope("cache_write", scope)
-        assert isinstance(stage.op, ComputeOp)
-        cache, copy = rewrite.cache_write(stage.op, self._name(f"{stage.op.name}.{scope}"))
-        new = self._add(cache, before=stage)
-        new.scope = scope
-        self._replace_op(stage, copy)
-        stage.leaf_iter_vars = list(copy.axis)
-        stage.all_iter_vars = list(copy.axis)
-        return cache.output(tensor.value_index)
-
-    @primitive
-    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Any]) -> Tensor:
-        """Copy ``tensor`` into ``scope`` for the given readers; returns the copy, named ``<tensor>.<scope>``."""
-        self._check_scope("cache_read", scope)
-        source = self[tensor]
-        stages = [self[r] for r in (readers if isinstance(readers, list | tuple) else [readers])]
-        op = source.op
-        current = Tensor(op, tensor.value_index)
-        copy = rewrite.copy_of(current, self._name(f"{current.name}.{scope}"))
-        for stage in stages:
-            if not any(self[t] is source for t in stage.op.input_tensors):
-                raise ScheduleError(f"cache_read: stage {stage.op.name} does not read {current.name}")
-        new = self._add(copy, after=source)
-        new.scope = scope
-        for stage in stages:
-            self._redirect(stage, source, tensor.value_index, lambda i: copy.output(0)(*i))
-        return copy.output(0)
-
-    @primitive
-    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
-        """Make a reduction loop a data axis of a new stage that holds partial results (TVM's rfactor).
-
-        ``axis`` is a reduction loop of the stage, usually the inner part of a split; the new stage reduces over
-        the other reduction loops, and the old one over ``axis``. Returns the new stage's tensor (``<tensor>.rf``).
-        """
-        stage = self[tensor]
-        if axis not in stage.leaf_iter_vars or axis.kind != "reduce":
-            raise stage.refuse("rfactor", f"{axis.name} is not a reduction loop of {stage.op.name}")
-        assert isinstance(stage.op, ComputeOp)
-        if any(iv.kind == "data" and iv not in stage.op.axis for iv in stage.all_iter_vars):
-            raise stage.refuse("rfactor", "data loops were changed already; call rfactor first")
-        if not 0 <= factor_axis <= len(stage.op.axis):
-            raise stage.refuse(
-                "rfactor", f"factor_axis must be in 0..{len(stage.op.axis)}, got {factor_axis}"
-            )
-        partial, final = rewrite.rfactor(
-            stage.op,
-            stage.relations,
-            stage.leaf_iter_vars,
-            axis,
-            factor_axis,
-            self._name(f"{stage.op.name}.rf"),
-        )
-        self._add(partial, before=stage)
-        self._replace_op(stage, final)
-        stage.relations = []
-        stage.leaf_iter_vars = list(final.axis + final.reduce_axis)
-        stage.all_iter_vars = list(final.axis + final.reduce_axis)
-        stage.kinds = {}
-        return partial.output(0)
-
-    @primitive
-    def transform_layout(self, tensor: Tensor, index_map: Any) -> Tensor:
-        """Store an intermediate stage in another layout: element ``i`` goes to ``index_map(i)``.
-
-        Dimensions that the map does not divide are padded with zeros. Readers are rewritten. On a copy of a
-        constant input (made by cache_read) the copy runs at compile time. Returns the tensor in its new shape.
-        """
-        stage = self._untouched("transform_layout", tensor)
-        if stage.is_output:
-            raise stage.refuse("transform_layout", f"{stage.op.name} is an output of the program")
-        assert isinstance(stage.op, ComputeOp)
-        mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.from_callable(index_map)
-        if stage.op.reduction is not None:
-            raise stage.refuse("transform_layout", f"{stage.op.name} is a reduction; cache_read it first")
-        new = rewrite.transformed(stage.op, mapping)
-        readers = self.readers_of(stage)
-        self._replace_op(stage, new)
-        stage.leaf_iter_vars = list(new.axis)
-        stage.all_iter_vars = list(new.axis)
-        for reader in readers:
-            self._redirect(reader, stage, 0, lambda i: new.output(0)(*mapping.apply(i)))
-        return new.output(0)
-
     # -- bookkeeping -----------------------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[Any, ...]:
         """What :meth:`restore` needs to undo a primitive that fails half-way."""
-        maps = (dict(self._stages), dict(self._by_name), list(self.stages))
+        maps = (dict(self._stages), dict(self._by_name), list(self.stages), dict(self.decisions))
         return (*maps, [(stage, stage.snapshot()) for stage in self.stages])
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a snapshot."""
-        self._stages, self._by_name, self.stages, stages = state
+        self._stages, self._by_name, self.stages, self.decisions, stages = state
+        self.decided = {}
         for stage, attributes in stages:
             stage.__dict__.update(attributes)
 
-    def _add(self, op: Operation, before: Stage | None = None, after: Stage | None = None) -> Stage:
+    def merge(self, kept: Stage, gone: Stage, op: ComputeOp) -> None:
+        """Let ``kept`` compute ``op``, which is what both stages computed; both names mean ``kept`` from now on."""
+        for known, stage in list(self._stages.items()):
+            if stage is gone:
+                self._stages[known] = kept
+        self._by_name[gone.op.name] = kept
+        self.stages.remove(gone)
+        kept.is_output, kept.scope, kept.alignments = gone.is_output, gone.scope, gone.alignments
+        kept.attach_type, kept.attach_stage, kept.attach_ivar = (
+            gone.attach_type,
+            gone.attach_stage,
+            gone.attach_ivar,
+        )
+        self.replace_op(kept, op)
+
+    def normalize(self) -> Schedule:
+        """As in TVM; loops here always start at 0, so there is nothing to do."""
+        return self
+
+    def create_group(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises ScheduleError: TVM's way to move several stages at once."""
+        raise ScheduleError(
+            "create_group: groups are not supported; call compute_at on each stage of the group"
+        )
+
+    def add(self, op: Operation, before: Stage | None = None, after: Stage | None = None) -> Stage:
+        """Add a stage for an operation."""
         if op.name in self._by_name:
             raise ScheduleError(f"two operations are named {op.name!r}; a schedule needs unique names")
         stage = Stage(self, op)
@@ -209,35 +149,25 @@ class Schedule:
             self.stages.append(stage)
         return stage
 
-    def _replace_op(self, stage: Stage, op: Operation) -> None:
+    def replace_op(self, stage: Stage, op: Operation) -> None:
+        """Let a stage compute another operation; the old one still names the stage."""
         stage.op = op
         self._stages[op] = stage
 
-    def _redirect(self, reader: Stage, source: Stage, index: int, replacement: Any) -> None:
+    def redirect(self, reader: Stage, source: Stage, index: int, replacement: Any) -> None:
         """Let ``reader`` read ``replacement(indices)`` where it reads output ``index`` of ``source``."""
         assert isinstance(reader.op, ComputeOp)
         new = rewrite.with_reads(
             reader.op, lambda t: self[t] is source and t.value_index == index, replacement
         )
-        self._replace_op(reader, new)
+        self.replace_op(reader, new)
 
-    def _name(self, name: str) -> str:
+    def unique_name(self, name: str) -> str:
+        """A name that no stage has yet."""
         unique, number = name, 1
         while unique in self._by_name:
             unique, number = f"{name}{number}", number + 1
         return unique
-
-    def _untouched(self, step: str, tensor: Tensor) -> Stage:
-        stage = self[tensor]
-        if isinstance(stage.op, PlaceholderOp):
-            raise ScheduleError(f"{step}: {stage.op.name} is an input; use cache_read to copy it")
-        if stage.relations or stage.kinds:
-            raise stage.refuse(step, f"{stage.op.name} has loop steps already; call {step} first")
-        return stage
-
-    def _check_scope(self, step: str, scope: str) -> None:
-        if scope not in SCOPES:
-            raise ScheduleError(f"{step}: scope must be one of {', '.join(SCOPES)}, got {scope!r}")
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(s.op.name for s in self.stages)})"

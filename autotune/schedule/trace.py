@@ -11,13 +11,14 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotune.errors import AutotuneError, ScheduleError
-from autotune.schedule.index_map import IndexMap
+from autotune.schedule import legality
+from autotune.schedule.encoding import Choice, Decision, decode, encode, frozen, identifier, python_text
 from autotune.te.expr import IterVar
-from autotune.te.tensor import Operation, Tensor
+from autotune.te.tensor import Tensor
 
 if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
@@ -46,8 +47,11 @@ class Step:
         values = []
         for name, value in self.args:
             many = isinstance(value, tuple) and value and value[0] == "list"
-            values += [f"*{_python(value)}" if many and name == "order" else f"{name}={_python(value)}"]
-        left = ", ".join(map(_identifier, self.results))
+            text = python_text(value)
+            values += [f"*{text}" if many and name == "order" else f"{name}={text}"]
+        left = ", ".join(map(identifier, self.results))
+        if self.primitive.startswith("sample_"):  # later steps refer to the decision by its name
+            left = str(dict(self.args).get("name", left))
         return (left + " = " if left else "") + f"{owner}.{self.primitive}({', '.join(values)})"
 
 
@@ -75,7 +79,7 @@ class Trace:
             if data["version"] != VERSION:
                 raise ScheduleError(f"trace of version {data['version']}; this program reads {VERSION}")
             steps = [
-                Step(str(name), str(stage), tuple((str(k), _frozen(v)) for k, v in args))
+                Step(str(name), str(stage), tuple((str(k), frozen(v)) for k, v in args))
                 for name, stage, args in data["steps"]
             ]
         except (ValueError, TypeError, KeyError) as error:
@@ -88,17 +92,50 @@ class Trace:
         return Trace(tuple(steps))
 
     def apply(self, schedule: Schedule) -> Schedule:
-        """Replay on a fresh schedule and return it; raises ScheduleError naming the step that does not apply."""
-        for number, step in enumerate(self.steps):
-            try:
-                _replay(schedule, step)
-            except AutotuneError as error:
-                raise ScheduleError(f"step {number} of the trace, {step.text()}: {error}") from error
+        """Replay on a fresh schedule and return it; raises ScheduleError naming the step that does not apply.
+
+        How stages depend on one another is judged once, after the last step.
+        """
+        schedule.replaying = True
+        try:
+            for number, step in enumerate(self.steps):
+                try:
+                    _replay(schedule, step)
+                except AutotuneError as error:
+                    raise ScheduleError(f"step {number} of the trace, {step.text()}: {error}") from error
+            legality.check(schedule, "the trace")
+        finally:
+            schedule.replaying = False
         return schedule
 
     def to_python(self) -> str:
         """Lines of Python that make the same calls on a schedule ``s``."""
         return "\n".join(step.text() for step in self.steps)
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """What each sampling step decided, by the name of the decision."""
+        return {
+            str(args["name"]): args.get("decision")
+            for args in (dict(step.args) for step in self.steps if step.primitive.startswith("sample_"))
+        }
+
+    def with_decision(self, name: str, decision: Any) -> Trace:
+        """The same steps with one decision changed; steps that use it follow when the trace is applied.
+
+        Raises ScheduleError for a name that no sampling step has.
+        """
+        if name not in self.decisions:
+            known = ", ".join(self.decisions) or "none"
+            raise ScheduleError(f"no decision {name!r} in this trace; its decisions are: {known}")
+        value = ("list", *decision) if isinstance(decision, list | tuple) else decision
+        steps = []
+        for step in self.steps:
+            args = dict(step.args)
+            if step.primitive.startswith("sample_") and args["name"] == name:
+                step = replace(step, args=tuple((args | {"decision": value}).items()))
+            steps.append(step)
+        return Trace(tuple(steps))
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -121,18 +158,22 @@ def primitive(function: F) -> F:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError as error:
             raise ScheduleError(f"{function.__name__}: {error}") from error
-        encoded = tuple((name, _encode(schedule, value)) for name, value in list(bound.arguments.items())[1:])
-        before = schedule.snapshot()
+        stage = "" if self is schedule else self.op.name
+        encoded = {name: encode(schedule, value) for name, value in list(bound.arguments.items())[1:]}
+        before = None if schedule.replaying else schedule.snapshot()
         schedule.recording_depth += 1
         try:
             result = function(self, *args, **kwargs)
+            if not schedule.replaying:
+                legality.check(schedule, function.__name__)
         except BaseException:
-            schedule.restore(before)
+            if before is not None:
+                schedule.restore(before)
             raise
         finally:
             schedule.recording_depth -= 1
-        stage = "" if self is schedule else self.op.name
-        schedule.steps.append(Step(function.__name__, stage, encoded, _result_names(result)))
+        encoded |= schedule.take_decided()
+        schedule.steps.append(Step(function.__name__, stage, tuple(encoded.items()), _result_names(result)))
         return result
 
     return wrapper  # type: ignore[return-value]
@@ -152,7 +193,7 @@ def _replay(schedule: Schedule, step: Step) -> None:
     for name, value in step.args:
         if name not in kinds:
             raise ScheduleError(f"{step.primitive} has no argument {name!r}")
-        decoded = _decode(schedule, value)
+        decoded = decode(schedule, value)
         if kinds[name] is inspect.Parameter.VAR_POSITIONAL:
             positional += decoded
         else:
@@ -160,78 +201,9 @@ def _replay(schedule: Schedule, step: Step) -> None:
     method(*positional, **named)
 
 
-def _encode(schedule: Schedule, value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, IterVar):
-        if value.kind == "thread":
-            return ("thread", value.tag, value.extent)
-        return ("loop", schedule.owner_of(value).op.name, value.name)
-    if isinstance(value, Tensor) and value.value_index:
-        return ("output", schedule[value].op.name, value.value_index)
-    if isinstance(value, Tensor | Operation):
-        return ("stage", schedule[value].op.name)
-    if isinstance(value, IndexMap):
-        return ("map", *value.texts)
-    if isinstance(value, list | tuple):
-        return ("list", *[_encode(schedule, v) for v in value])
-    if callable(value):
-        return ("map", *IndexMap.from_callable(value).texts)
-    if hasattr(value, "op"):
-        return ("stage", value.op.name)
-    if hasattr(value, "item"):
-        return value.item()
-    raise ScheduleError(f"a schedule step cannot take a {type(value).__name__}: {value!r}")
-
-
-def _decode(schedule: Schedule, value: Any) -> Any:
-    if not isinstance(value, tuple):
-        return value
-    kind, *rest = value
-    if kind == "loop":
-        return schedule.stage_named(rest[0]).loop_named(rest[1])
-    if kind == "stage":
-        return schedule.stage_named(rest[0]).tensor
-    if kind == "output":
-        return schedule.stage_named(rest[0]).op.output(rest[1])
-    if kind == "thread":
-        return IterVar(rest[0], rest[1], "thread", tag=rest[0])
-    if kind == "map":
-        return IndexMap(tuple(rest))
-    if kind == "list":
-        return [_decode(schedule, v) for v in rest]
-    raise ScheduleError(f"unknown kind of value in a trace: {kind!r}")
-
-
-def _frozen(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_frozen(v) for v in value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    raise ScheduleError(f"a trace holds integers, strings and lists, got {value!r}")
-
-
 def _result_names(result: Any) -> tuple[str, ...]:
     items = result if isinstance(result, list | tuple) else (result,)
-    return tuple(i.name for i in items if isinstance(i, IterVar | Tensor))
+    return tuple(dict.fromkeys(i.name for i in items if isinstance(i, IterVar | Tensor | Decision | Choice)))
 
 
-def _identifier(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
-
-
-def _python(value: Any) -> str:
-    if not isinstance(value, tuple):
-        return repr(value)
-    kind, *rest = value
-    if kind == "loop":
-        return f's["{rest[0]}"].loop_named("{rest[1]}")'
-    if kind == "stage":
-        return f's["{rest[0]}"].tensor'
-    if kind == "output":
-        return f's["{rest[0]}"].op.output({rest[1]})'
-    if kind == "thread":
-        return f'te.thread_axis("{rest[0]}")'
-    if kind == "map":
-        return f"IndexMap({tuple(rest)!r})"
-    return "[" + ", ".join(_python(v) for v in rest) + "]"
+__all__ = ["PRIMITIVES", "VERSION", "Step", "Trace", "primitive"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Var, cast, const
+from autotune.te.intrinsic import TensorIntrin, decl_tensor_intrin
 from autotune.te.operations import (
     abs,
     all,
@@ -63,6 +64,7 @@ __all__ = [
     "Operation",
     "PlaceholderOp",
     "Tensor",
+    "TensorIntrin",
     "Var",
     "abs",
     "all",
@@ -75,6 +77,7 @@ __all__ = [
     "compute",
     "const",
     "create_schedule",
+    "decl_tensor_intrin",
     "erf",
     "evaluate",
     "exp",

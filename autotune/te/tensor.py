@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from autotune.te.expr import DTYPES, Expr, ExprLike, IterVar, Read, Reduce, as_expr, reads
+from dataclasses import dataclass
+
+from autotune.te.expr import DTYPES, Expr, ExprLike, IterVar, Read, Reduce, Var, as_expr, reads
 
 
 class Operation:
@@ -34,19 +36,34 @@ class PlaceholderOp(Operation):
         self.dtypes = (dtype,)
 
 
+@dataclass(frozen=True, eq=False)
+class Epilogue:
+    """What becomes of a finished reduction: ``body`` over the value ``accumulator`` and the data axes."""
+
+    accumulator: Var
+    body: Expr
+
+
 class ComputeOp(Operation):
     """Elements computed by ``body`` over the data axes ``axis`` (and the reduction axes of the body).
 
     ``body`` has one expression an output; a reduction is at the top of the expression, and then at the top of
-    each of them.
+    each of them. Only schedules make an ``epilogue`` (by ``reverse_compute_inline``).
     """
 
-    def __init__(self, name: str, axis: tuple[IterVar, ...], body: tuple[Expr, ...]) -> None:
+    def __init__(
+        self,
+        name: str,
+        axis: tuple[IterVar, ...],
+        body: tuple[Expr, ...],
+        epilogue: Epilogue | None = None,
+    ) -> None:
         self.name = name
         self.axis = axis
         self.body = body
+        self.epilogue = epilogue
         self.shape = tuple(iv.extent for iv in axis)
-        self.dtypes = tuple(e.dtype for e in body)
+        self.dtypes = tuple(e.dtype for e in body) if epilogue is None else (epilogue.body.dtype,)
         self._inputs: tuple[Tensor, ...] | None = None
 
     @property
@@ -64,7 +81,8 @@ class ComputeOp(Operation):
     def input_tensors(self) -> tuple[Tensor, ...]:
         if self._inputs is None:
             found: dict[Tensor, None] = {}
-            for expr in self.body:
+            last = () if self.epilogue is None else (self.epilogue.body,)
+            for expr in (*self.body, *last):
                 for read in reads(expr):
                     found.setdefault(read.tensor)
             self._inputs = tuple(found)

@@ -1,0 +1,259 @@
+"""Primitives that add stages or change what stages compute; they are called on the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import ScheduleError
+from autotune.schedule import padding, rewrite
+from autotune.schedule.index_map import IndexMap
+from autotune.schedule.state import SCOPES
+from autotune.schedule.trace import primitive
+from autotune.te.expr import IterVar
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+
+if TYPE_CHECKING:
+    from autotune.schedule.stage import Stage
+
+
+class DataflowPrimitives:
+    """cache_read, cache_write, rfactor, transform_layout, pad_to_multiple."""
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, key: Any) -> Stage: ...
+        def readers_of(self, producer: Stage) -> list[Stage]: ...
+        def add(self, op: Operation, before: Stage | None = None, after: Stage | None = None) -> Stage: ...
+        def replace_op(self, stage: Stage, op: Operation) -> None: ...
+        def redirect(self, reader: Stage, source: Stage, index: int, replacement: Any) -> None: ...
+        def unique_name(self, name: str) -> str: ...
+
+    @primitive
+    def cache_write(self, tensor: Any, scope: str) -> Any:
+        """Compute a tensor into a new stage; the tensor's stage becomes the copy out of it.
+
+        TVM: cache_write. The new stage has the computation, the old one the output's loops: attach the new stage to
+        them to accumulate in registers.
+
+        Args:
+            tensor: a tensor without loop steps (or a list of all outputs of one operation).
+            scope: as in ``set_scope``.
+
+        Returns:
+            The new stage's tensor, named ``<tensor>.<scope>`` (a list for a list).
+
+        Before:
+            >>> from autotune.lower.examples import rows, loops
+            >>> s, A, C = rows(4, 6)
+            >>> print(loops(s))
+        After:
+            >>> CL = s.cache_write(C, "local")
+            >>> print(loops(s))
+        Raises:
+            >>> s.cache_write(A, "local")
+        """
+        tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
+        if not tensors or len({id(t.op) for t in tensors}) != 1:
+            raise ScheduleError("cache_write: a list must hold outputs of one operation")
+        stage = self._untouched("cache_write", tensors[0])
+        _check_scope("cache_write", scope)
+        assert isinstance(stage.op, ComputeOp)
+        if stage.op.epilogue is not None:
+            raise stage.refuse("cache_write", f"{stage.op.name} has an epilogue; call cache_write first")
+        cache, copy = rewrite.cache_write(stage.op, self.unique_name(f"{stage.op.name}.{scope}"))
+        new = self.add(cache, before=stage)
+        new.scope = str(scope)
+        self.replace_op(stage, copy)
+        stage.take_loops(copy)
+        outputs = [cache.output(t.value_index) for t in tensors]
+        return outputs if isinstance(tensor, list | tuple) else outputs[0]
+
+    @primitive
+    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Any]) -> Tensor:
+        """Copy a tensor for some of its readers.
+
+        TVM: cache_read. Halide: in, with compute_at. Exo: stage_mem. Attach the copy to a reader's loop to pack or
+        stage what it reads.
+
+        Args:
+            tensor: an input or a computed tensor.
+            scope: where the copy lives, as in ``set_scope``.
+            readers: stages (or tensors, operations) that read it.
+
+        Returns:
+            The copy, named ``<tensor>.<scope>``.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
+            >>> print(loops(s))
+        After:
+            >>> AL = s.cache_read(A, "local", [B])
+            >>> s[AL].compute_at(s[B], s[B].op.axis[0])
+            >>> print(loops(s))
+        Raises:
+            >>> s.cache_read(A, "local", [C])
+        """
+        _check_scope("cache_read", scope)
+        source = self[tensor]
+        stages = [self[r] for r in (readers if isinstance(readers, list | tuple) else [readers])]
+        current = Tensor(source.op, tensor.value_index)
+        copy = rewrite.copy_of(current, self.unique_name(f"{current.name}.{scope}"))
+        for stage in stages:
+            if not any(self[t] is source for t in stage.op.input_tensors):
+                raise ScheduleError(f"cache_read: stage {stage.op.name} does not read {current.name}")
+        new = self.add(copy, after=source)
+        new.scope = str(scope)
+        for stage in stages:
+            self.redirect(stage, source, tensor.value_index, lambda i: copy.output(0)(*i))
+        return copy.output(0)
+
+    @primitive
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
+        """Make a reduction loop a data axis of a new stage that holds partial results.
+
+        TVM: rfactor. Halide: rfactor (Suriana, Adams, Kamil, CGO 2017). It makes a reduction parallel.
+
+        Args:
+            tensor: a reduction without steps on its data loops.
+            axis: one of its reduction loops, usually the outer or inner part of a split. The new stage reduces over
+                the other reduction loops, and the old one over ``axis``.
+            factor_axis: the place of the new axis, 0 for the first.
+
+        Returns:
+            The new stage's tensor, named ``<tensor>.rf``.
+
+        Before:
+            >>> from autotune.lower.examples import rows, loops
+            >>> s, A, C = rows(4, 12)
+            >>> print(loops(s))
+        After:
+            >>> outer, inner = s[C].split(s[C].op.reduce_axis[0], factor=4)
+            >>> CF = s.rfactor(C, inner)
+            >>> print(loops(s))
+        Raises:
+            >>> s.rfactor(C, s[C].op.axis[0])
+        """
+        stage = self[tensor]
+        op = stage.computed("rfactor")
+        if axis not in stage.leaf_iter_vars or axis.kind != "reduce":
+            raise stage.refuse("rfactor", f"{axis.name} is not a reduction loop of {op.name}")
+        if any(iv.kind == "data" and iv not in op.axis for iv in stage.all_iter_vars):
+            raise stage.refuse("rfactor", "data loops were changed already; call rfactor first")
+        if not 0 <= factor_axis <= len(op.axis):
+            raise stage.refuse("rfactor", f"factor_axis must be in 0..{len(op.axis)}, got {factor_axis}")
+        name = self.unique_name(f"{op.name}.rf")
+        partial, final = rewrite.rfactor(op, stage.relations, stage.leaf_iter_vars, axis, factor_axis, name)
+        self.add(partial, before=stage)
+        self.replace_op(stage, final)
+        stage.take_loops(final)
+        return partial.output(0)
+
+    @primitive
+    def transform_layout(self, tensor: Tensor, index_map: Any) -> Tensor:
+        """Store an intermediate stage in another layout: element ``i`` goes to ``index_map(i)``.
+
+        TVM: transform_layout. Layout packing. Readers are rewritten; dimensions that the map does not divide are
+        padded with zeros. On a copy of a constant input (made by cache_read) the copy runs at compile time.
+
+        Args:
+            tensor: an intermediate tensor without a reduction and without loop steps.
+            index_map: a function of the indices, or an IndexMap; each index must appear as itself, or as quotient
+                and remainder by one number.
+
+        Returns:
+            The tensor in its new shape.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
+            >>> print(loops(s))
+        After:
+            >>> packed = s.transform_layout(B, lambda i: [i // 4, i % 4])
+            >>> print(loops(s))
+        Raises:
+            >>> s.transform_layout(C, lambda i: [i // 4, i % 4])
+        """
+        stage = self._untouched("transform_layout", tensor)
+        if stage.is_output:
+            raise stage.refuse("transform_layout", f"{stage.op.name} is an output of the program")
+        assert isinstance(stage.op, ComputeOp)
+        mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.from_callable(index_map)
+        if stage.op.reduction is not None:
+            raise stage.refuse("transform_layout", f"{stage.op.name} is a reduction; cache_read it first")
+        new = rewrite.transformed(stage.op, mapping)
+        readers = self.readers_of(stage)
+        self.replace_op(stage, new)
+        stage.take_loops(new)
+        for reader in readers:
+            self.redirect(reader, stage, 0, lambda i: new.output(0)(*mapping.apply(i)))
+        return new.output(0)
+
+    @primitive
+    def pad_to_multiple(self, tensor: Tensor, axis: IterVar, factor: int) -> Tensor:
+        """Compute a stage over a domain padded to a multiple, so that splits divide and need no remainder.
+
+        TVM TIR: pad_einsum. What the stage reads along the axis is copied and padded with zeros (inline the copies
+        to have conditions instead); a padded data axis is cropped by a copy at the end.
+
+        Args:
+            tensor: a stage without loop steps.
+            axis: one of its axes. A reduction axis must belong to a sum of products that a zero makes vanish.
+            factor: a positive integer; when the extent is a multiple already, nothing changes.
+
+        Returns:
+            The tensor to schedule on: ``<tensor>.pad`` for a data axis, the tensor itself for a reduction axis.
+
+        Before:
+            >>> from autotune.lower.examples import rows, loops
+            >>> s, A, C = rows(4, 6)
+            >>> print(loops(s))
+        After:
+            >>> CP = s.pad_to_multiple(C, s[C].op.reduce_axis[0], 4)
+            >>> print(loops(s))
+        Raises:
+            >>> s.pad_to_multiple(C, s[C].op.axis[0], 0)
+        """
+        step = "pad_to_multiple"
+        stage = self._untouched(step, tensor)
+        op = stage.computed(step)
+        if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
+            raise stage.refuse(step, f"the factor must be a positive integer, got {factor!r}")
+        axes = op.axis + op.reduce_axis
+        if axis not in axes:
+            legal = ", ".join(a.name for a in axes)
+            raise stage.refuse(
+                step, f"{getattr(axis, 'name', axis)} is not an axis of {op.name}; legal: {legal}"
+            )
+        extent = -(-axis.extent // factor) * factor
+        if extent == axis.extent:
+            return Tensor(stage.op, tensor.value_index)
+        padded = padding.padded(stage, axis, extent, self.unique_name)
+        for source, copy in padded.copies:
+            self.add(copy, after=self[source])
+        if axis.kind == "reduce":
+            self.replace_op(stage, padded.op)
+            stage.take_loops(padded.op)
+            return padded.op.output(tensor.value_index)
+        self.add(padded.op, before=stage)
+        crop = padding.crop(op, padded.op)
+        self.replace_op(stage, crop)
+        stage.take_loops(crop)
+        return padded.op.output(tensor.value_index)
+
+    def _untouched(self, step: str, tensor: Tensor) -> Stage:
+        stage = self[tensor]
+        if isinstance(stage.op, PlaceholderOp):
+            raise ScheduleError(f"{step}: {stage.op.name} is an input; use cache_read to copy it")
+        if stage.relations or stage.kinds:
+            raise stage.refuse(step, f"{stage.op.name} has loop steps already; call {step} first")
+        return stage
+
+
+def _check_scope(step: str, scope: str) -> None:
+    if scope not in SCOPES:
+        raise ScheduleError(f"{step}: scope must be one of {', '.join(SCOPES)}, got {scope!r}")
+
+
+__all__ = ["DataflowPrimitives"]

@@ -1,0 +1,236 @@
+"""Primitives that say how a loop runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from autotune.schedule.match import difference
+from autotune.schedule.state import StageState
+from autotune.schedule.trace import primitive
+from autotune.te.expr import IterVar
+from autotune.te.intrinsic import TensorIntrin
+from autotune.te.tensor import ComputeOp
+
+THREAD_TAG = re.compile(r"(blockIdx|threadIdx)\.[xyz]|vthread(\.[xyz])?")
+"""Thread axes that a loop can be bound to."""
+
+
+class KindPrimitives(StageState):
+    """vectorize, unroll, parallel, bind, tensorize, pragma."""
+
+    def annotate(self, step: str, iv: IterVar, kind: str) -> None:
+        """Give a serial loop another kind."""
+        self.leaf(step, iv)
+        old = self.kind_of(iv)
+        if old not in ("serial", kind):
+            raise self.refuse(step, f"{iv.name} is {old} already", iv)
+        if iv in self.peeled and kind != "unrolled":
+            raise self.refuse(step, f"{iv.name} is peeled: its iterations have different code", iv)
+        self.kinds[iv] = kind
+
+    @primitive
+    def vectorize(self, var: IterVar) -> None:
+        """Run a loop in vector lanes.
+
+        TVM and Halide: vectorize. Exo: replace by vector instructions.
+
+        Iterations of a data loop are independent, so any may be vectorized. The lanes of a reduction loop are
+        folded by the reducer: sum, prod, max and min.
+
+        Args:
+            var: a loop of the stage, best the innermost one, with neighbouring elements in memory.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(16)
+            >>> outer, inner = s[C].split(s[C].op.axis[0], factor=8)
+            >>> print(loops(s, C))
+        After:
+            >>> s[C].vectorize(inner)
+            >>> print(loops(s, C))
+        Raises:
+            >>> s[C].vectorize(s[C].op.axis[0])
+        """
+        self.leaf("vectorize", var)
+        if var.kind == "reduce":
+            reduction = self.op.reduction if isinstance(self.op, ComputeOp) else None
+            if reduction is None or reduction.reducer.name not in ("sum", "prod", "max", "min"):
+                raise self.refuse("vectorize", f"{var.name} reduces by a custom reducer; use rfactor", var)
+        self.annotate("vectorize", var, "vectorized")
+
+    @primitive
+    def unroll(self, var: IterVar) -> None:
+        """Repeat the body of a loop instead of looping.
+
+        TVM and Halide: unroll. Exo: unroll_loop. Local buffers that only unrolled and vectorized loops index become
+        registers.
+
+        Args:
+            var: a loop of the stage, with few iterations.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(4)
+            >>> print(loops(s, C))
+        After:
+            >>> s[C].unroll(s[C].op.axis[0])
+            >>> print(loops(s, C))
+        Raises:
+            >>> s[C].vectorize(s[C].op.axis[0])
+        """
+        self.annotate("unroll", var, "unrolled")
+
+    @primitive
+    def parallel(self, var: IterVar) -> None:
+        """Share the iterations of a loop among the workers.
+
+        TVM and Halide: parallel. OpenMP: parallel for.
+
+        Args:
+            var: a data loop of a stage at the root, with no repeating loop around it: workers get ranges of it.
+
+        Before:
+            >>> from autotune.lower.examples import grid, loops
+            >>> s, A, B = grid(8, 12)
+            >>> print(loops(s, B))
+        After:
+            >>> s[B].parallel(s[B].op.axis[0])
+            >>> print(loops(s, B))
+        Raises:
+            >>> s[B].parallel(s[B].op.axis[1])
+        """
+        self.leaf("parallel", var)
+        if var.kind == "reduce":
+            raise self.refuse(
+                "parallel",
+                f"{var.name} is a reduction loop: its iterations write one element; use rfactor",
+                var,
+            )
+        self.annotate("parallel", var, "parallel")
+
+    @primitive
+    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
+        """Bind a loop to a GPU thread axis: its iterations are the threads (or blocks) of that axis.
+
+        TVM: bind. Halide: gpu_blocks, gpu_threads.
+
+        Iterations of "vthread" are virtual threads: parts of one thread's work, interleaved. A stage in scope
+        "shared" that is computed inside of thread loops is loaded by all threads of the block together, between
+        barriers. The interpreter runs all this as a GPU would; on a CPU the loops are serial, and threads that
+        exchange data through shared memory are refused when building.
+
+        Args:
+            ivar: a data loop of the stage.
+            thread_ivar: ``te.thread_axis("blockIdx.x")``; a tag of blockIdx or threadIdx with .x, .y, .z, or vthread.
+
+        Before:
+            >>> from autotune import te
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(64)
+            >>> outer, inner = s[C].split(s[C].op.axis[0], factor=16)
+            >>> print(loops(s, C))
+        After:
+            >>> s[C].bind(outer, te.thread_axis("blockIdx.x"))
+            >>> s[C].bind(inner, te.thread_axis((0, 16), "threadIdx.x"))
+            >>> print(loops(s, C))
+        Raises:
+            >>> s[B].bind(s[B].op.axis[0], te.thread_axis("lane"))
+        """
+        self.leaf("bind", ivar)
+        if not isinstance(thread_ivar, IterVar) or thread_ivar.kind != "thread":
+            raise self.refuse("bind", f"expected te.thread_axis(...), got {thread_ivar!r}", ivar)
+        tag = thread_ivar.tag
+        if not THREAD_TAG.fullmatch(tag):
+            raise self.refuse(
+                "bind",
+                f"no thread axis is called {tag!r}; use blockIdx or threadIdx with .x, .y or .z, or vthread",
+                ivar,
+            )
+        if ivar.kind == "reduce":
+            raise self.refuse(
+                "bind", f"{ivar.name} is a reduction loop: use rfactor and bind the new data loop", ivar
+            )
+        if thread_ivar.extent not in (-1, ivar.extent):
+            raise self.refuse(
+                "bind", f"{ivar.name} has extent {ivar.extent}, the thread axis {thread_ivar.extent}", ivar
+            )
+        other = next((iv for iv, kind in self.kinds.items() if kind == tag and iv is not ivar), None)
+        if other is not None and not tag.startswith("vthread"):
+            raise self.refuse("bind", f"{other.name} is bound to {tag} already", other)
+        self.annotate("bind", ivar, tag)
+
+    @primitive
+    def tensorize(self, var: IterVar, tensor_intrin: TensorIntrin) -> None:
+        """Replace the loops from ``var`` inwards by a declared intrinsic that computes the same.
+
+        TVM: tensorize. Exo: replace.
+
+        The loops must be what the intrinsic's pattern computes: the same kinds and extents, the same expression,
+        operands that move along the same dimensions. They then run as the intrinsic declares.
+
+        Args:
+            var: a loop of the stage; it and all loops inside are replaced.
+            tensor_intrin: from ``te.decl_tensor_intrin``.
+
+        Before:
+            >>> from autotune import te
+            >>> from autotune.lower.examples import matmul, loops
+            >>> s, A, B, C = matmul(4, 16, 8)
+            >>> (i, j), (k,) = s[C].op.axis, s[C].op.reduce_axis
+            >>> jo, ji = s[C].split(j, factor=8)
+            >>> ko, ki = s[C].split(k, factor=4)
+            >>> s[C].reorder(i, jo, ko, ji, ki)
+            >>> print(loops(s, C))
+        After:
+            >>> a, b = te.placeholder((4,), name="a"), te.placeholder((4, 8), name="b")
+            >>> r = te.reduce_axis((0, 4), name="r")
+            >>> row = te.compute((8,), lambda l: te.sum(a[r] * b[r, l], axis=r), name="row_4x8")
+            >>> row_4x8 = te.decl_tensor_intrin(row.op, kinds={"l": "vectorized", "r": "unrolled"})
+            >>> s[C].tensorize(ji, row_4x8)
+            >>> print(loops(s, C))
+        Raises:
+            >>> s, A, B, C = matmul(4, 16, 8)
+            >>> s[C].tensorize(s[C].op.axis[1], row_4x8)
+        """
+        self.leaf("tensorize", var)
+        if not isinstance(tensor_intrin, TensorIntrin):
+            raise self.refuse("tensorize", f"expected te.decl_tensor_intrin(...), got {tensor_intrin!r}", var)
+        self.tensorized[var] = tensor_intrin
+        reason = difference(self, var)  # type: ignore[arg-type]  # a stage, of which this is a part
+        if reason:
+            raise self.refuse("tensorize", f"the loops are not {tensor_intrin.name}: {reason}", var)
+        for iv in self.leaf_iter_vars[self.leaf_iter_vars.index(var) :]:
+            if self.kind_of(iv) != "serial":
+                raise self.refuse(
+                    "tensorize", f"{iv.name} is {self.kind_of(iv)}; the intrinsic says how its loops run", iv
+                )
+
+    @primitive
+    def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
+        """Attach a hint to a loop; unknown hints are kept and ignored.
+
+        TVM: pragma. A hint never changes what is computed.
+
+        Args:
+            var: a loop of the stage.
+            pragma_type: name of the hint.
+            pragma_value: a number or a text.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
+            >>> s[C].pragmas
+            {}
+        After:
+            >>> s[C].pragma(s[C].op.axis[0], "auto_unroll_max_step", 16)
+            >>> s[C].pragmas
+            {i: {'auto_unroll_max_step': 16}}
+        Raises:
+            >>> s[B].pragma(s[C].op.axis[0], "auto_unroll_max_step", 16)
+        """
+        self.leaf("pragma", var)
+        self.pragmas.setdefault(var, {})[pragma_type] = pragma_value
+
+
+__all__ = ["THREAD_TAG", "KindPrimitives"]

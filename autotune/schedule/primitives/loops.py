@@ -1,0 +1,219 @@
+"""Primitives that change the loops of a stage."""
+
+from __future__ import annotations
+
+from autotune.schedule.relations import TAILS, Fuse, Split
+from autotune.schedule.state import StageState
+from autotune.schedule.trace import primitive
+from autotune.te.expr import IterVar
+
+
+class LoopPrimitives(StageState):
+    """split, fuse, reorder, tile, peel."""
+
+    @primitive
+    def split(
+        self, parent: IterVar, factor: int | None = None, nparts: int | None = None, tail: str = "peel"
+    ) -> tuple[IterVar, IterVar]:
+        """Split a loop in two: ``parent = outer * factor + inner``.
+
+        TVM and Halide: split. Exo: divide_loop. Strip-mining.
+
+        Args:
+            parent: a loop of the stage.
+            factor: extent of the inner loop, at least 1; or
+            nparts: extent of the outer loop, at least 1. Give exactly one of them.
+            tail: what happens when it does not divide: "peel" (narrower code for the rest), "overlap" (the last
+                tile starts early and computes some elements again; data loops only) or "guard" (a condition).
+
+        Returns:
+            ``(outer, inner)``.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(10)
+            >>> print(loops(s, C))
+        After:
+            >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
+            >>> print(loops(s, C))
+        Raises:
+            >>> s[C].split(inner, factor=0)
+        """
+        at = self.leaf("split", parent)
+        if (factor is None) == (nparts is None):
+            raise self.refuse("split", "give exactly one of factor and nparts", parent)
+        number = factor if factor is not None else nparts
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise self.refuse("split", f"the factor must be a positive integer, got {number!r}", parent)
+        if tail not in TAILS:
+            raise self.refuse("split", f"tail must be one of {', '.join(TAILS)}, got {tail!r}", parent)
+        if tail == "overlap" and parent.kind == "reduce":
+            raise self.refuse(
+                "split", "tail='overlap' would add some elements of a reduction twice; use 'peel'", parent
+            )
+        count = max(parent.extent, 1)
+        if factor is not None:
+            inner_extent = min(int(number), count)
+            outer_extent = -(-count // inner_extent)
+        else:
+            outer_extent = min(int(number), count)
+            inner_extent = -(-count // outer_extent)
+        outer = self.fresh(parent.name + ".outer", outer_extent, parent.kind)
+        inner = self.fresh(parent.name + ".inner", inner_extent, parent.kind)
+        self.relations.append(Split(parent, outer, inner, int(factor or 0), int(nparts or 0), tail))
+        self.leaf_iter_vars[at : at + 1] = [outer, inner]
+        self.all_iter_vars += [outer, inner]
+        self.forget(parent)
+        return outer, inner
+
+    @primitive
+    def fuse(self, *order: IterVar) -> IterVar:
+        """Fuse adjacent loops, outermost first, into one loop.
+
+        TVM and Halide: fuse. Exo: mult_loops. Loop collapsing.
+
+        Args:
+            order: loops of the stage, each directly inside the one before, all data or all reduction loops.
+
+        Returns:
+            The fused loop; its extent is the product.
+
+        Before:
+            >>> from autotune.lower.examples import matmul, loops
+            >>> s, A, B, C = matmul(4, 6, 8)
+            >>> print(loops(s, C))
+        After:
+            >>> i, j = s[C].op.axis
+            >>> fused = s[C].fuse(i, j)
+            >>> print(loops(s, C))
+        Raises:
+            >>> s[C].fuse(fused, s[C].op.reduce_axis[0])
+        """
+        if not order:
+            raise self.refuse("fuse", "name at least one loop")
+        fused = order[0]
+        self.leaf("fuse", fused)
+        for inner in order[1:]:
+            at = self.leaf("fuse", fused)
+            if self.leaf("fuse", inner) != at + 1:
+                raise self.refuse(
+                    "fuse", f"{inner.name} is not directly inside {fused.name}; reorder them first", inner
+                )
+            if inner.kind != fused.kind:
+                raise self.refuse("fuse", f"{fused.name} and {inner.name}: one is a reduction loop", inner)
+            new = self.fresh(f"{fused.name}.{inner.name}.fused", fused.extent * inner.extent, fused.kind)
+            self.relations.append(Fuse(fused, inner, new))
+            self.leaf_iter_vars[at : at + 2] = [new]
+            self.all_iter_vars.append(new)
+            self.forget(fused)
+            self.forget(inner)
+            fused = new
+        return fused
+
+    @primitive
+    def reorder(self, *order: IterVar) -> None:
+        """Put the named loops in this order, in the places that they occupy now.
+
+        TVM and Halide: reorder. Exo: reorder_loops. Loop interchange.
+
+        Any order of data and reduction loops is legal, as reducers are commutative (floating-point sums may round
+        differently), as long as a parallel loop stays outermost and a decomposed reduction's start stays outside.
+
+        Args:
+            order: loops of the stage, outermost first, each once; other loops keep their places.
+
+        Before:
+            >>> from autotune.lower.examples import matmul, loops
+            >>> s, A, B, C = matmul(4, 6, 8)
+            >>> print(loops(s, C))
+        After:
+            >>> (i, j), (k,) = s[C].op.axis, s[C].op.reduce_axis
+            >>> s[C].reorder(i, k, j)
+            >>> print(loops(s, C))
+        Raises:
+            >>> s[C].parallel(i)
+            >>> s[C].reorder(k, i)
+        """
+        places = sorted(self.leaf("reorder", iv) for iv in order)
+        if len(set(places)) != len(places):
+            raise self.refuse("reorder", "a loop is named twice")
+        for place, iv in zip(places, order, strict=True):
+            self.leaf_iter_vars[place] = iv
+
+    @primitive
+    def tile(
+        self,
+        x_parent: IterVar,
+        y_parent: IterVar,
+        x_factor: int,
+        y_factor: int,
+        tail: str = "peel",
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Split two loops and reorder them to tiles: two splits and a reorder in one step.
+
+        TVM and Halide: tile. Loop blocking.
+
+        Args:
+            x_parent, y_parent: two loops of the stage.
+            x_factor, y_factor: extents of a tile, at least 1.
+            tail: as for ``split``, for both loops.
+
+        Returns:
+            ``(x_outer, y_outer, x_inner, y_inner)``, in their new order.
+
+        Before:
+            >>> from autotune.lower.examples import grid, loops
+            >>> s, A, B = grid(8, 12)
+            >>> print(loops(s, B))
+        After:
+            >>> i, j = s[B].op.axis
+            >>> io, jo, ii, ji = s[B].tile(i, j, 2, 4)
+            >>> print(loops(s, B))
+        Raises:
+            >>> s[B].tile(i, j, 2, 4)
+        """
+        x_outer, x_inner = self.split(x_parent, factor=x_factor, tail=tail)
+        y_outer, y_inner = self.split(y_parent, factor=y_factor, tail=tail)
+        self.reorder(x_outer, y_outer, x_inner, y_inner)
+        return x_outer, y_outer, x_inner, y_inner
+
+    @primitive
+    def peel(self, var: IterVar, first: int = 0, last: int = 0) -> None:
+        """Give the first and the last iterations of a loop code of their own.
+
+        Loop peeling; TVM does it implicitly (LoopPartition). Exo: cut_loop. A condition that only border iterations
+        need, such as that of padding, is then decided outside of the main loop. For the rest of a split that does
+        not divide use ``tail="peel"`` instead.
+
+        Args:
+            var: a serial or unrolled loop of the stage.
+            first, last: how many iterations to peel off at either end; together at least 1, at most the extent.
+
+        Before:
+            >>> from autotune.lower.examples import padded, loops
+            >>> s, A, B = padded(8)
+            >>> print(loops(s, B))
+        After:
+            >>> s[B].peel(s[B].op.axis[0], first=1, last=1)
+            >>> print(loops(s, B))
+        Raises:
+            >>> s[B].peel(s[B].op.axis[0], first=9)
+        """
+        self.leaf("peel", var)
+        for number in (first, last):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise self.refuse(
+                    "peel", f"first and last must be integers of at least 0, got {number!r}", var
+                )
+        if not 1 <= first + last <= var.extent:
+            raise self.refuse(
+                "peel", f"first + last must be in 1..{var.extent}, the extent, got {first + last}", var
+            )
+        if self.kind_of(var) not in ("serial", "unrolled"):
+            raise self.refuse(
+                "peel", f"{var.name} is {self.kind_of(var)}; only serial and unrolled loops are peeled", var
+            )
+        self.peeled[var] = (int(first), int(last))
+
+
+__all__ = ["LoopPrimitives"]

@@ -1,0 +1,280 @@
+"""Primitives that say where a stage is computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autotune.errors import ScheduleError
+from autotune.schedule import rewrite
+from autotune.schedule.legality import effective_readers
+from autotune.schedule.relations import Fuse, Split
+from autotune.schedule.state import StageState
+from autotune.schedule.trace import primitive
+from autotune.te.expr import IterVar, Read, reads
+from autotune.te.tensor import ComputeOp
+
+if TYPE_CHECKING:
+    from autotune.schedule.stage import Stage
+
+
+class PlacePrimitives(StageState):
+    """compute_at, compute_inline, compute_root, and the two in reverse."""
+
+    @primitive
+    def compute_at(self, parent: Any, scope: IterVar) -> None:
+        """Compute this stage inside a loop of a stage that reads it, just what an iteration needs.
+
+        TVM and Halide: compute_at. Exo: fuse after bounds inference.
+
+        Args:
+            parent: the stage (or its tensor) that reads this one, directly or through others.
+            scope: a loop of ``parent`` that all readers of this stage are inside of, not vectorized.
+
+        Before:
+            >>> from autotune.lower.examples import blur, loops
+            >>> s, A, B, C = blur(8)
+            >>> print(loops(s))
+        After:
+            >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
+            >>> s[B].compute_at(s[C], outer)
+            >>> print(loops(s))
+        Raises:
+            >>> copy = s.cache_read(B, "global", [C])
+        """
+        stage = self.schedule[parent]
+        op = self.computed("compute_at")
+        if self.is_output:
+            raise self.refuse("compute_at", f"{op.name} is an output of the program and stays at the root")
+        if scope not in stage.leaf_iter_vars:
+            name = getattr(scope, "name", scope)
+            raise stage.refuse("compute_at", f"{name} is not a loop of stage {stage.op.name} now")
+        if stage.kind_of(scope) == "vectorized":
+            raise stage.refuse("compute_at", f"{scope.name} is vectorized; attach outside of it", scope)
+        if not self.schedule.reads_from(stage, self):  # type: ignore[arg-type]
+            raise ScheduleError(f"compute_at: stage {stage.op.name} does not read {op.name}")
+        self.attach_type, self.attach_stage, self.attach_ivar = "scope", stage, scope
+
+    @primitive
+    def compute_inline(self) -> None:
+        """Substitute this stage into its readers.
+
+        TVM: compute_inline. Halide: the default. Exo: inline.
+
+        For stages without a reduction that are not outputs of the program.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
+            >>> print(loops(s))
+        After:
+            >>> s[B].compute_inline()
+            >>> print(loops(s))
+        Raises:
+            >>> s[C].compute_inline()
+        """
+        if self.is_output:
+            raise self.refuse("compute_inline", f"{self.op.name} is an output of the program")
+        op = self.computed("compute_inline")
+        if op.reduction is not None:
+            raise self.refuse("compute_inline", f"{op.name} is a reduction")
+        self.attach_type, self.attach_stage, self.attach_ivar = "inline", None, None
+
+    @primitive
+    def compute_root(self) -> None:
+        """Compute this stage on its own before its readers (the default).
+
+        TVM and Halide: compute_root.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
+            >>> s[B].compute_inline()
+            >>> print(loops(s))
+        After:
+            >>> s[B].compute_root()
+            >>> print(loops(s))
+        Raises:
+            >>> s[B].compute_at(s[C], s[C].op.axis[0])
+            >>> A_copy = s.cache_read(A, "local", [B])
+            >>> s[A_copy].compute_at(s[C], s[C].op.axis[0])
+            >>> s[B].compute_root()
+        """
+        self.attach_type, self.attach_stage, self.attach_ivar = "root", None, None
+
+    @primitive
+    def reverse_compute_at(self, producer: Any, scope: IterVar) -> None:
+        """Compute this stage inside a loop of the stage that it reads, right after the values it needs.
+
+        TVM TIR: reverse_compute_at. The stage takes over the loops of ``producer`` down to ``scope``, with their
+        kinds, and the producer is computed inside of them.
+
+        Args:
+            producer: a stage (or its tensor) that only this stage reads, element for element: ``P[i, j]`` at
+                ``i, j``.
+            scope: a data loop of ``producer`` with no reduction loop around it.
+
+        This stage must have no loop steps yet.
+
+        Before:
+            >>> from autotune.lower.examples import matmul_relu, loops
+            >>> s, A, B, C, D = matmul_relu(4, 8, 8)
+            >>> i, j = s[C].op.axis
+            >>> jo, ji = s[C].split(j, factor=4)
+            >>> print(loops(s))
+        After:
+            >>> s[D].reverse_compute_at(s[C], jo)
+            >>> print(loops(s))
+        Raises:
+            >>> s, A, B, C, D = matmul_relu(4, 8, 8)
+            >>> s[D].reverse_compute_at(s[C], s[C].op.reduce_axis[0])
+        """
+        step = "reverse_compute_at"
+        stage = self._elementwise_source(step, producer)
+        at = stage.leaf(step, scope)
+        if at >= stage.first_reduction():
+            legal = ", ".join(iv.name for iv in stage.leaf_iter_vars[: stage.first_reduction()]) or "none"
+            raise stage.refuse(
+                step,
+                f"{scope.name} is not outside of the reduction loops, where values are unfinished; legal: {legal}",
+                scope,
+            )
+        if any(stage.kind_of(iv) == "vectorized" for iv in stage.leaf_iter_vars[: at + 1]):
+            raise stage.refuse(
+                step, f"a loop down to {scope.name} is vectorized; name one outside of it", scope
+            )
+        if self.relations or self.kinds:
+            raise self.refuse(step, f"{self.op.name} has loop steps already; call {step} first")
+        copies = self._copy_loops(stage, stage.leaf_iter_vars[: at + 1])
+        rest = [iv for iv in self.leaf_iter_vars if iv not in copies.values()]
+        self.leaf_iter_vars = [*(copies[iv] for iv in stage.leaf_iter_vars[: at + 1]), *rest]
+        for iv in stage.leaf_iter_vars[: at + 1]:
+            kind = stage.kinds.pop(iv, None)
+            if kind is not None:
+                self.kinds[copies[iv]] = kind
+        if stage.attach_type == "scope":
+            raise stage.refuse(step, f"{stage.op.name} is computed inside another stage already")
+        stage.compute_at(self, copies[scope])
+
+    def _copy_loops(self, stage: Stage, needed: list[IterVar]) -> dict[IterVar, IterVar]:
+        """Repeat the data splits and fusions of another stage over the same axes; returns the loops that match."""
+        assert isinstance(stage.op, ComputeOp)
+        assert isinstance(self.op, ComputeOp)
+        copies: dict[IterVar, IterVar] = dict(zip(stage.op.axis, self.op.axis, strict=True))
+        for relation in stage.relations:
+            if isinstance(relation, Split) and relation.parent in copies:
+                outer = self.fresh(relation.outer.name, relation.outer.extent, "data")
+                inner = self.fresh(relation.inner.name, relation.inner.extent, "data")
+                parent = copies[relation.parent]
+                factor, nparts = relation.factor, relation.nparts
+                self.relations.append(Split(parent, outer, inner, factor, nparts, relation.tail))
+                copies[relation.outer], copies[relation.inner] = outer, inner
+                at = self.leaf_iter_vars.index(parent)
+                self.leaf_iter_vars[at : at + 1] = [outer, inner]
+                self.all_iter_vars += [outer, inner]
+            elif isinstance(relation, Fuse) and relation.fused.kind == "data":
+                first, second = copies[relation.outer], copies[relation.inner]
+                fused = self.fresh(relation.fused.name, relation.fused.extent, "data")
+                self.relations.append(Fuse(first, second, fused))
+                copies[relation.fused] = fused
+                self.leaf_iter_vars[self.leaf_iter_vars.index(first)] = fused
+                self.leaf_iter_vars.remove(second)
+                self.all_iter_vars.append(fused)
+        return copies
+
+    @primitive
+    def reverse_compute_inline(self) -> None:
+        """Fold this elementwise stage into the stage that it reads: its value is what the producer stores.
+
+        TVM TIR: reverse_compute_inline. Epilogue fusion: a finished reduction is changed on its way from the
+        accumulator to memory.
+
+        The stage must read one other computed stage that nobody else reads, element for element: ``P[i, j]`` at
+        ``i, j``. It must have no loop steps; further operands may be anything. Afterwards both names mean the
+        producer's stage, whose loops stay.
+
+        Before:
+            >>> from autotune.lower.examples import matmul_relu, loops
+            >>> s, A, B, C, D = matmul_relu(4, 8, 8)
+            >>> print(loops(s))
+        After:
+            >>> s[D].reverse_compute_inline()
+            >>> print(loops(s))
+        Raises:
+            >>> s[D].reverse_compute_inline()
+        """
+        step = "reverse_compute_inline"
+        op = self.computed(step)
+        if op.reduction is not None:
+            raise self.refuse(step, f"{op.name} is a reduction")
+        computed = [t for t in op.input_tensors if isinstance(self.schedule[t].op, ComputeOp)]
+        candidates = [t for t in computed if not self._source_problem(self.schedule[t])]
+        if len(candidates) != 1:
+            problems = "; ".join(self._source_problem(self.schedule[t]) for t in computed)
+            why = problems or "it reads inputs of the program only"
+            if len(candidates) > 1:
+                why = (
+                    f"{' and '.join(t.name for t in candidates)} both fit; inline or store one of them first"
+                )
+            raise self.refuse(step, f"{op.name} has no producer to fold into: {why}")
+        if self.relations or self.kinds:
+            raise self.refuse(step, f"{op.name} has loop steps already; call {step} first")
+        if any(other.attach_stage is self for other in self.schedule.stages):
+            raise self.refuse(step, f"stages are computed inside of {op.name}; move them first")
+        producer = self.schedule[candidates[0]]
+        if producer.init_at is not None:
+            raise producer.refuse(
+                step, f"{producer.op.name} is decomposed; call {step} first", producer.init_at
+            )
+        assert isinstance(producer.op, ComputeOp)
+        merged = rewrite.folded(op, producer.op, lambda t: self.schedule[t] is producer)
+        self.schedule.merge(producer, self, merged)  # type: ignore[arg-type]
+
+    def _elementwise_source(self, step: str, producer: Any) -> Stage:
+        """The stage ``producer`` that this stage reads element for element; raises ScheduleError."""
+        stage = self.schedule[producer]
+        self.computed(step)
+        stage.computed(step)
+        if self.op.reduction is not None:  # type: ignore[attr-defined]
+            raise self.refuse(step, f"{self.op.name} is a reduction")
+        problem = self._source_problem(stage)
+        if problem:
+            raise self.refuse(step, problem)
+        return stage
+
+    def _source_problem(self, stage: Stage) -> str:
+        """Why this stage cannot be computed with the elements of ``stage``; empty when it can."""
+        mine, name = self.op, stage.op.name
+        assert isinstance(mine, ComputeOp)
+        if not isinstance(stage.op, ComputeOp):
+            return f"{name} is an input of the program"
+        if stage.is_output:
+            return f"{name} is an output of the program"
+        if len(stage.op.dtypes) > 1 or len(mine.dtypes) > 1:
+            return f"{name if len(stage.op.dtypes) > 1 else mine.name} has several outputs"
+        if stage.attach_type == "inline":
+            return f"{name} is inlined"
+        live = self.schedule.order()
+        readers = [r.op.name for r in effective_readers(self.schedule, live).get(stage, []) if r is not self]
+        if readers:
+            return f"{', '.join(readers)} reads {name} too"
+        found = [r for e in _bodies(mine) for r in reads(e) if self.schedule[r.tensor] is stage]
+        if not found:
+            return f"{mine.name} does not read {name}"
+        if stage.op.shape != mine.shape:
+            return f"{name} has shape {stage.op.shape}, {mine.name} {mine.shape}"
+        for read in found:
+            if not _is_identity(read, mine):
+                return f"{mine.name} reads {read!r}, not the element that it computes"
+        return ""
+
+
+def _bodies(op: ComputeOp) -> tuple[Any, ...]:
+    return op.body if op.epilogue is None else (*op.body, op.epilogue.body)
+
+
+def _is_identity(read: Read, op: ComputeOp) -> bool:
+    """Whether a read is at the axes themselves; an axis of one element may be written 0."""
+    return all(index is axis for index, axis in zip(read.indices, op.axis, strict=True))
+
+
+__all__ = ["PlacePrimitives"]

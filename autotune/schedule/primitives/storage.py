@@ -1,0 +1,209 @@
+"""Primitives about memory: where values live, how they are laid out, what is fetched ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autotune.errors import ScheduleError
+from autotune.schedule.state import SCOPES, StageState
+from autotune.schedule.trace import primitive
+from autotune.te.expr import IterVar
+from autotune.te.tensor import Tensor
+
+
+class StoragePrimitives(StageState):
+    """set_scope, storage_align, double_buffer, prefetch, software_pipeline."""
+
+    @primitive
+    def set_scope(self, scope: str) -> None:
+        """Say where the values of the stage live.
+
+        TVM: set_scope. Halide: store_in.
+
+        Args:
+            scope: "global" or "local" (a stage computed inside a loop is in registers or on the stack with both), or
+                "shared" and "warp" on GPUs. Stages at the root are in memory whatever the scope.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
+            >>> s[B].scope
+            'global'
+        After:
+            >>> s[B].set_scope("local")
+            >>> s[B].scope
+            'local'
+        Raises:
+            >>> s[B].set_scope("register")
+        """
+        if scope not in SCOPES:
+            raise ScheduleError(f"set_scope: scope must be one of {', '.join(SCOPES)}, got {scope!r}")
+        self.scope = str(scope)
+
+    @primitive
+    def storage_align(self, axis: IterVar, factor: int, offset: int = 0) -> None:
+        """Pad rows so that neighbours along a dimension are ``factor * n + offset`` elements apart.
+
+        TVM: storage_align. Against bank conflicts of shared memory and cache sets that rows compete for.
+
+        Args:
+            axis: a data axis of the stage's operation, not the last one: the stride of its dimension is padded.
+            factor: a positive integer, in elements.
+            offset: in ``0..factor-1``.
+
+        The buffers of inputs and outputs belong to the caller and are not padded.
+
+        Before:
+            >>> from autotune.lower.examples import transposed, loops
+            >>> s, A, B, C = transposed(4, 8)
+            >>> print(loops(s))
+        After:
+            >>> s[B].storage_align(s[B].op.axis[0], factor=8, offset=1)
+            >>> print(loops(s))
+        Raises:
+            >>> s[B].storage_align(s[B].op.axis[1], factor=8, offset=1)
+        """
+        op = self.computed("storage_align")
+        if self.is_output:
+            raise self.refuse("storage_align", f"{op.name} is an output: its layout is the caller's")
+        if axis not in op.axis:
+            legal = ", ".join(a.name for a in op.axis[:-1]) or "none"
+            raise self.refuse(
+                "storage_align",
+                f"{getattr(axis, 'name', axis)} is not a data axis of {op.name}; legal: {legal}",
+            )
+        number = op.axis.index(axis)
+        if number == len(op.axis) - 1:
+            raise self.refuse(
+                "storage_align",
+                f"{axis.name} is the last dimension, whose elements stay neighbours; name an outer one",
+                axis,
+            )
+        if (
+            not isinstance(factor, int)
+            or factor < 1
+            or not isinstance(offset, int)
+            or not 0 <= offset < factor
+        ):
+            raise self.refuse(
+                "storage_align",
+                f"factor must be positive and offset in 0..factor-1, got {factor!r} and {offset!r}",
+                axis,
+            )
+        self.alignments[number] = (int(factor), int(offset))
+
+    @primitive
+    def double_buffer(self) -> None:
+        """Ask for two copies of the stage's buffer, so that the next tile can be loaded while one is used.
+
+        TVM: double_buffer.
+
+        Kept, shown by the printer, and handed to code generators; CPU code does not act on it, as out-of-order
+        cores overlap loads with arithmetic by themselves. It never changes what is computed.
+
+        Before:
+            >>> from autotune.lower.examples import blur, loops
+            >>> s, A, B, C = blur(8)
+            >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
+            >>> s[B].compute_at(s[C], outer)
+            >>> print(loops(s))
+        After:
+            >>> s[B].double_buffer()
+            >>> print(loops(s))
+        Raises:
+            >>> s[C].double_buffer()
+        """
+        op = self.computed("double_buffer")
+        if self.attach_type != "scope":
+            raise self.refuse(
+                "double_buffer",
+                f"{op.name} is not computed inside a loop of another stage; compute_at comes first",
+            )
+        self.double_buffered = True
+
+    @primitive
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: int = 1) -> None:
+        """Fetch into the cache what a later iteration of a loop reads of a tensor.
+
+        TVM and Halide: prefetch.
+
+        Emits one prefetch instruction a cache line (64 bytes) of the region that iteration ``var + offset`` reads;
+        addresses past the end do no harm.
+
+        Args:
+            tensor: a tensor that this stage reads, in memory.
+            var: a loop of the stage, not vectorized.
+            offset: how many iterations ahead, at least 1.
+
+        Before:
+            >>> from autotune.lower.examples import grid, loops
+            >>> s, A, B = grid(4, 64)
+            >>> print(loops(s, B))
+        After:
+            >>> s[B].prefetch(A, s[B].op.axis[0], 1)
+            >>> print(loops(s, B))
+        Raises:
+            >>> s[B].prefetch(B, s[B].op.axis[0], 1)
+        """
+        op = self.computed("prefetch")
+        self.leaf("prefetch", var)
+        if not isinstance(tensor, Tensor) or all(
+            self.schedule[t] is not self.schedule[tensor] for t in op.input_tensors
+        ):
+            legal = ", ".join(t.name for t in op.input_tensors) or "none"
+            raise self.refuse(
+                "prefetch",
+                f"{op.name} does not read {getattr(tensor, 'name', tensor)}; it reads: {legal}",
+                var,
+            )
+        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 1:
+            raise self.refuse("prefetch", f"offset must be a positive integer, got {offset!r}", var)
+        if self.kind_of(var) == "vectorized":
+            raise self.refuse("prefetch", f"{var.name} is vectorized; name a loop outside of it", var)
+        self.prefetches.append((tensor, var, int(offset)))
+
+    @primitive
+    def software_pipeline(self, var: IterVar, stages: int = 2) -> None:
+        """Ask for the stages computed inside a loop to run ahead of their readers by some iterations.
+
+        TVM TIR: the annotation software_pipeline_stage. Halide: async.
+
+        Kept, shown by the printer, and handed to code generators; the CPU's does not act on it. It never changes
+        what is computed.
+
+        Args:
+            var: a serial loop of the stage that another stage is computed at.
+            stages: how many iterations are in flight, at least 2.
+
+        Before:
+            >>> from autotune.lower.examples import blur, loops
+            >>> s, A, B, C = blur(8)
+            >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
+            >>> s[B].compute_at(s[C], outer)
+            >>> print(loops(s))
+        After:
+            >>> s[C].software_pipeline(outer, 2)
+            >>> print(loops(s))
+        Raises:
+            >>> s[C].software_pipeline(inner, 2)
+        """
+        self.leaf("software_pipeline", var)
+        if not isinstance(stages, int) or isinstance(stages, bool) or stages < 2:
+            raise self.refuse(
+                "software_pipeline", f"stages must be an integer of at least 2, got {stages!r}", var
+            )
+        if self.kind_of(var) != "serial":
+            raise self.refuse(
+                "software_pipeline", f"{var.name} is {self.kind_of(var)}; only a serial loop is", var
+            )
+        inside: list[Any] = [
+            stage for stage in self.schedule.stages if stage.attach_stage is self and stage.attach_ivar is var
+        ]
+        if not inside:
+            raise self.refuse(
+                "software_pipeline", f"no stage is computed at {var.name}; compute_at comes first", var
+            )
+        self.pipelines[var] = int(stages)
+
+
+__all__ = ["StoragePrimitives"]

@@ -204,6 +204,9 @@ class KernelEmitter(ExpressionEmitter):
                 self.entry.append(f"  {name} = alloca {kind}")
                 self._slots[node.buffer][offset] = (name, width)
             self.stmt(node.body)
+            # Copies of a loop share the buffer's name, but not where it lives.
+            del self._slots[node.buffer]
+            self._private.discard(node.buffer)
             return
         top = self._scratch_top
         self._pointers[node.buffer] = self._local_memory(node.buffer)

@@ -10,15 +10,19 @@ from collections.abc import Iterator
 
 from autotune.lower.ir import (
     Allocate,
+    Buffer,
     For,
     If,
     Let,
     Load,
     Seq,
     Stmt,
+    Store,
     expressions,
+    loads,
     operands,
     sequence,
+    sub_statements,
     uses,
     walk,
 )
@@ -38,7 +42,7 @@ def partition(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Seq):
         return sequence([partition(s) for s in stmt.stmts])
     if isinstance(stmt, Allocate):
-        return Allocate(stmt.buffer, partition(stmt.body))
+        return _allocated(stmt.buffer, partition(stmt.body))
     if isinstance(stmt, Let):
         return Let(stmt.var, stmt.value, partition(stmt.body))
     if isinstance(stmt, If):
@@ -56,6 +60,35 @@ def partition(stmt: Stmt) -> Stmt:
                 [_segment(loop, a, b) for a, b in zip([0, *cuts], [*cuts, loop.extent], strict=True)]
             )
     return _unswitched(loop)
+
+
+def _allocated(buffer: Buffer, body: Stmt) -> Stmt:
+    """An allocation, unless nothing in its part of a cut loop reads the buffer: then its producer goes too."""
+    if any(load.buffer is buffer for load in loads(body)):
+        return Allocate(buffer, body)
+    return _without_stores(buffer, body)
+
+
+def _without_stores(buffer: Buffer, stmt: Stmt) -> Stmt:
+    if isinstance(stmt, Store):
+        return sequence([]) if stmt.buffer is buffer else stmt
+    if isinstance(stmt, Seq):
+        parts = [_without_stores(buffer, s) for s in stmt.stmts]
+        return sequence([p for p in parts if not _empty(p)])
+    if isinstance(stmt, If):
+        then = _without_stores(buffer, stmt.then)
+        other = None if stmt.otherwise is None else _without_stores(buffer, stmt.otherwise)
+        other = None if other is None or _empty(other) else other
+        return sequence([]) if _empty(then) and other is None else If(stmt.cond, then, other)
+    body = _without_stores(buffer, sub_statements(stmt)[0])
+    if _empty(body):
+        return body
+    if isinstance(stmt, For):
+        return For(stmt.var, stmt.extent, stmt.kind, body)
+    if isinstance(stmt, Let):
+        return Let(stmt.var, stmt.value, body)
+    assert isinstance(stmt, Allocate)
+    return _allocated(stmt.buffer, body)
 
 
 def _selects(stmt: Stmt) -> Iterator[Expr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,13 @@ class Result:
         ours, best = read(name or self.ours_name), self.best_peer_ns(median=median)
         return ours / best if ours is not None and best is not None else None
 
+    def native_ratio(self, peer: str) -> float | None:
+        """Our best entry's latency ÷ a peer's, both without Python's share."""
+        ours, theirs = self.readings.get(self.ours_name), self.readings.get(peer)
+        if ours is None or theirs is None or not ours.native_ns or not theirs.native_ns:
+            return None
+        return ours.native_ns / theirs.native_ns
+
     @property
     def default_to_tuned(self) -> float | None:
         """Speed of the default schedules in parts of the tuned ones'."""
@@ -105,6 +112,7 @@ def _reading_json(reading: Reading) -> dict[str, Any]:
         "spread_ns": latency.spread_ns if latency else None,
         "runs": latency.n if latency else 0,
         "load_s": reading.load_s,
+        "native_ns": reading.native_ns,
         "failure": reading.failure,
         "kinds_ns": dict(reading.kinds or {}),
     }
@@ -181,7 +189,7 @@ def _errors(problem: Problem, readings: Mapping[str, Reading]) -> dict[str, floa
 
 
 def _without_outputs(reading: Reading) -> Reading:
-    return Reading(reading.latency, (), reading.load_s, reading.failure, reading.kinds)
+    return replace(reading, outputs=())
 
 
 def _empty(folder: Path) -> None:

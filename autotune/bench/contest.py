@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,7 @@ from autotune.tuning.measure.timing import statistics
 
 _LOAD_S = 900.0
 _RUN_S = 300.0
+_NATIVE_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Pace:
     settle_s: float = 0.1
     least: int = 2
     most: int = 2000
+    native: bool = False
+    """Also time without Python's share, where a system can."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ class Reading:
     failure: str = ""
     kinds: Mapping[str, float] | None = None
     """Nanoseconds of a run by kind of dispatch, for our own modules."""
+
+    native_ns: float | None = None
+    """The fastest run without Python's share, where it was asked for."""
 
 
 class Contest:
@@ -90,15 +96,30 @@ class Contest:
             first = round_number % max(1, len(able))
             for entry in [*able[first:], *able[:first]]:
                 times[entry.name] += self._turn(entry)
+        native = self._native(able) if self.pace.native else {}
         for entry in able:
             taken, before = times[entry.name], readings[entry.name]
-            kinds = self._ask(entry, {"do": "profile"}).get("kinds") if taken else None
-            if taken:
-                latency = statistics(np.asarray(taken, dtype=np.float64))
-                readings[entry.name] = Reading(latency, before.outputs, before.load_s, "", kinds)
-            else:
+            if not taken:
                 readings[entry.name] = Reading(failure="stopped while it was timed")
+                continue
+            readings[entry.name] = replace(
+                before,
+                latency=statistics(np.asarray(taken, dtype=np.float64)),
+                kinds=self._ask(entry, {"do": "profile"}).get("kinds"),
+                native_ns=native.get(entry.name),
+            )
         return readings
+
+    def _native(self, entries: Sequence[Entry]) -> dict[str, float]:
+        """The fastest of a few turns of each."""
+        found: dict[str, float] = {}
+        for _ in range(_NATIVE_ROUNDS):
+            for entry in entries:
+                time.sleep(self.pace.settle_s)
+                ns = self._ask(entry, {"do": "native", "seconds": self.pace.turn_s}).get("ns")
+                if ns is not None:
+                    found[entry.name] = min(found.get(entry.name, ns), ns)
+        return found
 
     def _prepare(self, entry: Entry) -> Reading:
         load = {"do": "load", "model": entry.model, "threads": self.threads, "inputs": dict(entry.inputs)}

@@ -125,6 +125,21 @@ def percent_of(floor: str) -> Callable[[Result], str]:
     return percent
 
 
+def native_of(name: str | None = None) -> Callable[[Result], str]:
+    """A contender's fastest run without Python's share; our best entry's for None."""
+
+    def native(result: Result) -> str:
+        reading = result.readings.get(name or result.ours_name)
+        return duration(reading.native_ns if reading else None)
+
+    return native
+
+
+def native_ratio_to(peer: str) -> Callable[[Result], str]:
+    """Our latency ÷ a peer's, both without Python's share."""
+    return lambda result: ratio(result.native_ratio(peer))
+
+
 def coverage(result: Result) -> str:
     """How many dispatches have a tuned schedule."""
     return NOTHING if result.own is None else f"{result.own.hits}/{result.own.dispatches}"
@@ -139,6 +154,18 @@ def gigabytes(result: Result) -> str:
     """Bytes that have to move ÷ our best time, in GB/s."""
     ns = result.min_ns(result.ours_name)
     return NOTHING if not ns else f"{result.bytes / ns:.1f}"
+
+
+def native_families(title: str, results: Sequence[Result], peer: str) -> Table:
+    """Geometric means a family of latency ratios without Python's share."""
+    order = dict.fromkeys(result.case.family for result in results)
+    rows = []
+    for family in [*order, "all"]:
+        mine = [r.native_ratio(peer) for r in results if family in ("all", r.case.family)]
+        worst = max((value for value in mine if value is not None), default=None)
+        rows.append((family, str(len(mine)), ratio(geometric_mean(mine)), ratio(worst)))
+    columns = ("family", "cases", "latency ratio, geometric mean", "largest")
+    return Table(title, columns, tuple(rows), ("calls from compiled loops; below 1 we are faster",))
 
 
 def _to_peer(result: Result, peer: str) -> float | None:
@@ -180,6 +207,9 @@ __all__ = [
     "gigaflops",
     "gigaflops_of",
     "kernel_families",
+    "native_families",
+    "native_of",
+    "native_ratio_to",
     "percent_of",
     "side_by_side",
 ]

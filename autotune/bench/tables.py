@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import UsageError
+from autotune.errors import InternalError, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +24,11 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise InternalError(f"table {self.title!r}: {len(self.columns)} columns, but a row is {row}")
 
     def markdown(self) -> str:
         """A Markdown section."""

@@ -1,14 +1,15 @@
 """A benchmark worker: runs one system, ours or a peer, and answers JSON lines.
 
 Also run as a script by the Python of another environment, so it needs NumPy and that system only.
-Requests: ``load`` a model with its inputs (.npy files), write the ``outputs``, ``time`` runs, and
-``profile`` (ours only). Every system is timed by the same loop, as calls from Python.
+Requests: ``load`` a model with its inputs (.npy files), write the ``outputs``, ``time`` runs as calls
+from Python (the same loop for every system), time them ``native`` where a system has a loop of its
+own, and ``profile`` (ours only).
 """
 
 from __future__ import annotations
 
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -53,6 +54,11 @@ class Autotune:
 
     def outputs(self) -> list[Any]:
         return self._out
+
+    def native(self, seconds: float) -> float:
+        """Nanoseconds of the fastest run, measured in native code without Python's share."""
+        times = self._compiled.time(self._arguments, repeat=10, min_ns=int(seconds * 1e9))
+        return float(times.min())
 
     def profile(self) -> dict[str, float]:
         """Nanoseconds of a run by kind of dispatch: of each dispatch the fastest of a few runs."""
@@ -120,96 +126,6 @@ class OpenVino:
         return [np.array(self._request.get_output_tensor(i).data) for i in range(self._count)]
 
 
-class PyTorch:
-    """PyTorch eager (oneDNN) over the recipe of a model; images lie channels last."""
-
-    module = "torch"
-
-    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
-        import torch
-
-        torch.set_num_threads(threads)
-        recipe = json.loads((Path(model) / "recipe.json").read_text())
-        values = {name: self._tensor(torch, array) for name, array in inputs.items()}
-        for name in recipe["constants"]:
-            array = np.load(Path(model) / "constants" / f"{name}.npy", allow_pickle=False)
-            values[name] = torch.from_numpy(array) if array.dtype == np.int64 else self._tensor(torch, array)
-        steps = [_torch_step(torch, node) for node in recipe["nodes"]]
-        self._names, self._values = recipe["outputs"], values
-
-        def run() -> None:
-            with torch.inference_mode():
-                for step in steps:
-                    step(values)
-
-        return run
-
-    @staticmethod
-    def _tensor(torch: Any, array: Any) -> Any:
-        tensor = torch.from_numpy(array)
-        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-        return tensor.contiguous(memory_format=formats.get(tensor.ndim, torch.contiguous_format))
-
-    def outputs(self) -> list[Any]:
-        return [np.ascontiguousarray(self._values[name].numpy()) for name in self._names]
-
-
-def _torch_step(torch: Any, node: Mapping[str, Any]) -> Callable[[Arrays], None]:
-    """One node of a recipe as a function that reads and writes named tensors."""
-    op, inputs, attrs = node["op"], node["inputs"], node["attrs"]
-    functional = torch.nn.functional
-    if op in ("Conv", "ConvTranspose"):
-        rank = len(attrs["kernel_shape"])
-        name = f"conv{'_transpose' if op == 'ConvTranspose' else ''}{rank}d"
-        convolve, window = getattr(functional, name), _torch_window(attrs, rank)
-
-        def apply(*x: Any) -> Any:
-            return convolve(*x, **window)
-    else:
-        apply = _torch_function(torch, op, attrs)
-    (output,) = node["outputs"]
-
-    def step(values: Arrays) -> None:
-        values[output] = apply(*(values[name] for name in inputs))
-
-    return step
-
-
-def _torch_window(attrs: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    pads = attrs.get("pads", [0] * 2 * rank)
-    if pads[:rank] != pads[rank:]:
-        raise ValueError(f"torch has no asymmetric padding {pads}")
-    return {
-        "stride": attrs.get("strides", [1] * rank),
-        "padding": pads[:rank],
-        "dilation": attrs.get("dilations", [1] * rank),
-        "groups": attrs.get("group", 1),
-    }
-
-
-def _torch_function(torch: Any, op: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
-    functional = torch.nn.functional
-    table: dict[str, Callable[..., Any]] = {
-        "Add": torch.add,
-        "Mul": torch.mul,
-        "MatMul": torch.matmul,
-        "Relu": torch.relu,
-        "Sigmoid": torch.sigmoid,
-        "Transpose": lambda x: x.permute(attrs["perm"]).contiguous(),
-        "Reshape": lambda x, shape: x.reshape(tuple(shape.tolist())),
-        "Softmax": lambda x: torch.softmax(x, attrs.get("axis", -1)),
-        "ReduceL2": lambda x: torch.linalg.vector_norm(x, dim=attrs["axes"]),
-        "BatchNormalization": lambda x, s, b, m, v: functional.batch_norm(x, m, v, s, b),
-        "Concat": lambda *x: torch.cat(x, attrs["axis"]),
-        "Gather": lambda x, i: torch.index_select(x, attrs.get("axis", 0), i),
-        "MaxPool": lambda x: functional.max_pool2d(x, attrs["kernel_shape"], attrs["strides"]),
-        "AveragePool": lambda x: functional.avg_pool2d(x, attrs["kernel_shape"], attrs["strides"]),
-    }
-    if op not in table:
-        raise ValueError(f"no PyTorch function for {op}")
-    return table[op]
-
-
 class NumPy:
     """NumPy: ``matmul`` of the two inputs (its OpenBLAS takes its threads from the environment)."""
 
@@ -218,7 +134,14 @@ class NumPy:
     def load(self, model: str, inputs: Arrays, threads: int) -> Run:
         a, b = inputs.values()
         self._out = out = np.empty((*a.shape[:-1], b.shape[-1]), a.dtype)
+        self._operands = a, b
         return lambda: np.matmul(a, b, out=out)
+
+    def native(self, seconds: float) -> float:
+        """Nanoseconds of a product in a compiled loop, without Python's share."""
+        from autotune.bench.blas import native_matmul_ns
+
+        return native_matmul_ns(*self._operands, self._out, seconds)
 
     def outputs(self) -> list[Any]:
         return [self._out]
@@ -249,11 +172,22 @@ class Copy:
         return []
 
 
+def _beside(name: str) -> Any:
+    """A module next to this file, which may run where the package is not installed."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 SYSTEMS: Mapping[str, Callable[[], System]] = {
     "autotune": Autotune,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
-    "torch": PyTorch,
+    "torch": lambda: _beside("worker_torch").PyTorch(),
     "numpy": NumPy,
     "copy": Copy,
 }
@@ -308,6 +242,11 @@ class Worker:
     def time(self, seconds: float, least: int, most: int) -> dict[str, Any]:
         """Time runs."""
         return {"ns": timed(self._run, seconds, least, most)}
+
+    def native(self, seconds: float) -> dict[str, Any]:
+        """Nanoseconds of a run without Python's share, from the systems that can say."""
+        system = self._system
+        return {"ns": system.native(seconds) if isinstance(system, (Autotune, NumPy)) else None}
 
     def profile(self) -> dict[str, Any]:
         """Nanoseconds by kind of dispatch."""

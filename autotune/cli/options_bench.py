@@ -140,11 +140,11 @@ def found_peers(names: Sequence[str], pythons: Sequence[str]) -> list[System]:
     return find_peers(names, pythons)
 
 
-def pace_of(rounds: int, turn: float) -> Pace:
-    """How long to measure."""
+def pace_of(rounds: int, turn: float, *, native: bool = False) -> Pace:
+    """How long to measure, and whether also without Python's share."""
     from autotune.bench.contest import Pace
 
-    return Pace(rounds=rounds, turn_s=turn)
+    return Pace(rounds=rounds, turn_s=turn, native=native)
 
 
 def say(text: str) -> None:

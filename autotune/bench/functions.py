@@ -1,0 +1,288 @@
+"""Our vector functions one by one: error in units in the last place, and speed beside NumPy's.
+
+The reference is the function in a wider type: float64 for float32, the 80-bit long double for float64.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.codegen.vector_math import FUNCTIONS, math_function
+
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+Floats = NDArray[np.floating[Any]]
+Function = Callable[[Floats, Floats, Floats], Any]
+"""Runs over flat arrays (x, y, out); y is pow's exponent."""
+DTYPES = ("float32", "float64")
+CHUNK = 1_000_000
+_TIMED_ELEMENTS = 32_768
+"""Elements of a timed call: input and output stay in the second-level cache."""
+_REACH = {"exp": 0.97, "sigmoid": 100.0, "tanh": 10.0}
+_EDGES: tuple[float, ...] = (
+    88.0,
+    88.72283,
+    88.8,
+    -87.3,
+    -87.5,
+    -103.2,
+    -103.98,
+    -104.5,
+    709.7,
+    709.9,
+    -708.4,
+    -745.1,
+    -745.2,
+)
+_EDGES += (0.5, 1.0, 2.0, 3.0, 0.9999999, 1.0000001, 2.0**0.5, 0.5**0.5, 9.01, 18.5)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Largest error in ulp over ``count`` random values, and of ``specials`` special ones how many differ.
+
+    ``numpy_ulp`` is the largest error of NumPy's form over the same random values.
+    """
+
+    name: str
+    dtype: str
+    ulp: float
+    numpy_ulp: float
+    count: int
+    specials: int
+    wrong_specials: int
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Nanoseconds an element on one thread, ours and the usual NumPy expression's; minima."""
+
+    name: str
+    dtype: str
+    lanes: int
+    ours_ns: float
+    numpy_ns: float
+    expression: str
+
+
+def loop_module(name: str, lanes: int, dtype: str) -> str:
+    """LLVM IR of ``void run(ptr x, ptr y, ptr out, i64 n)``, n a multiple of ``lanes``; y is pow's exponent."""
+    function = math_function(name, lanes, dtype)
+    element = {"float32": "float", "float64": "double"}[dtype]
+    vector = element if lanes == 1 else f"<{lanes} x {element}>"
+    align = np.dtype(dtype).itemsize
+    second = f"%b = load {vector}, ptr %py, align {align}" if name == "pow" else ""
+    arguments = f"{vector} %a" + (f", {vector} %b" if name == "pow" else "")
+    body = f"""
+define void @run(ptr %x, ptr %y, ptr %out, i64 %n) {{
+entry:
+  br label %head
+head:
+  %i = phi i64 [0, %entry], [%next, %body]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %done
+body:
+  %px = getelementptr {element}, ptr %x, i64 %i
+  %py = getelementptr {element}, ptr %y, i64 %i
+  %po = getelementptr {element}, ptr %out, i64 %i
+  %a = load {vector}, ptr %px, align {align}
+  {second}
+  %r = call {vector} @{function.symbol}({arguments})
+  store {vector} %r, ptr %po, align {align}
+  %next = add i64 %i, {lanes}
+  br label %head
+done:
+  ret void
+}}"""
+    return "\n".join([*function.needs, function.ir, body])
+
+
+@cache
+def _engine(name: str, lanes: int, dtype: str) -> llvm.ExecutionEngine:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features().flatten()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=2
+    )
+    module = llvm.parse_assembly(loop_module(name, lanes, dtype))
+    module.verify()
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
+    builder.getModulePassManager().run(module, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
+
+
+def compiled(name: str, lanes: int, dtype: str) -> Function:
+    """The function over flat arrays (x, y, out) whose size is a multiple of ``lanes``."""
+    address = _engine(name, lanes, dtype).get_function_address("run")
+    prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    call = prototype(address)
+
+    def run(x: Floats, y: Floats, out: Floats) -> None:
+        call(x.ctypes.data, y.ctypes.data, out.ctypes.data, out.size)
+
+    return run
+
+
+def evaluate(name: str, lanes: int, x: Floats, y: Floats) -> Floats:
+    """The function of every element of flat arrays of any size."""
+    padded = -(-x.size // lanes) * lanes
+    operands = [np.zeros(padded, x.dtype) for _ in range(2)]
+    operands[0][: x.size], operands[1][: x.size] = x, y
+    out = np.empty(padded, x.dtype)
+    compiled(name, lanes, str(x.dtype))(operands[0], operands[1], out)
+    return out[: x.size]
+
+
+def exact(name: str, x: Floats, y: Floats) -> Floats:
+    """The function in the wider type. SciPy's erf is float64 itself: its error counts in ours."""
+    wide = np.float64 if x.dtype == np.float32 else np.longdouble
+    with np.errstate(all="ignore"):
+        v = x.astype(wide)
+        if name == "erf":
+            import scipy.special
+
+            return np.asarray(scipy.special.erf(x.astype(np.float64)).astype(wide))
+        if name == "sigmoid":
+            small = np.exp(-np.abs(v))
+            return np.asarray(np.where(np.signbit(v), small, 1) / (1 + small))
+        if name == "rsqrt":
+            return np.asarray(1 / np.sqrt(v))
+        if name == "pow":
+            return np.asarray(np.power(v, y.astype(wide)))
+        return np.asarray(getattr(np, name)(v))
+
+
+def ulp_errors(got: Floats, wide: Floats) -> tuple[float, int]:
+    """Largest error in ulp, and how many values are infinite, NaN or of the wrong sign where they must not."""
+    with np.errstate(all="ignore"):
+        rounded = wide.astype(got.dtype)
+        finite = np.isfinite(rounded)
+        alike = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
+        wrong = np.where(finite, ~np.isfinite(got), ~alike)
+        zero = (wide == 0) & (got == 0)
+        wrong |= zero & (np.signbit(got) != np.signbit(rounded))
+        usable = finite & np.isfinite(got)
+        distance = np.abs(got[usable].astype(wide.dtype) - wide[usable]) / np.spacing(np.abs(rounded[usable]))
+    return float(distance.max(initial=0.0)), int(np.count_nonzero(wrong))
+
+
+def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Random bits (every exponent), the working interval, around one and around zero; for pow also exponents."""
+    quarter = max(1, count // 4)
+    code, width = {"float32": (np.uint32, 32), "float64": (np.uint64, 64)}[dtype]
+    anything = rng.integers(0, 2**width, quarter, dtype=code).view(dtype)
+    if name != "pow":
+        reach = _REACH.get(name, 6.0) * (np.log(float(np.finfo(dtype).max)) if name == "exp" else 1.0)
+        parts = [
+            rng.uniform(-reach, reach, quarter),
+            rng.uniform(0.4, 2.5, quarter),
+            rng.normal(0, 0.3, quarter),
+        ]
+        x = np.concatenate([anything, *(part.astype(dtype) for part in parts)])
+        return x, np.zeros_like(x)
+    bases = [np.exp(rng.normal(0, 1, quarter)), 1 + rng.normal(0, 1e-3, quarter)]
+    exponents = [rng.normal(0, 1, quarter), rng.integers(-9, 10, quarter), rng.normal(0, 30, quarter)]
+    exponents.append(rng.normal(0, 1e4, quarter))
+    x = np.concatenate([np.abs(anything), anything, *(base.astype(dtype) for base in bases)])
+    return x, np.concatenate(exponents).astype(dtype)
+
+
+def special_values(name: str, dtype: str) -> tuple[Floats, Floats]:
+    """Zeros, infinities, NaN, the smallest and largest numbers, and where ranges end; for pow every pair."""
+    info = np.finfo(dtype)
+    ends = np.array([info.tiny, info.smallest_subnormal, info.max, info.eps], dtype)
+    with np.errstate(over="ignore"):
+        both = np.concatenate([np.array([0.0, np.inf, *_EDGES]).astype(dtype), ends])
+    x = np.concatenate([both, -both, np.array([np.nan], dtype)])
+    if name != "pow":
+        return x, np.zeros_like(x)
+    first, second = np.meshgrid(x, x)
+    return first.ravel(), second.ravel()
+
+
+def accuracy(name: str, dtype: str, count: int, lanes: int, seed: int = 0) -> Accuracy:
+    """The error over random and special values."""
+    rng = np.random.default_rng(seed)
+    worst, theirs, wrong, done = 0.0, 0.0, 0, 0
+    usual = numpy_form(name)[1]
+    while done < count:
+        x, y = random_values(name, dtype, min(CHUNK, count - done), rng)
+        wide, out = exact(name, x, y), np.empty_like(x)
+        found, bad = ulp_errors(evaluate(name, lanes, x, y), wide)
+        with np.errstate(all="ignore"):
+            usual(x, y, out)
+        theirs = max(theirs, ulp_errors(out, wide)[0])
+        worst, wrong, done = max(worst, found), wrong + bad, done + x.size
+    x, y = special_values(name, dtype)
+    found, bad = ulp_errors(evaluate(name, lanes, x, y), exact(name, x, y))
+    return Accuracy(name, dtype, max(worst, found), theirs, done, x.size, wrong + bad)
+
+
+def numpy_form(name: str) -> tuple[str, Function]:
+    """The usual way to write the function with NumPy (SciPy for erf), and how to run it into ``out``."""
+    if name == "erf":
+        import scipy.special
+
+        return "scipy.special.erf(x)", lambda x, y, out: scipy.special.erf(x, out=out)
+    one = np.float32(1)
+    forms: dict[str, tuple[str, Function]] = {
+        "sigmoid": ("1 / (1 + exp(-x))", lambda x, y, out: np.divide(one, one + np.exp(-x), out=out)),
+        "rsqrt": ("1 / sqrt(x)", lambda x, y, out: np.divide(one, np.sqrt(x), out=out)),
+        "pow": ("power(x, y)", lambda x, y, out: np.power(x, y, out=out)),
+    }
+    return forms.get(name) or (f"{name}(x)", lambda x, y, out: getattr(np, name)(x, out=out))
+
+
+def speed(name: str, dtype: str, lanes: int, rounds: int) -> Speed:
+    """Both timed in turns over positive values of the working interval; the fastest round of each."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.1, 5.0, _TIMED_ELEMENTS).astype(dtype)
+    y = rng.uniform(-2.0, 2.0, _TIMED_ELEMENTS).astype(dtype)
+    out = np.empty_like(x)
+    expression, theirs = numpy_form(name)
+    contenders = (compiled(name, lanes, dtype), theirs)
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for index, run in enumerate(contenders):
+            run(x, y, out)
+            begin = time.perf_counter_ns()
+            run(x, y, out)
+            best[index] = min(best[index], (time.perf_counter_ns() - begin) / x.size)
+    return Speed(name, dtype, lanes, best[0], best[1], expression)
+
+
+def to_json(accuracies: list[Accuracy], speeds: list[Speed]) -> dict[str, Any]:
+    """Both lists as JSON."""
+    return {"accuracy": [asdict(a) for a in accuracies], "speed": [asdict(s) for s in speeds]}
+
+
+__all__ = [
+    "DTYPES",
+    "FUNCTIONS",
+    "Accuracy",
+    "Speed",
+    "accuracy",
+    "compiled",
+    "evaluate",
+    "exact",
+    "loop_module",
+    "random_values",
+    "special_values",
+    "speed",
+    "to_json",
+    "ulp_errors",
+]

@@ -147,6 +147,7 @@ def test_float16_arithmetic_needs_no_library() -> None:
     assert_computes(te.create_schedule(c), [a], c)
 
 
+@pytest.mark.xfail(strict=True, reason="an output without elements is taken for an input")
 def test_an_output_without_elements() -> None:
     a = te.placeholder((4,), name="A")
     c = te.compute((0, 4), lambda i, j: a[j], name="C")
@@ -155,6 +156,7 @@ def test_an_output_without_elements() -> None:
     assert result["C"].shape == (0, 4)
 
 
+@pytest.mark.xfail(strict=True, reason="the layout of one output only", raises=IndexError)
 def test_another_layout_of_a_tuple_stage() -> None:
     p = te.placeholder((4,), name="P")
     _, b = te.compute((4,), lambda i: (p[i], p[i] + 1), name="T")
@@ -196,3 +198,19 @@ def test_a_stage_that_only_a_part_of_a_cut_loop_reads() -> None:
     s = te.create_schedule(c)
     s[t].compute_at(s[c], s[c].op.axis[1])
     assert_computes(s, [p, q], c)
+
+
+@pytest.mark.xfail(strict=True, reason="a pass of LLVM confuses the conditions of two loops")
+def test_padding_of_unrolled_windows_is_not_read() -> None:
+    t = te.placeholder((5, 3), name="T")
+    r = te.reduce_axis((0, 2), name="r")
+
+    def padded(i: Any, j: Any) -> Any:
+        row, column = i + r - 1, j * 3 - 1
+        inside = te.all(row >= 0, row < 5, column >= 0, column < 3)
+        return te.if_then_else(inside, t[row, column], te.const(0, "float32"))
+
+    c = te.compute((6, 2), lambda i, j: te.sum(padded(i, j), axis=r), name="C")
+    s = te.create_schedule(c)
+    s[c].unroll(r)
+    assert_computes(s, [t], c)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,14 +42,15 @@ def stats(database: str | None, as_json: bool) -> None:
 
 
 def _stats(store: Database) -> dict[str, Any]:
-    per_workload = Counter(run.key.workload for run in store.runs())
+    per_workload = store.runs_by_workload()
     return {
         "database": store.where,
         "runs": sum(per_workload.values()),
         "outcomes": store.outcomes(),
         "targets": [f"{t.device}, {t.threads} threads" for t in store.targets().values()],
         "workloads": [
-            {"key": row.key, "kind": row.kind, "runs": per_workload[row.key]} for row in store.workloads()
+            {"key": row.key, "kind": row.kind, "runs": per_workload.get(row.key, 0)}
+            for row in store.workloads()
         ],
     }
 

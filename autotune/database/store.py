@@ -254,6 +254,12 @@ class Database:
         with self._reading() as connection:
             return rows.counts(connection.execute(query).all())
 
+    def runs_by_workload(self) -> dict[str, int]:
+        """Number of runs by workload key."""
+        column = schema.runs.c.workload_key
+        with self._reading() as connection:
+            return rows.counts(connection.execute(select(column, func.count()).group_by(column)).all())
+
     def _outcomes(self, connection: Connection, key: Key) -> dict[str, int]:
         query = rows.select_outcomes().where(rows.of(key))
         return rows.counts(connection.execute(query).all())

@@ -53,7 +53,6 @@ def compile_schedule(
         ir = ir.replace(_UNNAMED, name)
     buffers: list[Buffer] = [*program.arguments, *program.workspaces]
     hoisted = {b for k in program.kernels if k.hoisted for b in k.writes}
-    outputs = {b for k in program.kernels for b in k.writes if b.scope == "argument"}
     numbers = {b: n for n, b in enumerate(buffers)}
     kernels = tuple(
         Kernel(
@@ -65,7 +64,7 @@ def compile_schedule(
         )
         for emitter in emitters
     )
-    specs = tuple(_spec(b, b in outputs, b in hoisted) for b in buffers)
+    specs = tuple(_spec(b, b in program.outputs, b in hoisted) for b in buffers)
     return DispatchCode(compile_ir(ir, target), kernels, specs, ir)
 
 

@@ -1,6 +1,7 @@
 """The reference interpreter of the loop IR: same numbers as machine code, no compiler, any schedule.
 
-It is slow and simple on purpose; the property tests compare it with NumPy and with machine code.
+It is slow and simple on purpose; the property tests compare it with NumPy and with machine code. Loops bound to
+thread axes run as on a GPU, barriers included.
 """
 
 from __future__ import annotations
@@ -10,8 +11,25 @@ from typing import Any
 
 import numpy as np
 
+from autotune.codegen.threads import Thread
 from autotune.errors import InternalError
-from autotune.lower.ir import Allocate, Buffer, For, If, Let, Load, LoopProgram, Seq, Stmt, Store
+from autotune.lower.ir import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Intrinsic,
+    Let,
+    Load,
+    LoopProgram,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    is_thread_axis,
+    walk,
+)
 from autotune.te.evaluate import BINARY, COMPARE, FUNCTIONS
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Select, Var
 
@@ -30,7 +48,11 @@ def run_program(program: LoopProgram, arrays: Mapping[str, Array]) -> None:
         memory[buffer] = _poisoned(buffer)
     with np.errstate(all="ignore"):
         for kernel in program.kernels:
-            _Machine(memory).run(kernel.body)
+            if any(isinstance(part, For) and is_thread_axis(part.kind) for part in walk(kernel.body)):
+                for _ in Thread(_evaluate, _place, _poisoned, dict(memory)).run(kernel.body):
+                    raise InternalError(f"kernel {kernel.name} waits at a barrier outside of its threads")
+            else:
+                _Machine(memory).run(kernel.body)
 
 
 def _poisoned(buffer: Buffer) -> Array:
@@ -40,9 +62,9 @@ def _poisoned(buffer: Buffer) -> Array:
 
 
 class _Machine:
-    def __init__(self, memory: dict[Buffer, Array]) -> None:
+    def __init__(self, memory: dict[Buffer, Array], env: dict[Var, Any] | None = None) -> None:
         self.memory = memory
-        self.env: dict[Var, Any] = {}
+        self.env: dict[Var, Any] = {} if env is None else env
 
     def run(self, stmt: Stmt) -> None:
         if isinstance(stmt, Seq):
@@ -53,7 +75,7 @@ class _Machine:
                 self.env[stmt.var] = np.int64(number)
                 self.run(stmt.body)
         elif isinstance(stmt, Store):
-            index = self._index(stmt.buffer, stmt.indices)
+            index = self.index(stmt.buffer, stmt.indices)
             self.memory[stmt.buffer][index] = self.value(stmt.value)
         elif isinstance(stmt, Let):
             self.env[stmt.var] = self.value(stmt.value)
@@ -66,10 +88,12 @@ class _Machine:
         elif isinstance(stmt, Allocate):
             self.memory[stmt.buffer] = _poisoned(stmt.buffer)
             self.run(stmt.body)
-        else:
+        elif isinstance(stmt, Intrinsic):
+            self.run(stmt.body)
+        elif not isinstance(stmt, Barrier | Prefetch):
             raise InternalError(f"unknown statement {type(stmt).__name__}")
 
-    def _index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, ...]:
+    def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[int, ...]:
         index = tuple(int(self.value(i)) for i in indices)
         if any(not 0 <= i < d for i, d in zip(index, buffer.shape, strict=True)):
             raise InternalError(f"access to {buffer.name}{list(index)} outside of its shape {buffer.shape}")
@@ -81,7 +105,7 @@ class _Machine:
         if isinstance(node, Var):
             return self.env[node]
         if isinstance(node, Load):
-            return self.memory[node.buffer][self._index(node.buffer, node.indices)]
+            return self.memory[node.buffer][self.index(node.buffer, node.indices)]
         if isinstance(node, Binary):
             if node.op == "and":
                 return self.value(node.a) and self.value(node.b)
@@ -99,6 +123,16 @@ class _Machine:
         if isinstance(node, Call):
             return FUNCTIONS[node.name](*[self.value(a) for a in node.args])
         raise InternalError(f"unknown expression {type(node).__name__}")
+
+
+def _evaluate(node: Expr, env: dict[Var, Any], memory: dict[Buffer, Array]) -> Any:
+    return _Machine(memory, env).value(node)
+
+
+def _place(
+    buffer: Buffer, indices: tuple[Expr, ...], env: dict[Var, Any], memory: dict[Buffer, Array]
+) -> tuple[int, ...]:
+    return _Machine(memory, env).index(buffer, indices)
 
 
 __all__ = ["run_program"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from autotune.codegen.locals import slots_of
 from autotune.lower.ir import Allocate, Buffer, For, If, Let, Seq, Stmt, Store, sequence, uses, walk
 from autotune.lower.linear import Lin
-from autotune.te.expr import Expr
+from autotune.te.expr import Expr, Var
 
 FormOf = Callable[[object, Buffer, tuple[Expr, ...]], Lin]
 """Element offset of an access as a linear form."""
@@ -48,6 +48,7 @@ def settle_lanes(
 
 
 def _together(loop: For, body: Stmt, form: FormOf, unrolled: frozenset[Expr]) -> bool:
+    lane_values = _lane_values(loop.var, body)
     known = unrolled | {part.var for part in walk(body) if isinstance(part, For) and part.kind == "unrolled"}
     for part in walk(body):
         if isinstance(part, Allocate):
@@ -55,17 +56,32 @@ def _together(loop: For, body: Stmt, form: FormOf, unrolled: frozenset[Expr]) ->
             slots = slots_of(part.buffer, part.body, 1, lambda atom: 0 if atom in known else None, form)
             if slots is None:
                 return False
-        elif isinstance(part, If) and uses(part.cond, loop.var) and not _own_elements(part, loop):
+        elif (
+            isinstance(part, If) and _differs(part.cond, lane_values) and not _own_elements(part, lane_values)
+        ):
             return False
     return True
 
 
-def _own_elements(branch: If, loop: For) -> bool:
+def _lane_values(var: Var, body: Stmt) -> set[Var]:
+    """The variable of a vectorized loop and the names for values that follow from it."""
+    found = {var}
+    for part in walk(body):  # in program order: a name comes after those in its value
+        if isinstance(part, Let) and _differs(part.value, found):
+            found.add(part.var)
+    return found
+
+
+def _differs(expr: Expr, lane_values: set[Var]) -> bool:
+    return any(uses(expr, var) for var in lane_values)
+
+
+def _own_elements(branch: If, lane_values: set[Var]) -> bool:
     """Whether each store under a condition goes to an element of its lane's own."""
     for part in walk(branch):
         if isinstance(part, Allocate):
             return False
-        if isinstance(part, Store) and not any(uses(index, loop.var) for index in part.indices):
+        if isinstance(part, Store) and not any(_differs(index, lane_values) for index in part.indices):
             return False
     return True
 

@@ -10,15 +10,19 @@ from autotune.codegen.types import ITEM_BYTES, Value, memory_type, scalar_type, 
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
+    Barrier,
     Buffer,
     For,
     If,
+    Intrinsic,
     Let,
     Load,
     LoopKernel,
+    Prefetch,
     Seq,
     Stmt,
     Store,
+    is_thread_axis,
     walk,
 )
 from autotune.te.expr import Binary, Expr, Var, is_float
@@ -44,6 +48,7 @@ class KernelEmitter(ExpressionEmitter):
         self._scratch_top = 0
         self._in_lanes = False
         self._private: set[Buffer] = set()
+        self._threads: list[str] = []
         self._width = self._vector_width()
 
     def _vector_width(self) -> int:
@@ -101,6 +106,17 @@ class KernelEmitter(ExpressionEmitter):
                 self.stmt(node.body)
         elif isinstance(node, If):
             self._if(node)
+        elif isinstance(node, Intrinsic):
+            self.stmt(node.body)
+        elif isinstance(node, Prefetch):
+            with self.statement():
+                self._prefetch(node)
+        elif isinstance(node, Barrier):
+            if self._threads:
+                raise BuildError(
+                    f"threads of {', '.join(self._threads)} exchange data through shared memory: a CPU runs bound loops "
+                    f"one after another; build for a GPU, or attach the shared stage outside of the thread loops"
+                )
         else:
             raise BuildError(f"no code for statement {type(node).__name__}")
 
@@ -115,8 +131,22 @@ class KernelEmitter(ExpressionEmitter):
                     self.stmt(node.body)
         elif node.kind == "serial":
             self._serial(node.var, "0", str(node.extent), node.body)
+        elif is_thread_axis(node.kind):
+            if not node.kind.startswith("blockIdx"):
+                self._threads.append(node.kind)
+            self._serial(node.var, "0", str(node.extent), node.body)
+            if not node.kind.startswith("blockIdx"):
+                self._threads.pop()
         else:
             raise BuildError(f"loop {node.var.name} is {node.kind} inside of a kernel")
+
+    def _prefetch(self, node: Prefetch) -> None:
+        """Fetch for reading, to be kept in all levels of the cache."""
+        if self.lanes > 1:
+            return
+        pointer = self.pointer(node.buffer, self.address(self.form(node, node.buffer, node.indices)))
+        self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.lines.append(f"  call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
     def _chunk(self, node: For, start: int, width: int) -> None:
         self.env[node.var] = start if width == 1 else Ramp(start, width)

@@ -15,7 +15,7 @@ from autotune.te.expr import Expr, Var
 class Buffer:
     """Memory of a tensor: ``scope`` is "argument", "workspace" (whole tensors) or "local" (inside a kernel).
 
-    ``strides`` are in elements, row-major when not given.
+    ``strides`` are in elements, row-major when not given. GPU buffers inside a kernel may be "shared".
     """
 
     __slots__ = ("dtype", "name", "scope", "shape", "strides")
@@ -87,12 +87,17 @@ class Seq(Stmt):
 
 @dataclass(slots=True)
 class For(Stmt):
-    """``for var in 0..extent``; kind is serial, parallel, vectorized or unrolled."""
+    """``for var in 0..extent``.
+
+    ``kind`` is serial, parallel, vectorized, unrolled, or the tag of a thread axis that runs the iterations at
+    once. ``note`` is a hint for code generators.
+    """
 
     var: Var
     extent: int
     kind: str
     body: Stmt
+    note: str = ""
 
 
 @dataclass(slots=True)
@@ -113,20 +118,63 @@ class If(Stmt):
     otherwise: Stmt | None
 
 
+@dataclass(frozen=True)
+class Origin:
+    """The statement instance that a store belongs to: a stage, a part of its computation, values of its axes.
+
+    ``part`` is "all", or for reductions "init", "update", "load" and "store" of the accumulators.
+    """
+
+    stage: str
+    part: str
+    instance: tuple[Expr, ...]
+
+
 @dataclass(slots=True)
 class Store(Stmt):
-    """``buffer[indices] = value``."""
+    """``buffer[indices] = value``; ``origin`` is there when the verifier asked for it."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
+    origin: Origin | None = None
 
 
 @dataclass(slots=True)
 class Allocate(Stmt):
-    """A local buffer that lives in ``body``."""
+    """A local buffer that lives in ``body``; one in scope "shared" is one for all threads of a block.
+
+    ``note`` is a hint for code generators.
+    """
 
     buffer: Buffer
+    body: Stmt
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Barrier(Stmt):
+    """All threads of a block wait for one another."""
+
+
+@dataclass(slots=True)
+class Prefetch(Stmt):
+    """Fetch the line of an element into the cache; any address is allowed."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@dataclass(slots=True)
+class Intrinsic(Stmt):
+    """A call of a declared intrinsic; ``body`` are the loops that it stands for.
+
+    Code generators that know ``name`` may emit something better than ``body``; ``operands`` are the first elements
+    that it touches, the output first.
+    """
+
+    name: str
+    operands: tuple[Expr, ...]
     body: Stmt
 
 
@@ -148,10 +196,11 @@ class LoopKernel:
 
 @dataclass(frozen=True)
 class LoopProgram:
-    """All kernels of a schedule, in order; ``arguments`` in the caller's order, then workspaces."""
+    """All kernels of a schedule, in order; ``arguments`` in the caller's order, ``outputs`` among them."""
 
     kernels: tuple[LoopKernel, ...]
     arguments: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
     workspaces: tuple[Buffer, ...]
 
 
@@ -171,7 +220,7 @@ def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
     """Direct parts of a statement."""
     if isinstance(stmt, Seq):
         return stmt.stmts
-    if isinstance(stmt, For | Let | Allocate):
+    if isinstance(stmt, For | Let | Allocate | Intrinsic):
         return (stmt.body,)
     if isinstance(stmt, If):
         return (stmt.then,) if stmt.otherwise is None else (stmt.then, stmt.otherwise)
@@ -186,7 +235,21 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
         return (stmt.cond,)
     if isinstance(stmt, Store):
         return (*stmt.indices, stmt.value)
+    if isinstance(stmt, Prefetch):
+        return stmt.indices
     return ()
+
+
+THREADS = ("blockIdx.", "threadIdx.", "vthread")
+
+
+def is_thread_axis(kind: str) -> bool:
+    """Whether a loop of this kind runs its iterations as threads or blocks of a GPU.
+
+    >>> is_thread_axis("threadIdx.x"), is_thread_axis("serial")
+    (True, False)
+    """
+    return kind.startswith(THREADS)
 
 
 def operands(node: Expr) -> tuple[Expr, ...]:
@@ -232,18 +295,23 @@ def loads(stmt: Stmt) -> Iterator[Load]:
 
 __all__ = [
     "Allocate",
+    "Barrier",
     "Buffer",
     "For",
     "If",
+    "Intrinsic",
     "Let",
     "Load",
     "LoopKernel",
     "LoopProgram",
+    "Origin",
+    "Prefetch",
     "Seq",
     "Stmt",
     "Store",
     "dense_strides",
     "expressions",
+    "is_thread_axis",
     "loads",
     "operands",
     "sequence",

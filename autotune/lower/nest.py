@@ -7,39 +7,63 @@ constants. Stages attached to a loop are generated right after it is opened, fro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from autotune.errors import InternalError, LoweringError
+from autotune.lower.attached import Attaching
 from autotune.lower.frame import Frame
-from autotune.lower.ir import Allocate, Buffer, For, If, Let, Load, Stmt, Store, sequence
+from autotune.lower.ir import (
+    Allocate,
+    Buffer,
+    For,
+    If,
+    Intrinsic,
+    Let,
+    Load,
+    Origin,
+    Stmt,
+    Store,
+    is_thread_axis,
+    loads,
+    sequence,
+    walk,
+)
 from autotune.lower.linear import Lin, Simplifier, constant_form
-from autotune.lower.regions import Box, Region, required
+from autotune.lower.regions import Region
+from autotune.lower.rewrite import rewrite_expr
 from autotune.lower.translate import Place, Translator
-from autotune.schedule.relations import Fuse, Split
+from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Const, Expr, IterVar, Read, Reduce, Var, binary, reads
-from autotune.te.tensor import ComputeOp
+from autotune.te.expr import Const, Expr, IterVar, Reduce, Var, const, reads, substitute
 
 REGISTER_ELEMENTS = 2048
 """Largest accumulator tile that is moved out of memory for the length of a reduction."""
 
 
-class NestBuilder:
+class NestBuilder(Attaching):
     """Generates the loop nest of root stages; one object a schedule."""
 
     def __init__(
         self,
         bodies: Mapping[Stage, tuple[Expr, ...]],
+        epilogues: Mapping[Stage, Expr],
         order: Sequence[Stage],
         places: dict[Stage, Place],
         translator: Translator,
+        *,
+        with_origins: bool = False,
     ) -> None:
         self.bodies = bodies
+        self.epilogues = epilogues
         self.order = order
         self.places = places
         self.translator = translator
         self.simplifier: Simplifier = translator.simplifier
+        self.threads = {}
+        self.with_origins = with_origins
         self._reads = {stage: [r for e in body for r in reads(e)] for stage, body in bodies.items()}
+        for stage, last in epilogues.items():
+            self._reads[stage] += reads(last)
 
     def root(self, stage: Stage) -> Stmt:
         """The whole nest of a stage at the root."""
@@ -61,8 +85,15 @@ class NestBuilder:
         if at == len(leaves):
             return self._innermost(frame, mode, out)
         iv = leaves[at]
-        if mode == "all" and iv.kind == "reduce":
+        if mode == "all" and (iv.kind == "reduce" or iv is frame.stage.init_at):
             return self._reduction(frame, at, out)
+        if iv in frame.stage.tensorized and self._is_whole(frame, at):
+            return self._tensorized(frame, at, mode, out)
+        return self._remainder_or_loop(frame, at, mode, out)
+
+    def _remainder_or_loop(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+        """Loop number ``at``, and after it the narrower rest when its split leaves one here."""
+        iv = frame.stage.leaf_iter_vars[at]
         if mode == "update" and out.registers is None and self._promotes_at(frame, at):
             return self._promoted(frame, at, out, start="load")
         split = self._directly_peeled(frame, iv)
@@ -96,191 +127,102 @@ class NestBuilder:
         kind = frame.stage.kind_of(iv)
         if extent == 0:
             return sequence([])
+        if iv in frame.stage.peeled:
+            return self._peeled(frame, at, mode, out, extent)
+        if is_thread_axis(kind):
+            return self._threads_loop(frame, at, mode, out, extent)
+        return self._iterations(frame, at, mode, out, 0, extent)
+
+    def _iterations(self, frame: Frame, at: int, mode: str, out: Place, first: int, count: int) -> Stmt:
+        """Iterations ``first`` to ``first + count`` of a loop."""
+        iv = frame.stage.leaf_iter_vars[at]
         frame = frame.branch()
         frame.opened.add(iv)
-        if extent == 1:
-            frame.values[iv] = constant_form(0)
+        if count == 1:
+            frame.values[iv] = constant_form(first)
             return self._opened(frame, at, mode, out)
         var = Var(iv.name)
-        self.simplifier.declare(var, 0, extent - 1)
+        self.simplifier.declare(var, 0, count - 1)
+        frame.values[iv] = Lin({var: 1}, first)
+        ahead = frame.stage.pipelines.get(iv)
+        note = f"software pipeline of {ahead} stages" if ahead else ""
+        return For(var, count, frame.stage.kind_of(iv), self._opened(frame, at, mode, out), note)
+
+    def _peeled(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
+        """The first and last iterations with code of their own around the rest."""
+        first, last = frame.stage.peeled[frame.stage.leaf_iter_vars[at]]
+        first = min(first, extent)
+        last = min(last, extent - first)
+        middle = [(first, extent - first - last)] if extent > first + last else []
+        parts = [(n, 1) for n in range(first)] + middle + [(n, 1) for n in range(extent - last, extent)]
+        return sequence([self._iterations(frame, at, mode, out, start, count) for start, count in parts])
+
+    def _threads_loop(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
+        """A bound loop; inside of a loop over the same thread axis it is the thread's own iteration."""
+        iv = frame.stage.leaf_iter_vars[at]
+        tag = frame.stage.kind_of(iv)
+        known = self.threads.get(tag)
+        if known is None or tag.startswith("vthread"):
+            var = Var(iv.name)
+            self.simplifier.declare(var, 0, extent - 1)
+            key = tag if known is None else f"{tag} {len(self.threads)}"
+            self.threads[key] = (var, extent)
+            body = self._as_thread(frame, at, mode, out, var)
+            del self.threads[key]
+            return For(var, extent, tag, body)
+        var, size = known
+        if extent > size:
+            raise LoweringError(
+                f"loop {iv.name} of stage {frame.stage.op.name} has {extent} iterations bound to {tag}, which has "
+                f"{size} threads there; split it by {size} first"
+            )
+        if extent == size:
+            return self._as_thread(frame, at, mode, out, var)
+        with self.simplifier.narrowed(Lin({var: 1}, 0), extent - 1):
+            body = self._as_thread(frame, at, mode, out, var)
+        return If(self.simplifier.compared("<", Lin({var: 1}, 0), constant_form(extent)), body, None)
+
+    def _as_thread(self, frame: Frame, at: int, mode: str, out: Place, var: Var) -> Stmt:
+        iv = frame.stage.leaf_iter_vars[at]
+        frame = frame.branch()
+        frame.opened.add(iv)
         frame.values[iv] = Lin({var: 1}, 0)
-        return For(var, extent, kind, self._opened(frame, at, mode, out))
+        return self._opened(frame, at, mode, out)
+
+    # -- intrinsics ------------------------------------------------------------------------------------------
+
+    def _is_whole(self, frame: Frame, at: int) -> bool:
+        """Whether the tensorized loops from ``at`` on have their full extents, no remainder cut them short."""
+        return all(frame.extent(iv) == iv.extent for iv in frame.stage.leaf_iter_vars[at:])
+
+    def _tensorized(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+        """The loops from ``at`` on as a call of an intrinsic; start values are stored outside of it."""
+        stage = frame.stage
+        if mode in ("init", "load", "store"):
+            return self._remainder_or_loop(frame, at, mode, out)
+        if mode == "all" and stage.first_reduction() < len(stage.leaf_iter_vars):
+            return self._reduction(frame, at, out)
+        body = self._remainder_or_loop(frame, at, mode, out)
+        zero: dict[Expr, Expr] = {p.var: const(0) for p in walk(body) if isinstance(p, For)}
+        store = next((p for p in walk(body) if isinstance(p, Store) and p.buffer.scope != "local"), None)
+        store = store or next(p for p in walk(body) if isinstance(p, Store))
+        found = [Load(store.buffer, store.indices), *(n for n in loads(body) if n.buffer is not store.buffer)]
+        names = {
+            op.buffer: substitute_load(op, zero) for op in reversed(found) if ".acc" not in op.buffer.name
+        }
+        operands = tuple(reversed(names.values())) or (substitute_load(found[0], zero),)
+        return Intrinsic(stage.tensorized[stage.leaf_iter_vars[at]].name, operands, body)
 
     def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """What follows the opening of leaf ``at``: settle splits, then attached stages, then inner loops."""
         return self._settle(frame, lambda settled: self._attached(settled, at, mode, out))
 
-    # -- deriving values and settling remainders -------------------------------------------------------------
-
-    def _settle(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
-        # A loop of one iteration has its value before it is opened: regions inferred outside of it are exact.
-        for iv in frame.stage.leaf_iter_vars:
-            if iv not in frame.values and frame.extent(iv) == 1:
-                frame.values[iv] = constant_form(0)
-                frame.opened.add(iv)
-        for relation in reversed(frame.stage.relations):
-            if isinstance(relation, Fuse):
-                if relation.fused in frame.values and relation.outer not in frame.values:
-                    return self._unfuse(frame, relation, then)
-            elif relation.outer in frame.values or relation.inner in frame.values:
-                wrap = self._settle_split(frame, relation, then)
-                if wrap is not None:
-                    return wrap
-        return then(frame)
-
-    def _unfuse(self, frame: Frame, fuse: Fuse, then: Callable[[Frame], Stmt]) -> Stmt:
-        fused = frame.values[fuse.fused]
-        inner_extent = frame.extent(fuse.inner)
-        frame = frame.branch()
-        frame.opened |= {fuse.outer, fuse.inner}
-        outer = self.simplifier.divide("//", fused, max(inner_extent, 1))
-        inner = self.simplifier.divide("%", fused, max(inner_extent, 1))
-        return self._named(
-            frame,
-            [(fuse.outer, outer), (fuse.inner, inner)],
-            lambda: self._settle(frame, then),
-        )
-
-    def _named(self, frame: Frame, values: list[tuple[IterVar, Lin]], body: Callable[[], Stmt]) -> Stmt:
-        """Give values to loops, each under a name of its own unless it is simple."""
-        names: list[tuple[Var, Lin]] = []
-        for iv, value in values:
-            frame.values[iv] = self._name(iv.name, value, names)
-        return _lets(names, body())
-
-    def _name(self, name: str, value: Lin, names: list[tuple[Var, Lin]]) -> Lin:
-        if value.is_constant or all(isinstance(a, Var) for a in value.terms):
-            return value
-        var = Var(name)
-        self.simplifier.declare(var, *self.simplifier.range_of(value))
-        names.append((var, value))
-        return Lin({var: 1}, 0)
-
-    def _settle_split(self, frame: Frame, split: Split, then: Callable[[Frame], Stmt]) -> Stmt | None:
-        """Advance one split; None when there is nothing to do, else the code from here on."""
-        if split.parent in frame.values:
-            return None
-        width, rest = frame.width(split), frame.rest(split)
-        if split.outer in frame.values and split.inner not in frame.values:
-            if split in frame.settled:
-                return None
-            frame.settled.add(split)
-            if rest != width and not frame.touched(split.inner):
-                return self._settle_tail(frame, split, width, rest, then)
-            if rest != width:
-                frame.guarded.add(split)
-            frame.extents[split.inner] = width
-            return None
-        if split.outer not in frame.values:
-            return None
-        base = frame.bases.get(split)
-        inner = frame.values[split.inner]
-        value = frame.values[split.outer].scaled(width) + inner if base is None else base + inner
-        if split in frame.guarded or (split not in frame.settled and rest != width):
-            condition = self.simplifier.compared("<", value, constant_form(frame.extent(split.parent)))
-            if not (isinstance(condition, Const) and condition.value):
-                frame.conditions.append((condition, split.parent.kind == "reduce"))
-        frame.values[split.parent] = value
-        frame.opened.add(split.parent)
-        return self._settle(frame, then)
-
-    def _settle_tail(
-        self, frame: Frame, split: Split, width: int, rest: int, then: Callable[[Frame], Stmt]
-    ) -> Stmt:
-        outer = frame.values[split.outer]
-        extent = frame.extent(split.parent)
-        last = extent // width
-        names: list[tuple[Var, Lin]] = []
-        if split.tail == "overlap" and extent >= width and not frame.inside_reduction(split):
-            low = self.simplifier.form(binary("min", outer.scaled(width).expr(), extent - width))
-            frame.bases[split] = self._name(split.parent.name + ".base", low, names)
-            frame.extents[split.inner] = width
-            return _lets(names, self._settle(frame, then))
-        if split.tail == "guard":
-            frame.guarded.add(split)
-            frame.extents[split.inner] = width
-            return self._settle(frame, then)
-        condition = self.simplifier.compared("<", outer, constant_form(last))
-        main, tail = frame.branch(), frame.branch()
-        main.extents[split.inner] = width
-        tail.extents[split.inner] = rest
-        if isinstance(condition, Const):
-            return self._settle(main if condition.value else tail, then)
-        tail.values[split.outer] = constant_form(last)
-        names = []
-        if len(outer.terms) > 1 or outer.constant:
-            # A name of its own, so that the branch knows its range.
-            var = Var(split.outer.name)
-            self.simplifier.declare(var, *self.simplifier.range_of(outer))
-            names.append((var, outer))
-            outer = main.values[split.outer] = Lin({var: 1}, 0)
-            condition = self.simplifier.compared("<", outer, constant_form(last))
-        with self.simplifier.narrowed(outer, last - 1):
-            body = self._settle(main, then)
-        return _lets(names, If(condition, body, self._settle(tail, then)))
-
-    # -- attached stages -------------------------------------------------------------------------------------
-
-    def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        iv = frame.stage.leaf_iter_vars[at]
-        attached = [s for s in self.order if s.attach_stage is frame.stage and s.attach_ivar is iv]
-        if not attached or mode in ("init", "load", "store"):
-            return self._nest(frame, at + 1, mode, out)
-        regions = self._regions(frame, at)
-        stmts: list[Stmt] = []
-        buffers: list[Buffer] = []
-        for stage in attached:
-            # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
-            place = _local_place(stage, regions[stage])
-            buffers += place.buffers
-            self.places[stage] = place
-            stmts.append(self._nest(Frame(stage, regions[stage]), 0, "all", place))
-        stmts.append(self._nest(frame, at + 1, mode, out))
-        for stage in attached:
-            del self.places[stage]
-        body = sequence(stmts)
-        for buffer in reversed(buffers):
-            body = Allocate(buffer, body)
-        return body
-
-    def _regions(self, frame: Frame, at: int) -> dict[Stage, Region]:
-        """Regions of all stages attached inside, as seen from loop ``at`` of the frame's stage."""
-        inside = self._inside(frame.stage, at)
-        boxes: dict[Stage, Mapping[Expr, Box]] = {frame.stage: frame.boxes()}
-        regions: dict[Stage, Region] = {}
-        for stage in reversed(self.order):
-            if stage not in inside:
-                continue
-            uses: list[tuple[Read, Mapping[Expr, Box]]] = []
-            for consumer in self.order:
-                if consumer not in self._reads:
-                    continue
-                found = [r for r in self._reads[consumer] if stage.schedule[r.tensor] is stage]
-                if found and consumer not in boxes:
-                    raise LoweringError(
-                        f"stage {stage.op.name} is computed at {frame.stage.op.name}, "
-                        f"{frame.stage.leaf_iter_vars[at].name}, but stage {consumer.op.name} reads it from "
-                        f"outside of that loop; attach it where all its readers are, or compute it at the root"
-                    )
-                uses += [(r, boxes[consumer]) for r in found]
-            region = required(self.simplifier, stage.op.shape, uses)
-            regions[stage] = region
-            boxes[stage] = _whole_boxes(stage, region)
-        return regions
-
-    def _inside(self, stage: Stage, at: int) -> set[Stage]:
-        """Stages attached to leaf ``at`` of a stage or deeper, and to those."""
-        deeper = stage.leaf_iter_vars[at:]
-        result: set[Stage] = set()
-        for other in self.order:
-            if other.attach_stage is stage and any(other.attach_ivar is iv for iv in deeper):
-                result |= {other} | self._inside(other, 0)
-        return result
-
     # -- reductions ------------------------------------------------------------------------------------------
 
     def _reduction(self, frame: Frame, at: int, out: Place) -> Stmt:
         """Start values, then the updates; the accumulators in registers for as long as possible."""
+        if frame.stage in self.epilogues:
+            return self._promoted(frame, at, out, start="init")
         if self._promotes_at(frame, at):
             if not self._is_tile(frame, out):
                 return self._promoted(frame, at, out, start="init")
@@ -296,7 +238,9 @@ class NestBuilder:
         if any(iv.kind == "reduce" and frame.stage.kind_of(iv) == "vectorized" for iv in leaves[:at]):
             return False  # lanes are folded into the accumulator by each update
         if any(
-            iv.kind == "data" and frame.extent(iv) > 1 and frame.stage.kind_of(iv) == "serial"
+            iv.kind == "data"
+            and frame.extent(iv) > 1
+            and frame.stage.kind_of(iv) not in ("unrolled", "vectorized")
             for iv in leaves[at:]
         ):
             return False
@@ -318,7 +262,11 @@ class NestBuilder:
         boxes = frame.boxes()
         tile: Region = [boxes[axis] for axis in frame.op.axis]
         shape = tuple(size for _, size in tile)
-        buffers = tuple(Buffer(f"{b.name}.acc", shape, b.dtype, "local") for b in out.buffers)
+        dtypes = [b.dtype for b in out.buffers]
+        if frame.stage in self.epilogues:
+            dtypes = [e.dtype for e in self.bodies[frame.stage]]
+        named = zip(out.buffers, dtypes, strict=True)
+        buffers = tuple(Buffer(f"{b.name}.acc", shape, dtype, "local") for b, dtype in named)
         registers = Place(buffers, tuple(low for low, _ in tile))
         place = Place(out.buffers, out.starts, registers)
         stmts = [
@@ -340,6 +288,8 @@ class NestBuilder:
         acc = out.registers or out
         if mode == "load":
             stmt = sequence([_copy(out, i, acc, index) for i in range(len(body))])
+        elif mode == "store" and frame.stage in self.epilogues:
+            stmt = self._finish(frame, acc, index, values, out)
         elif mode == "store":
             stmt = sequence([_copy(acc, i, out, index) for i in range(len(body))])
         elif mode == "all":
@@ -356,6 +306,12 @@ class NestBuilder:
                 memo: dict[int, Expr] = {}
                 new = tuple(self.translator.value(s, values, memo) for s in reduction.sources)
                 stmt = self._stores(acc, index, list(reduction.reducer.combine(old, new)))
+        if self.with_origins:
+            axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
+            origin = Origin(frame.op.name, mode, tuple(values[axis].expr() for axis in axes))
+            for part in walk(stmt):
+                if isinstance(part, Store):
+                    part.origin = origin
         conditions = [c for c, is_reduce in frame.conditions if mode in ("all", "update") or not is_reduce]
         conditions += frame.bounds_conditions(self.simplifier, frame.op.shape)
         for condition in reversed(dict.fromkeys(conditions)):
@@ -365,6 +321,16 @@ class NestBuilder:
                 continue
             stmt = If(condition, stmt, None)
         return stmt
+
+    def _finish(
+        self, frame: Frame, acc: Place, index: list[Lin], values: Mapping[Expr, Lin], out: Place
+    ) -> Stmt:
+        """The epilogue of a finished reduction, from the accumulator to memory."""
+        epilogue = frame.op.epilogue
+        assert epilogue is not None
+        value = Load(acc.buffers[0], acc.indices(index))
+        body = substitute(self.epilogues[frame.stage], {epilogue.accumulator: value})
+        return Store(out.buffers[0], out.indices(index), self.translator.value(body, values))
 
     def _stores(self, place: Place, index: list[Lin], values: list[Expr]) -> Stmt:
         indices = place.indices(index)
@@ -383,23 +349,9 @@ def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
     return Store(target.buffers[number], target.indices(index), load)
 
 
-def _whole_boxes(stage: Stage, region: Region) -> dict[Expr, Box]:
-    assert isinstance(stage.op, ComputeOp)
-    boxes: dict[Expr, Box] = dict(zip(stage.op.axis, region, strict=True))
-    for axis in stage.op.reduce_axis:
-        boxes[axis] = (constant_form(axis.start), axis.extent)
-    return boxes
+def substitute_load(load: Load, values: Mapping[Expr, Expr]) -> Expr:
+    """A load with variables replaced in its indices."""
+    return rewrite_expr(load, lambda node: values.get(node) if isinstance(node, Var) else None, {})
 
 
-def _local_place(stage: Stage, region: Region) -> Place:
-    shape = tuple(extent for _, extent in region)
-    dtypes = stage.op.dtypes
-    names = [t.name for t in (stage.op.output(i) for i in range(len(dtypes)))]
-    buffers = tuple(Buffer(n, shape, d, "local") for n, d in zip(names, dtypes, strict=True))
-    return Place(buffers, tuple(low for low, _ in region))
-
-
-def _lets(names: list[tuple[Var, Lin]], body: Stmt) -> Stmt:
-    for var, value in reversed(names):
-        body = Let(var, value.expr(), body)
-    return body
+__all__ = ["NestBuilder"]

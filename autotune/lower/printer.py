@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from autotune.lower.ir import Allocate, For, If, Let, LoopProgram, Seq, Stmt, Store
+from autotune.lower.ir import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Intrinsic,
+    Let,
+    LoopKernel,
+    LoopProgram,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    dense_strides,
+)
+from autotune.te.expr import Expr
 from autotune.te.printer import expr_text
 
-_KEYWORD = {"serial": "for", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unrolled"}
+_KEYWORD = {"serial": "for"}
 
 
 def program_text(program: LoopProgram) -> str:
@@ -13,13 +29,18 @@ def program_text(program: LoopProgram) -> str:
     arguments = ", ".join(f"{b.name}: {b.dtype}[{', '.join(map(str, b.shape))}]" for b in program.arguments)
     lines = [f"program({arguments}) {{"]
     for buffer in program.workspaces:
-        lines.append(f"  workspace {buffer.name}: {buffer.dtype}[{', '.join(map(str, buffer.shape))}]")
+        lines.append(f"  workspace {_buffer(buffer)}")
     for kernel in program.kernels:
         lines.append(f"  {'hoisted ' if kernel.hoisted else ''}kernel {kernel.name} {{")
         _stmt(kernel.body, 2, lines)
         lines.append("  }")
     lines.append("}")
     return "\n".join(lines)
+
+
+def kernel_text(kernel: LoopKernel) -> str:
+    """The loops of one kernel."""
+    return stmt_text(kernel.body)
 
 
 def stmt_text(stmt: Stmt) -> str:
@@ -35,7 +56,9 @@ def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
         for part in stmt.stmts:
             _stmt(part, depth, lines)
     elif isinstance(stmt, For):
-        lines.append(f"{pad}{_KEYWORD[stmt.kind]} ({stmt.var.name}, 0, {stmt.extent}) {{")
+        note = f"  // {stmt.note}" if stmt.note else ""
+        keyword = _KEYWORD.get(stmt.kind, stmt.kind)
+        lines.append(f"{pad}{keyword} ({stmt.var.name}, 0, {stmt.extent}) {{{note}")
         _stmt(stmt.body, depth + 1, lines)
         lines.append(f"{pad}}}")
     elif isinstance(stmt, Let):
@@ -49,9 +72,26 @@ def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
             _stmt(stmt.otherwise, depth + 1, lines)
         lines.append(f"{pad}}}")
     elif isinstance(stmt, Store):
-        index = ", ".join(expr_text(i) for i in stmt.indices)
-        lines.append(f"{pad}{stmt.buffer.name}[{index}] = {expr_text(stmt.value)}")
+        lines.append(f"{pad}{_element(stmt.buffer, stmt.indices)} = {expr_text(stmt.value)}")
     elif isinstance(stmt, Allocate):
-        shape = ", ".join(map(str, stmt.buffer.shape))
-        lines.append(f"{pad}allocate {stmt.buffer.name}: {stmt.buffer.dtype}[{shape}]")
+        note = f"  // {stmt.note}" if stmt.note else ""
+        scope = "allocate" if stmt.buffer.scope == "local" else f"allocate {stmt.buffer.scope}"
+        lines.append(f"{pad}{scope} {_buffer(stmt.buffer)}{note}")
         _stmt(stmt.body, depth, lines)
+    elif isinstance(stmt, Barrier):
+        lines.append(f"{pad}barrier")
+    elif isinstance(stmt, Prefetch):
+        lines.append(f"{pad}prefetch {_element(stmt.buffer, stmt.indices)}")
+    elif isinstance(stmt, Intrinsic):
+        lines.append(f"{pad}{stmt.name}({', '.join(expr_text(o) for o in stmt.operands)})")
+
+
+def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+    return f"{buffer.name}[{', '.join(expr_text(i) for i in indices)}]"
+
+
+def _buffer(buffer: Buffer) -> str:
+    text = f"{buffer.name}: {buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
+    if buffer.strides != dense_strides(buffer.shape):
+        text += f" strides [{', '.join(map(str, buffer.strides))}]"
+    return text

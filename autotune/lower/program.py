@@ -9,6 +9,7 @@ from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, Store,
 from autotune.lower.linear import Simplifier, constant_form
 from autotune.lower.nest import NestBuilder
 from autotune.lower.partition import partition
+from autotune.lower.strides import aligned_strides
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
@@ -22,23 +23,25 @@ def lower_schedule(
     *,
     constants: frozenset[str] = frozenset(),
     strides: Mapping[str, tuple[int, ...]] | None = None,
+    with_origins: bool = False,
 ) -> LoopProgram:
     """Loop kernels of a schedule, one a stage at the root.
 
     ``args`` are the inputs and outputs in calling order; ``constants`` names inputs that are known at compile
-    time (stages that read only those are hoisted); ``strides`` gives arguments a layout in elements. Raises
+    time (stages that read only those are hoisted); ``strides`` gives arguments a layout in elements. With
+    ``with_origins`` stores know the statement instance that they belong to, for the verifier. Raises
     LoweringError when arguments are missing or a stage is attached where a reader cannot see it.
     """
     order = schedule.order()
     arguments = _argument_buffers(schedule, args, order, strides or {})
-    bodies = _inlined_bodies(order)
+    bodies, epilogues = _inlined_bodies(order)
     live = [s for s in order if s.attach_type != "inline"]
     for stage in live:
         _check_attachment(stage, live)
     simplifier = Simplifier()
     places: dict[Stage, Place] = {}
     translator = Translator(simplifier, lambda tensor: _visible(places, schedule[tensor]))
-    builder = NestBuilder(bodies, live, places, translator)
+    builder = NestBuilder(bodies, epilogues, live, places, translator, with_origins=with_origins)
     workspaces: list[Buffer] = []
     for stage in live:
         if stage.attach_type == "root":
@@ -49,15 +52,18 @@ def lower_schedule(
         if isinstance(stage.op, PlaceholderOp) or stage.attach_type != "root":
             continue
         kernel = _kernel(stage, partition(builder.root(stage)))
-        sources = {schedule[r.tensor] for s in _group(stage, live) for e in bodies[s] for r in _reads(e)}
-        known = constant_stages | _group(stage, live)
+        group = _group(stage, live)
+        exprs = [e for s in group for e in bodies[s]] + [epilogues[s] for s in group if s in epilogues]
+        sources = {schedule[r.tensor] for e in exprs for r in _reads(e)}
+        known = constant_stages | group
         hoisted = bool(sources) and sources <= known and not stage.is_output
         if hoisted:
             constant_stages.add(stage)
         kernels.append(
             LoopKernel(kernel.name, kernel.body, kernel.tiles, hoisted, kernel.reads, kernel.writes)
         )
-    return LoopProgram(tuple(kernels), tuple(arguments.values()), tuple(workspaces))
+    outputs = tuple(b for stage in live if stage.is_output for b in places[stage].buffers)
+    return LoopProgram(tuple(kernels), tuple(arguments.values()), outputs, tuple(workspaces))
 
 
 def _visible(places: Mapping[Stage, Place], stage: Stage) -> Place:
@@ -142,15 +148,17 @@ def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: li
         )
         if buffer is None:
             tensor = stage.op.output(index)
-            buffer = Buffer(tensor.name, tensor.shape, tensor.dtype, "workspace")
+            strides = aligned_strides(tensor.shape, stage.alignments) if stage.alignments else None
+            buffer = Buffer(tensor.name, tensor.shape, tensor.dtype, "workspace", strides)
             workspaces.append(buffer)
         buffers.append(buffer)
     return Place(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
 
 
-def _inlined_bodies(order: Sequence[Stage]) -> dict[Stage, tuple[Expr, ...]]:
-    """Bodies of all compute stages, with inlined stages substituted."""
+def _inlined_bodies(order: Sequence[Stage]) -> tuple[dict[Stage, tuple[Expr, ...]], dict[Stage, Expr]]:
+    """Bodies and epilogues of all compute stages, with inlined stages substituted."""
     bodies: dict[Stage, tuple[Expr, ...]] = {}
+    epilogues: dict[Stage, Expr] = {}
     for stage in order:
         if not isinstance(stage.op, ComputeOp):
             continue
@@ -173,7 +181,9 @@ def _inlined_bodies(order: Sequence[Stage]) -> dict[Stage, tuple[Expr, ...]]:
             )
         else:
             bodies[stage] = tuple(transform(e, replace, memo) for e in stage.op.body)
-    return bodies
+        if stage.op.epilogue is not None:
+            epilogues[stage] = transform(stage.op.epilogue.body, replace)
+    return bodies, epilogues
 
 
 def _kernel(stage: Stage, body: Stmt) -> LoopKernel:

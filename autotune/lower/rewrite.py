@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 
 from autotune.lower.ir import (
     Allocate,
+    Barrier,
     For,
     If,
+    Intrinsic,
     Let,
     Load,
+    Origin,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -46,9 +50,9 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
     if isinstance(stmt, Seq):
         return sequence([rewrite_stmt(s, replace) for s in stmt.stmts])
     if isinstance(stmt, For):
-        return For(stmt.var, stmt.extent, stmt.kind, rewrite_stmt(stmt.body, replace))
+        return For(stmt.var, stmt.extent, stmt.kind, rewrite_stmt(stmt.body, replace), stmt.note)
     if isinstance(stmt, Allocate):
-        return Allocate(stmt.buffer, rewrite_stmt(stmt.body, replace))
+        return Allocate(stmt.buffer, rewrite_stmt(stmt.body, replace), stmt.note)
     if isinstance(stmt, Let):
         return Let(stmt.var, rewrite_expr(stmt.value, replace, {}), rewrite_stmt(stmt.body, replace))
     if isinstance(stmt, If):
@@ -58,10 +62,21 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
             return sequence([]) if branch is None else rewrite_stmt(branch, replace)
         otherwise = None if stmt.otherwise is None else rewrite_stmt(stmt.otherwise, replace)
         return If(cond, rewrite_stmt(stmt.then, replace), otherwise)
-    assert isinstance(stmt, Store)
+    if isinstance(stmt, Barrier):
+        return stmt
     memo: dict[int, Expr] = {}
+    if isinstance(stmt, Intrinsic):
+        operands = tuple(rewrite_expr(o, replace, memo) for o in stmt.operands)
+        return Intrinsic(stmt.name, operands, rewrite_stmt(stmt.body, replace))
+    assert isinstance(stmt, Store | Prefetch)
     indices = tuple(rewrite_expr(i, replace, memo) for i in stmt.indices)
-    return Store(stmt.buffer, indices, rewrite_expr(stmt.value, replace, memo))
+    if isinstance(stmt, Prefetch):
+        return Prefetch(stmt.buffer, indices)
+    origin = stmt.origin
+    if origin is not None:
+        instance = tuple(rewrite_expr(i, replace, memo) for i in origin.instance)
+        origin = Origin(origin.stage, origin.part, instance)
+    return Store(stmt.buffer, indices, rewrite_expr(stmt.value, replace, memo), origin)
 
 
 def substituted(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:

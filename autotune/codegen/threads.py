@@ -1,0 +1,129 @@
+"""Interpreting loops that are bound to GPU thread axes: threads take turns, and wait for one another at barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from autotune.errors import InternalError, LoweringError
+from autotune.lower.ir import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Intrinsic,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    is_thread_axis,
+)
+from autotune.te.expr import Expr, Var
+
+Array = np.ndarray[Any, Any]
+Waits = Iterator[None]
+"""A running thread; it yields at each barrier."""
+
+
+class Thread:
+    """One thread of a block: its variables and its local memory; shared memory is the block's.
+
+    ``evaluate(expression, variables, memory)`` and ``index(buffer, indices, variables, memory)`` come from the
+    interpreter.
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[Expr, dict[Var, Any], dict[Buffer, Array]], Any],
+        index: Callable[[Buffer, tuple[Expr, ...], dict[Var, Any], dict[Buffer, Array]], tuple[int, ...]],
+        fresh: Callable[[Buffer], Array],
+        memory: dict[Buffer, Array],
+    ) -> None:
+        self.evaluate = evaluate
+        self.index = index
+        self.fresh = fresh
+        self.env: dict[Var, Any] = {}
+        self.memory = memory
+        self.shared: dict[Buffer, Array] = {}
+        self.alone = True
+
+    def run(self, stmt: Stmt) -> Waits:
+        """Run a statement."""
+        if isinstance(stmt, Seq):
+            for part in stmt.stmts:
+                yield from self.run(part)
+        elif isinstance(stmt, For):
+            yield from self._for(stmt)
+        elif isinstance(stmt, Store):
+            place = self.index(stmt.buffer, stmt.indices, self.env, self.memory)
+            self.memory[stmt.buffer][place] = self.evaluate(stmt.value, self.env, self.memory)
+        elif isinstance(stmt, Let):
+            self.env[stmt.var] = self.evaluate(stmt.value, self.env, self.memory)
+            yield from self.run(stmt.body)
+        elif isinstance(stmt, If):
+            if self.evaluate(stmt.cond, self.env, self.memory):
+                yield from self.run(stmt.then)
+            elif stmt.otherwise is not None:
+                yield from self.run(stmt.otherwise)
+        elif isinstance(stmt, Allocate):
+            self._allocate(stmt.buffer)
+            yield from self.run(stmt.body)
+        elif isinstance(stmt, Barrier):
+            if not self.alone:
+                yield
+        elif isinstance(stmt, Intrinsic):
+            yield from self.run(stmt.body)
+        elif not isinstance(stmt, Prefetch):
+            raise InternalError(f"unknown statement {type(stmt).__name__}")
+
+    def _allocate(self, buffer: Buffer) -> None:
+        """Local memory is fresh; shared memory is allocated by the first thread of the block that comes by."""
+        if buffer.scope != "shared" or self.alone:
+            self.memory[buffer] = self.fresh(buffer)
+            return
+        if buffer not in self.shared:
+            self.shared[buffer] = self.fresh(buffer)
+        self.memory[buffer] = self.shared[buffer]
+
+    def _for(self, loop: For) -> Waits:
+        if not is_thread_axis(loop.kind):
+            for number in range(loop.extent):
+                self.env[loop.var] = np.int64(number)
+                yield from self.run(loop.body)
+        elif loop.kind.startswith("blockIdx"):
+            for number in range(loop.extent):
+                self.shared = {}
+                self.env[loop.var] = np.int64(number)
+                yield from self.run(loop.body)
+        else:
+            yield from self._together(loop)
+
+    def _together(self, loop: For) -> Waits:
+        """All iterations at once: each runs to its next barrier before any goes on."""
+        threads = []
+        for number in range(loop.extent):
+            thread = Thread(self.evaluate, self.index, self.fresh, dict(self.memory))
+            thread.env = dict(self.env)
+            thread.env[loop.var] = np.int64(number)
+            thread.shared = self.shared if not self.alone else threads[0].shared if threads else {}
+            thread.alone = False
+            threads.append(thread)
+        running = [thread.run(loop.body) for thread in threads]
+        outermost = self.alone
+        while running:
+            waiting = [one for one in running if next(one, "done") is None]
+            if waiting and len(waiting) != len(running):
+                raise LoweringError(
+                    f"{len(waiting)} of {len(running)} threads of {loop.kind} wait at a barrier that the others do "
+                    f"not reach: shared stages must be computed where all threads of the block come by"
+                )
+            running = waiting
+            if running and not outermost:
+                yield
+
+
+__all__ = ["Thread"]

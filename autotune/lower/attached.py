@@ -1,0 +1,213 @@
+"""Stages attached to a loop, and prefetches: what is generated right after the loop is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.errors import LoweringError
+from autotune.lower.frame import Frame
+from autotune.lower.ir import Allocate, Barrier, Buffer, For, Prefetch, Stmt, sequence, uses
+from autotune.lower.linear import Lin, constant_form
+from autotune.lower.regions import Box, Region, required
+from autotune.lower.settle import Settling
+from autotune.lower.strides import aligned_strides
+from autotune.lower.translate import Place, Translator
+from autotune.schedule.stage import Stage
+from autotune.te.expr import Expr, IterVar, Read, Var
+from autotune.te.tensor import ComputeOp
+
+BLOCK_SCOPES = ("shared", "warp")
+"""Scopes whose memory all threads of a block see."""
+
+LINE_BYTES = 64
+MAX_PREFETCHES = 256
+"""Cache lines that one prefetch step may fetch an iteration."""
+
+
+class Attaching(Settling):
+    """Generates attached stages from the region that their readers need."""
+
+    order: Sequence[Stage]
+    places: dict[Stage, Place]
+    translator: Translator
+    threads: dict[str, tuple[Var, int]]
+    """Thread axes whose loops are open: variable and extent."""
+    _reads: dict[Stage, list[Read]]
+
+    if TYPE_CHECKING:
+
+        def _nest(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt: ...
+
+    def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+        iv = frame.stage.leaf_iter_vars[at]
+        if mode in ("init", "load", "store"):
+            return self._nest(frame, at + 1, mode, out)
+        attached = [s for s in self.order if s.attach_stage is frame.stage and s.attach_ivar is iv]
+        stmts = self._prefetches(frame, iv) if frame.stage.prefetches else []
+        if not attached:
+            return sequence([*stmts, self._nest(frame, at + 1, mode, out)])
+        regions = self._regions(frame, at)
+        buffers: list[tuple[Buffer, str]] = []
+        for stage in attached:
+            # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
+            place = _local_place(stage, regions[stage])
+            note = "double buffered" if stage.double_buffered else ""
+            buffers += [(buffer, note) for buffer in place.buffers]
+            self.places[stage] = place
+            nest = self._nest(Frame(stage, regions[stage]), 0, "all", place)
+            stmts += [Barrier(), nest, Barrier()] if stage.scope in BLOCK_SCOPES else [nest]
+        stmts.append(self._nest(frame, at + 1, mode, out))
+        for stage in attached:
+            del self.places[stage]
+        body = sequence(stmts)
+        for buffer, note in reversed(buffers):
+            body = Allocate(buffer, body, note)
+        return body
+
+    def _regions(self, frame: Frame, at: int) -> dict[Stage, Region]:
+        """Regions of all stages attached inside, as seen from loop ``at`` of the frame's stage."""
+        inside = self._inside(frame.stage, at)
+        boxes: dict[Stage, Mapping[Expr, Box]] = {frame.stage: frame.boxes()}
+        regions: dict[Stage, Region] = {}
+        for stage in reversed(self.order):
+            if stage not in inside:
+                continue
+            uses: list[tuple[Read, Mapping[Expr, Box]]] = []
+            for consumer in self.order:
+                if consumer not in self._reads:
+                    continue
+                found = [r for r in self._reads[consumer] if stage.schedule[r.tensor] is stage]
+                if found and consumer not in boxes:
+                    raise LoweringError(
+                        f"stage {stage.op.name} is computed at {frame.stage.op.name}, "
+                        f"{frame.stage.leaf_iter_vars[at].name}, but stage {consumer.op.name} reads it from "
+                        f"outside of that loop; attach it where all its readers are, or compute it at the root"
+                    )
+                uses += [(r, boxes[consumer]) for r in found]
+            region = required(self.simplifier, stage.op.shape, uses)
+            if stage.scope in BLOCK_SCOPES and self.threads:
+                region = self._of_all_threads(stage, region)
+            regions[stage] = region
+            boxes[stage] = _whole_boxes(stage, region)
+        return regions
+
+    def _inside(self, stage: Stage, at: int) -> set[Stage]:
+        """Stages attached to leaf ``at`` of a stage or deeper, and to those."""
+        deeper = stage.leaf_iter_vars[at:]
+        result: set[Stage] = set()
+        for other in self.order:
+            if other.attach_stage is stage and any(other.attach_ivar is iv for iv in deeper):
+                result |= {other} | self._inside(other, 0)
+        return result
+
+    def _of_all_threads(self, stage: Stage, region: Region) -> Region:
+        """What all threads of the block need together: the thread axes around run over their whole range."""
+        op = stage.op
+        assert isinstance(op, ComputeOp)
+        bound = {stage.kind_of(iv) for iv in stage.leaf_iter_vars}
+        alone = [tag for tag in self.threads if tag.startswith("threadIdx") and tag not in bound]
+        if op.reduction is not None and alone:
+            raise LoweringError(
+                f"stage {op.name} is a reduction in {stage.scope} memory that every thread of {', '.join(alone)} "
+                f"would repeat; bind a loop of it to that axis, or compute it into local memory"
+            )
+        result: Region = []
+        for (low, extent), size in zip(region, op.shape, strict=True):
+            start, more, known = low, 0, True
+            for atom, c in low.terms.items():
+                count = self._thread_count(atom)
+                if count:
+                    start = start + Lin({atom: -c}, min(c * (count - 1), 0))
+                    more += abs(c) * (count - 1)
+                elif not isinstance(atom, Var) and any(uses(atom, var) for var, _ in self.threads.values()):
+                    known = False
+            if not known or extent + more >= size:
+                result.append((constant_form(0), size))
+            else:
+                result.append((start, extent + more))
+        return result
+
+    def _thread_count(self, atom: Expr) -> int:
+        """Extent of the thread axis that a variable stands for; 0 when it is no thread of a block."""
+        for tag, (var, extent) in self.threads.items():
+            if var is atom and not tag.startswith("blockIdx"):
+                return extent
+        return 0
+
+    # -- prefetches ------------------------------------------------------------------------------------------
+
+    def _prefetches(self, frame: Frame, iv: IterVar) -> list[Stmt]:
+        """Prefetches of what a later iteration of ``iv`` reads, one a cache line."""
+        stmts: list[Stmt] = []
+        boxes = frame.boxes()
+        for tensor, var, offset in frame.stage.prefetches:
+            moved = frame.values[var] if var is iv else constant_form(0)
+            if not moved.terms:
+                continue
+            schedule = frame.stage.schedule
+            uses = [
+                (r, boxes)
+                for r in self._reads[frame.stage]
+                if schedule[r.tensor] is schedule[tensor] and r.tensor.value_index == tensor.value_index
+            ]
+            place = self.translator.place_of(tensor)
+            buffer = place.buffers[tensor.value_index]
+            if not uses or buffer.scope not in ("argument", "workspace"):
+                continue
+            region = required(self.simplifier, tensor.shape, uses)
+            ahead = [
+                (low + sum(low.terms.get(a, 0) * offset for a in moved.terms), extent)
+                for low, extent in region
+            ]
+            stmts.append(_prefetch_lines(buffer, ahead, place))
+        return stmts
+
+
+def _whole_boxes(stage: Stage, region: Region) -> dict[Expr, Box]:
+    assert isinstance(stage.op, ComputeOp)
+    boxes: dict[Expr, Box] = dict(zip(stage.op.axis, region, strict=True))
+    for axis in stage.op.reduce_axis:
+        boxes[axis] = (constant_form(axis.start), axis.extent)
+    return boxes
+
+
+def _local_place(stage: Stage, region: Region) -> Place:
+    shape = tuple(extent for _, extent in region)
+    dtypes = stage.op.dtypes
+    names = [t.name for t in (stage.op.output(i) for i in range(len(dtypes)))]
+    scope = "shared" if stage.scope in BLOCK_SCOPES else "local"
+    strides = aligned_strides(shape, stage.alignments) if stage.alignments else None
+    buffers = tuple(Buffer(n, shape, d, scope, strides) for n, d in zip(names, dtypes, strict=True))
+    return Place(buffers, tuple(low for low, _ in region))
+
+
+def _prefetch_lines(buffer: Buffer, region: Region, place: Place) -> Stmt:
+    step = max(LINE_BYTES // np.dtype(buffer.dtype).itemsize, 1)
+    indices: list[Expr] = []
+    loops: list[tuple[Var, int]] = []
+    count = 1
+    for dim, ((low, extent), start) in enumerate(zip(region, place.starts, strict=True)):
+        last = dim == len(region) - 1 and buffer.strides[dim] == 1
+        times, width = (-(-extent // step), step) if last else (extent, 1)
+        var = Var(f"p{dim}")
+        value = low - start
+        if times > 1:
+            loops.append((var, times))
+            value = value + Lin({var: width}, 0)
+        count *= max(times, 1)
+        indices.append(value.expr())
+    if count > MAX_PREFETCHES:
+        raise LoweringError(
+            f"a prefetch of {buffer.name} would fetch {count} cache lines an iteration, more than {MAX_PREFETCHES}; "
+            f"name a loop further inside"
+        )
+    stmt: Stmt = Prefetch(buffer, tuple(indices))
+    for var, times in reversed(loops):
+        stmt = For(var, times, "serial", stmt)
+    return stmt
+
+
+__all__ = ["BLOCK_SCOPES", "Attaching"]

@@ -33,6 +33,18 @@ def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
     return np.concatenate([np.zeros(0), *parts])
 
 
+def predict_memory(space: Space, configs: Sequence[Config] | Population) -> Numbers:
+    """Predicted bytes [n] of memory beside inputs and outputs: packed and padded copies, and all scratch."""
+    population = configs if isinstance(configs, Population) else space.of(configs)
+    nest = space.loop_nest(population.columns())
+    total = np.zeros(len(population))
+    for one in nest.passes:
+        total = total + one.written
+    if nest.scratch is not None:
+        total = total + nest.scratch[0] * np.minimum(nest.tiles, space.target.threads)
+    return total
+
+
 def default_config(space: Space) -> dict[str, Value]:
     """The candidate that the model likes best: deterministic, hence the same on every machine.
 
@@ -83,4 +95,4 @@ def _default(keyed: _Keyed) -> tuple[tuple[str, Value], ...]:
     return tuple(best_of(keyed.space).config(0).items())
 
 
-__all__ = ["best_of", "default_config", "predict"]
+__all__ = ["best_of", "default_config", "predict", "predict_memory"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -97,13 +97,22 @@ def pairwise_accuracy(scores: NDArray[np.floating[Any]], latency: NDArray[np.flo
 
 def by_family(scores: NDArray[np.floating[Any]], data: Dataset) -> dict[str, Metrics]:
     """Metrics of each family of spaces; rows without a latency are left out."""
+    return _by(data.families, scores, data)
+
+
+def by_target(scores: NDArray[np.floating[Any]], data: Dataset) -> dict[str, Metrics]:
+    """Metrics of each target, by its key; rows without a latency are left out."""
+    return _by(data.targets, scores, data)
+
+
+def _by(labels: Sequence[str], scores: NDArray[np.floating[Any]], data: Dataset) -> dict[str, Metrics]:
     found = {}
-    families = np.asarray(data.families)[data.groups] if len(data) else np.zeros(0, dtype=str)
-    for family in sorted(set(data.families)):
-        rows = (families == family) & data.valid
+    of_row = np.asarray(labels)[data.groups] if len(data) else np.zeros(0, dtype=str)
+    for label in sorted(set(labels)):
+        rows = (of_row == label) & data.valid
         metrics = evaluate(scores[rows], data.latency_ns[rows], data.groups[rows])
         if metrics is not None:
-            found[family] = metrics
+            found[label] = metrics
     return found
 
 
@@ -124,4 +133,4 @@ def split(workloads: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(set(keys) - held), frozenset(held)
 
 
-__all__ = ["Metrics", "by_family", "evaluate", "is_held_out", "pairwise_accuracy", "split"]
+__all__ = ["Metrics", "by_family", "by_target", "evaluate", "is_held_out", "pairwise_accuracy", "split"]

@@ -33,6 +33,7 @@ class Machine:
     registers: int = 16
     kernel_seconds: float = 1.0e-6
     tile_seconds: float = 60e-9
+    fork_seconds: float = 1.5e-6
     instruction_cache: float = 1500.0
 
     @staticmethod

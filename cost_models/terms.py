@@ -70,6 +70,7 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     alone = private / workers * imbalance
     passes, kernels = _passes(nest, machine)
     overhead = machine.kernel_seconds * kernels + machine.tile_seconds * nest.tiles / workers
+    overhead = overhead + np.where(workers > 1, machine.fork_seconds, 0.0)
     total = np.maximum(alone, memory_time) + 0.25 * np.minimum(alone, memory_time)
     return Terms(
         ports=ports,

@@ -159,7 +159,7 @@ def touched(nest: LoopNest, access: Access) -> Touched:
     _fill(access, spans, (exact, lines, space, cost), depth)
     for level in range(depth - 1, -1, -1):
         loop = nest.loops[level]
-        if loop.axis in spans:
+        if loop.axis in spans and not np.all(loop.extent == 1):
             grown = spans[loop.axis] * loop.extent
             spans[loop.axis] = np.minimum(grown, float(nest.extents[loop.axis]))
             _fill(access, spans, (exact, lines, space, cost), level)

@@ -7,21 +7,17 @@ so are ONNX operators that are unknown here but have a definition in terms of kn
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from autotune.errors import GraphError, ModelImportError, UnsupportedOpError, UsageError
+from autotune.errors import GraphError, ModelImportError, UsageError
+from autotune.frontends.onnx_constants import attribute_value, fold_special
 from autotune.frontends.onnx_nodes import (
-    REWRITTEN,
-    SPECIAL,
     OnnxNode,
-    attribute_value,
     convert,
-    fold_special,
 )
 from autotune.frontends.onnx_read import (
     LoadedModel,
@@ -30,6 +26,7 @@ from autotune.frontends.onnx_read import (
     element_dtype,
     read_model,
 )
+from autotune.frontends.onnx_support import check_supported, expand_schema_functions
 from autotune.graph import ops
 from autotune.graph.build import infer_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
@@ -37,7 +34,6 @@ from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fres
 MAX_FOLDED_BYTES = 1 << 16
 """Results of constant nodes up to this size are evaluated at import; passes do the larger ones."""
 _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
-_MAX_NAMED_NODES = 3
 
 
 def load(source: ModelSource, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
@@ -60,7 +56,7 @@ class _Importer:
     def __init__(self, model: LoadedModel, shapes: dict[str, Sequence[int]]) -> None:
         self.origin = model.origin
         self.opset = model.opset
-        self.proto = _expand_schema_functions(model)
+        self.proto = expand_schema_functions(model)
         self.reader = TensorReader(model.origin, model.folder)
         self.shapes = shapes
         self.types: dict[str, TensorType] = {}
@@ -77,7 +73,7 @@ class _Importer:
 
     def run(self) -> Graph:
         graph = self.proto.graph
-        _check_supported(graph, self.origin)
+        check_supported(graph, self.origin)
         for tensor in graph.initializer:
             self._define_constant(tensor.name, self.reader.read(tensor, f"initialiser {tensor.name!r}"))
         if graph.sparse_initializer:
@@ -210,80 +206,6 @@ class _Importer:
 
     def _fresh(self, name: str) -> str:
         return fresh_name(name, self.types)
-
-
-def _expand_schema_functions(model: LoadedModel) -> Any:
-    """Expand operators that are unknown here but that ONNX defines by known ones."""
-    import onnx
-    import onnx.inliner
-
-    unknown = sorted(set(_unsupported(model.proto.graph)))
-    expandable = [
-        ("", op) for domain, op in unknown if not domain and _has_function(onnx.defs, op, model.opset)
-    ]
-    if not expandable:
-        return model.proto
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    for node in proto.graph.node:
-        if ("", node.op_type) in expandable:
-            _add_default_attributes(onnx, node, model.opset)
-    try:
-        return onnx.inliner.inline_selected_functions(
-            proto, expandable, exclude=False, inline_schema_functions=True
-        )
-    except (RuntimeError, ValueError):  # onnx cannot expand it: it will be listed as unsupported
-        return model.proto
-
-
-def _has_function(defs: Any, op: str, opset: int) -> bool:
-    if not defs.has(op):
-        return False
-    try:
-        schema = defs.get_schema(op, max_inclusive_version=opset)
-    except defs.SchemaError:  # the operator is newer than the model's opset
-        return False
-    return bool(schema.has_function or schema.has_context_dependent_function)
-
-
-def _add_default_attributes(onnx: Any, node: Any, opset: int) -> None:
-    """The inliner leaves out attributes that the node does not give: write the defaults down."""
-    schema = onnx.defs.get_schema(node.op_type, max_inclusive_version=opset)
-    given = {attribute.name for attribute in node.attribute}
-    for name, attribute in schema.attributes.items():
-        if name not in given and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
-            node.attribute.append(attribute.default_value)
-
-
-def _unsupported(graph: Any) -> dict[tuple[str, str], list[str]]:
-    """Unsupported operators as (domain, op) -> names of their nodes."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for node in graph.node:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        known = ops.supported(node.op_type) or node.op_type in (*SPECIAL, *REWRITTEN)
-        if domain or not known:
-            name = node.name or next((o for o in node.output if o), "")
-            found.setdefault((domain, node.op_type), []).append(name)
-    return found
-
-
-def _check_supported(graph: Any, origin: str) -> None:
-    unsupported = _unsupported(graph)
-    if not unsupported:
-        return
-    lines = []
-    for (domain, op), nodes in sorted(unsupported.items()):
-        shown = ", ".join(repr(name) for name in nodes[:_MAX_NAMED_NODES])
-        more = f", and {len(nodes) - _MAX_NAMED_NODES} more" if len(nodes) > _MAX_NAMED_NODES else ""
-        times = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
-        lines.append(f"  {f'{domain}::' if domain else ''}{op}: {times} ({shown}{more})")
-    total = Counter({key: len(nodes) for key, nodes in unsupported.items()}).total()
-    what = "1 operator" if len(unsupported) == 1 else f"{len(unsupported)} operators"
-    raise UnsupportedOpError(
-        f"{origin} uses {what} without a definition here, in {total} of {len(graph.node)} nodes:\n"
-        + "\n".join(lines)
-        + f"\n  supported: {', '.join(ops.names())}"
-    )
 
 
 def _declared_shape(tensor: Any) -> list[int | str] | None:

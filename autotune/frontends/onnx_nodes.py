@@ -12,10 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from autotune.errors import ModelImportError
-from autotune.graph.ir import ABSENT, Array, Attr, TensorType
+from autotune.graph.ir import ABSENT, Array, TensorType
 
 
 class Scope(Protocol):
@@ -289,68 +287,7 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
 }
 
 
-def fold_special(node: OnnxNode) -> Array | None:
-    """The value of a node that depends on types or attributes only, or None for other nodes."""
-    if node.op == "Constant":
-        return _constant_value(node)
-    if node.op == "ConstantOfShape":
-        shape = node.scope.constant_of(node.input(0))
-        fill = node.attrs.get("value", np.zeros(1, np.float32))
-        if shape is None:
-            raise node.fail(f"its shape {node.input(0)!r} is not a constant")
-        return np.full(tuple(shape.tolist()), np.asarray(fill).reshape(-1)[0])
-    if node.op == "Shape":
-        extents = node.input_type(0).shape
-        return np.array(extents[slice(node.attrs.get("start", 0), node.attrs.get("end"))], np.int64)
-    if node.op == "Size":
-        return np.array(node.input_type(0).size, np.int64)
-    if node.op == "Range":
-        bounds = [node.scope.constant_of(node.input(i)) for i in range(3)]
-        known = [b.reshape(-1)[0] for b in bounds if b is not None]
-        if len(known) < 3:
-            raise node.fail("its start, limit and delta must be known when the model is compiled")
-        return np.arange(*known, dtype=known[0].dtype)
-    return None
-
-
-SPECIAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 REWRITTEN = ("CastLike",)
 """Operators that the importer turns into others; the registry need not know them."""
 
-
-def _constant_value(node: OnnxNode) -> Array:
-    dtypes = {
-        "value_float": np.float32,
-        "value_floats": np.float32,
-        "value_int": np.int64,
-        "value_ints": np.int64,
-    }
-    if "value" in node.attrs:
-        return np.asarray(node.attrs["value"])
-    for key, dtype in dtypes.items():
-        if key in node.attrs:
-            return np.array(node.attrs[key], dtype)
-    found = ", ".join(node.attrs) or "no value"
-    raise node.fail(f"a Constant with {found} is not supported; supported: value, {', '.join(dtypes)}")
-
-
-def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | Array | None:
-    """Python value of an ``AttributeProto``; None for kinds without one (graphs, strings, ...)."""
-    from onnx import AttributeProto
-
-    if proto.type == AttributeProto.FLOAT:
-        return float(proto.f)
-    if proto.type == AttributeProto.INT:
-        return int(proto.i)
-    if proto.type == AttributeProto.STRING:
-        return str(proto.s.decode("utf-8", "replace"))
-    if proto.type == AttributeProto.INTS:
-        return tuple(int(i) for i in proto.ints)
-    if proto.type == AttributeProto.FLOATS:
-        return np.array(proto.floats, np.float32)
-    if proto.type == AttributeProto.TENSOR:
-        return read_tensor(proto.t)
-    return None
-
-
-__all__ = ["REWRITTEN", "SPECIAL", "OnnxNode", "Scope", "attribute_value", "convert", "fold_special"]
+__all__ = ["REWRITTEN", "OnnxNode", "Scope", "convert"]

@@ -177,6 +177,19 @@ def test_operators_that_onnx_defines_by_others_are_expanded(op):
     check_against_onnx(one_node(op, (3, 4), opset=18))
 
 
+def test_rms_norm_is_expanded():
+    scale = np.linspace(0.5, 1.5, 4, dtype=np.float32)
+    check_against_onnx(one_node("RMSNormalization", (2, 3, 4), opset=23, constants=[scale]))
+
+
+def test_ranges_are_folded():
+    b = ModelBuilder("range", seed=1)
+    bounds = [b.constant(name, I64(v)) for name, v in (("a", 1), ("b", 8), ("c", 3))]
+    b.node("Gather", [b.input("x", (9,)), b.node("Range", bounds, "i")], "y")
+    graph = check_against_onnx(b.finish(["y"]))
+    assert [node.op for node in graph.nodes] == ["Gather"]
+
+
 def test_symbolic_sizes_can_be_given():
     b = ModelBuilder("open", seed=1)
     b.node("Relu", [b.input("x", ("N", 3))], "y")

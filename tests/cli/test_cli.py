@@ -92,7 +92,7 @@ def test_compile_run_query_and_explain_use_what_was_tuned(
     assert all(answer["hit"] and answer["speedup"] >= 1.0 for answer in answers)
     code, out, _ = run(capsys, "query", answers[0]["workload"][:10], "--explain", *options)
     assert (code, out.startswith(answers[0]["workload"][:12])) == (0, True)
-    assert "space elementwise" in out
+    assert "space convolution" in out
     code, out, _ = run(capsys, "explain", MODEL, *options)
     assert code == 0
     assert "100 % of FLOPs" in out

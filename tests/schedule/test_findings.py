@@ -214,3 +214,14 @@ def test_padding_of_unrolled_windows_is_not_read() -> None:
     s = te.create_schedule(c)
     s[c].unroll(r)
     assert_computes(s, [t], c)
+
+
+@pytest.mark.xfail(strict=True, reason="loops of the reader without values", raises=KeyError)
+def test_a_reader_inside_of_a_split_loop_of_its_producer() -> None:
+    p = te.placeholder((8,), name="P")
+    t = te.compute((8,), lambda i: p[i] + 1, name="T")
+    c = te.compute((8,), lambda j: t[j] * 2, name="C")
+    s = te.create_schedule(c)
+    outer, _ = s[t].split(s[t].op.axis[0], 4)
+    s[c].reverse_compute_at(s[t], outer)
+    assert_computes(s, [p], c)

@@ -1,0 +1,116 @@
+"""How fast the search itself is: measured trials, and candidates scored, a second."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.bench.problem import Case
+from autotune.bench.suites import operators
+from autotune.compiler import distinct_workloads, divide
+from autotune.target import Target
+from autotune.tuning.api import tune
+from autotune.tuning.budget import Budget
+
+SUITE: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("GMM", (1, 512, 512, 512)),
+    ("C2D", (1, 14, 14, 256, 256, 3, 1, 1)),
+    ("DEP", (1, 112, 112, 32, 3, 1, 1)),
+    ("CBR", (1, 56, 56, 64, 128, 3, 2, 1)),
+    ("TBG", (1, 128, 12, 64)),
+    ("SFM", (1024, 1024)),
+)
+"""One operator of each kind: those that published tuners are timed on."""
+_TRAINING = 256
+
+
+@dataclass(frozen=True)
+class TrialSpeed:
+    """One tuning job from nothing; latencies are minima of the whole operator, untuned and tuned."""
+
+    name: str
+    trials: int
+    seconds: float
+    default_ns: float | None
+    best_ns: float | None
+    outcomes: dict[str, int]
+
+    @property
+    def per_second(self) -> float:
+        """Measured trials a second, everything included: start, search, building, checking, timing."""
+        return self.trials / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class ScoreSpeed:
+    """Candidates of one workload scored on one core: features, then prediction."""
+
+    name: str
+    candidates: int
+    features_s: float
+    score_s: float
+
+    @property
+    def per_second(self) -> float:
+        """Candidates a second, features and prediction together."""
+        return self.candidates / self.score_s if self.score_s else 0.0
+
+
+def cases(families: Sequence[str] = ()) -> list[Case]:
+    """The operators of the suite, of some families or of all."""
+    return [operators.case(f, p) for f, p in SUITE if not families or f in families]
+
+
+def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> TrialSpeed:
+    """Tune an operator from nothing, in a database of its own. Raises what tuning raises."""
+    database = folder / f"{case.family}-{threads}.db"
+    begin = time.perf_counter()
+    report = tune(case.build().graph, budget=Budget(trials=trials), database=database, threads=threads)
+    seconds = time.perf_counter() - begin
+    return TrialSpeed(
+        f"{case.family} {case.name}",
+        report.session_trials,
+        seconds,
+        report.before.min_ns if report.before else None,
+        report.after.min_ns if report.after else None,
+        dict(report.outcomes),
+    )
+
+
+def score_speed(case: Case, candidates: int, rounds: int = 3) -> ScoreSpeed:
+    """Score random candidates of the operator's largest workload on one thread; the fastest of ``rounds``.
+
+    The ranker learns from the analytic model's estimates: what it learns does not change how long it
+    takes.
+    """
+    from cost_models import analytic, features
+    from cost_models.ranker import Ranker
+    from search_spaces.spaces import space_for
+
+    workload = max(distinct_workloads(divide(case.build().graph)), key=lambda w: w.flops)
+    space = space_for(workload, Target.detect())
+    rng = np.random.default_rng(0)
+    known = space.sample(rng, _TRAINING)
+    estimates = analytic.predict(space, known)
+    groups = np.zeros(len(known), np.int64)
+    ranker = Ranker.fit(features.extract(space, known), estimates, groups, threads=1)
+    population = space.sample(rng, candidates)
+    features_s, score_s = [], []
+    for _ in range(rounds):
+        features_s.append(_seconds(lambda: features.extract(space, population)))
+        score_s.append(_seconds(lambda: ranker.predict(features.extract(space, population))))
+    return ScoreSpeed(f"{case.family} {case.name}", len(population), min(features_s), min(score_s))
+
+
+def _seconds(work: Any) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+__all__ = ["SUITE", "ScoreSpeed", "TrialSpeed", "cases", "score_speed", "trial_speed"]

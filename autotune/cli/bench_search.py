@@ -1,0 +1,127 @@
+"""``autotune bench search``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from autotune.cli import options_bench as shared
+from autotune.cli.options import json_option
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.bench.search import ScoreSpeed, TrialSpeed
+    from autotune.bench.tables import Table
+
+ABOUT = (
+    "How fast the search is. A trial is one measured candidate; its time includes starting the job, proposing, "
+    "building, checking against the reference and timing. Scoring a candidate is computing its features and "
+    "predicting its rank, on one core."
+)
+
+
+@click.command(epilog="Example: autotune bench search GMM C2D --trials 128 --threads 2 -o results/search.md")
+@click.argument("names", nargs=-1)
+@click.option(
+    "--trials", type=click.IntRange(1), default=64, show_default=True, metavar="N", help="Of each operator."
+)
+@click.option(
+    "--candidates",
+    type=click.IntRange(1),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Candidates to score.",
+)
+@shared.threads_option("2")
+@shared.output_option
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    names: Sequence[str],
+    trials: int,
+    candidates: int,
+    threads: Sequence[int],
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Trials a second of tuning jobs, and candidates scored a second; NAMES are operator families."""
+    from autotune.bench import machine, search
+    from autotune.bench.tables import Document
+
+    known = [family for family, _ in search.SUITE]
+    unknown = sorted(set(names) - set(known))
+    if unknown:
+        raise UsageError(f"unknown operator {unknown[0]!r}; there are: {', '.join(known)}")
+    facts, cases = machine.facts(), search.cases(names)
+    tables: list[Table] = []
+    jobs: dict[str, list[search.TrialSpeed]] = {}
+    with tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
+        for number in threads:
+            found = jobs[str(number)] = []
+            for case in cases:
+                shared.say(f"{case.family} {case.name}: {trials} trials, {number} threads")
+                found.append(search.trial_speed(case, trials, number, Path(folder)))
+            tables.append(_trials(f"Trials, {number} thread{'s' if number > 1 else ''}", found))
+    scores = []
+    for case in cases:
+        shared.say(f"{case.family} {case.name}: {candidates} candidates")
+        scores.append(search.score_speed(case, candidates))
+    tables.append(_scores(scores))
+    data = {
+        "trials": {number: [asdict(job) for job in found] for number, found in jobs.items()},
+        "scores": [asdict(score) for score in scores],
+    }
+    title = "Search speed"
+    document = Document(title, shared.command_line(context), facts, tuple(tables), data, ABOUT)
+    shared.finish(document, output, as_json)
+
+
+def _trials(title: str, found: Sequence[TrialSpeed]) -> Table:
+    from autotune.bench.tables import Table, duration, ratio
+
+    rows = [
+        (
+            job.name,
+            str(job.trials),
+            f"{job.seconds:.1f} s",
+            f"{job.per_second:.1f}",
+            duration(job.default_ns),
+            duration(job.best_ns),
+            ratio(job.default_ns / job.best_ns if job.default_ns and job.best_ns else None),
+            ", ".join(f"{count} {name}" for name, count in sorted(job.outcomes.items())),
+        )
+        for job in found
+    ]
+    total, seconds = sum(job.trials for job in found), sum(job.seconds for job in found)
+    mean = f"{total / seconds:.1f}" if seconds else ""
+    rows.append(("all", str(total), f"{seconds:.1f} s", mean, "", "", "", ""))
+    head = ("operator", "trials", "time", "trials/s", "default", "tuned", "speed-up", "outcomes")
+    return Table(title, head, tuple(rows))
+
+
+def _scores(scores: Sequence[ScoreSpeed]) -> Table:
+    from autotune.bench.tables import Table
+
+    rows = [
+        (
+            score.name,
+            str(score.candidates),
+            f"{score.candidates / score.features_s:,.0f}",
+            f"{score.per_second:,.0f}",
+        )
+        for score in scores
+    ]
+    total = sum(score.candidates for score in scores) / sum(score.score_s for score in scores)
+    rows.append(("all", str(sum(score.candidates for score in scores)), "", f"{total:,.0f}"))
+    head = ("operator", "candidates", "features only, a second", "scored a second")
+    return Table("Candidates scored on one core", head, tuple(rows))
+
+
+__all__ = ["command"]

@@ -104,7 +104,7 @@ class Thread:
 
     def _together(self, loop: For) -> Waits:
         """All iterations at once: each runs to its next barrier before any goes on."""
-        threads = []
+        threads: list[Thread] = []
         for number in range(loop.extent):
             thread = Thread(self.evaluate, self.index, self.fresh, dict(self.memory))
             thread.env = dict(self.env)

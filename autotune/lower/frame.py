@@ -76,7 +76,9 @@ class Frame:
     def inside_reduction(self, split: Split) -> bool:
         """Whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
         leaves = self.stage.leaf_iter_vars
-        first = next((n for n, iv in enumerate(leaves) if iv.kind == "reduce"), len(leaves))
+        first = self.stage.first_reduction()
+        if self.stage.init_at is not None:  # from there on elements are updated, not computed
+            first = min(first, leaves.index(self.stage.init_at))
         made_of = {split.outer}
         for relation in self.stage.relations:
             if isinstance(relation, Split) and relation.parent in made_of:

@@ -16,12 +16,15 @@ import scipy.special
 
 from autotune.lower.ir import (
     Allocate,
+    Barrier,
     Buffer,
     For,
     If,
+    Intrinsic,
     Let,
     Load,
     LoopProgram,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -148,6 +151,10 @@ class _Text:
             array = self.name(stmt.buffer, "b")
             place = self.index(stmt.buffer, stmt.indices)
             self.lines.append(f"{pad}{array}[{place}] = {self.expr(stmt.value)}")
+        elif isinstance(stmt, Intrinsic):
+            self.stmt(stmt.body, depth)
+        elif isinstance(stmt, Prefetch | Barrier):
+            self.lines.append(f"{pad}pass")
         else:
             assert isinstance(stmt, Allocate), type(stmt)
             array = self.name(stmt.buffer, "b")

@@ -17,7 +17,6 @@ import numpy as np
 from autotune import te
 from autotune.te.tensor import ComputeOp, post_order
 from search_spaces.analysis import operations, read_forms
-from search_spaces.constraint import Constraint
 from search_spaces.flat_nest import flat_nest
 from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import LoopNest
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 _BLOCKS = (1, 2, 4, 8, 16, 32)
 _PARALLEL_WORK = 1 << 14
+_MASK = 3.0  # vector instructions that switch off the lanes beyond the end of a row
 _FOLD = 12.0  # vector instructions that add up the lanes of a register
 
 
@@ -233,6 +233,7 @@ class RowRecipe:
         vectors = column(columns, "vectors", 1)
         block = column(columns, "row_block", 1)
         fold = columns["method"] == "fold"
+        masked = ~fold & (np.mod(self.shape.width, vectors * self.lanes) != 0)
         inline = columns["store"] == "inline" if "store" in columns else np.zeros(len(vectors), bool)
         return flat_nest(
             self.family,
@@ -246,7 +247,7 @@ class RowRecipe:
             columns["parallel"].astype(np.bool_),
             chains=vectors,
             recomputed=np.where(inline, float(self.shape.recomputed), 0.0)
-            + np.where(fold, _FOLD * len(self.shape.reductions), 0.0),
+            + len(self.shape.reductions) * np.where(fold, _FOLD, np.where(masked, _MASK, 0.0)),
             row_operations=len(self.shape.reductions) * np.where(fold, 0.0, vectors + _FOLD),
             tags={
                 "vectors": vectors,
@@ -264,25 +265,18 @@ def row_space(family: str, workload: Workload, target: Target, shape: RowShape) 
     most = max(1, shape.width // lanes)
     vectors = ints(v for v in (1, 2, 4, 8) if v <= most)
     even = [int(v) for v in vectors if shape.width % (lanes * int(v)) == 0]
-    methods = ("fold", "partial") if even else ("fold",)
     blocks = ints(b for b in _BLOCKS if shape.rows % b == 0 and (b == 1 or b * 2 <= shape.rows))
     wide = shape.rows > 1 and shape.rows * shape.columns >= _PARALLEL_WORK
     knobs = [
         Knob.of("vectors", vectors, even[-1] if even else vectors[-1], "vectors of partial results"),
         Knob.of("row_block", blocks, 1, "rows a tile"),
-        Knob.of("method", methods, methods[-1], "fold lanes each step, or keep partial results"),
+        Knob.of("method", ("fold", "partial"), "partial", "fold lanes each step, or keep partial results"),
         Knob.of("parallel", (False, True), wide, "share the rows among workers"),
     ]
     if shape.stored_rows:
         knobs.append(Knob.of("store", ("row", "inline"), "row", "keep wide stages of a row, or recompute"))
 
-    def divides(c: Columns) -> object:
-        return (c["method"] == "fold") | (np.mod(shape.width, c["vectors"] * lanes) == 0)
-
-    rules = [Constraint("partial", ("method", "vectors"), divides, "partial results would need conditions")]
-    return Space(
-        workload, target, family, tuple(knobs), tuple(rules), RowRecipe(workload, shape, family, lanes)
-    )
+    return Space(workload, target, family, tuple(knobs), (), RowRecipe(workload, shape, family, lanes))
 
 
 __all__ = ["RowRecipe", "RowShape", "row_shape", "row_space"]

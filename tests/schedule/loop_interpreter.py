@@ -155,6 +155,10 @@ class _Text:
             self.stmt(stmt.body, depth)
         elif isinstance(stmt, Prefetch | Barrier):
             self.lines.append(f"{pad}pass")
+        elif isinstance(stmt, Intrinsic):
+            self.stmt(stmt.body, depth)
+        elif isinstance(stmt, Prefetch):
+            self.lines.append(f"{pad}pass")
         else:
             assert isinstance(stmt, Allocate), type(stmt)
             array = self.name(stmt.buffer, "b")

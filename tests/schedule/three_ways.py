@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+import traceback
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -216,8 +218,10 @@ def failure_kind(error: BaseException | None) -> str:
     """What a failure is recognised by."""
     if error is None:
         return ""
-    message = str(error).split(":")[0] if isinstance(error, Mismatch) else ""
-    return f"{type(error).__name__} {message}"
+    if isinstance(error, Mismatch):
+        return f"Mismatch {str(error).split(':')[0]}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} {Path(last.filename).name} {last.name}"
 
 
 def _smaller(case: Case) -> list[Case]:

@@ -223,3 +223,15 @@ def test_a_reader_inside_of_a_split_loop_of_its_producer() -> None:
     outer, _ = s[t].split(s[t].op.axis[0], 4)
     s[c].reverse_compute_at(s[t], outer)
     assert_computes(s, [p], c)
+
+
+@pytest.mark.xfail(strict=True, reason="no place for an inlined stage", raises=AssertionError)
+def test_a_prefetched_stage_is_not_inlined() -> None:
+    p = te.placeholder((8,), name="P")
+    t = te.compute((8,), lambda i: p[i] + 1, name="T")
+    c = te.compute((8,), lambda j: t[j] * 2, name="C")
+    s = te.create_schedule(c)
+    with pytest.raises((ScheduleError, LoweringError)):  # noqa: PT012  # at the step or when lowered
+        s[t].compute_inline()
+        s[c].prefetch(t, s[c].op.axis[0], 1)
+        lower_schedule(s, [p, c])

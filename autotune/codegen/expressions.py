@@ -88,6 +88,7 @@ class ExpressionEmitter:
         self._linear = Simplifier()
         self._scopes: list[_Scope] = [_Scope({}, [])]
         self._depths: dict[str, int] = {}
+        self.constant_buffers: frozenset[Buffer] = frozenset()
         self._memos: list[dict[int, Value]] = [{}]
         self._has_fma = "fma" in module.target.features or module.target.arch == "aarch64"
 
@@ -542,15 +543,17 @@ class ExpressionEmitter:
         kind, item = memory_type(buffer.dtype), ITEM_BYTES[buffer.dtype]
         if address.lanes is None and address.stride == 0:
             pointer = self._safe_pointer(self.pointer(buffer, address))
-            return self._from_memory(
-                Value(self.op(f"load {kind}, ptr {pointer}, align {item}"), buffer.dtype)
-            )
+            text = f"load {kind}, ptr {pointer}, align {item}"
+            return self._from_memory(Value(self._loaded(buffer, pointer, 1, text), buffer.dtype))
         lanes = self.lanes
         wide = f"<{lanes} x {kind}>"
         if address.lanes is None and address.stride == 1:
             pointer = self.pointer(buffer, address)
             if self.mask is None:
                 text = f"load {wide}, ptr {pointer}, align {item}"
+                return self._from_memory(
+                    Value(self._loaded(buffer, pointer, lanes, text), buffer.dtype, lanes)
+                )
             else:
                 name = f"@llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
                 self.module.declare(f"declare {wide} {name}(ptr, <{lanes} x i1>, {wide})")
@@ -568,6 +571,12 @@ class ExpressionEmitter:
             f"{wide} zeroinitializer)"
         )
         return self._from_memory(Value(self.op(text), buffer.dtype, lanes))
+
+    def _loaded(self, buffer: Buffer, pointer: str, lanes: int, text: str) -> str:
+        """The result of a load; a buffer that the function does not write is loaded once a place."""
+        if buffer in self.constant_buffers:
+            return self.cached(("load", pointer, lanes), text)
+        return self.op(text)
 
     def _lane_pointers(self, buffer: Buffer, address: Address) -> str:
         lanes, kind = self.lanes, memory_type(buffer.dtype)

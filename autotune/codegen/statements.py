@@ -40,6 +40,7 @@ class KernelEmitter(ExpressionEmitter):
         super().__init__(module)
         self.kernel = kernel
         self.symbol = symbol
+        self.constant_buffers = frozenset(kernel.reads)
         self.buffers = tuple(dict.fromkeys(kernel.reads + kernel.writes))
         self.scratch_bytes = 0
         self._pointers: dict[Buffer, str] = {b: f"%b{n}" for n, b in enumerate(self.buffers)}
@@ -114,8 +115,8 @@ class KernelEmitter(ExpressionEmitter):
         elif isinstance(node, Barrier):
             if self._threads:
                 raise BuildError(
-                    f"threads of {', '.join(self._threads)} exchange data through shared memory: a CPU runs bound loops "
-                    f"one after another; build for a GPU, or attach the shared stage outside of the thread loops"
+                    f"threads of {', '.join(self._threads)} exchange data through shared memory: a CPU runs bound "
+                    f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
                 )
         else:
             raise BuildError(f"no code for statement {type(node).__name__}")

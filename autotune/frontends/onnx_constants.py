@@ -23,19 +23,14 @@ def fold_special(node: OnnxNode) -> Array | None:
         fill = node.attrs.get("value", np.zeros(1, np.float32))
         return np.full(tuple(shape.tolist()), np.asarray(fill).reshape(-1)[0])
     if node.op == "Range":
-        start, limit, delta = (array.reshape(()) for array in _constant_inputs(node))
-        return np.arange(start, limit, delta, start.dtype)
+        bounds = _constant_inputs(node)
+        start, limit, delta = (float(array.reshape(())) for array in bounds)
+        return np.arange(start, limit, delta).astype(bounds[0].dtype)
     if node.op == "Shape":
         extents = node.input_type(0).shape
         return np.array(extents[slice(node.attrs.get("start", 0), node.attrs.get("end"))], np.int64)
     if node.op == "Size":
         return np.array(node.input_type(0).size, np.int64)
-    if node.op == "Range":
-        bounds = [node.scope.constant_of(node.input(i)) for i in range(3)]
-        known = [b.reshape(-1)[0] for b in bounds if b is not None]
-        if len(known) < 3:
-            raise node.fail("its start, limit and delta must be known when the model is compiled")
-        return np.arange(*known, dtype=known[0].dtype)
     return None
 
 

@@ -11,6 +11,8 @@ from autotune.frontends.onnx_nodes import REWRITTEN
 from autotune.frontends.onnx_read import LoadedModel
 from autotune.graph import ops
 
+INTERNAL = ("ChannelShuffle", "WinogradInput", "WinogradOutput")
+"""Operators of the graph IR that ONNX does not have."""
 _MAX_NAMED_NODES = 3
 
 
@@ -18,6 +20,7 @@ def expand_schema_functions(model: LoadedModel) -> Any:
     """Expand operators that are unknown here but that ONNX defines by known ones."""
     import onnx
     import onnx.inliner
+    import onnx.shape_inference
 
     unknown = sorted(set(_unsupported(model.proto.graph)))
     expandable = [
@@ -25,17 +28,27 @@ def expand_schema_functions(model: LoadedModel) -> Any:
     ]
     if not expandable:
         return model.proto
-    proto = onnx.ModelProto()
-    proto.CopyFrom(model.proto)
-    for node in proto.graph.node:
-        if ("", node.op_type) in expandable:
-            _add_default_attributes(onnx, node, model.opset)
     try:
+        # Some definitions depend on types: those of all values are written into the model first.
+        proto = onnx.shape_inference.infer_shapes(model.proto)
+        _declare_initializers(onnx, proto.graph)
+        for node in proto.graph.node:
+            if ("", node.op_type) in expandable:
+                _add_default_attributes(onnx, node, model.opset)
         return onnx.inliner.inline_selected_functions(
             proto, expandable, exclude=False, inline_schema_functions=True
         )
     except (RuntimeError, ValueError):  # onnx cannot expand it: it will be listed as unsupported
         return model.proto
+
+
+def _declare_initializers(onnx: Any, graph: Any) -> None:
+    declared = {value.name for value in (*graph.input, *graph.value_info)}
+    for tensor in graph.initializer:
+        if tensor.name not in declared:
+            graph.value_info.append(
+                onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            )
 
 
 def _has_function(defs: Any, op: str, opset: int) -> bool:
@@ -84,7 +97,7 @@ def check_supported(graph: Any, origin: str) -> None:
     raise UnsupportedOpError(
         f"{origin} uses {what} without a definition here, in {total} of {len(graph.node)} nodes:\n"
         + "\n".join(lines)
-        + f"\n  supported: {', '.join(ops.names())}"
+        + f"\n  supported: {', '.join(name for name in ops.names() if name not in INTERNAL)}"
     )
 
 

@@ -9,6 +9,7 @@ import click
 
 from autotune.cli import options_bench as shared
 from autotune.cli.options import json_option
+from autotune.errors import UsageError
 
 ABOUT = (
     "Operators that only move bytes, larger than the last-level cache. The floor is a copy of as many bytes "
@@ -19,7 +20,10 @@ _CACHES = 4
 _LEAST_MB = 64.0
 
 
-@click.command(epilog="Example: autotune bench memory --threads 1,2 --peers onnxruntime -o results/memory.md")
+@click.command(
+    epilog="Example: autotune bench memory pool --threads 1,2 --peers onnxruntime -o results/memory.md"
+)
+@click.argument("names", nargs=-1)
 @click.option(
     "--megabytes",
     type=click.FloatRange(0.01, 4096),
@@ -36,6 +40,7 @@ _LEAST_MB = 64.0
 @click.pass_context
 def command(
     context: click.Context,
+    names: Sequence[str],
     megabytes: float | None,
     threads: Sequence[int],
     database: str | None,
@@ -47,7 +52,10 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Elementwise chains, transposes, concat, gather and pools against the speed of copying."""
+    """Elementwise chains, transposes, concat, gather and pools against the speed of copying.
+
+    NAMES are families: elementwise, transpose, concat, gather, pool (all by default).
+    """
     from autotune.bench import report
     from autotune.bench.compare import Plan, Result
     from autotune.bench.session import Page, run
@@ -56,6 +64,9 @@ def command(
     from autotune.bench.tables import Table
     from autotune.target import Target
 
+    unknown = sorted(set(names) - set(memory.FAMILIES))
+    if unknown:
+        raise UsageError(f"unknown family {unknown[0]!r}; there are: {', '.join(memory.FAMILIES)}")
     cache = Target.detect().l3_bytes / memory.MEBIBYTE
     size = megabytes or max(_LEAST_MB, _CACHES * cache)
     systems = [COPY, *shared.found_peers(peers, peer_pythons)]
@@ -68,7 +79,9 @@ def command(
 
     page = Page("Memory-bound operators", shared.command_line(context), ABOUT)
     plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials)
-    shared.finish(run(page, memory.cases(size), plan, tables, shared.say), output, as_json)
+    shared.finish(
+        run(page, memory.cases(size, names or memory.FAMILIES), plan, tables, shared.say), output, as_json
+    )
 
 
 __all__ = ["command"]

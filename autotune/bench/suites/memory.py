@@ -103,11 +103,15 @@ _BUILD: Mapping[tuple[str, str], Callable[[int], Problem]] = {
 }
 
 
-def cases(megabytes: float) -> Iterator[Case]:
-    """Every operator with an input of about ``megabytes`` MiB of float32."""
+FAMILIES = tuple(dict.fromkeys(family for family, _ in _BUILD))
+
+
+def cases(megabytes: float, families: Sequence[str] = FAMILIES) -> Iterator[Case]:
+    """The families' operators with an input of about ``megabytes`` MiB of float32."""
     elements = max(4096, int(megabytes * MEBIBYTE) // 4)
     for (family, name), build in _BUILD.items():
-        yield Case(family, name, partial(build, elements))
+        if family in families:
+            yield Case(family, name, partial(build, elements))
 
 
-__all__ = ["MEBIBYTE", "cases"]
+__all__ = ["FAMILIES", "MEBIBYTE", "cases"]

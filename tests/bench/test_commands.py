@@ -1,0 +1,129 @@
+"""The benchmark commands: help, smoke runs without peers, and mistakes with one clear line."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.cli import main as cli
+from autotune.cli.bench import command as bench
+
+QUICK = ("--threads", "1", "--rounds", "1", "--turn", "0.001", "--json")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / "home"))
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run(["bench", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def measured(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
+    code, out, err = run(capsys, *arguments)
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.mark.parametrize("name", bench.list_commands(None))  # type: ignore[arg-type]
+def test_every_benchmark_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, name, "--help")
+    assert code == 0
+    assert f"Example: autotune bench {name}" in " ".join(out.split())
+
+
+def test_models(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "models.md"
+    found = measured(capsys, "models", "tiny_cnn", "--peers", "none", "-o", page, *QUICK)
+    (row,) = found["data"]
+    assert row["readings"].keys() == {"default"}
+    assert row["readings"]["default"]["min_ns"] > 0
+    text = page.read_text(encoding="utf-8")
+    assert "| tiny_cnn |" in text
+    assert "Where our time goes, 1 thread" in text
+    assert re.search(r"^autotune bench models tiny_cnn .*--peers none", text, re.M)
+
+
+def test_products_beside_openblas(capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured(capsys, "gemm", 7, "--peer-python", sys.executable, *QUICK)
+    assert "--peer-python PYTHON" in found["command"]
+    assert sys.executable not in found["command"]
+    (row,) = found["data"]
+    assert row["family"] == "odd"
+    assert row["relative_errors"]["numpy"] < 1e-5
+    assert row["readings"]["default"]["native_ns"] > 0
+
+
+def test_memory_beside_copying(capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured(capsys, "memory", "gather", "--megabytes", 0.05, *QUICK)
+    (row,) = found["data"]
+    assert row["readings"].keys() == {"default", "copy"}
+    assert row["ratio_to_best_peer"] is None
+
+
+def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured(capsys, "operators", "SFM", "--smallest", "--peers", "none", *QUICK)
+    (row,) = found["data"]
+    assert (row["family"], row["name"], row["tuned_dispatches"]) == ("SFM", "(256,256)", [0, 1])
+    assert found["notes"] == ["SFM: softmax over axis 1 (M,N)"]
+
+
+@pytest.mark.slow
+def test_operators_tuned_and_not(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    database = tmp_path / "secret" / "ops.db"
+    database.parent.mkdir()
+    arguments = ("operators", "SFM", "--smallest", "--peers", "none", "--db", database, "--trials", 2)
+    found = measured(capsys, *arguments, *QUICK)
+    (row,) = found["data"]
+    assert row["readings"].keys() == {"default", "tuned"}
+    assert row["tuned_dispatches"] == [1, 1]
+    assert "--db ops.db" in found["command"]
+    assert "secret" not in found["command"]
+
+
+def test_vector_functions(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "math", "exp", "--count", 100, "--rounds", 1)
+    assert code == 0
+    assert "exp, float64" in out
+    assert "geometric mean" in out
+
+
+@pytest.mark.slow
+def test_search(capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured(capsys, "search", "SFM", "--trials", 2, "--candidates", 100, "--threads", 1, "--json")
+    (job,) = found["data"]["trials"]["1"]
+    assert job["trials"] == 2
+    assert found["data"]["scores"][0]["candidates"] == 100
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("operators", "XYZ"), "unknown family 'XYZ'; there are: C1D"),
+        (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
+        (("math", "sine"), "unknown function 'sine'; there are: exp"),
+        (("search", "XYZ"), "unknown operator 'XYZ'; there are: GMM"),
+        (("models", "no_such_model", "--peers", "none"), "no zoo model is called 'no_such_model'"),
+        (("models", "mlp", "--peers", "tensorflow"), "unknown peer 'tensorflow'"),
+        (("models", "mlp", "--peer-python", "/no/python"), "cannot run the Python interpreter /no/python"),
+        (("gemm", "7", "--threads", "0"), "usable cores; give 1 to"),
+        (("gemm", "7", "--threads", "x"), "--threads 'x' is no list of numbers"),
+        (("operators", "SFM", "--smallest", "--peers", "none", "--trials", "1"), "give --db FILE"),
+    ],
+)
+def test_mistakes_are_one_line_with_exit_code_2(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert message in err
+    assert "Traceback" not in err

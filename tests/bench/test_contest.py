@@ -1,0 +1,158 @@
+"""Contenders in processes of their own: turns, failures, differences of outputs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.bench import systems
+from autotune.bench.compare import Plan, compare, peer_entries
+from autotune.bench.contest import Contest, Entry, Pace, difference
+from autotune.bench.own import enter, runs_known, tune_up_to
+from autotune.bench.problem import Case, Problem, write_recipe
+from autotune.bench.suites.dense import matmul
+from autotune.bench.worker import SYSTEMS, Worker, serve, timed
+from autotune.compiler import distinct_workloads, divide
+from autotune.errors import MissingExtraError, UsageError
+
+PACE = Pace(rounds=2, turn_s=0.002, settle_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return matmul((9, 10, 11), 0)
+
+
+def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
+    case = Case("square", "matmul", lambda: problem)
+    said: list[str] = []
+    plan = Plan((1,), (systems.OPENBLAS, systems.COPY), PACE)
+    (result,), versions = compare([case], plan, said.append)
+    assert not result.failure
+    assert {name: reading.failure for name, reading in result.readings.items()} == {
+        "default": "",
+        "numpy": "",
+        "copy": "",
+    }
+    assert result.errors.keys() == {"numpy"}
+    assert result.errors["numpy"] < 1e-6
+    assert result.min_ns("default") <= result.median_ns("default")  # type: ignore[operator]
+    assert result.ratio() == result.min_ns("default") / result.min_ns("numpy")  # type: ignore[operator]
+    assert result.readings["default"].kinds.keys() == {"contraction"}  # type: ignore[union-attr]
+    assert result.native_ratio("numpy") is None, "it was not asked for"
+    assert result.best_peer_ns() == result.min_ns("numpy"), "a floor is no peer"
+    assert versions["OpenBLAS (NumPy)"] == np.__version__
+    assert "matmul, 1 threads" in said[0]
+    assert json.loads(json.dumps(result.to_json()))["readings"]["copy"]["min_ns"] > 0
+
+
+def test_a_contender_that_dies_or_fails_is_a_row_and_the_others_go_on(
+    problem: Problem, tmp_path: Path
+) -> None:
+    dying = systems.System("dying", "Dying", "bytes", (sys.executable, "-c", "raise SystemExit(3)"))
+    own = enter(problem, tmp_path, 1, None)
+    (good,) = peer_entries(problem, [systems.OPENBLAS], tmp_path)
+    broken = Entry("broken", systems.OURS, str(tmp_path / "missing.atm"), good.inputs)
+    entries = [*own.entries, Entry("dying", dying, "", {}), broken, good]
+    with Contest(1, tmp_path, Pace(rounds=1, turn_s=0.001, settle_s=0.0)) as contest:
+        readings = contest.run(entries)
+    assert "exit code 3" in readings["dying"].failure
+    assert "ArtifactError" in readings["broken"].failure
+    assert readings["numpy"].latency is not None
+    assert readings["default"].latency is not None
+
+
+def test_tuning_stops_at_the_runs_that_are_known(problem: Problem, tmp_path: Path) -> None:
+    database = str(tmp_path / "tuning.db")
+    workloads = distinct_workloads(divide(problem.graph))
+    report = tune_up_to(problem, 3, 1, database)
+    assert report is not None
+    assert runs_known(workloads, 1, database) == 3
+    assert tune_up_to(problem, 3, 1, database) is None
+    own = enter(problem, tmp_path, 1, database)
+    assert [entry.name for entry in own.entries] == ["default", "tuned"]
+    assert own.hits == own.dispatches == 1
+    with pytest.raises(UsageError, match="give --db FILE"):
+        tune_up_to(problem, 3, 1, None)
+
+
+def test_difference_is_relative_to_the_largest_value() -> None:
+    same = [np.array([1.0, -4.0])]
+    assert difference(same, [np.array([1.0, -4.0])], lambda a: a) == 0.0
+    assert difference(same, [np.array([1.4, -4.0])], lambda a: a) == pytest.approx(0.1)
+    assert difference(same, [np.array([[1.0, -4.0]])], lambda a: a[0]) == 0.0
+    assert difference(same, [np.array([1.0])], lambda a: a) == float("inf")
+    assert difference(same, [], lambda a: a) == float("inf")
+    assert difference([np.array([np.nan])], [np.array([1.0])], lambda a: a) == float("inf")
+
+
+def test_the_worker_answers_every_line_and_reports_errors(tmp_path: Path) -> None:
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", np.eye(3, dtype=np.float32))
+    inputs = {name: str(tmp_path / f"{name}.npy") for name in "ab"}
+    requests = [
+        {"do": "load", "model": "", "threads": 1, "inputs": inputs},
+        {"do": "outputs", "folder": str(tmp_path)},
+        {"do": "time", "seconds": 0.0, "least": 3, "most": 3},
+        {"do": "profile"},
+        {"do": "load", "model": "", "threads": 1, "inputs": {"a": "missing.npy"}},
+    ]
+    answers: list[str] = []
+
+    def lines() -> Iterator[str]:
+        yield from map(json.dumps, requests)
+
+    serve(Worker(SYSTEMS["numpy"]), lines(), answers.append)
+    loaded, ran, times, profile, failed = map(json.loads, answers)
+    assert loaded["version"] == np.__version__
+    np.testing.assert_array_equal(np.load(ran["paths"][0]), np.eye(3))
+    assert len(times["ns"]) == 3
+    assert profile == {"kinds": {}}
+    assert failed["error"].startswith("FileNotFoundError")
+
+
+def test_timing_runs_once_before_it_counts_and_at_least_as_often_as_asked() -> None:
+    calls: list[int] = []
+    times = timed(lambda: calls.append(1), seconds=0.0, least=4, most=9)
+    assert len(times) == 4
+    assert len(calls) == 5
+    assert len(timed(lambda: None, seconds=10.0, least=1, most=6)) == 6
+
+
+def test_copying_moves_all_bytes_on_every_number_of_threads() -> None:
+    for threads in (1, 3):
+        system = SYSTEMS["copy"]()
+        run = system.load("1001", {}, threads)
+        run()
+        assert system.outputs() == []
+
+
+def test_a_recipe_holds_the_model_without_onnx(problem: Problem, tmp_path: Path) -> None:
+    assert problem.model is not None
+    folder = Path(write_recipe(problem.model, tmp_path / "recipe"))
+    recipe = json.loads((folder / "recipe.json").read_text())
+    assert recipe == {
+        "nodes": [{"op": "MatMul", "inputs": ["a", "b"], "outputs": ["c"], "attrs": {}}],
+        "outputs": ["c"],
+        "constants": [],
+    }
+
+
+def test_peers_are_found_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = systems._Peer("Json", "onnx", "pip install json")
+    monkeypatch.setattr(systems, "PEERS", {"json": peer, "no_such_module_anywhere": peer})
+    (found,) = systems.find_peers(["json"], [sys.executable])
+    assert found.command[0] == sys.executable
+    assert found.command[-1] == "json"
+    with pytest.raises(MissingExtraError, match=r"install it with pip install json.*--peer-python"):
+        systems.find_peers(["no_such_module_anywhere"])
+    with pytest.raises(UsageError, match="unknown peer 'tensorflow'; known peers: json"):
+        systems.find_peers(["tensorflow"])
+    with pytest.raises(UsageError, match="cannot run the Python interpreter /no/python"):
+        systems.find_peers(["json"], ["/no/python"])
+    assert systems.find_peers([], ["/no/python"]) == []

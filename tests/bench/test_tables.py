@@ -1,0 +1,116 @@
+"""Pages of results: Markdown, numbers, and what stands in a side-by-side table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune.bench import machine, report
+from autotune.bench.compare import Result
+from autotune.bench.contest import Reading
+from autotune.bench.problem import Case, Problem
+from autotune.bench.tables import Document, Table, duration, geometric_mean, ratio, scientific
+from autotune.database.records import Latency
+from autotune.errors import InternalError, UsageError
+
+
+def build() -> Problem:
+    raise AssertionError("tables build no problem")
+
+
+def result(name: str, family: str = "A", failure: str = "", **times: float) -> Result:
+    """A result with the given minima in ns; medians are a tenth above."""
+    readings = {who: Reading(Latency(5, ns, 1.1 * ns, 0.0), kinds={"pool": ns}) for who, ns in times.items()}
+    errors = {who: 1e-6 for who in times if who not in ("default", "tuned")}
+    return Result(Case(family, name, build), 2, 1000, 4000, readings, errors, failure=failure)
+
+
+RESULTS = [
+    result("one", default=2000, tuned=1000, peer=1000, other=4000),
+    result("two", "B", default=4000, peer=1000, other=500),
+    result("three", "B", failure="BuildError: no code", peer=1000),
+]
+LABELS = {"peer": "Peer", "other": "Other"}
+
+
+def test_a_result_compares_the_best_of_ours_with_the_best_peer() -> None:
+    first, second, third = RESULTS
+    assert (first.ours_name, second.ours_name) == ("tuned", "default")
+    assert (first.ratio(), second.ratio(), third.ratio()) == (1.0, 8.0, None)
+    assert first.ratio("default") == 2.0
+    assert first.default_to_tuned == 0.5
+    assert second.default_to_tuned is None
+
+
+def test_side_by_side_has_every_contender_and_the_means() -> None:
+    table = report.side_by_side("T", RESULTS, LABELS, [("GFLOP/s", report.gigaflops)])
+    assert table.columns == (
+        "case", "default", "tuned", "Peer", "Other", "÷ best", "÷ best (medians)", "default speed ÷ tuned",
+        "GFLOP/s", "max. rel. error",
+    )  # fmt: skip
+    one, two, three, mean = table.rows
+    assert one[:3] == ("A one", "2.00 µs (2.20 µs)", "1.00 µs (1.10 µs)")
+    assert one[5:] == ("1.00", "1.00", "0.50", "1.0", "1.0e-06")
+    assert two[2] == "–"
+    assert three[1:5] == ("failed", "failed", "1.00 µs (1.10 µs)", "–")
+    assert mean == ("geometric mean", "", "", "", "", "2.83", "2.83", "0.50", "", "1.0e-06")
+    assert "three, autotune: BuildError: no code" in table.notes
+
+
+def test_without_peers_there_are_no_ratios() -> None:
+    table = report.side_by_side("T", [result("one", default=2000, copy=500)], {"copy": "copy"})
+    assert table.columns == ("case", "default", "copy")
+    percent = report.percent_of("copy")
+    assert percent(result("one", default=2000, copy=500)) == "25"
+
+
+def test_families_have_geometric_means() -> None:
+    table = report.families("F", RESULTS, LABELS)
+    assert table.columns == ("family", "cases", "÷ Peer", "÷ Other", "÷ best peer", "default speed ÷ tuned")
+    assert table.rows == (
+        ("A", "1", "1.00", "0.25", "1.00", "0.50"),
+        ("B", "2", "4.00", "8.00", "8.00", "–"),
+        ("all", "3", "2.00", "1.41", "2.83", "0.50"),
+    )
+
+
+def test_kernel_families_are_shares() -> None:
+    table = report.kernel_families("K", RESULTS[:1])
+    assert table.columns == ("model", "pool")
+    assert table.rows == (("one", "100.0"),)
+
+
+def test_a_page_names_the_command_and_the_machine(tmp_path: Path) -> None:
+    table = Table("Times", ("case", "ns"), (("a|b", "1"),), ("a note",))
+    page = Document("Title", "autotune bench x", machine.facts(), (table,), [1], "About it.")
+    path = tmp_path / "results" / "x.md"
+    page.write(path)
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith("# Title\n\nAbout it.\n\n```\nautotune bench x\n```\n\n- processor: ")
+    assert "\n- date: 20" in text
+    assert "## Times\n\n| case | ns |\n| --- | ---: |\n| a/b | 1 |\n\n- a note\n" in text
+    assert page.to_json()["data"] == [1]
+    with pytest.raises(UsageError, match="cannot write"):
+        page.write(path / "below a file.md")
+
+
+def test_a_row_of_another_length_is_our_mistake() -> None:
+    with pytest.raises(InternalError, match="2 columns, but a row is"):
+        Table("T", ("a", "b"), (("1",),))
+
+
+def test_numbers_are_short() -> None:
+    assert [duration(ns) for ns in (None, 12.3, 4.2e6, 123.4e6, 2e9)] == [
+        "–", "12 ns", "4.20 ms", "123 ms", "2.00 s",
+    ]  # fmt: skip
+    assert (ratio(None), ratio(0.666)) == ("–", "0.67")
+    assert scientific(None) == "–"
+    assert geometric_mean([]) is None
+    assert geometric_mean([2.0, None, 8.0]) == pytest.approx(4.0)
+
+
+def test_versions_of_peers_join_the_facts() -> None:
+    facts = machine.with_peers({"date": "today"}, {"ONNX Runtime": "1.0", "autotune": "0.1"})
+    assert facts == {"date": "today", "peers": "ONNX Runtime 1.0"}
+    assert machine.with_peers({"date": "today"}, {"autotune": "0.1"}) == {"date": "today"}

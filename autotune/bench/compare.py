@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from autotune.bench.contest import Contest, Entry, Pace, Reading, difference
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own, enter, tune_up_to
 from autotune.bench.problem import Case, Problem, write_inputs, write_onnx, write_recipe
 from autotune.bench.systems import System
-from autotune.errors import AutotuneError
+from autotune.errors import UsageError
 
 Say = Callable[[str], None]
 OWN_NAMES = (UNTUNED_NAME, TUNED_NAME)
@@ -118,14 +119,15 @@ def _reading_json(reading: Reading) -> dict[str, Any]:
     }
 
 
-def compare(cases: Iterable[Case], plan: Plan, say: Say) -> tuple[list[Result], dict[str, str]]:
-    """Run every case at every number of threads; results, and the systems' versions.
+def compare(
+    cases: Iterable[Case], plan: Plan, say: Say, versions: dict[str, str] | None = None
+) -> Iterator[Result]:
+    """Run every case at every number of threads; each result as soon as it is there.
 
-    Raises what compiling our side raises only for usage errors; another failure is a row.
+    ``versions`` receives the systems' versions by label. Wrong usage is raised; whatever else goes
+    wrong with a case is its result, because hours of other results must not be lost to it.
     """
     listed = list(cases)
-    results: list[Result] = []
-    versions: dict[str, str] = {}
     for threads in plan.threads:
         with (
             tempfile.TemporaryDirectory(prefix="autotune-bench-") as name,
@@ -133,32 +135,57 @@ def compare(cases: Iterable[Case], plan: Plan, say: Say) -> tuple[list[Result], 
         ):
             for number, case in enumerate(listed, start=1):
                 say(f"[{number}/{len(listed)}] {case.family} {case.name}, {threads} threads")
-                result = _one(case, plan, contest, Path(name) / str(number))
+                folder = Path(name) / str(number)
+                folder.mkdir()
+                result = _one(case, plan, contest, folder, say)
+                shutil.rmtree(folder)  # of large models nothing must stay until the end
                 say(f"    {_short(result)}")
-                results.append(result)
-            versions.update(contest.versions)
-    return results, versions
+                if versions is not None:
+                    versions.update(contest.versions)
+                yield result
 
 
-def _one(case: Case, plan: Plan, contest: Contest, folder: Path) -> Result:
-    problem = case.build()
-    folder.mkdir()
+def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say) -> Result:
     threads = contest.threads
+    try:
+        problem = case.build()
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - shown in the table
+        return Result(case, threads, 0, 0, {}, failure=_reason(error))
     own, failure = None, ""
     try:
         if plan.trials is not None:
-            tune_up_to(problem, plan.trials, threads, plan.database, per_workload=plan.trials_per_workload)
+            _tune(problem, plan, threads, say)
         own = enter(problem, folder, threads, plan.database)
-    except AutotuneError as error:
-        if error.exit_code == 2:  # wrong usage, not this case's failure
-            raise
-        failure = f"{type(error).__name__}: {error}".splitlines()[0]
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - shown in the table
+        failure = _reason(error)
     entries = [*(own.entries if own else ()), *peer_entries(problem, plan.peers, folder)]
     readings = contest.run(entries)
     errors = _errors(problem, readings)
-    kept = {name: _without_outputs(reading) for name, reading in readings.items()}
-    _empty(folder)
+    kept = {name: replace(reading, outputs=()) for name, reading in readings.items()}
     return Result(case, threads, problem.flops, problem.bytes, kept, errors, own, failure)
+
+
+def _tune(problem: Problem, plan: Plan, threads: int, say: Say) -> None:
+    """Up to the plan's number of trials."""
+    say(f"    tuning up to {plan.trials} trials{' a workload' if plan.trials_per_workload else ''}")
+    report = tune_up_to(
+        problem, plan.trials or 0, threads, plan.database, per_workload=plan.trials_per_workload
+    )
+    if report is not None:
+        if report.stopped:
+            raise KeyboardInterrupt
+        say(
+            f"    {report.session_trials} trials in {report.seconds:.0f} s, "
+            f"{report.trials_per_second:.1f} a second"
+        )
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def peer_entries(problem: Problem, peers: Sequence[System], folder: Path) -> list[Entry]:
@@ -186,17 +213,6 @@ def _errors(problem: Problem, readings: Mapping[str, Reading]) -> dict[str, floa
         for name, reading in readings.items()
         if ours and name not in OWN_NAMES and reading.outputs
     }
-
-
-def _without_outputs(reading: Reading) -> Reading:
-    return replace(reading, outputs=())
-
-
-def _empty(folder: Path) -> None:
-    """Large models leave nothing behind for the next case."""
-    import shutil
-
-    shutil.rmtree(folder)
 
 
 def _short(result: Result) -> str:

@@ -71,7 +71,8 @@ def command(
     pace = shared.pace_of(rounds, turn, native=True)
     plan = Plan(threads, systems, pace, database, trials)
     cases = gemm.cases(sizes or gemm.SQUARE + gemm.ODD)
-    shared.finish(run(page, cases, plan, tables, shared.say), output, as_json)
+    document = run(page, cases, plan, tables, shared.say, shared.saver(output))
+    shared.finish(document, output, as_json)
 
 
 __all__ = ["command"]

@@ -61,7 +61,8 @@ def command(
     page = Page("Models", shared.command_line(context), ABOUT)
     plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials, trials_per_workload=True)
     cases = models.models(names or models.DEFAULT)
-    shared.finish(run(page, cases, plan, tables, shared.say), output, as_json)
+    document = run(page, cases, plan, tables, shared.say, shared.saver(output))
+    shared.finish(document, output, as_json)
 
 
 __all__ = ["command"]

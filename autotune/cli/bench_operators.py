@@ -72,7 +72,8 @@ def command(
     page = Page("Operators", shared.command_line(context), ABOUT, tuple(legend))
     plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials)
     cases = operators.smallest(chosen) if smallest else list(chosen)
-    shared.finish(run(page, cases, plan, tables, shared.say), output, as_json)
+    document = run(page, cases, plan, tables, shared.say, shared.saver(output))
+    shared.finish(document, output, as_json)
 
 
 __all__ = ["command"]

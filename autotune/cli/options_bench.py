@@ -175,6 +175,14 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
     return [parameter.opts[0], text]
 
 
+def saver(output: Path | None) -> Callable[[Document], None] | None:
+    """Writes the page so far: what was measured stays, whatever stops the command."""
+    if output is None:
+        return None
+    where = output
+    return lambda document: document.write(where)
+
+
 def finish(document: Document, output: Path | None, as_json: bool) -> None:
     """Write the page if asked, and print the tables or JSON."""
     if output is not None:
@@ -193,6 +201,7 @@ __all__ = [
     "pace_of",
     "pace_options",
     "peer_options",
+    "saver",
     "say",
     "threads_option",
     "trials_option",

@@ -32,7 +32,8 @@ def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
     case = Case("square", "matmul", lambda: problem)
     said: list[str] = []
     plan = Plan((1,), (systems.OPENBLAS, systems.COPY), PACE)
-    (result,), versions = compare([case], plan, said.append)
+    versions: dict[str, str] = {}
+    (result,) = compare([case], plan, said.append, versions)
     assert not result.failure
     assert {name: reading.failure for name, reading in result.readings.items()} == {
         "default": "",
@@ -65,6 +66,25 @@ def test_a_contender_that_dies_or_fails_is_a_row_and_the_others_go_on(
     assert "ArtifactError" in readings["broken"].failure
     assert readings["numpy"].latency is not None
     assert readings["default"].latency is not None
+
+
+def test_a_case_that_cannot_be_built_or_compiled_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Problem:
+        raise RuntimeError("no such operator\nand more")
+
+    def refused(*_: object) -> None:
+        raise UsageError("no such file")
+
+    plan = Plan((1,), pace=Pace(rounds=1, turn_s=0.0, settle_s=0.0))
+    (result,) = compare([Case("family", "broken", broken)], plan, print)
+    assert result.failure == "RuntimeError: no such operator"
+    monkeypatch.setattr("autotune.bench.compare.enter", lambda *_: broken())
+    (result,) = compare([Case("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print)
+    assert result.failure == "RuntimeError: no such operator"
+    assert result.flops == 48
+    monkeypatch.setattr("autotune.bench.compare.enter", refused)
+    with pytest.raises(UsageError, match="no such file"):
+        list(compare([Case("family", "matmul", lambda: matmul((2, 3, 4), 0))], plan, print))
 
 
 def test_tuning_stops_at_the_runs_that_are_known(problem: Problem, tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from autotune.bench.problem import Case, Problem
+from autotune.errors import UsageError
+from autotune.frontends import zoo
 from autotune.graph.ir import Array, TensorType
 
 DEFAULT = (
@@ -31,16 +34,17 @@ DEFAULT = (
 def model(name: str) -> Case:
     """A zoo model by name, or an ONNX file by its path (``zoo:NAME`` works too).
 
-    Building raises what importing raises.
+    Raises UsageError where there is no such model or file; building raises what importing raises.
     """
-    zoo = name.removeprefix("zoo:")
-    label = zoo if not name.endswith(".onnx") else name.rsplit("/", 1)[-1].removesuffix(".onnx")
-    return Case("model", label, partial(_build, name))
+    if not name.endswith(".onnx"):
+        return Case("model", zoo.info(name.removeprefix("zoo:")).name, partial(_build, name))
+    if not Path(name).exists():
+        raise UsageError(f"no such file: {name}")
+    return Case("model", Path(name).stem, partial(_build, name))
 
 
 def _build(name: str) -> Problem:
     from autotune.frontends import onnx as frontend
-    from autotune.frontends import zoo
 
     if name.endswith(".onnx"):
         import onnx
@@ -60,9 +64,9 @@ def _random(value: TensorType) -> Array:
     return np.random.default_rng(0).standard_normal(value.shape).astype(value.dtype)
 
 
-def models(names: Sequence[str] = DEFAULT) -> Iterator[Case]:
-    """Cases of the named models."""
-    return map(model, names)
+def models(names: Sequence[str] = DEFAULT) -> list[Case]:
+    """Cases of the named models; raises UsageError for an unknown one before any is built."""
+    return [model(name) for name in names]
 
 
 __all__ = ["DEFAULT", "model", "models"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import te
-from autotune.lower.printer import kernel_text
+from autotune.lower.ir import dense_strides
+from autotune.lower.printer import buffer_text, kernel_text
 from autotune.lower.program import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
@@ -20,10 +21,12 @@ def arguments(schedule: Schedule) -> list[Tensor]:
 
 
 def loops(schedule: Schedule, only: Any = None) -> str:
-    """The loops of all kernels of a schedule, or of one stage's kernel, as text."""
+    """The loops of all kernels of a schedule, or of one stage's kernel, as text; padded buffers first."""
     program = lower_schedule(schedule, arguments(schedule))
     wanted = None if only is None else schedule[only].op.name
-    return "\n".join(kernel_text(k) for k in program.kernels if wanted in (None, k.name))
+    padded_buffers = [b for b in program.workspaces if b.strides != dense_strides(b.shape)]
+    lines = [f"workspace {buffer_text(b)}" for b in padded_buffers]
+    return "\n".join(lines + [kernel_text(k) for k in program.kernels if wanted in (None, k.name)])
 
 
 def chain(n: int) -> tuple[Schedule, Tensor, Tensor, Tensor]:

@@ -42,7 +42,7 @@ def partition(stmt: Stmt) -> Stmt:
     if isinstance(stmt, Seq):
         return sequence([partition(s) for s in stmt.stmts])
     if isinstance(stmt, Allocate):
-        return _allocated(stmt.buffer, partition(stmt.body))
+        return _allocated(stmt.buffer, partition(stmt.body), stmt.note)
     if isinstance(stmt, Let):
         return Let(stmt.var, stmt.value, partition(stmt.body))
     if isinstance(stmt, If):
@@ -50,7 +50,7 @@ def partition(stmt: Stmt) -> Stmt:
         return If(stmt.cond, partition(stmt.then), otherwise)
     if not isinstance(stmt, For):
         return stmt
-    loop = For(stmt.var, stmt.extent, stmt.kind, partition(stmt.body))
+    loop = For(stmt.var, stmt.extent, stmt.kind, partition(stmt.body), stmt.note)
     if loop.kind == "parallel" or sum(1 for _ in walk(loop.body)) > MAX_STATEMENTS:
         return loop
     if loop.kind == "serial":
@@ -62,10 +62,10 @@ def partition(stmt: Stmt) -> Stmt:
     return _unswitched(loop)
 
 
-def _allocated(buffer: Buffer, body: Stmt) -> Stmt:
+def _allocated(buffer: Buffer, body: Stmt, note: str) -> Stmt:
     """An allocation, unless nothing in its part of a cut loop reads the buffer: then its producer goes too."""
     if any(load.buffer is buffer for load in loads(body)):
-        return Allocate(buffer, body)
+        return Allocate(buffer, body, note)
     return _without_stores(buffer, body)
 
 
@@ -88,7 +88,7 @@ def _without_stores(buffer: Buffer, stmt: Stmt) -> Stmt:
     if isinstance(stmt, Let):
         return Let(stmt.var, stmt.value, body)
     assert isinstance(stmt, Allocate)
-    return _allocated(stmt.buffer, body)
+    return _allocated(stmt.buffer, body, stmt.note)
 
 
 def _selects(stmt: Stmt) -> Iterator[Expr]:
@@ -162,7 +162,7 @@ def _segment(loop: For, begin: int, end: int) -> Stmt:
     body = rewrite_stmt(loop.body, replace)
     if single:
         return body
-    return _unswitched(For(var, end - begin, loop.kind, body))
+    return _unswitched(For(var, end - begin, loop.kind, body, loop.note))
 
 
 def _with(expr: Expr, var: Var, value: Expr) -> Expr:
@@ -179,7 +179,9 @@ def _unswitched(loop: For) -> Stmt:
         for verdict in (True, False):
             known = const(verdict)
             body = rewrite_stmt(loop.body, lambda node, c=cond, k=known: k if node is c else None)  # type: ignore[misc]
-            branches.append(sequence([]) if _empty(body) else For(loop.var, loop.extent, loop.kind, body))
+            branches.append(
+                sequence([]) if _empty(body) else For(loop.var, loop.extent, loop.kind, body, loop.note)
+            )
         then, otherwise = branches
         return If(cond, then, None if _empty(otherwise) else otherwise)
     return loop

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from autotune.lower.ir import (
     Allocate,
     Barrier,
@@ -18,7 +20,8 @@ from autotune.lower.ir import (
     Store,
     dense_strides,
 )
-from autotune.te.expr import Expr
+from autotune.lower.rewrite import substituted
+from autotune.te.expr import Expr, Var
 from autotune.te.printer import expr_text
 
 _KEYWORD = {"serial": "for"}
@@ -29,10 +32,10 @@ def program_text(program: LoopProgram) -> str:
     arguments = ", ".join(f"{b.name}: {b.dtype}[{', '.join(map(str, b.shape))}]" for b in program.arguments)
     lines = [f"program({arguments}) {{"]
     for buffer in program.workspaces:
-        lines.append(f"  workspace {_buffer(buffer)}")
+        lines.append(f"  workspace {buffer_text(buffer)}")
     for kernel in program.kernels:
         lines.append(f"  {'hoisted ' if kernel.hoisted else ''}kernel {kernel.name} {{")
-        _stmt(kernel.body, 2, lines)
+        _stmt(_unambiguous(kernel.body, {}), 2, lines)
         lines.append("  }")
     lines.append("}")
     return "\n".join(lines)
@@ -46,8 +49,31 @@ def kernel_text(kernel: LoopKernel) -> str:
 def stmt_text(stmt: Stmt) -> str:
     """One statement and all below it."""
     lines: list[str] = []
-    _stmt(stmt, 0, lines)
+    _stmt(_unambiguous(stmt, {}), 0, lines)
     return "\n".join(lines)
+
+
+def _unambiguous(stmt: Stmt, names: Mapping[str, int]) -> Stmt:
+    """The statement with loops renamed that have the name of a loop around them."""
+    if isinstance(stmt, For | Let):
+        var, count = stmt.var, names.get(stmt.var.name, 0)
+        inside = {**names, var.name: count + 1}
+        body = stmt.body
+        if count:
+            var = Var(f"{var.name}_{count}", var.dtype)
+            body = substituted(body, {stmt.var: var})
+        body = _unambiguous(body, inside)
+        if isinstance(stmt, Let):
+            return Let(var, stmt.value, body)
+        return For(var, stmt.extent, stmt.kind, body, stmt.note)
+    if isinstance(stmt, Seq):
+        return Seq(tuple(_unambiguous(part, names) for part in stmt.stmts))
+    if isinstance(stmt, Allocate):
+        return Allocate(stmt.buffer, _unambiguous(stmt.body, names), stmt.note)
+    if isinstance(stmt, If):
+        otherwise = None if stmt.otherwise is None else _unambiguous(stmt.otherwise, names)
+        return If(stmt.cond, _unambiguous(stmt.then, names), otherwise)
+    return stmt
 
 
 def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
@@ -76,7 +102,7 @@ def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
     elif isinstance(stmt, Allocate):
         note = f"  // {stmt.note}" if stmt.note else ""
         scope = "allocate" if stmt.buffer.scope == "local" else f"allocate {stmt.buffer.scope}"
-        lines.append(f"{pad}{scope} {_buffer(stmt.buffer)}{note}")
+        lines.append(f"{pad}{scope} {buffer_text(stmt.buffer)}{note}")
         _stmt(stmt.body, depth, lines)
     elif isinstance(stmt, Barrier):
         lines.append(f"{pad}barrier")
@@ -90,7 +116,8 @@ def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
     return f"{buffer.name}[{', '.join(expr_text(i) for i in indices)}]"
 
 
-def _buffer(buffer: Buffer) -> str:
+def buffer_text(buffer: Buffer) -> str:
+    """Name, type and shape of a buffer, and its strides when they are padded."""
     text = f"{buffer.name}: {buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
     if buffer.strides != dense_strides(buffer.shape):
         text += f" strides [{', '.join(map(str, buffer.strides))}]"

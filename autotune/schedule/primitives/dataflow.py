@@ -47,11 +47,34 @@ class DataflowPrimitives:
             >>> from autotune.lower.examples import rows, loops
             >>> s, A, C = rows(4, 6)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              allocate C.acc: float32[1]
+              C.acc[0] = 0f
+              for (k, 0, 6) {
+                C.acc[0] = C.acc[0] + A[i, k]
+              }
+              C[i] = C.acc[0]
+            }
+
         After:
             >>> CL = s.cache_write(C, "local")
             >>> print(loops(s))
+            for (i.c, 0, 4) {
+              allocate C.local.acc: float32[1]
+              C.local.acc[0] = 0f
+              for (k, 0, 6) {
+                C.local.acc[0] = C.local.acc[0] + A[i.c, k]
+              }
+              C.local[i.c] = C.local.acc[0]
+            }
+            for (i, 0, 4) {
+              C[i] = C.local[i]
+            }
+
         Raises:
             >>> s.cache_write(A, "local")
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: cache_write: A is an input; use cache_read to copy it
         """
         tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
         if not tensors or len({id(t.op) for t in tensors}) != 1:
@@ -88,12 +111,30 @@ class DataflowPrimitives:
             >>> from autotune.lower.examples import chain, loops
             >>> s, A, B, C = chain(8)
             >>> print(loops(s))
+            for (i, 0, 8) {
+              B[i] = A[i] + 1f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] * 2f
+            }
+
         After:
             >>> AL = s.cache_read(A, "local", [B])
             >>> s[AL].compute_at(s[B], s[B].op.axis[0])
             >>> print(loops(s))
+            for (i, 0, 8) {
+              allocate A.local: float32[1]
+              A.local[0] = A[i]
+              B[i] = A.local[0] + 1f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] * 2f
+            }
+
         Raises:
             >>> s.cache_read(A, "local", [C])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: cache_read: stage C does not read A
         """
         _check_scope("cache_read", scope)
         source = self[tensor]
@@ -128,12 +169,45 @@ class DataflowPrimitives:
             >>> from autotune.lower.examples import rows, loops
             >>> s, A, C = rows(4, 12)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              allocate C.acc: float32[1]
+              C.acc[0] = 0f
+              for (k, 0, 12) {
+                C.acc[0] = C.acc[0] + A[i, k]
+              }
+              C[i] = C.acc[0]
+            }
+
         After:
             >>> outer, inner = s[C].split(s[C].op.reduce_axis[0], factor=4)
             >>> CF = s.rfactor(C, inner)
             >>> print(loops(s))
+            for (k.inner, 0, 4) {
+              for (i, 0, 4) {
+                allocate C.rf.acc: float32[1, 1]
+                C.rf.acc[0, 0] = 0f
+                for (k.outer, 0, 3) {
+                  C.rf.acc[0, 0] = C.rf.acc[0, 0] + A[i, k.outer * 4 + k.inner]
+                }
+                C.rf[k.inner, i] = C.rf.acc[0, 0]
+              }
+            }
+            for (i, 0, 4) {
+              allocate C.acc: float32[1]
+              C.acc[0] = 0f
+              for (k.inner.v, 0, 4) {
+                C.acc[0] = C.acc[0] + C.rf[k.inner.v, i]
+              }
+              C[i] = C.acc[0]
+            }
+
         Raises:
             >>> s.rfactor(C, s[C].op.axis[0])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: rfactor: i is not a reduction loop of C
+            stage C:
+              serial i in 0..4
+                serial k.inner.v in 0..4 (reduce)
         """
         stage = self[tensor]
         op = stage.computed("rfactor")
@@ -169,11 +243,31 @@ class DataflowPrimitives:
             >>> from autotune.lower.examples import chain, loops
             >>> s, A, B, C = chain(8)
             >>> print(loops(s))
+            for (i, 0, 8) {
+              B[i] = A[i] + 1f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] * 2f
+            }
+
         After:
             >>> packed = s.transform_layout(B, lambda i: [i // 4, i % 4])
             >>> print(loops(s))
+            for (ax0, 0, 2) {
+              for (ax1, 0, 4) {
+                B[ax0, ax1] = A[ax1 + ax0 * 4] + 1f
+              }
+            }
+            for (i, 0, 8) {
+              C[i] = B[i // 4, i % 4] * 2f
+            }
+
         Raises:
             >>> s.transform_layout(C, lambda i: [i // 4, i % 4])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: transform_layout: C is an output of the program
+            stage C:
+              serial i in 0..8
         """
         stage = self._untouched("transform_layout", tensor)
         if stage.is_output:
@@ -209,11 +303,42 @@ class DataflowPrimitives:
             >>> from autotune.lower.examples import rows, loops
             >>> s, A, C = rows(4, 6)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              allocate C.acc: float32[1]
+              C.acc[0] = 0f
+              for (k, 0, 6) {
+                C.acc[0] = C.acc[0] + A[i, k]
+              }
+              C[i] = C.acc[0]
+            }
+
         After:
             >>> CP = s.pad_to_multiple(C, s[C].op.reduce_axis[0], 4)
             >>> print(loops(s))
+            for (ax0, 0, 4) {
+              for (ax1, 0, 6) {
+                A.pad[ax0, ax1] = A[ax0, ax1]
+              }
+              for (ax1, 0, 2) {
+                A.pad[ax0, ax1 + 6] = 0f
+              }
+            }
+            for (i, 0, 4) {
+              allocate C.acc: float32[1]
+              C.acc[0] = 0f
+              for (k, 0, 8) {
+                C.acc[0] = C.acc[0] + A.pad[i, k]
+              }
+              C[i] = C.acc[0]
+            }
+
         Raises:
             >>> s.pad_to_multiple(C, s[C].op.axis[0], 0)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: pad_to_multiple: the factor must be a positive integer, got 0
+            stage C:
+              serial i in 0..4
+                serial k in 0..8 (reduce)
         """
         step = "pad_to_multiple"
         stage = self._untouched(step, tensor)

@@ -46,11 +46,28 @@ class KindPrimitives(StageState):
             >>> s, A, B, C = chain(16)
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=8)
             >>> print(loops(s, C))
+            for (i.outer, 0, 2) {
+              for (i.inner, 0, 8) {
+                C[i.outer * 8 + i.inner] = B[i.outer * 8 + i.inner] * 2f
+              }
+            }
+
         After:
             >>> s[C].vectorize(inner)
             >>> print(loops(s, C))
+            for (i.outer, 0, 2) {
+              vectorized (i.inner, 0, 8) {
+                C[i.outer * 8 + i.inner] = B[i.outer * 8 + i.inner] * 2f
+              }
+            }
+
         Raises:
             >>> s[C].vectorize(s[C].op.axis[0])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: vectorize: i is no longer a loop (it was split or fused)
+            stage C:
+              serial i.outer in 0..2
+                vectorized i.inner in 0..8
         """
         self.leaf("vectorize", var)
         if var.kind == "reduce":
@@ -73,11 +90,23 @@ class KindPrimitives(StageState):
             >>> from autotune.lower.examples import chain, loops
             >>> s, A, B, C = chain(4)
             >>> print(loops(s, C))
+            for (i, 0, 4) {
+              C[i] = B[i] * 2f
+            }
+
         After:
             >>> s[C].unroll(s[C].op.axis[0])
             >>> print(loops(s, C))
+            unrolled (i, 0, 4) {
+              C[i] = B[i] * 2f
+            }
+
         Raises:
             >>> s[C].vectorize(s[C].op.axis[0])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: vectorize: i is unrolled already
+            stage C:
+              unrolled i in 0..4    <---
         """
         self.annotate("unroll", var, "unrolled")
 
@@ -94,11 +123,28 @@ class KindPrimitives(StageState):
             >>> from autotune.lower.examples import grid, loops
             >>> s, A, B = grid(8, 12)
             >>> print(loops(s, B))
+            for (i, 0, 8) {
+              for (j, 0, 12) {
+                B[i, j] = A[i, j] * 2f
+              }
+            }
+
         After:
             >>> s[B].parallel(s[B].op.axis[0])
             >>> print(loops(s, B))
+            parallel (i, 0, 8) {
+              for (j, 0, 12) {
+                B[i, j] = A[i, j] * 2f
+              }
+            }
+
         Raises:
             >>> s[B].parallel(s[B].op.axis[1])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: parallel: j is parallel and must stay the outermost loop, but i is around it; reorder it outwards or fuse them first
+            stage B:
+              parallel i in 0..8
+                parallel j in 0..12    <---
         """
         self.leaf("parallel", var)
         if var.kind == "reduce":
@@ -130,12 +176,28 @@ class KindPrimitives(StageState):
             >>> s, A, B, C = chain(64)
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=16)
             >>> print(loops(s, C))
+            for (i.outer, 0, 4) {
+              for (i.inner, 0, 16) {
+                C[i.outer * 16 + i.inner] = B[i.outer * 16 + i.inner] * 2f
+              }
+            }
+
         After:
             >>> s[C].bind(outer, te.thread_axis("blockIdx.x"))
             >>> s[C].bind(inner, te.thread_axis((0, 16), "threadIdx.x"))
             >>> print(loops(s, C))
+            blockIdx.x (i.outer, 0, 4) {
+              threadIdx.x (i.inner, 0, 16) {
+                C[i.outer * 16 + i.inner] = B[i.outer * 16 + i.inner] * 2f
+              }
+            }
+
         Raises:
             >>> s[B].bind(s[B].op.axis[0], te.thread_axis("lane"))
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: bind: no thread axis is called 'lane'; use blockIdx or threadIdx with .x, .y or .z, or vthread
+            stage B:
+              serial i in 0..64    <---
         """
         self.leaf("bind", ivar)
         if not isinstance(thread_ivar, IterVar) or thread_ivar.kind != "thread":
@@ -182,6 +244,24 @@ class KindPrimitives(StageState):
             >>> ko, ki = s[C].split(k, factor=4)
             >>> s[C].reorder(i, jo, ko, ji, ki)
             >>> print(loops(s, C))
+            for (i, 0, 4) {
+              for (j.outer, 0, 2) {
+                for (j.inner, 0, 8) {
+                  C[i, j.outer * 8 + j.inner] = 0f
+                }
+                for (k.outer, 0, 2) {
+                  for (j.inner, 0, 8) {
+                    allocate C.acc: float32[1, 1]
+                    C.acc[0, 0] = C[i, j.outer * 8 + j.inner]
+                    for (k.inner, 0, 4) {
+                      C.acc[0, 0] = C.acc[0, 0] + A[i, k.outer * 4 + k.inner] * B[k.outer * 4 + k.inner, j.outer * 8 + j.inner]
+                    }
+                    C[i, j.outer * 8 + j.inner] = C.acc[0, 0]
+                  }
+                }
+              }
+            }
+
         After:
             >>> a, b = te.placeholder((4,), name="a"), te.placeholder((4, 8), name="b")
             >>> r = te.reduce_axis((0, 4), name="r")
@@ -189,9 +269,26 @@ class KindPrimitives(StageState):
             >>> row_4x8 = te.decl_tensor_intrin(row.op, kinds={"l": "vectorized", "r": "unrolled"})
             >>> s[C].tensorize(ji, row_4x8)
             >>> print(loops(s, C))
+            for (i, 0, 4) {
+              for (j.outer, 0, 2) {
+                for (j.inner, 0, 8) {
+                  C[i, j.outer * 8 + j.inner] = 0f
+                }
+                for (k.outer, 0, 2) {
+                  row_4x8(C[i, j.outer * 8], A[i, k.outer * 4], B[k.outer * 4, j.outer * 8])
+                }
+              }
+            }
+
         Raises:
             >>> s, A, B, C = matmul(4, 16, 8)
             >>> s[C].tensorize(s[C].op.axis[1], row_4x8)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: tensorize: the loops are not row_4x8: loop j (data, extent 16) has no counterpart among the pattern's (l: data 8, r: reduce 4)
+            stage C:
+              serial i in 0..4
+                serial j in 0..16    <---
+                  serial k in 0..8 (reduce)
         """
         self.leaf("tensorize", var)
         if not isinstance(tensor_intrin, TensorIntrin):
@@ -222,12 +319,18 @@ class KindPrimitives(StageState):
             >>> s, A, B, C = chain(8)
             >>> s[C].pragmas
             {}
+
         After:
             >>> s[C].pragma(s[C].op.axis[0], "auto_unroll_max_step", 16)
             >>> s[C].pragmas
             {i: {'auto_unroll_max_step': 16}}
+
         Raises:
             >>> s[B].pragma(s[C].op.axis[0], "auto_unroll_max_step", 16)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: pragma: i is not a loop of this stage
+            stage B:
+              serial i in 0..8
         """
         self.leaf("pragma", var)
         self.pragmas.setdefault(var, {})[pragma_type] = pragma_value

@@ -33,11 +33,29 @@ class LoopPrimitives(StageState):
             >>> from autotune.lower.examples import chain, loops
             >>> s, A, B, C = chain(10)
             >>> print(loops(s, C))
+            for (i, 0, 10) {
+              C[i] = B[i] * 2f
+            }
+
         After:
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
             >>> print(loops(s, C))
+            for (i.outer, 0, 2) {
+              for (i.inner, 0, 4) {
+                C[i.outer * 4 + i.inner] = B[i.outer * 4 + i.inner] * 2f
+              }
+            }
+            for (i.inner, 0, 2) {
+              C[i.inner + 8] = B[i.inner + 8] * 2f
+            }
+
         Raises:
             >>> s[C].split(inner, factor=0)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: split: the factor must be a positive integer, got 0
+            stage C:
+              serial i.outer in 0..3
+                serial i.inner in 0..4    <---
         """
         at = self.leaf("split", parent)
         if (factor is None) == (nparts is None):
@@ -82,12 +100,39 @@ class LoopPrimitives(StageState):
             >>> from autotune.lower.examples import matmul, loops
             >>> s, A, B, C = matmul(4, 6, 8)
             >>> print(loops(s, C))
+            for (i, 0, 4) {
+              for (j, 0, 6) {
+                allocate C.acc: float32[1, 1]
+                C.acc[0, 0] = 0f
+                for (k, 0, 8) {
+                  C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j]
+                }
+                C[i, j] = C.acc[0, 0]
+              }
+            }
+
         After:
             >>> i, j = s[C].op.axis
             >>> fused = s[C].fuse(i, j)
             >>> print(loops(s, C))
+            for (i.j.fused, 0, 24) {
+              let i = i.j.fused // 6
+              let j = i.j.fused % 6
+              allocate C.acc: float32[1, 1]
+              C.acc[0, 0] = 0f
+              for (k, 0, 8) {
+                C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j]
+              }
+              C[i, j] = C.acc[0, 0]
+            }
+
         Raises:
             >>> s[C].fuse(fused, s[C].op.reduce_axis[0])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: fuse: i.j.fused and k: one is a reduction loop
+            stage C:
+              serial i.j.fused in 0..24
+                serial k in 0..8 (reduce)    <---
         """
         if not order:
             raise self.refuse("fuse", "name at least one loop")
@@ -126,13 +171,41 @@ class LoopPrimitives(StageState):
             >>> from autotune.lower.examples import matmul, loops
             >>> s, A, B, C = matmul(4, 6, 8)
             >>> print(loops(s, C))
+            for (i, 0, 4) {
+              for (j, 0, 6) {
+                allocate C.acc: float32[1, 1]
+                C.acc[0, 0] = 0f
+                for (k, 0, 8) {
+                  C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j]
+                }
+                C[i, j] = C.acc[0, 0]
+              }
+            }
+
         After:
             >>> (i, j), (k,) = s[C].op.axis, s[C].op.reduce_axis
             >>> s[C].reorder(i, k, j)
             >>> print(loops(s, C))
+            for (i, 0, 4) {
+              for (j, 0, 6) {
+                C[i, j] = 0f
+              }
+              for (k, 0, 8) {
+                for (j, 0, 6) {
+                  C[i, j] = C[i, j] + A[i, k] * B[k, j]
+                }
+              }
+            }
+
         Raises:
             >>> s[C].parallel(i)
             >>> s[C].reorder(k, i)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: reorder: i is parallel and must stay the outermost loop, but k is around it; reorder it outwards or fuse them first
+            stage C:
+              serial k in 0..8 (reduce)
+                parallel i in 0..4    <---
+                  serial j in 0..6
         """
         places = sorted(self.leaf("reorder", iv) for iv in order)
         if len(set(places)) != len(places):
@@ -165,12 +238,35 @@ class LoopPrimitives(StageState):
             >>> from autotune.lower.examples import grid, loops
             >>> s, A, B = grid(8, 12)
             >>> print(loops(s, B))
+            for (i, 0, 8) {
+              for (j, 0, 12) {
+                B[i, j] = A[i, j] * 2f
+              }
+            }
+
         After:
             >>> i, j = s[B].op.axis
             >>> io, jo, ii, ji = s[B].tile(i, j, 2, 4)
             >>> print(loops(s, B))
+            for (i.outer, 0, 4) {
+              for (j.outer, 0, 3) {
+                for (i.inner, 0, 2) {
+                  for (j.inner, 0, 4) {
+                    B[i.outer * 2 + i.inner, j.outer * 4 + j.inner] = A[i.outer * 2 + i.inner, j.outer * 4 + j.inner] * 2f
+                  }
+                }
+              }
+            }
+
         Raises:
             >>> s[B].tile(i, j, 2, 4)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: split: i is no longer a loop (it was split or fused)
+            stage B:
+              serial i.outer in 0..4
+                serial j.outer in 0..3
+                  serial i.inner in 0..2
+                    serial j.inner in 0..4
         """
         x_outer, x_inner = self.split(x_parent, factor=x_factor, tail=tail)
         y_outer, y_inner = self.split(y_parent, factor=y_factor, tail=tail)
@@ -182,22 +278,36 @@ class LoopPrimitives(StageState):
         """Give the first and the last iterations of a loop code of their own.
 
         Loop peeling; TVM does it implicitly (LoopPartition). Exo: cut_loop. A condition that only border iterations
-        need, such as that of padding, is then decided outside of the main loop. For the rest of a split that does
-        not divide use ``tail="peel"`` instead.
+        need, such as that of padding, is then decided outside of the main loop (lowering cuts short serial loops at
+        such conditions by itself). For the rest of a split that does not divide use ``tail="peel"`` instead.
 
         Args:
             var: a serial or unrolled loop of the stage.
             first, last: how many iterations to peel off at either end; together at least 1, at most the extent.
 
         Before:
-            >>> from autotune.lower.examples import padded, loops
-            >>> s, A, B = padded(8)
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
             >>> print(loops(s, B))
+            for (i, 0, 8) {
+              B[i] = A[i] + 1f
+            }
+
         After:
             >>> s[B].peel(s[B].op.axis[0], first=1, last=1)
             >>> print(loops(s, B))
+            B[0] = A[0] + 1f
+            for (i, 0, 6) {
+              B[i + 1] = A[i + 1] + 1f
+            }
+            B[7] = A[7] + 1f
+
         Raises:
             >>> s[B].peel(s[B].op.axis[0], first=9)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: peel: first + last must be in 1..8, the extent, got 9
+            stage B:
+              serial i in 0..8    <---
         """
         self.leaf("peel", var)
         for number in (first, last):

@@ -34,12 +34,34 @@ class PlacePrimitives(StageState):
             >>> from autotune.lower.examples import blur, loops
             >>> s, A, B, C = blur(8)
             >>> print(loops(s))
+            for (i, 0, 10) {
+              B[i] = A[i] * 2f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] + B[i + 1] + B[i + 2]
+            }
+
         After:
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
             >>> s[B].compute_at(s[C], outer)
             >>> print(loops(s))
+            for (i.outer, 0, 2) {
+              allocate B: float32[6]
+              for (i, 0, 6) {
+                B[i] = A[i.outer * 4 + i] * 2f
+              }
+              for (i.inner, 0, 4) {
+                C[i.outer * 4 + i.inner] = B[i.inner] + B[i.inner + 1] + B[i.inner + 2]
+              }
+            }
+
         Raises:
             >>> copy = s.cache_read(B, "global", [C])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: cache_read: B would be computed at C, i.outer, but B.global reads it outside of that loop; B may be computed at: B.global at ax0, the root
+            stage C:
+              serial i.outer in 0..2    <---
+                serial i.inner in 0..4
         """
         stage = self.schedule[parent]
         op = self.computed("compute_at")
@@ -66,11 +88,26 @@ class PlacePrimitives(StageState):
             >>> from autotune.lower.examples import chain, loops
             >>> s, A, B, C = chain(8)
             >>> print(loops(s))
+            for (i, 0, 8) {
+              B[i] = A[i] + 1f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] * 2f
+            }
+
         After:
             >>> s[B].compute_inline()
             >>> print(loops(s))
+            for (i, 0, 8) {
+              C[i] = (A[i] + 1f) * 2f
+            }
+
         Raises:
             >>> s[C].compute_inline()
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: compute_inline: C is an output of the program
+            stage C:
+              serial i in 0..8
         """
         if self.is_output:
             raise self.refuse("compute_inline", f"{self.op.name} is an output of the program")
@@ -90,14 +127,29 @@ class PlacePrimitives(StageState):
             >>> s, A, B, C = chain(8)
             >>> s[B].compute_inline()
             >>> print(loops(s))
+            for (i, 0, 8) {
+              C[i] = (A[i] + 1f) * 2f
+            }
+
         After:
             >>> s[B].compute_root()
             >>> print(loops(s))
+            for (i, 0, 8) {
+              B[i] = A[i] + 1f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] * 2f
+            }
+
         Raises:
             >>> s[B].compute_at(s[C], s[C].op.axis[0])
             >>> A_copy = s.cache_read(A, "local", [B])
             >>> s[A_copy].compute_at(s[C], s[C].op.axis[0])
             >>> s[B].compute_root()
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: compute_root: A.local would be computed at C, i, but B reads it outside of that loop; A.local may be computed at: B at i, the root
+            stage C:
+              serial i in 0..8    <---
         """
         self.attach_type, self.attach_stage, self.attach_ivar = "root", None, None
 
@@ -121,12 +173,53 @@ class PlacePrimitives(StageState):
             >>> i, j = s[C].op.axis
             >>> jo, ji = s[C].split(j, factor=4)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              for (j.outer, 0, 2) {
+                for (j.inner, 0, 4) {
+                  allocate C.acc: float32[1, 1]
+                  C.acc[0, 0] = 0f
+                  for (k, 0, 8) {
+                    C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j.outer * 4 + j.inner]
+                  }
+                  C[i, j.outer * 4 + j.inner] = C.acc[0, 0]
+                }
+              }
+            }
+            for (i, 0, 4) {
+              for (j, 0, 8) {
+                D[i, j] = max(C[i, j], 0f)
+              }
+            }
+
         After:
             >>> s[D].reverse_compute_at(s[C], jo)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              for (j.outer, 0, 2) {
+                allocate C: float32[1, 4]
+                for (j.inner, 0, 4) {
+                  allocate C.acc: float32[1, 1]
+                  C.acc[0, 0] = 0f
+                  for (k, 0, 8) {
+                    C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j.outer * 4 + j.inner]
+                  }
+                  C[0, j.inner] = C.acc[0, 0]
+                }
+                for (j.inner, 0, 4) {
+                  D[i, j.outer * 4 + j.inner] = max(C[0, j.inner], 0f)
+                }
+              }
+            }
+
         Raises:
             >>> s, A, B, C, D = matmul_relu(4, 8, 8)
             >>> s[D].reverse_compute_at(s[C], s[C].op.reduce_axis[0])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: reverse_compute_at: k is not outside of the reduction loops, where values are unfinished; legal: i, j
+            stage C:
+              serial i in 0..4
+                serial j in 0..8
+                  serial k in 0..8 (reduce)    <---
         """
         step = "reverse_compute_at"
         stage = self._elementwise_source(step, producer)
@@ -144,9 +237,9 @@ class PlacePrimitives(StageState):
             )
         if self.relations or self.kinds:
             raise self.refuse(step, f"{self.op.name} has loop steps already; call {step} first")
-        copies = self._copy_loops(stage, stage.leaf_iter_vars[: at + 1])
-        rest = [iv for iv in self.leaf_iter_vars if iv not in copies.values()]
-        self.leaf_iter_vars = [*(copies[iv] for iv in stage.leaf_iter_vars[: at + 1]), *rest]
+        copies = self._copy_loops(stage)
+        taken = [copies[iv] for iv in stage.leaf_iter_vars[: at + 1]]
+        self.leaf_iter_vars = taken + [iv for iv in self.leaf_iter_vars if iv not in taken]
         for iv in stage.leaf_iter_vars[: at + 1]:
             kind = stage.kinds.pop(iv, None)
             if kind is not None:
@@ -155,8 +248,8 @@ class PlacePrimitives(StageState):
             raise stage.refuse(step, f"{stage.op.name} is computed inside another stage already")
         stage.compute_at(self, copies[scope])
 
-    def _copy_loops(self, stage: Stage, needed: list[IterVar]) -> dict[IterVar, IterVar]:
-        """Repeat the data splits and fusions of another stage over the same axes; returns the loops that match."""
+    def _copy_loops(self, stage: Stage) -> dict[IterVar, IterVar]:
+        """Repeat the data splits and fusions of another stage over the same axes; returns the copy of each."""
         assert isinstance(stage.op, ComputeOp)
         assert isinstance(self.op, ComputeOp)
         copies: dict[IterVar, IterVar] = dict(zip(stage.op.axis, self.op.axis, strict=True))
@@ -196,11 +289,44 @@ class PlacePrimitives(StageState):
             >>> from autotune.lower.examples import matmul_relu, loops
             >>> s, A, B, C, D = matmul_relu(4, 8, 8)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              for (j, 0, 8) {
+                allocate C.acc: float32[1, 1]
+                C.acc[0, 0] = 0f
+                for (k, 0, 8) {
+                  C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j]
+                }
+                C[i, j] = C.acc[0, 0]
+              }
+            }
+            for (i, 0, 4) {
+              for (j, 0, 8) {
+                D[i, j] = max(C[i, j], 0f)
+              }
+            }
+
         After:
             >>> s[D].reverse_compute_inline()
             >>> print(loops(s))
+            for (i, 0, 4) {
+              for (j, 0, 8) {
+                allocate C.acc: float32[1, 1]
+                C.acc[0, 0] = 0f
+                for (k, 0, 8) {
+                  C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j]
+                }
+                C[i, j] = max(C.acc[0, 0], 0f)
+              }
+            }
+
         Raises:
             >>> s[D].reverse_compute_inline()
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: reverse_compute_inline: C is a reduction
+            stage C:
+              serial i in 0..4
+                serial j in 0..8
+                  serial k in 0..8 (reduce)
         """
         step = "reverse_compute_inline"
         op = self.computed(step)

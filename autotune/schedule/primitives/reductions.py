@@ -26,11 +26,44 @@ class ReductionPrimitives(StageState):
             >>> from autotune.lower.examples import matmul, loops
             >>> s, A, B, C = matmul(4, 6, 8)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              for (j, 0, 6) {
+                allocate C.acc: float32[1, 1]
+                C.acc[0, 0] = 0f
+                for (k, 0, 8) {
+                  C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j]
+                }
+                C[i, j] = C.acc[0, 0]
+              }
+            }
+
         After:
             >>> s[C].decompose_reduction(s[C].op.axis[0])
             >>> print(loops(s))
+            for (i, 0, 4) {
+              for (j, 0, 6) {
+                C[i, j] = 0f
+              }
+            }
+            for (i, 0, 4) {
+              for (j, 0, 6) {
+                allocate C.acc: float32[1, 1]
+                C.acc[0, 0] = C[i, j]
+                for (k, 0, 8) {
+                  C.acc[0, 0] = C.acc[0, 0] + A[i, k] * B[k, j]
+                }
+                C[i, j] = C.acc[0, 0]
+              }
+            }
+
         Raises:
             >>> s[C].reorder(s[C].op.reduce_axis[0], s[C].op.axis[1], s[C].op.axis[0])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: reorder: start values are stored before i, which must stay outside of the reduction loops
+            stage C:
+              serial k in 0..8 (reduce)
+                serial j in 0..6
+                  serial i in 0..4    <---
         """
         step = "decompose_reduction"
         op = self.computed(step)

@@ -85,12 +85,23 @@ class SamplingPrimitives:
             >>> outer, inner = s.sample_perfect_tile(s[C].op.axis[0], n=2, decision=[4, 4])
             >>> _ = s[C].split(s[C].op.axis[0], factor=inner)
             >>> print(s.trace.to_python())
+            d0 = s.sample_perfect_tile(loop=s["C"].loop_named("i"), n=2, decision=[4, 4], name='d0')
+            i_outer, i_inner = s["C"].split(parent=s["C"].loop_named("i"), factor=d0[1])
+
         After:
+            >>> trace = s.trace.with_decision("d0", [2, 8])
             >>> s, A, B, C = chain(16)
-            >>> _ = s.trace.apply(s)
-            >>> print(s.trace.to_python())
+            >>> print(loops(trace.apply(s), "C"))
+            for (i.outer, 0, 2) {
+              for (i.inner, 0, 8) {
+                C[i.outer * 8 + i.inner] = B[i.outer * 8 + i.inner] * 2f
+              }
+            }
+
         Raises:
             >>> s.sample_perfect_tile(s[C].op.axis[0], n=2, decision=[3, 4])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: sample_perfect_tile: the decision must be 2 positive sizes with the product 16, the extent of i; got [3, 4]
         """
         step = "sample_perfect_tile"
         if not isinstance(loop, IterVar):
@@ -139,13 +150,29 @@ class SamplingPrimitives:
             >>> width = s.sample_categorical([2, 4, 8], decision=1)
             >>> _ = s[C].split(s[C].op.axis[0], factor=width)
             >>> print(loops(s, C))
+            for (i.outer, 0, 4) {
+              for (i.inner, 0, 4) {
+                C[i.outer * 4 + i.inner] = B[i.outer * 4 + i.inner] * 2f
+              }
+            }
+
         After:
             >>> trace = s.trace.with_decision("d0", 2)
             >>> print(trace.to_python())
+            d0 = s.sample_categorical(candidates=[2, 4, 8], decision=2, name='d0')
+            i_outer, i_inner = s["C"].split(parent=s["C"].loop_named("i"), factor=d0[0])
             >>> s, A, B, C = chain(16)
             >>> print(loops(trace.apply(s), "C"))
+            for (i.outer, 0, 2) {
+              for (i.inner, 0, 8) {
+                C[i.outer * 8 + i.inner] = B[i.outer * 8 + i.inner] * 2f
+              }
+            }
+
         Raises:
             >>> s.sample_categorical([2, 4, 8], decision=3)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: sample_categorical: the decision must be in 0..2, got 3
         """
         step = "sample_categorical"
         values = list(candidates)
@@ -181,11 +208,28 @@ class SamplingPrimitives:
             >>> from autotune.lower.examples import blur, loops
             >>> s, A, B, C = blur(8)
             >>> print(loops(s))
+            for (i, 0, 10) {
+              B[i] = A[i] * 2f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] + B[i + 1] + B[i + 2]
+            }
+
         After:
             >>> place = s.sample_compute_location(B, decision="C, i")
             >>> print(loops(s))
+            for (i, 0, 8) {
+              allocate B: float32[3]
+              for (i_1, 0, 3) {
+                B[i_1] = A[i + i_1] * 2f
+              }
+              C[i] = B[0] + B[1] + B[2]
+            }
+
         Raises:
             >>> s.sample_compute_location(B, decision="C, j")
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: sample_compute_location: B cannot be computed at 'C, j'; its places are: root; inline; C, i
         """
         step = "sample_compute_location"
         schedule: Schedule = self  # type: ignore[assignment]  # of which this is a part

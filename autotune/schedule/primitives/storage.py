@@ -29,12 +29,16 @@ class StoragePrimitives(StageState):
             >>> s, A, B, C = chain(8)
             >>> s[B].scope
             'global'
+
         After:
             >>> s[B].set_scope("local")
             >>> s[B].scope
             'local'
+
         Raises:
             >>> s[B].set_scope("register")
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: set_scope: scope must be one of global, local, shared, warp, got 'register'
         """
         if scope not in SCOPES:
             raise ScheduleError(f"set_scope: scope must be one of {', '.join(SCOPES)}, got {scope!r}")
@@ -57,11 +61,39 @@ class StoragePrimitives(StageState):
             >>> from autotune.lower.examples import transposed, loops
             >>> s, A, B, C = transposed(4, 8)
             >>> print(loops(s))
+            for (i, 0, 4) {
+              for (j, 0, 8) {
+                B[i, j] = A[i, j] + 1f
+              }
+            }
+            for (i, 0, 8) {
+              for (j, 0, 4) {
+                C[i, j] = B[j, i]
+              }
+            }
+
         After:
             >>> s[B].storage_align(s[B].op.axis[0], factor=8, offset=1)
             >>> print(loops(s))
+            workspace B: float32[4, 8] strides [9, 1]
+            for (i, 0, 4) {
+              for (j, 0, 8) {
+                B[i, j] = A[i, j] + 1f
+              }
+            }
+            for (i, 0, 8) {
+              for (j, 0, 4) {
+                C[i, j] = B[j, i]
+              }
+            }
+
         Raises:
             >>> s[B].storage_align(s[B].op.axis[1], factor=8, offset=1)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: storage_align: j is the last dimension, whose elements stay neighbours; name an outer one
+            stage B:
+              serial i in 0..4
+                serial j in 0..8    <---
         """
         op = self.computed("storage_align")
         if self.is_output:
@@ -107,11 +139,36 @@ class StoragePrimitives(StageState):
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
             >>> s[B].compute_at(s[C], outer)
             >>> print(loops(s))
+            for (i.outer, 0, 2) {
+              allocate B: float32[6]
+              for (i, 0, 6) {
+                B[i] = A[i.outer * 4 + i] * 2f
+              }
+              for (i.inner, 0, 4) {
+                C[i.outer * 4 + i.inner] = B[i.inner] + B[i.inner + 1] + B[i.inner + 2]
+              }
+            }
+
         After:
             >>> s[B].double_buffer()
             >>> print(loops(s))
+            for (i.outer, 0, 2) {
+              allocate B: float32[6]  // double buffered
+              for (i, 0, 6) {
+                B[i] = A[i.outer * 4 + i] * 2f
+              }
+              for (i.inner, 0, 4) {
+                C[i.outer * 4 + i.inner] = B[i.inner] + B[i.inner + 1] + B[i.inner + 2]
+              }
+            }
+
         Raises:
             >>> s[C].double_buffer()
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: double_buffer: C is not computed inside a loop of another stage; compute_at comes first
+            stage C:
+              serial i.outer in 0..2
+                serial i.inner in 0..4
         """
         op = self.computed("double_buffer")
         if self.attach_type != "scope":
@@ -139,11 +196,31 @@ class StoragePrimitives(StageState):
             >>> from autotune.lower.examples import grid, loops
             >>> s, A, B = grid(4, 64)
             >>> print(loops(s, B))
+            for (i, 0, 4) {
+              for (j, 0, 64) {
+                B[i, j] = A[i, j] * 2f
+              }
+            }
+
         After:
             >>> s[B].prefetch(A, s[B].op.axis[0], 1)
             >>> print(loops(s, B))
+            for (i, 0, 4) {
+              for (p1, 0, 4) {
+                prefetch A[i + 1, p1 * 16]
+              }
+              for (j, 0, 64) {
+                B[i, j] = A[i, j] * 2f
+              }
+            }
+
         Raises:
             >>> s[B].prefetch(B, s[B].op.axis[0], 1)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: prefetch: B does not read B; it reads: A
+            stage B:
+              serial i in 0..4    <---
+                serial j in 0..64
         """
         op = self.computed("prefetch")
         self.leaf("prefetch", var)
@@ -181,11 +258,36 @@ class StoragePrimitives(StageState):
             >>> outer, inner = s[C].split(s[C].op.axis[0], factor=4)
             >>> s[B].compute_at(s[C], outer)
             >>> print(loops(s))
+            for (i.outer, 0, 2) {
+              allocate B: float32[6]
+              for (i, 0, 6) {
+                B[i] = A[i.outer * 4 + i] * 2f
+              }
+              for (i.inner, 0, 4) {
+                C[i.outer * 4 + i.inner] = B[i.inner] + B[i.inner + 1] + B[i.inner + 2]
+              }
+            }
+
         After:
             >>> s[C].software_pipeline(outer, 2)
             >>> print(loops(s))
+            for (i.outer, 0, 2) {  // software pipeline of 2 stages
+              allocate B: float32[6]
+              for (i, 0, 6) {
+                B[i] = A[i.outer * 4 + i] * 2f
+              }
+              for (i.inner, 0, 4) {
+                C[i.outer * 4 + i.inner] = B[i.inner] + B[i.inner + 1] + B[i.inner + 2]
+              }
+            }
+
         Raises:
             >>> s[C].software_pipeline(inner, 2)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: software_pipeline: no stage is computed at i.inner; compute_at comes first
+            stage C:
+              serial i.outer in 0..2
+                serial i.inner in 0..4    <---
         """
         self.leaf("software_pipeline", var)
         if not isinstance(stages, int) or isinstance(stages, bool) or stages < 2:

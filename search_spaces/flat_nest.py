@@ -31,19 +31,23 @@ def flat_nest(
     chains: Numbers | None = None,
     recomputed: Numbers | None = None,
     row_operations: Numbers | None = None,
+    parts: Numbers | None = None,
     tags: dict[str, Numbers] | None = None,
 ) -> LoopNest:
     """``rows`` rows of ``columns`` elements; each of ``stages`` passes over a row once.
 
     ``chains`` [n] is the number of independent accumulations where a stage reduces; ``recomputed`` [n] are
-    extra vector instructions a vector of elements; ``row_operations`` [n] are those at the end of a row.
+    extra vector instructions a vector of elements; ``row_operations`` [n] are those at the end of a row;
+    ``parts`` [n] are pieces of a row that run apart.
     """
     n = len(vectors)
     one = np.ones(n)
     width = min(lanes, columns)
     row_block = np.where(block == 0, float(rows), np.minimum(block, rows))
-    steps = ceil_div(columns, vectors * width)
+    pieces = one if parts is None else parts
+    steps = ceil_div(columns / pieces, vectors * width)
     loops = (
+        Loop(COLUMN, pieces, "parallel"),
         Loop(ROW, ceil_div(rows, row_block), "parallel"),
         Loop(ROW, row_block),
         Loop(COLUMN, steps),
@@ -62,7 +66,7 @@ def flat_nest(
         loops=loops,
         accesses=tuple(_accesses(stages, rows, columns)),
         body=Body(
-            steps=rows * steps,
+            steps=rows * pieces * steps,
             arithmetic=arithmetic,
             loads=vectors * loads,
             stores=vectors,
@@ -70,7 +74,7 @@ def flat_nest(
             registers=vectors * 2 + 2,
             instructions=arithmetic + vectors * (loads + 1),
         ),
-        tail_operations=None if row_operations is None else rows * row_operations,
+        tail_operations=None if row_operations is None else rows * pieces * row_operations,
         serial=~parallel,
         tags=tags or {},
     )

@@ -18,7 +18,7 @@ from autotune import te
 from autotune.te.tensor import ComputeOp, post_order
 from search_spaces.analysis import operations, read_forms
 from search_spaces.flat_nest import flat_nest
-from search_spaces.knob import Columns, Config, Knob
+from search_spaces.knob import Columns, Config, Knob, Value
 from search_spaces.nest import LoopNest
 from search_spaces.space import Space
 from search_spaces.tile_knobs import column, ints
@@ -125,13 +125,13 @@ class RowRecipe:
         """The program row by row."""
         schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
         output = schedule[self.shape.output.name]
+        if int(config.get("parts", 1)) > 1:
+            self._split(schedule, config)
+            return schedule
         if output.op.name in {op.name for op in self.shape.reductions}:
+            self._inline(schedule)
             partial = self._reduce(schedule, output, config, None)
-            row = self._rows(output, config)
-            if row is not None:
-                for stage in reversed(partial):  # readers first
-                    stage.compute_at(output, row)
-                    stage.set_scope("local")
+            _attach(partial, output, self._rows(output, config))
             return schedule
         row = self._rows(output, config)
         assert isinstance(output.op, ComputeOp)
@@ -148,6 +148,26 @@ class RowRecipe:
                 stage.compute_at(output, row)
                 stage.set_scope("local")
         return schedule
+
+    def _split(self, schedule: Schedule, config: Config) -> None:
+        """Few long rows: parts of each row are reduced in parallel, then the parts."""
+        self._inline(schedule)
+        stage = schedule[self.shape.reductions[0].name]
+        assert isinstance(stage.op, ComputeOp)
+        part, _ = stage.split(stage.op.reduce_axis[0], nparts=int(config["parts"]))
+        partial = schedule[schedule.rfactor(stage.tensor, part, factor_axis=0)]
+        vectors = self._reduce(schedule, partial, config, None)
+        assert isinstance(partial.op, ComputeOp)
+        axes = partial.op.axis
+        piece = partial.fuse(*axes) if len(axes) > 1 else axes[0]
+        if config["parallel"]:
+            partial.parallel(piece)
+        _attach(vectors, partial, piece)
+
+    def _inline(self, schedule: Schedule) -> None:
+        for op in self.shape.stages:
+            if op.reduction is None and op is not self.shape.output:
+                schedule[op.name].compute_inline()
 
     def _rows(self, output: Stage, config: Config) -> IterVar | None:
         """The loop over rows inside its parallel blocks; None where there is one row only."""
@@ -248,6 +268,7 @@ class RowRecipe:
             chains=vectors,
             recomputed=np.where(inline, float(self.shape.recomputed), 0.0)
             + len(self.shape.reductions) * np.where(fold, _FOLD, np.where(masked, _MASK, 0.0)),
+            parts=column(columns, "parts", 1),
             row_operations=len(self.shape.reductions) * np.where(fold, 0.0, vectors + _FOLD),
             tags={
                 "vectors": vectors,
@@ -256,6 +277,24 @@ class RowRecipe:
                 "split": np.asarray(fold, dtype=np.float64),
             },
         )
+
+
+def _attach(stages: Sequence[Stage], parent: Stage, loop: IterVar | None) -> None:
+    """Compute stages, each read by the next, inside a loop (at the root where there is none)."""
+    if loop is not None:
+        for stage in reversed(stages):  # readers first
+            stage.compute_at(parent, loop)
+            stage.set_scope("local")
+
+
+def _parts(shape: RowShape, target: Target) -> tuple[Value, ...]:
+    """In how many pieces a row may be cut: where there are too few rows for the workers."""
+    few = shape.rows < 4 * target.threads and shape.rows * shape.columns >= _PARALLEL_WORK
+    if len(shape.reductions) > 1 or not few:
+        return (1,)
+    extent = shape.reductions[0].reduce_axis[0].extent
+    limit = min(16 * target.threads, extent // 2)
+    return ints(p for p in (1, 2, 4, 8, 16, 32, 64) if p <= limit and extent % p == 0)
 
 
 def row_space(family: str, workload: Workload, target: Target, shape: RowShape) -> Space:
@@ -273,6 +312,9 @@ def row_space(family: str, workload: Workload, target: Target, shape: RowShape) 
         Knob.of("method", ("fold", "partial"), "partial", "fold lanes each step, or keep partial results"),
         Knob.of("parallel", (False, True), wide, "share the rows among workers"),
     ]
+    parts = _parts(shape, target)
+    if len(parts) > 1:
+        knobs.append(Knob.of("parts", parts, parts[-1], "pieces of a row reduced in parallel"))
     if shape.stored_rows:
         knobs.append(Knob.of("store", ("row", "inline"), "row", "keep wide stages of a row, or recompute"))
 

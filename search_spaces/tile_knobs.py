@@ -27,7 +27,7 @@ def ints(values: Iterable[int]) -> tuple[Value, ...]:
     return tuple(sorted(set(values)))
 
 
-def ceil_div(a: Numbers | int, b: Numbers | int) -> Numbers:
+def ceil_div(a: Numbers | float, b: Numbers | int) -> Numbers:
     """Rounded-up quotient, as floats."""
     return np.asarray(np.ceil(np.asarray(a, dtype=np.float64) / b))
 

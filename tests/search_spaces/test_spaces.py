@@ -48,6 +48,8 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "reduce_mean": lambda: make.unary("ReduceMean", (2, 9, 64), axes=(2,), keepdims=0),
     "reduce_columns": lambda: make.unary("ReduceMax", (3, 5, 40), axes=(1,)),
     "reduce_all": lambda: make.unary("ReduceSum", (30, 64)),
+    "reduce_few_rows": lambda: make.unary("ReduceSum", (1, 96, 256), axes=(1, 2)),
+    "reduce_long_row": lambda: make.unary("ReduceMean", (2, 24576), axes=(1,)),
     "layer_norm": lambda: make.layer_norm(4, 6, 96),
     "lrn": lambda: make.unary("LRN", (1, 4, 4, 20), size=5, layout="NHWC"),
     "instance_norm": lambda: make.instance_norm(1, 6, 5, 24),

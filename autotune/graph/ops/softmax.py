@@ -1,7 +1,7 @@
 """Softmax(x) and LogSoftmax(x) over one axis (attribute axis, default -1).
 
-te stages: "<out>.max" (reduce rk), "<out>.exp" = e^(x - max), "<out>.sum" (reduce rk), then the
-output: exp / sum, or (x - max) - log(sum).
+te stages: "<out>.max" (reduce rk), "<out>.exp" = e^(x - max), "<out>.sum" (reduce rk), then
+"<out>.rcp" = 1 / sum (one division a row) and the output exp * rcp, or (x - max) - log(sum).
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ def _softmax(name: str, log: bool) -> OpDef:
         top = fold(x, te.max, "max")
         exps = stage(x.shape, lambda *i: te.exp(x(*i) - top(*without(i))), f"{out}.exp")
         total = fold(exps, te.sum, "sum")
+        inverse = total if log else stage(outer, lambda *row: 1.0 / total(*row), f"{out}.rcp")
 
         def normalised(*index: Expr) -> Expr:
             if log:
                 return x(*index) - top(*without(index)) - te.log(total(*without(index)))
-            return exps(*index) / total(*without(index))
+            return exps(*index) * inverse(*without(index))
 
         return [stage(x.shape, normalised, out)]
 

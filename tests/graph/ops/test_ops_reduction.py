@@ -69,7 +69,7 @@ def test_softmax_does_not_overflow() -> None:
 
 def test_softmax_stages() -> None:
     x = normal(2, 3)
-    assert stages("Softmax", x) == ["out.max", "out.exp", "out.sum", "out"]
+    assert stages("Softmax", x) == ["out.max", "out.exp", "out.sum", "out.rcp", "out"]
     assert [a.name for a in reduction("Softmax", x).reduce_axis] == ["rk"]
     message = refusal("Softmax", np.ones(3, np.int64))
     assert message == "Softmax needs one floating dtype, got int64"

@@ -11,7 +11,7 @@ from autotune.frontends.onnx_nodes import REWRITTEN
 from autotune.frontends.onnx_read import LoadedModel
 from autotune.graph import ops
 
-INTERNAL = ("ChannelShuffle", "WinogradInput", "WinogradOutput")
+INTERNAL = ("ChannelShuffle", *ops.FAMILIES["winograd"])
 """Operators of the graph IR that ONNX does not have."""
 _MAX_NAMED_NODES = 3
 

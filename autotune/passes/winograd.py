@@ -1,7 +1,7 @@
 """3x3 convolutions by Winograd's algorithm where that is estimated to be faster.
 
-Conv becomes WinogradInput, a batched MatMul with weights transformed at compile time, and
-WinogradOutput, which takes in what follows the convolution. F(4, 3) needs a quarter of the
+Conv becomes two transforms of its input, a batched MatMul with weights transformed at compile time,
+and two transforms of the result, of which the last takes in what follows. F(4, 3) needs a quarter of the
 multiplications, F(2, 3) four ninths; both move more data, and their weights are larger.
 """
 
@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autotune.graph.ir import ABSENT, Graph, Node
+from autotune.graph.ir import ABSENT, Attr, Graph, Node
 from autotune.graph.ops import winograd
 from autotune.passes.attributes import integer, ints, is_channels_last
 from autotune.passes.base import GraphPass
@@ -25,7 +25,7 @@ class Winograd(GraphPass):
     A convolution is converted with the tile of ``tiles`` that the estimate likes best, if it then
     takes at most ``threshold`` of the direct one. The estimate adds arithmetic and traffic, the
     latter in operations that take as long as a byte: from memory (weights) and from the caches
-    (what is between the three steps). Empty ``tiles`` turn the pass off.
+    (what is between the steps). Empty ``tiles`` turn the pass off.
     """
 
     name: ClassVar[str] = "winograd"
@@ -57,12 +57,15 @@ class Winograd(GraphPass):
         )
 
     def _cost(self, shape: _Shape, tile: int) -> float:
-        positions = (tile + 2) ** 2
+        window = tile + 2
         tiles = shape.batch * math.ceil(shape.rows / tile) * math.ceil(shape.columns / tile)
-        weights = positions * shape.inner * shape.outer
+        weights = window * window * shape.inner * shape.outer
         products = max(2 * tiles * weights, 4 * weights * self.operations_per_weight_byte)
-        transforms = 2 * positions * tiles * (positions * shape.inner + tile * tile * shape.outer)
-        traffic = 2 * 4 * positions * tiles * (shape.inner + shape.outer)
+        # Elements after each transform: along rows only, then along both axes.
+        rows = tiles * window * tile * (shape.inner + shape.outer)
+        both = tiles * window * window * (shape.inner + shape.outer)
+        transforms = 2 * window * (rows + both)
+        traffic = 2 * 4 * (rows + both)
         return products + transforms + traffic * self.operations_per_value_byte
 
 
@@ -98,17 +101,25 @@ def _emit(rewriter: Rewriter, node: Node, tile: int) -> None:
     u = rewriter.constant(f"{w}.winograd", winograd.transformed_weights(rewriter.constants[w], tile))
     b = rewriter.constant("winograd.b", winograd.input_matrix(tile))
     a = rewriter.constant("winograd.a", winograd.output_matrix(tile))
-    pads = ints(node, "pads") or (0, 0, 0, 0)
-    v = rewriter.emit("WinogradInput", [x, b], {"tile": tile, "pads": pads}, name=f"{output}.transformed")
-    positions, *tiles, inner = rewriter.type_of(v).shape
-    flat = rewriter.emit(
-        "Reshape", [v], {"shape": (positions, math.prod(tiles), inner)}, name=f"{output}.tiles"
-    )
+
+    def step(op: str, operand: str, matrix: str, name: str, **attrs: Attr) -> str:
+        return rewriter.emit(op, [operand, matrix], {"tile": tile, **attrs}, name=f"{output}.{name}")
+
+    def reshape(value: str, *shape: int) -> str:
+        return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
+
+    rows = step("WinogradInputRows", x, b, "rows", pads=ints(node, "pads") or (0, 0, 0, 0))
+    v = step("WinogradInputColumns", rows, b, "columns")
+    window, _, *tiles, inner = rewriter.type_of(v).shape
+    flat = reshape(v, window * window, math.prod(tiles), inner)
     products = rewriter.emit("MatMul", [flat, u], name=f"{output}.products")
     outer = rewriter.type_of(products).shape[-1]
-    m = rewriter.emit("Reshape", [products], {"shape": (positions, *tiles, outer)}, name=f"{output}.summed")
-    size = rewriter.graph.type_of(output).shape[1:3]
-    rewriter.become(output, "WinogradOutput", [m, a], {"tile": tile, "size": size})
+    m = reshape(products, window, window, *tiles, outer)
+    s = step("WinogradOutputColumns", m, a, "columns_summed")
+    batch, tile_rows, tile_columns = tiles
+    s = reshape(s, window, batch, tile_rows, tile_columns * tile, outer)
+    attrs: dict[str, Attr] = {"tile": tile, "size": rewriter.graph.type_of(output).shape[1:3]}
+    rewriter.become(output, "WinogradOutputRows", [s, a], attrs)
 
 
 __all__ = ["Winograd"]

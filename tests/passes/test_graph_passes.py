@@ -531,7 +531,7 @@ def test_winograd_where_the_estimate_likes_it():
         x, w = b.input("x", (1, size, size, inner)), b.constant("w", normal(3, 3, inner, outer))
         graph = b.graph(b.node("Conv", x, w, layout="NHWC", pads=(1, 1, 1, 1)))
         converted = Winograd(**options).apply(graph)
-        tiles = [n.attrs["tile"] for n in converted.nodes if n.op == "WinogradInput"]
+        tiles = [n.attrs["tile"] for n in converted.nodes if n.op == "WinogradInputRows"]
         return tiles[0] if tiles else 1
 
     assert chosen(56, 128, 128) == 4

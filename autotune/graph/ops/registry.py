@@ -170,7 +170,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "Mul Or Pow PRelu Sub Sum Where Xor",
         "contraction": "Gemm MatMul",
         "convolution": "Conv",
-        "winograd": "WinogradInput WinogradOutput",
+        "winograd": "WinogradInputColumns WinogradInputRows WinogradOutputColumns WinogradOutputRows",
         "pool": "AveragePool GlobalAveragePool GlobalMaxPool MaxPool",
         "normalization": "BatchNormalization InstanceNormalization LayerNormalization LRN",
         "softmax": "LogSoftmax Softmax",

@@ -107,8 +107,10 @@ CONTRACTIONS = [
     case("Conv", normal(2, 7, 6, 4), normal(3, 3, 1, 8), group=4, pads=(1, 1, 0, 2), **NHWC),
     case("Conv", normal(1, 4, 9), normal(4, 1, 3), group=4),
     case("Conv", normal(1, 2, 4, 5, 3), normal(3, 2, 2, 3, 2)),
-    case("WinogradInput", normal(1, 7, 6, 5), normal(16, 4, 4), tile=2, pads=(1, 1, 1, 1)),
-    case("WinogradOutput", normal(36, 1, 2, 2, 5), normal(4, 4, 36), tile=4, size=(7, 6)),
+    case("WinogradInputRows", normal(1, 7, 6, 5), normal(4, 4), tile=2, pads=(1, 1, 1, 1)),
+    case("WinogradInputColumns", normal(6, 1, 2, 10, 5), normal(6, 6), tile=4),
+    case("WinogradOutputColumns", normal(6, 6, 1, 2, 2, 5), normal(4, 6), tile=4),
+    case("WinogradOutputRows", normal(6, 1, 2, 8, 5), normal(4, 6), tile=4, size=(7, 6)),
 ]
 
 WINDOWS = [

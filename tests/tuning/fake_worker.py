@@ -26,7 +26,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
 
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
     PREPARED.append(request["workload"])
-    return {}
+    return {"nbytes": 0}
 
 
 def measure(request: dict[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,17 @@ def test_a_wrong_candidate_is_never_timed(space: Space, monkeypatch: pytest.Monk
     assert "is above the tolerance" in measured["message"]
 
 
+def test_what_was_prepared_is_kept_while_there_is_room(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = space.workload.text
+    first = worker._prepared(text, 0)
+    assert worker._prepared(text, 0) is first
+    other = worker._prepared(text, 1)
+    assert worker._prepared(text, 0) is first
+    monkeypatch.setattr(worker, "_ROOM", 1)
+    assert worker._prepared(text, 0) is first
+    assert worker._prepared(text, 1) is not other
+
+
 def test_rivals_take_turns(space: Space) -> None:
     asked, answer = built(space)
     payloads = [answer["payload"], answer["payload"]]

@@ -20,6 +20,9 @@ from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.process import WORKER, Died, WorkerProcess
 from autotune.tuning.outcome import Measurement
 
+_PACKING_RATE = 50e6
+"""Bytes a second at which constants are packed at the very least."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -100,26 +103,30 @@ class ProcessPool:
             **_request("measure", [built]),
             "incumbent_ns": incumbent_ns if incumbent_ns < float("inf") else None,
         }
-        limit = self.limits.run_s + (0 if incumbent_ns == float("inf") else 100 * incumbent_ns / 1e9)
         try:
-            self._prepare(built.candidate)
+            limit = self._prepare(built.candidate)
+            if incumbent_ns < float("inf"):
+                limit += 100 * incumbent_ns / 1e9
             return _measurement(self._runner.call(request, limit, "running"))
         except Died as death:
             return death.measurement
 
-    def _prepare(self, candidate: Candidate) -> None:
-        """Have the inputs and the reference computed under a limit of their own."""
+    def _prepare(self, candidate: Candidate) -> float:
+        """Have the inputs and the reference computed under a limit of their own.
+
+        Returns the seconds that a candidate may run: more where large weights have to be packed.
+        """
         if self._warm is not None:
             self._warm.result()
         request = {"do": "prepare", **vars(candidate)}
-        self._runner.call(request, self.limits.prepare_s, "computing the reference")
+        answer = self._runner.call(request, self.limits.prepare_s, "computing the reference")
+        return self.limits.run_s + float(answer["nbytes"]) / _PACKING_RATE
 
     def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
         """Time the rivals taking turns; all None when one of them ends the runner."""
         request = {**_request("compare", rivals), "rounds": rounds}
-        limit = self.limits.run_s + 3.0 * len(rivals) * rounds
         try:
-            self._prepare(rivals[0].candidate)
+            limit = self._prepare(rivals[0].candidate) * len(rivals) + 3.0 * len(rivals) * rounds
             answer = self._runner.call(request, limit, "comparing")
         except Died:
             return [None] * len(rivals)

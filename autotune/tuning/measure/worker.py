@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
+_ROOM = 512 << 20
+"""Bytes of prepared inputs and references that are kept for the next candidate."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,18 +47,32 @@ class Prepared:
     arrays: list[Array]
     reference: list[Array]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in (*self.arrays, *self.reference))
+
 
 @lru_cache(maxsize=64)
 def _space(workload: str, target: str) -> Space:
     return space_for(Workload.parse(workload), Target.from_json(target))
 
 
-@lru_cache(maxsize=1)
+_KEPT: OrderedDict[tuple[str, int], Prepared] = OrderedDict()
+"""What was prepared, the latest used last."""
+
+
 def _prepared(workload: str, seed: int) -> Prepared:
-    """Only the latest is kept: weights of a large layer take hundreds of MB."""
-    parsed = Workload.parse(workload)
-    arrays = parsed.random_inputs(seed)
-    return Prepared(parsed, arrays, parsed.reference(arrays))
+    """Inputs and reference, kept while there is room: weights of a large layer take hundreds of MB."""
+    found = _KEPT.pop((workload, seed), None)
+    if found is None:
+        parsed = Workload.parse(workload)
+        arrays = parsed.random_inputs(seed)
+        found = Prepared(parsed, arrays, parsed.reference(arrays))
+    _KEPT[workload, seed] = found
+    while len(_KEPT) > 1 and sum(prepared.nbytes for prepared in _KEPT.values()) > _ROOM:
+        _KEPT.popitem(last=False)
+    return found
 
 
 def build(request: Request) -> Answer:
@@ -86,8 +103,7 @@ def build(request: Request) -> Answer:
 
 def prepare(request: Request) -> Answer:
     """Compute inputs and reference, under a time limit of their own."""
-    _prepared(request["workload"], request["seed"])
-    return {}
+    return {"nbytes": _prepared(request["workload"], request["seed"]).nbytes}
 
 
 def measure(request: Request) -> Answer:

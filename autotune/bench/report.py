@@ -11,6 +11,9 @@ from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, rati
 RATIO_NOTE = "÷ best: our latency (tuned where it is known) ÷ the fastest peer's; below 1 we are faster"
 CELL_NOTE = "cells: minimum (median) over all rounds, calls from Python"
 
+TOLERANCE = 1e-4
+"""A larger relative difference of outputs is said below the table."""
+
 Extra = tuple[str, Callable[[Result], str]]
 """A column of its own: its head, and a result's cell."""
 
@@ -75,11 +78,17 @@ def _worst(results: Iterable[Result]) -> float | None:
 
 
 def _failures(results: Iterable[Result]) -> list[str]:
+    """What a reader must know: who failed, and whose outputs differ."""
     found = []
     for result in results:
         causes = [("autotune", result.failure)]
         causes += [(name, reading.failure) for name, reading in result.readings.items()]
         found += [f"{result.case.name}, {who}: {why.splitlines()[0][:200]}" for who, why in causes if why]
+        found += [
+            f"{result.case.name}: our output and that of {who} differ by {error:.1e}"
+            for who, error in result.errors.items()
+            if not error <= TOLERANCE
+        ]
     return found
 
 

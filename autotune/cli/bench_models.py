@@ -52,7 +52,9 @@ def command(
     labels = {system.name: system.label for system in systems}
 
     def tables(threads_text: str, results: Sequence[Result]) -> list[Table]:
-        facts = [("tuned dispatches", report.coverage), ("compile", report.compile_time)]
+        facts = [("compile", report.compile_time)]
+        if database is not None:
+            facts.insert(0, ("tuned dispatches", report.coverage))
         each = report.side_by_side(
             f"Models, {threads_text}", results, labels, facts, first="model", with_family=False
         )

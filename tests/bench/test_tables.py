@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,13 @@ def test_side_by_side_has_every_contender_and_the_means() -> None:
     assert three[1:5] == ("failed", "failed", "1.00 µs (1.10 µs)", "–")
     assert mean == ("geometric mean", "", "", "", "", "2.83", "2.83", "0.50", "", "1.0e-06")
     assert "three, autotune: BuildError: no code" in table.notes
+
+
+def test_outputs_that_differ_are_pointed_out() -> None:
+    wrong = replace(RESULTS[0], errors={"peer": 0.5, "other": float("nan")})
+    notes = report.side_by_side("T", [wrong], LABELS).notes
+    assert "one: our output and that of peer differ by 5.0e-01" in notes
+    assert "one: our output and that of other differ by nan" in notes
 
 
 def test_without_peers_there_are_no_ratios() -> None:

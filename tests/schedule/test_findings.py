@@ -214,7 +214,6 @@ def test_padding_of_unrolled_windows_is_not_read() -> None:
     assert_computes(s, [t], c)
 
 
-@pytest.mark.xfail(strict=True, reason="loops of the reader without values", raises=KeyError)
 def test_a_reader_inside_of_a_split_loop_of_its_producer() -> None:
     p = te.placeholder((8,), name="P")
     t = te.compute((8,), lambda i: p[i] + 1, name="T")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from autotune.codegen.expressions import ExpressionEmitter, Ramp
+from autotune.codegen.expressions import ExpressionEmitter
 from autotune.codegen.lanes import settle_lanes
 from autotune.codegen.locals import chunks, slots_of
+from autotune.codegen.memory import Ramp
 from autotune.codegen.module import ModuleText
 from autotune.codegen.types import ITEM_BYTES, Value, memory_type, scalar_type, suffix, type_of, vector
 from autotune.errors import BuildError

@@ -1,0 +1,171 @@
+"""Arithmetic on values: one operation is one or a few instructions, scalar or in lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from autotune.codegen.types import ITEM_BYTES, Value, constant, number, scalar_type, suffix, type_of, vector
+from autotune.codegen.writer import Writer
+from autotune.te.expr import is_float
+
+_FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
+_INT_OPS = {"+": "add", "-": "sub", "*": "mul", "and": "and", "or": "or"}
+_FLOAT_COMPARE = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
+_INT_COMPARE = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
+
+
+class Arithmetic(Writer):
+    """Emits operations whose operands are values already."""
+
+    @contextmanager
+    def masked(self, mask: Value) -> Iterator[None]:
+        """Lanes outside of ``mask`` neither read nor write."""
+        old = self.mask
+        self.mask = mask if old is None else self.logical("and", old, mask)
+        self._memos.append({})
+        try:
+            yield
+        finally:
+            self._memos.pop()
+            self.mask = old
+
+    def intrinsic(self, name: str, dtype: str, lanes: int, *args: Value) -> Value:
+        """Call ``llvm.<name>`` on operands of one type."""
+        symbol = f"@llvm.{name}.{suffix(dtype, lanes)}"
+        kind = vector(scalar_type(dtype), lanes)
+        self.module.declare(f"declare {kind} {symbol}({', '.join([kind] * len(args))})")
+        values = ", ".join(f"{kind} {a.text}" for a in args)
+        return Value(self.op(f"call {kind} {symbol}({values})"), dtype, lanes)
+
+    def negated(self, value: Value) -> Value:
+        return Value(self.op(f"fneg {type_of(value)} {value.text}"), value.dtype, value.lanes)
+
+    def float_op(self, op: str, a: Value, b: Value) -> Value:
+        """A floating-point operation."""
+        (a, b), lanes = self.alike(a, b)
+        kind = type_of(a)
+        if op in _FLOAT_OPS:
+            return Value(self.op(f"{_FLOAT_OPS[op]} {kind} {a.text}, {b.text}"), a.dtype, lanes)
+        return Value(self._extreme(op, a, b), a.dtype, lanes)
+
+    def _extreme(self, op: str, a: Value, b: Value) -> str:
+        """min or max of floating-point values, a NaN in either staying one as in NumPy.
+
+        One instruction keeps the NaN of one operand, which is enough beside a constant; else two more look at
+        the other operand.
+        """
+        if not a.text.startswith("%"):
+            a, b = b, a
+        kind, flag = type_of(a), vector("i1", a.lanes)
+        order = "ogt" if op == "max" else "olt"
+        better = self.op(f"fcmp {order} {kind} {b.text}, {a.text}")
+        result = self.op(f"select {flag} {better}, {kind} {b.text}, {kind} {a.text}")
+        if not b.text.startswith("%"):
+            return result
+        unordered = self.op(f"fcmp uno {kind} {b.text}, {b.text}")
+        return self.op(f"select {flag} {unordered}, {kind} {b.text}, {kind} {result}")
+
+    def int_op(self, op: str, a: Value, b: Value) -> Value:
+        """An integer or logical operation, folded when both operands are known."""
+        if a.number is not None and b.number is not None and a.dtype == "int64":
+            return number(_folded(op, a.number, b.number))
+        (a, b), lanes = self.alike(a, b)
+        kind = type_of(a)
+        if op in _INT_OPS:
+            return Value(self.op(f"{_INT_OPS[op]} {kind} {a.text}, {b.text}"), a.dtype, lanes)
+        if op in ("min", "max"):
+            prefix = "u" if a.dtype in ("uint8", "bool") else "s"
+            return self.intrinsic(prefix + op, a.dtype, lanes, a, b)
+        return self._floor_divide(op, a, b, lanes)
+
+    def _floor_divide(self, op: str, a: Value, b: Value, lanes: int) -> Value:
+        """Division that rounds down; the remainder has the divisor's sign."""
+        kind, flag = type_of(a), vector("i1", lanes)
+        if a.dtype == "uint8":
+            return Value(
+                self.op(f"{'udiv' if op == '//' else 'urem'} {kind} {a.text}, {b.text}"), a.dtype, lanes
+            )
+        zero = self.splat(number(0, a.dtype), lanes).text
+        rest = self.op(f"srem {kind} {a.text}, {b.text}")
+        signs = self.op(f"xor {kind} {rest}, {b.text}")
+        differ = self.op(f"icmp slt {kind} {signs}, {zero}")
+        some = self.op(f"icmp ne {kind} {rest}, {zero}")
+        fix = self.op(f"and {flag} {differ}, {some}")
+        if op == "%":
+            moved = self.op(f"add {kind} {rest}, {b.text}")
+            name = self.op(f"select {flag} {fix}, {kind} {moved}, {kind} {rest}")
+        else:
+            quotient = self.op(f"sdiv {kind} {a.text}, {b.text}")
+            wide = self.op(f"sext {flag} {fix} to {kind}")
+            name = self.op(f"add {kind} {quotient}, {wide}")
+        return Value(name, a.dtype, lanes)
+
+    def logical(self, op: str, a: Value, b: Value) -> Value:
+        """Logical and/or of conditions."""
+        return self.int_op(op, a, b)
+
+    def compare_op(self, op: str, a: Value, b: Value) -> Value:
+        """A comparison, folded when both operands are known."""
+        if a.number is not None and b.number is not None:
+            holds = _holds(op, a.number, b.number)
+            return Value("true" if holds else "false", "bool", 1, int(holds))
+        (a, b), lanes = self.alike(a, b)
+        if is_float(a.dtype):
+            return Value(self.op(f"fcmp {_FLOAT_COMPARE[op]} {type_of(a)} {a.text}, {b.text}"), "bool", lanes)
+        code = _INT_COMPARE[op]
+        if a.dtype in ("uint8", "bool") and code.startswith("s"):
+            code = "u" + code[1:]
+        return Value(self.op(f"icmp {code} {type_of(a)} {a.text}, {b.text}"), "bool", lanes)
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        """A value converted to another type."""
+        old = value.dtype
+        if old == dtype:
+            return value
+        if value.number is not None and not is_float(dtype) and dtype != "bool":
+            return Value(str(value.number), dtype, 1, value.number if dtype == "int64" else None)
+        source, target = type_of(value), vector(scalar_type(dtype), value.lanes)
+        if dtype == "bool":
+            zero = self.splat(Value(constant(0, old), old), value.lanes).text
+            compare = "fcmp une" if is_float(old) else "icmp ne"
+            return Value(self.op(f"{compare} {source} {value.text}, {zero}"), dtype, value.lanes)
+        unsigned = old in ("bool", "uint8")
+        if is_float(old) and is_float(dtype):
+            code = "fpext" if ITEM_BYTES[dtype] > ITEM_BYTES[old] else "fptrunc"
+        elif is_float(old):
+            code = "fptoui" if dtype == "uint8" else "fptosi"
+        elif is_float(dtype):
+            code = "uitofp" if unsigned else "sitofp"
+        elif ITEM_BYTES[dtype] == ITEM_BYTES[old] and old != "bool":
+            return Value(value.text, dtype, value.lanes)
+        elif ITEM_BYTES[dtype] > ITEM_BYTES[old] or old == "bool":
+            code = "zext" if unsigned else "sext"
+        else:
+            code = "trunc"
+        return Value(self.op(f"{code} {source} {value.text} to {target}"), dtype, value.lanes)
+
+
+def _folded(op: str, a: int, b: int) -> int:
+    if op == "+":
+        return a + b
+    if op == "-":
+        return a - b
+    if op == "*":
+        return a * b
+    if op == "//":
+        return a // b
+    if op == "%":
+        return a % b
+    return min(a, b) if op == "min" else max(a, b)
+
+
+def _holds(op: str, a: int, b: int) -> bool:
+    return {
+        "<": a < b,
+        "<=": a <= b,
+        ">": a > b,
+        ">=": a >= b,
+        "==": a == b,
+        "!=": a != b,
+    }[op]

@@ -13,6 +13,10 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Array
 
 CAPSULE = 4
+FEW_OUTPUTS = 16
+"""Below, a phase of a transposed convolution would leave most of a vector empty."""
+_TAPS = {0: [3, 1], 1: [2, 0]}
+"""Taps that even and odd output rows read, in the order of the input rows."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,10 @@ def convolution(sizes: Convolution, seed: int, *, normalised: bool = False) -> P
 def transposed(sizes: Convolution, seed: int) -> Problem:
     """A transposed convolution with kernel 4, stride 2, pad 1.
 
-    Ours is its four phases, exact and without multiplying zeros: output row 2a reads rows a-1 and a
-    with taps 3 and 1, row 2a+1 reads a and a+1 with taps 2 and 0; the same for columns; the phases
-    are interleaved at the end.
+    Ours has no multiplication by the zeros between input pixels: output row 2a reads input rows a-1 and
+    a with taps 3 and 1, row 2a+1 reads a and a+1 with taps 2 and 0, and the same for columns. These four
+    phases are convolutions of their own, or, with few output channels, one with all phases' channels
+    and zeros where a phase does not look; they are interleaved at the end.
     """
     if (sizes.kernel, sizes.stride, sizes.pad) != (4, 2, 1):
         raise ValueError(f"only kernel 4, stride 2, pad 1 is known here, got {sizes}")
@@ -112,18 +117,34 @@ def transposed(sizes: Convolution, seed: int) -> Problem:
     b.input("x", x.shape)
     m.input("x", x.transpose(_first(2)).shape)
     m.constant("w", weight)
+    phases = _phases_at_once if sizes.outputs < FEW_OUTPUTS else _phases_apart
+    ours = b.node("DepthToSpace", phases(b, weight), blocksize=2, mode="DCR", layout="NHWC")
+    theirs = m.node("ConvTranspose", ["x", "w"], "y", kernel_shape=(4, 4), strides=(2, 2), pads=(1, 1, 1, 1))
+    return Problem(b.graph(ours), {"x": x}, m.finish([theirs]), {"x": _first(2)}, _last(2))
+
+
+def _phases_apart(b: GraphBuilder, weight: Array) -> str:
+    """Four convolutions of 2×2, their channels behind each other."""
     phases = []
-    taps = {0: [3, 1], 1: [2, 0]}
     for row in (0, 1):
         for column in (0, 1):
-            part = weight[:, :, taps[row], :][:, :, :, taps[column]].transpose(2, 3, 0, 1)
+            part = weight[:, :, _TAPS[row]][:, :, :, _TAPS[column]].transpose(2, 3, 0, 1)
             name = b.constant(f"w{row}{column}", np.ascontiguousarray(part))
             pads = (1 - row, 1 - column, row, column)
             phases.append(b.node("Conv", "x", name, layout="NHWC", pads=pads))
-    together = b.node("Concat", *phases, axis=3)
-    ours = b.node("DepthToSpace", together, blocksize=2, mode="DCR", layout="NHWC")
-    theirs = m.node("ConvTranspose", ["x", "w"], "y", kernel_shape=(4, 4), strides=(2, 2), pads=(1, 1, 1, 1))
-    return Problem(b.graph(ours), {"x": x}, m.finish([theirs]), {"x": _first(2)}, _last(2))
+    return b.node("Concat", *phases, axis=3)
+
+
+def _phases_at_once(b: GraphBuilder, weight: Array) -> str:
+    """One convolution of 3×3 with the channels of all phases."""
+    inputs, outputs = weight.shape[:2]
+    merged = np.zeros((3, 3, inputs, 2, 2, outputs), np.float32)
+    for row in (0, 1):
+        for column in (0, 1):
+            part = weight[:, :, _TAPS[row]][:, :, :, _TAPS[column]].transpose(2, 3, 0, 1)
+            merged[row : row + 2, column : column + 2, :, row, column] = part
+    b.constant("w", merged.reshape(3, 3, inputs, 4 * outputs))
+    return b.node("Conv", "x", "w", layout="NHWC", pads=(1, 1, 1, 1))
 
 
 def capsule(sizes: Convolution, seed: int) -> Problem:
@@ -160,4 +181,4 @@ def capsule(sizes: Convolution, seed: int) -> Problem:
     return Problem(b.graph(ours), {"x": x}, m.finish([theirs]))
 
 
-__all__ = ["CAPSULE", "Convolution", "capsule", "convolution", "transposed"]
+__all__ = ["CAPSULE", "FEW_OUTPUTS", "Convolution", "capsule", "convolution", "transposed"]

@@ -204,14 +204,13 @@ class NestBuilder(Attaching):
             return self._reduction(frame, at, out)
         body = self._remainder_or_loop(frame, at, mode, out)
         zero: dict[Expr, Expr] = {p.var: const(0) for p in walk(body) if isinstance(p, For)}
-        store = next((p for p in walk(body) if isinstance(p, Store) and p.buffer.scope != "local"), None)
-        store = store or next(p for p in walk(body) if isinstance(p, Store))
-        found = [Load(store.buffer, store.indices), *(n for n in loads(body) if n.buffer is not store.buffer)]
-        names = {
-            op.buffer: substitute_load(op, zero) for op in reversed(found) if ".acc" not in op.buffer.name
-        }
-        operands = tuple(reversed(names.values())) or (substitute_load(found[0], zero),)
-        return Intrinsic(stage.tensorized[stage.leaf_iter_vars[at]].name, operands, body)
+        operands: dict[Buffer, Expr] = {}
+        for part in walk(body):
+            if isinstance(part, Store):
+                operands.setdefault(part.buffer, _first_element(Load(part.buffer, part.indices), zero))
+        for load in loads(body):
+            operands.setdefault(load.buffer, _first_element(load, zero))
+        return Intrinsic(stage.tensorized[stage.leaf_iter_vars[at]].name, tuple(operands.values()), body)
 
     def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """What follows the opening of leaf ``at``: settle splits, then attached stages, then inner loops."""
@@ -349,9 +348,9 @@ def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
     return Store(target.buffers[number], target.indices(index), load)
 
 
-def substitute_load(load: Load, values: Mapping[Expr, Expr]) -> Expr:
-    """A load with variables replaced in its indices."""
-    return rewrite_expr(load, lambda node: values.get(node) if isinstance(node, Var) else None, {})
+def _first_element(load: Load, zero: Mapping[Expr, Expr]) -> Expr:
+    """What the first iteration of the loops in ``zero`` loads."""
+    return rewrite_expr(load, lambda node: zero.get(node) if isinstance(node, Var) else None, {})
 
 
 __all__ = ["NestBuilder"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from autotune.schedule.match import difference
+from autotune.schedule.match import difference, paired
 from autotune.te.expr import IterVar, reads
 from autotune.te.tensor import ComputeOp
 
@@ -31,10 +31,10 @@ def check(schedule: Schedule, step: str) -> None:
             _check_kinds(step, stage)
         if stage.init_at is not None:
             _check_init(step, stage)
+        for tensor, iv, _ in stage.prefetches:
+            _check_prefetch(step, stage, schedule[tensor], iv)
         for iv in stage.tensorized:
-            reason = difference(stage, iv)
-            if reason:
-                raise stage.refuse(step, f"the tensorized loops would no longer match: {reason}", iv)
+            _check_intrinsic(step, stage, iv)
 
 
 def effective_readers(schedule: Schedule, live: Sequence[Stage]) -> dict[Stage, list[Stage]]:
@@ -156,6 +156,30 @@ def _check_kinds(step: str, stage: Stage) -> None:
                 f"start values are stored before {stage.init_at.name}, outside of parallel {iv.name}",
                 iv,
             )
+
+
+def _check_intrinsic(step: str, stage: Stage, iv: IterVar) -> None:
+    intrin = stage.tensorized[iv]
+    reason = difference(stage, iv)
+    if reason:
+        raise stage.refuse(step, f"the loops would no longer be {intrin.name}: {reason}", iv)
+    for loop, axis in paired(stage, iv).items():
+        kind = intrin.kinds.get(axis.name, "serial")
+        if stage.kind_of(loop) != kind:
+            raise stage.refuse(
+                step,
+                f"{loop.name} is part of {intrin.name}, which declares it {kind}, not {stage.kind_of(loop)}",
+                loop,
+            )
+
+
+def _check_prefetch(step: str, stage: Stage, source: Stage, iv: IterVar) -> None:
+    if source.attach_type == "root":
+        return
+    where = "inlined" if source.attach_type == "inline" else "computed inside a loop"
+    raise stage.refuse(
+        step, f"{stage.op.name} prefetches {source.op.name} at {iv.name}, but {source.op.name} is {where}", iv
+    )
 
 
 def _check_init(step: str, stage: Stage) -> None:

@@ -40,20 +40,29 @@ def difference(stage: Stage, iv: IterVar) -> str:
             f"the pattern has {len(wanted)} loops ({_loops(wanted)}), "
             f"the stage has {len(loops)} from {iv.name} on ({_loops(loops)})"
         )
-    paired: dict[IterVar, IterVar] = {}
-    free = list(wanted)
+    partners = paired(stage, iv)
     for loop in loops:
-        axis = _axis_of(stage, loop)
-        match = next((w for w in free if w.extent == loop.extent and w.kind == loop.kind), None)
-        if match is None or axis is None:
+        if loop not in partners or _axis_of(stage, loop) is None:
+            left = [w for w in wanted if w not in partners.values()]
             return (
                 f"loop {loop.name} ({loop.kind}, extent {loop.extent}) has no counterpart among the pattern's "
-                f"({_loops(tuple(free))})"
+                f"({_loops(left or wanted)})"
             )
-        # Loops of one kind and extent pair in order.
-        free.remove(match)
-        paired[axis] = match
-    return _body_difference(op, pattern, paired)
+    axes = {_axis_of(stage, loop): axis for loop, axis in partners.items()}
+    return _body_difference(op, pattern, {a: b for a, b in axes.items() if a is not None})
+
+
+def paired(stage: Stage, iv: IterVar) -> dict[IterVar, IterVar]:
+    """The loop of the pattern for each loop from ``iv`` on; those of one kind and extent pair in order."""
+    pattern = stage.tensorized[iv].op
+    free = list(pattern.axis + pattern.reduce_axis)
+    result: dict[IterVar, IterVar] = {}
+    for loop in stage.leaf_iter_vars[stage.leaf_iter_vars.index(iv) :]:
+        match = next((w for w in free if w.extent == loop.extent and w.kind == loop.kind), None)
+        if match is not None:
+            free.remove(match)
+            result[loop] = match
+    return result
 
 
 def _loops(loops: tuple[IterVar, ...] | list[IterVar]) -> str:
@@ -78,7 +87,7 @@ def _axis_of(stage: Stage, loop: IterVar) -> IterVar | None:
     return loop
 
 
-def _body_difference(op: ComputeOp, pattern: ComputeOp, paired: dict[IterVar, IterVar]) -> str:
+def _body_difference(op: ComputeOp, pattern: ComputeOp, axes: dict[IterVar, IterVar]) -> str:
     mine, theirs = op.body[0], pattern.body[0]
     operands: dict[Tensor, Tensor] = {}
 
@@ -98,7 +107,7 @@ def _body_difference(op: ComputeOp, pattern: ComputeOp, paired: dict[IterVar, It
 
     def _read_difference(a: Read, b: Read) -> str:
         """Each loop of the pattern must move the same dimension, counted from the last one."""
-        for ours, pattern_loop in paired.items():
+        for ours, pattern_loop in axes.items():
             left = [a.tensor.ndim - d for d, i in enumerate(a.indices) if ours in nodes(i)]
             right = [b.tensor.ndim - d for d, i in enumerate(b.indices) if pattern_loop in nodes(i)]
             if left != right:
@@ -125,4 +134,4 @@ def _label(node: Expr) -> object:
     return type(node)
 
 
-__all__ = ["difference"]
+__all__ = ["difference", "paired"]

@@ -173,7 +173,8 @@ def primitive(function: F) -> F:
         finally:
             schedule.recording_depth -= 1
         encoded |= schedule.take_decided()
-        schedule.steps.append(Step(function.__name__, stage, tuple(encoded.items()), _result_names(result)))
+        args = tuple((name, encoded[name]) for name in signature.parameters if name in encoded)
+        schedule.steps.append(Step(function.__name__, stage, args, _result_names(result)))
         return result
 
     return wrapper  # type: ignore[return-value]

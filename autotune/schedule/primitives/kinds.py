@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from autotune.schedule.match import difference
+from autotune.schedule.match import difference, paired
 from autotune.schedule.state import StageState
 from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
@@ -271,11 +271,15 @@ class KindPrimitives(StageState):
             >>> print(loops(s, C))
             for (i, 0, 4) {
               for (j.outer, 0, 2) {
-                for (j.inner, 0, 8) {
-                  C[i, j.outer * 8 + j.inner] = 0f
+                allocate C.acc: float32[1, 8]
+                vectorized (j.inner, 0, 8) {
+                  C.acc[0, j.inner] = 0f
                 }
                 for (k.outer, 0, 2) {
-                  row_4x8(C[i, j.outer * 8], A[i, k.outer * 4], B[k.outer * 4, j.outer * 8])
+                  row_4x8(C.acc[0, 0], A[i, k.outer * 4], B[k.outer * 4, j.outer * 8])
+                }
+                vectorized (j.inner, 0, 8) {
+                  C[i, j.outer * 8 + j.inner] = C.acc[0, j.inner]
                 }
               }
             }
@@ -302,6 +306,9 @@ class KindPrimitives(StageState):
                 raise self.refuse(
                     "tensorize", f"{iv.name} is {self.kind_of(iv)}; the intrinsic says how its loops run", iv
                 )
+        for iv, axis in paired(self, var).items():  # type: ignore[arg-type]
+            if axis.name in tensor_intrin.kinds:
+                self.kinds[iv] = tensor_intrin.kinds[axis.name]
 
     @primitive
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:

@@ -75,10 +75,9 @@ class FlatRecipe:
                 continue
             for read in read_forms(op):
                 along = read.contiguous
-                is_input = isinstance(read.tensor.op, PlaceholderOp)
-                if is_input and along is not None and along != op.axis[-1].name:
-                    position = [axis.name for axis in op.axis].index(along)
-                    return self.output.axis[position].name
+                outer = [axis.name for axis in op.axis[:-1]]
+                if isinstance(read.tensor.op, PlaceholderOp) and along in outer:
+                    return self.output.axis[outer.index(along)].name
         return None
 
     def schedule(self, program: RegionProgram, config: Config) -> Schedule:

@@ -104,7 +104,7 @@ def _accesses(stages: Sequence[ComputeOp], rows: int, columns: int) -> list[Acce
 
 def _input(read: ReadForm, op: ComputeOp, rows: int, columns: int) -> Access:
     """An input as a matrix of what each row touches; its axes only tell which loops move it."""
-    size = math.prod(read.tensor.shape)
+    size = max(1, math.prod(read.tensor.shape))
     inner = {axis.name for axis in (*op.axis[-1:], *op.reduce_axis[-1:])}
     moves_column = bool(read.axes & inner)
     moves_row = bool(read.axes - inner)

@@ -81,10 +81,31 @@ def pool(image: tuple[int, int, int, int], op: str = "MaxPool", **attrs: Any) ->
     return of(b, b.node(op, b.input("x", image), layout="NHWC", **attrs))
 
 
-def unary(op: str, shape: tuple[int, ...], **attrs: Any) -> Workload:
+def unary(op: str, shape: tuple[int, ...], dtype: str = "float32", **attrs: Any) -> Workload:
     """One operator of one input."""
     b = GraphBuilder("unary")
-    return of(b, b.node(op, b.input("x", shape), **attrs))
+    return of(b, b.node(op, b.input("x", shape, dtype), **attrs))
+
+
+def typed_matmul(dtype: str) -> Workload:
+    """A small matrix product of another type."""
+    b = GraphBuilder("typed")
+    return of(b, b.node("MatMul", b.input("x", (9, 17), dtype), b.input("w", (17, 33), dtype)), {"w"})
+
+
+def two_outputs() -> Workload:
+    """A matrix product that is stored before and after its ReLU."""
+    b = GraphBuilder("two")
+    product = b.node("MatMul", b.input("x", (9, 16)), b.input("w", (16, 24)))
+    graph = b.graph(product, b.node("Relu", product))
+    return Workload.from_region(Region(graph, frozenset({"w"})))
+
+
+def transposed_around() -> Workload:
+    """Views and arithmetic before a matrix product, a transpose behind it."""
+    b = GraphBuilder("around")
+    x = b.node("Relu", b.node("Transpose", b.input("x", (20, 12)), perm=(1, 0)))
+    return of(b, b.node("Transpose", b.node("MatMul", x, b.input("w", (20, 24))), perm=(1, 0)), {"w"})
 
 
 def layer_norm(*shape: int) -> Workload:

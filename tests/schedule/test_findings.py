@@ -234,3 +234,13 @@ def test_a_prefetched_stage_is_not_inlined() -> None:
         s[t].compute_inline()
         s[c].prefetch(t, s[c].op.axis[0], 1)
         lower_schedule(s, [p, c])
+
+
+@pytest.mark.xfail(strict=True, reason="a prefetched buffer without reads", raises=KeyError)
+def test_a_prefetch_of_what_is_never_read() -> None:
+    p = te.placeholder((4,), name="P")
+    zero = te.const(0, "float32")
+    c = te.compute((2,), lambda i: te.if_then_else(i >= 2, p[i - 2], zero), name="C")
+    s = te.create_schedule(c)
+    s[c].prefetch(p, s[c].op.axis[0], 2)
+    assert_computes(s, [p], c)

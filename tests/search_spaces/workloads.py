@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -197,7 +198,7 @@ def _view(block: Any, spec: BufferSpec, strides: Mapping[str, tuple[int, ...]]) 
     flat = block.view(spec.dtype)
     steps = strides.get(spec.name)
     if steps is None:
-        return flat.reshape(spec.shape)
+        return flat[: math.prod(spec.shape)].reshape(spec.shape)
     in_bytes = [s * flat.itemsize for s in steps]
     return np.lib.stride_tricks.as_strided(flat, spec.shape, in_bytes)
 

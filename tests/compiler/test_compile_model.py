@@ -359,7 +359,7 @@ def test_any_graph(graph):
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs(), st.booleans())
 def test_any_graph_with_default_schedules(graph, fuse):
     check(graph, options=PartitionOptions(FusionOptions(fuse)))

@@ -224,7 +224,6 @@ def test_a_reader_inside_of_a_split_loop_of_its_producer() -> None:
     assert_computes(s, [p], c)
 
 
-@pytest.mark.xfail(strict=True, reason="no place for an inlined stage", raises=AssertionError)
 def test_a_prefetched_stage_is_not_inlined() -> None:
     p = te.placeholder((8,), name="P")
     t = te.compute((8,), lambda i: p[i] + 1, name="T")

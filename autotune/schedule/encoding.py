@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import ScheduleError
 from autotune.schedule.index_map import IndexMap
 from autotune.te.expr import IterVar
-from autotune.te.intrinsic import INTRINSICS, TensorIntrin
+from autotune.te.intrinsic import TensorIntrin, intrinsic_named
 from autotune.te.tensor import Operation, Tensor
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Decision(int):
     number: int
 
     def __new__(cls, value: int, name: str, number: int) -> Decision:
-        """Value ``number`` of the decision ``name``."""
+        """Value ``number`` of the decision ``name``; -1 for a decision of one value."""
         made = super().__new__(cls, value)
         made.name, made.number = name, number
         return made
@@ -96,16 +96,6 @@ def decode(schedule: Schedule, value: Any) -> Any:
     raise ScheduleError(f"unknown kind of value in a trace: {kind!r}")
 
 
-def intrinsic_named(name: str) -> TensorIntrin:
-    """A declared intrinsic; raises ScheduleError listing the names."""
-    if name not in INTRINSICS:
-        known = ", ".join(sorted(INTRINSICS)) or "none"
-        raise ScheduleError(
-            f"no tensor intrinsic {name!r} is declared here; declare it with te.decl_tensor_intrin (known: {known})"
-        )
-    return INTRINSICS[name]
-
-
 def frozen(value: Any) -> Any:
     """A JSON value as nested tuples; raises ScheduleError for what no trace holds."""
     if isinstance(value, list):
@@ -138,10 +128,10 @@ def python_text(value: Any) -> str:
     if kind == "map":
         return f"IndexMap({tuple(rest)!r})"
     if kind == "decision":
-        return f"{rest[0]}[{rest[1]}]"
+        return f"{rest[0]}" if rest[1] < 0 else f"{rest[0]}[{rest[1]}]"
     if kind == "intrin":
         return f'te.intrinsic_named("{rest[0]}")'
     return "[" + ", ".join(python_text(v) for v in rest) + "]"
 
 
-__all__ = ["Choice", "Decision", "decode", "encode", "frozen", "identifier", "intrinsic_named", "python_text"]
+__all__ = ["Choice", "Decision", "decode", "encode", "frozen", "identifier", "python_text"]

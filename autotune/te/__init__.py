@@ -10,7 +10,7 @@ from typing import Any
 
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Var, cast, const
-from autotune.te.intrinsic import TensorIntrin, decl_tensor_intrin
+from autotune.te.intrinsic import TensorIntrin, decl_tensor_intrin, intrinsic_named
 from autotune.te.operations import (
     abs,
     all,
@@ -87,6 +87,7 @@ __all__ = [
     "if_then_else",
     "indexdiv",
     "indexmod",
+    "intrinsic_named",
     "log",
     "max",
     "max_value",

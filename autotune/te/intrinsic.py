@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from autotune.errors import ScheduleError
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 KINDS = ("serial", "unrolled", "vectorized")
@@ -61,4 +62,14 @@ def decl_tensor_intrin(
     return intrin
 
 
-__all__ = ["INTRINSICS", "TensorIntrin", "decl_tensor_intrin"]
+def intrinsic_named(name: str) -> TensorIntrin:
+    """A declared intrinsic; raises ScheduleError listing the names."""
+    if name not in INTRINSICS:
+        known = ", ".join(sorted(INTRINSICS)) or "none"
+        raise ScheduleError(
+            f"no tensor intrinsic {name!r} is declared here; declare it with te.decl_tensor_intrin (known: {known})"
+        )
+    return INTRINSICS[name]
+
+
+__all__ = ["INTRINSICS", "TensorIntrin", "decl_tensor_intrin", "intrinsic_named"]

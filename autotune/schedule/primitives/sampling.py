@@ -33,6 +33,8 @@ class SamplingPrimitives:
         if name not in self.decisions:
             raise ScheduleError(f"the decision {name!r} is used, but no step made it")
         values = self.decisions[name]
+        if index == -1 and len(values) == 1:
+            return values[0]
         if not 0 <= index < len(values):
             raise ScheduleError(f"the decision {name!r} has {len(values)} values, number {index} is used")
         return values[index]
@@ -42,14 +44,18 @@ class SamplingPrimitives:
         decided, self.decided = self.decided, {}
         return decided
 
-    def _decide(self, name: str | None, values: Sequence[int | str], recorded: Any) -> list[Any]:
+    def _decide(
+        self, name: str | None, values: Sequence[int | str], recorded: Any, *, single: bool = False
+    ) -> list[Any]:
         if name is not None and (not name.isidentifier() or name in self.decisions):
             raise ScheduleError(f"the name of a decision must be a new identifier, got {name!r}")
         number = len(self.decisions)
         while name is None or name in self.decisions:
             name, number = f"d{number}", number + 1
+        numbers = [-1] if single else range(len(values))
         made = [
-            Choice(v, name, i) if isinstance(v, str) else Decision(v, name, i) for i, v in enumerate(values)
+            Choice(v, name, i) if isinstance(v, str) else Decision(v, name, i)
+            for i, v in zip(numbers, values, strict=True)
         ]
         self.decisions[name] = tuple(made)
         self.decided = {"decision": recorded, "name": name}
@@ -160,7 +166,7 @@ class SamplingPrimitives:
             >>> trace = s.trace.with_decision("d0", 2)
             >>> print(trace.to_python())
             d0 = s.sample_categorical(candidates=[2, 4, 8], decision=2, name='d0')
-            i_outer, i_inner = s["C"].split(parent=s["C"].loop_named("i"), factor=d0[0])
+            i_outer, i_inner = s["C"].split(parent=s["C"].loop_named("i"), factor=d0)
             >>> s, A, B, C = chain(16)
             >>> print(loops(trace.apply(s), "C"))
             for (i.outer, 0, 2) {
@@ -186,7 +192,7 @@ class SamplingPrimitives:
             decision = self.rng.choices(range(len(values)), probs)[0]
         if not isinstance(decision, int) or not 0 <= decision < len(values):
             raise ScheduleError(f"{step}: the decision must be in 0..{len(values) - 1}, got {decision!r}")
-        return self._decide(name, [values[decision]], int(decision))[0]
+        return self._decide(name, [values[decision]], int(decision), single=True)[0]
 
     @primitive
     def sample_compute_location(
@@ -252,7 +258,7 @@ class SamplingPrimitives:
             parent_name, loop = place.split(", ", 1)
             parent = schedule.stage_named(parent_name)
             target.compute_at(parent, parent.loop_named(loop))
-        made: Choice = self._decide(name, [str(place)], str(place))[0]
+        made: Choice = self._decide(name, [str(place)], str(place), single=True)[0]
         return made
 
 

@@ -1,0 +1,138 @@
+"""Traces: text forms that come back, keys, decisions, damaged input."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from autotune import te
+from autotune.errors import ScheduleError
+from autotune.lower import lower_schedule, program_text
+from autotune.lower.examples import arguments, blur, chain, matmul
+from autotune.schedule import Schedule, Trace
+from autotune.schedule.paste import run_python
+from tests.schedule.test_further_primitives import WORKS
+from tests.schedule.three_ways import random_case
+
+
+def text_of(schedule: Schedule) -> str:
+    return program_text(lower_schedule(schedule, arguments(schedule)))
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_python_text_makes_the_same_schedule(name: str) -> None:
+    make, steps = WORKS[name]
+    made, again = make(), make()[0]
+    steps(made)
+    trace = made[0].trace
+    run_python(trace.to_python(), again)
+    assert again.trace.key == trace.key
+    assert text_of(again) == text_of(made[0])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_python_text_of_random_traces(seed: int) -> None:
+    case = random_case(seed)
+    fresh = te.create_schedule(case.program.tensors()[1])
+    assert run_python(case.trace.to_python(), fresh).trace.to_python() == case.trace.to_python()
+
+
+def test_python_text_also_runs_as_python() -> None:
+    from autotune.schedule import IndexMap
+
+    make, steps = WORKS["sampling"]
+    made, again = make(), make()[0]
+    steps(made)
+    exec(made[0].trace.to_python(), {"s": again, "te": te, "IndexMap": IndexMap})
+    assert again.trace.key == made[0].trace.key
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import os", "line 1, import os: only calls of schedule primitives are understood here"),
+        ('s["C"].__class__()', "line 1, s['C'].__class__(): s['C'].__class__ is not a schedule primitive"),
+        (
+            's["C"].split(s["C"].loop_named("i"), factor=open("x"))',
+            "line 1, s['C'].split(s['C'].loop_named('i'), factor=open('x')): open is not a schedule primitive",
+        ),
+        ("s = s.normalize()", "line 1, s = s.normalize(): s.normalize is not a schedule primitive"),
+        ("s[", "not a schedule: '[' was never closed (<unknown>, line 1)"),
+        (
+            's["D"].compute_root()',
+            "line 1, s['D'].compute_root(): no stage 'D' in this schedule; stages: A, B, C",
+        ),
+    ],
+)
+def test_other_python_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ScheduleError) as refusal:
+        run_python(text, chain(8)[0])
+    assert str(refusal.value) == message
+
+
+def sampled() -> Schedule:
+    s, _, _, c = matmul(8, 12, 6)
+    (i, j), (k,) = s[c].op.axis, s[c].op.reduce_axis
+    rows = s.sample_perfect_tile(i, n=2, decision=[2, 4])
+    width = s.sample_categorical([2, 4], decision=1)
+    io, jo, ii, ji = s[c].tile(i, j, rows[1], width)
+    s[c].reorder(io, jo, k, ii, ji)
+    return s
+
+
+def test_a_changed_decision_gives_another_program() -> None:
+    s = sampled()
+    assert s.trace.decisions == {"d0": ("list", 2, 4), "d1": 1}
+    changed = s.trace.with_decision("d0", [4, 2]).with_decision("d1", 0)
+    again = changed.apply(matmul(8, 12, 6)[0])
+    assert [iv.extent for iv in again["C"].leaf_iter_vars] == [4, 6, 6, 2, 2]
+    assert [iv.extent for iv in s["C"].leaf_iter_vars] == [2, 3, 6, 4, 4]
+    assert again.trace == changed
+    assert again.trace.key != s.trace.key
+
+
+def test_a_changed_place_gives_another_program() -> None:
+    s, _, b, _ = blur(8)
+    s.sample_compute_location(b, decision="root")
+    inside = s.trace.with_decision("d0", "C, i").apply(blur(8)[0])
+    assert inside["B"].attach_type == "scope"
+    inlined = s.trace.with_decision("d0", "inline").apply(blur(8)[0])
+    assert inlined["B"].attach_type == "inline"
+
+
+def test_random_decisions_follow_the_seed() -> None:
+    def keys(seed: int) -> list[str]:
+        s, _, _, c = chain(64)
+        s.seed(seed)
+        for n in (2, 3):
+            s.sample_perfect_tile(s[c].op.axis[0], n=n, max_innermost_factor=64)
+        return [s.trace.key]
+
+    assert keys(3) == keys(3)
+    assert len({keys(seed)[0] for seed in range(8)}) > 4
+
+
+def test_unknown_decisions_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="no decision 'd7' in this trace; its decisions are: d0, d1"):
+        sampled().trace.with_decision("d7", 1)
+
+
+def test_the_key_is_the_same_in_another_process() -> None:
+    code = (
+        "from autotune.lower.examples import chain\n"
+        "s, A, B, C = chain(8)\ns[C].unroll(s[C].split(s[C].op.axis[0], 4)[1])\nprint(s.trace.key)"
+    )
+    s, _, _, c = chain(8)
+    s[c].unroll(s[c].split(s[c].op.axis[0], 4)[1])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == s.trace.key
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version":1,"steps":[["split"]]}', '{"version":9,"steps":[]}']
+)
+def test_damaged_json_is_refused(text: str) -> None:
+    with pytest.raises(ScheduleError):
+        Trace.from_json(text)

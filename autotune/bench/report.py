@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from autotune.bench.compare import FLOORS, OWN_NAMES, Result
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME
@@ -126,12 +126,7 @@ def gigaflops_of(name: str) -> Callable[[Result], str]:
 
 def percent_of(floor: str) -> Callable[[Result], str]:
     """Our speed in percent of a floor's."""
-
-    def percent(result: Result) -> str:
-        ours, bound = result.min_ns(result.ours_name), result.min_ns(floor)
-        return NOTHING if not ours or not bound else f"{100 * bound / ours:.0f}"
-
-    return percent
+    return lambda result: _percents(_share(result, floor))
 
 
 def native_of(name: str | None = None) -> Callable[[Result], str]:
@@ -166,15 +161,48 @@ def gigabytes(result: Result) -> str:
 
 
 def native_families(title: str, results: Sequence[Result], peer: str) -> Table:
-    """Geometric means a family of latency ratios without Python's share."""
-    order = dict.fromkeys(result.case.family for result in results)
-    rows = []
-    for family in [*order, "all"]:
-        mine = [r.native_ratio(peer) for r in results if family in ("all", r.case.family)]
-        worst = max((value for value in mine if value is not None), default=None)
-        rows.append((family, str(len(mine)), ratio(geometric_mean(mine)), ratio(worst)))
+    """Geometric means a family of latency ratios without Python's share, and the largest."""
+    rows = [
+        (family, str(len(ratios)), ratio(geometric_mean(ratios)), ratio(max(_known(ratios), default=None)))
+        for family, ratios in _by_family(results, lambda result: result.native_ratio(peer))
+    ]
     columns = ("family", "cases", "latency ratio, geometric mean", "largest")
     return Table(title, columns, tuple(rows), ("calls from compiled loops; below 1 we are faster",))
+
+
+def floor_families(title: str, results: Sequence[Result], floor: str) -> Table:
+    """Geometric means a family of our speed in percent of a floor's, and the least."""
+    rows = [
+        (
+            family,
+            str(len(shares)),
+            _percents(geometric_mean(shares)),
+            _percents(min(_known(shares), default=None)),
+        )
+        for family, shares in _by_family(results, lambda result: _share(result, floor))
+    ]
+    return Table(title, ("family", "cases", f"% of {floor}, geometric mean", "least"), tuple(rows))
+
+
+def _by_family(
+    results: Sequence[Result], value: Callable[[Result], float | None]
+) -> Iterator[tuple[str, list[float | None]]]:
+    """The values of each family, then of all."""
+    for family in [*dict.fromkeys(result.case.family for result in results), "all"]:
+        yield family, [value(r) for r in results if family in ("all", r.case.family)]
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _share(result: Result, floor: str) -> float | None:
+    ours, bound = result.min_ns(result.ours_name), result.min_ns(floor)
+    return bound / ours if ours and bound else None
+
+
+def _percents(share: float | None) -> str:
+    return NOTHING if share is None else f"{100 * share:.0f}"
 
 
 def _to_peer(result: Result, peer: str) -> float | None:
@@ -212,6 +240,7 @@ __all__ = [
     "compile_time",
     "coverage",
     "families",
+    "floor_families",
     "gigabytes",
     "gigaflops",
     "gigaflops_of",

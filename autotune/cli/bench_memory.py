@@ -75,7 +75,8 @@ def command(
     def tables(threads_text: str, results: Sequence[Result]) -> list[Table]:
         rates = [("GB/s", report.gigabytes), ("% of copy", report.percent_of(COPY.name))]
         title = f"Memory, {size:g} MiB, {threads_text}"
-        return [report.side_by_side(title, results, labels, rates, first="operator")]
+        each = report.side_by_side(title, results, labels, rates, first="operator")
+        return [each, report.floor_families(f"Share of copying, {threads_text}", results, COPY.name)]
 
     page = Page("Memory-bound operators", shared.command_line(context), ABOUT)
     plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials)

@@ -32,6 +32,7 @@ RESULTS = [
     result("two", "B", default=4000, peer=1000, other=500),
     result("three", "B", failure="BuildError: no code", peer=1000),
 ]
+NATIVE = {"default": 100.0, "peer": 200.0}
 LABELS = {"peer": "Peer", "other": "Other"}
 
 
@@ -81,6 +82,21 @@ def test_families_have_geometric_means() -> None:
         ("B", "2", "4.00", "8.00", "8.00", "–"),
         ("all", "3", "2.00", "1.41", "2.83", "0.50"),
     )
+
+
+def test_shares_of_a_floor_have_means_and_the_least() -> None:
+    slow, fast = result("slow", default=4000, copy=1000), result("fast", "B", default=1000, copy=1000)
+    table = report.floor_families("F", [slow, fast], "copy")
+    assert table.columns == ("family", "cases", "% of copy, geometric mean", "least")
+    assert table.rows == (("A", "1", "25", "25"), ("B", "1", "100", "100"), ("all", "2", "50", "25"))
+
+
+def test_native_ratios_have_means_and_the_largest() -> None:
+    timed = replace(RESULTS[0], readings={who: Reading(native_ns=ns) for who, ns in NATIVE.items()})
+    table = report.native_families("N", [timed, RESULTS[1]], "peer")
+    assert table.rows == (("A", "1", "0.50", "0.50"), ("B", "1", "–", "–"), ("all", "2", "0.50", "0.50"))
+    assert report.native_of("peer")(timed) == "200 ns"
+    assert report.native_ratio_to("peer")(timed) == "0.50"
 
 
 def test_kernel_families_are_shares() -> None:

@@ -243,3 +243,17 @@ def test_a_prefetch_of_what_is_never_read() -> None:
     s = te.create_schedule(c)
     s[c].prefetch(p, s[c].op.axis[0], 2)
     assert_computes(s, [p], c)
+
+
+@pytest.mark.xfail(strict=True, reason="padded iterations read elements that are not padding")
+def test_padding_of_a_reduction_that_reads_a_part() -> None:
+    a = te.placeholder((4,), name="A")
+    r = te.reduce_axis((0, 3), name="r")
+    zero = te.const(0, "float32")
+    c = te.compute((1,), lambda i: te.sum(te.if_then_else(r >= 1, a[r - 1], zero), axis=r), name="C")
+    s = te.create_schedule(c)
+    try:
+        s.pad_to_multiple(c, r, 4)
+    except ScheduleError:
+        return
+    assert_computes(s, [a], c)

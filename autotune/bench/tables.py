@@ -131,8 +131,8 @@ def ratio(value: float | None, digits: int = 2) -> str:
 def scientific(value: float | None) -> str:
     """A small number such as an error.
 
-    >>> scientific(1.25e-6)
-    '1.2e-06'
+    >>> scientific(1.3e-6)
+    '1.3e-06'
     """
     return NOTHING if value is None else f"{value:.1e}"
 

@@ -66,12 +66,32 @@ def test_readme_code_runs(block: str) -> None:
     python(block)
 
 
-def test_readme_commands_exist() -> None:
+def command_rows() -> dict[str, str]:
+    """The README's table of commands: name to description."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return dict(re.findall(r"^\| `autotune (\w+)[^|]*\|(.*)\|$", text, re.MULTILINE))
+
+
+def test_readme_shows_every_command() -> None:
     from autotune.cli.main import COMMANDS
 
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"^\| `autotune (\w+)", text, re.MULTILINE))
-    assert named == set(COMMANDS)
+    assert set(command_rows()) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", command_rows())
+def test_readme_options_and_subcommands_exist(name: str) -> None:
+    import click
+
+    from autotune.cli.main import cli
+
+    context = click.Context(cli)
+    command = cli.get_command(context, name)
+    assert command is not None
+    described = command_rows()[name]
+    options = {text for p in command.params for text in p.opts}
+    assert set(re.findall(r"`(--[a-z-]+)", described)) <= options
+    if isinstance(command, click.Group):
+        assert set(re.findall(r"`([a-z]+)`", described)) == set(command.list_commands(context))
 
 
 def test_readme_links_lead_somewhere() -> None:

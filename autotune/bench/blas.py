@@ -29,7 +29,7 @@ def sgemm() -> tuple[Any, type]:
             if hasattr(library, name):
                 return _typed(getattr(library, name), name)
     raise MissingExtraError(
-        "this NumPy has no OpenBLAS of its own; install NumPy from PyPI: pip install numpy"
+        "this NumPy has no OpenBLAS of its own; install the NumPy of its authors: pip install numpy"
     )
 
 

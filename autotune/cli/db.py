@@ -1,4 +1,4 @@
-"""``autotune db``: stats, verify and export."""
+"""``autotune db``: stats, verify, export, merge and prune."""
 
 from __future__ import annotations
 
@@ -116,6 +116,48 @@ def verify(database: str | None, as_json: bool) -> int:
             click.echo(problem)
         click.echo("no problems found" if not problems else f"{len(problems)} problems")
     return 1 if problems else 0
+
+
+@command.command(epilog="Example: autotune db merge other.db --db tuning.db")
+@click.argument("other", metavar="FILE|URL")
+@database_option
+@json_option
+def merge(other: str, database: str | None, as_json: bool) -> None:
+    """Take over the runs of another database; a run that both have keeps its reading."""
+    from autotune.database.merge import merge as take_over
+    from autotune.tuning.api import opened
+
+    with opened(other, read_only=True) as source, opened(database) as store:
+        report = take_over(store, source)
+        where = store.where
+    if as_json:
+        print_json({"database": where, "new": report.new, "known": report.known})
+    else:
+        click.echo(f"{report}, in {where}")
+
+
+@command.command(epilog="Example: autotune db prune --db tuning.db --dry-run")
+@database_option
+@click.option("--dry-run", is_flag=True, help="Say what would go, and keep it.")
+@json_option
+def prune(database: str | None, dry_run: bool, as_json: bool) -> None:
+    """Delete the runs that no lookup reaches: those of search spaces of other versions of autotune."""
+    from autotune.database.merge import forget
+    from autotune.tuning.api import opened
+    from autotune.tuning.verify import stale_keys
+
+    with opened(database, read_only=True) as store:
+        stale = stale_keys(store)
+        count = sum(len(store.runs(workload=k.workload, target=k.target, space=k.space)) for k in stale)
+        where = store.where
+    if not dry_run and stale:
+        with opened(where) as store:
+            count = forget(store, stale)
+    if as_json:
+        print_json({"database": where, "runs": count, "spaces": len(stale), "dry_run": dry_run})
+        return
+    verb = "would delete" if dry_run else "deleted"
+    click.echo(f"{verb} {count} runs of {len(stale)} search spaces of other versions, in {where}")
 
 
 __all__ = ["command"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from autotune.database import Database, Outcome
+from autotune.database import Database, Key, Outcome
 from autotune.errors import AutotuneError
 
 
@@ -39,4 +39,24 @@ def problems_of(database: Database) -> list[str]:
     return problems
 
 
-__all__ = ["problems_of"]
+def stale_keys(database: Database) -> list[Key]:
+    """The keys that no lookup of this version reaches: their space or workload has changed since."""
+    from autotune.database.merge import keys
+    from autotune.graph.region import Workload
+    from search_spaces.spaces import space_for
+
+    texts = {row.key: row.text for row in database.workloads()}
+    targets = database.targets()
+    stale = []
+    for key in keys(database):
+        try:
+            workload = Workload.parse(texts[key.workload])
+            current = (workload.key, space_for(workload, targets[key.target]).key)
+        except AutotuneError:
+            current = ("", "")
+        if current != (key.workload, key.space):
+            stale.append(key)
+    return stale
+
+
+__all__ = ["problems_of", "stale_keys"]

@@ -21,9 +21,11 @@ class Machine:
     arithmetic_ports: float = 2.0
     load_ports: float = 2.0
     store_ports: float = 1.0
+    issue_width: float = 4.0
+    port_conflict: float = 0.4
     latency: float = 4.0
-    step_overhead: float = 0.75
-    l2_bytes_per_cycle: float = 28.0
+    step_overhead: float = 1.5
+    l2_bytes_per_cycle: float = 32.0
     l3_bytes_per_cycle: float = 12.0
     memory_bytes_per_cycle: float = 4.5
     l1: float = 32 << 10
@@ -31,6 +33,8 @@ class Machine:
     l3: float = 8 << 20
     threads: int = 1
     registers: int = 16
+    exposed: float = 0.25
+    l3_exposed: float = 0.5
     kernel_seconds: float = 1.0e-6
     tile_seconds: float = 60e-9
     fork_seconds: float = 1.5e-6
@@ -45,7 +49,7 @@ class Machine:
             l3=float(target.l3_bytes),
             threads=target.threads,
             registers=target.registers,
-            step_overhead=0.75 if target.vector_bits >= 512 else 0.5,
+            step_overhead=1.5 if target.vector_bits >= 512 else 1.0,
         )
 
 

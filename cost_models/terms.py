@@ -36,13 +36,11 @@ class Terms:
 def terms(nest: LoopNest, machine: Machine) -> Terms:
     """All terms and the predicted total in seconds for each of the n candidates."""
     body, cycle = nest.body, 1.0 / machine.hertz
-    issue = np.maximum.reduce(
-        [
-            body.arithmetic / machine.arithmetic_ports,
-            body.loads / machine.load_ports,
-            body.stores / machine.store_ports,
-        ]
-    )
+    arithmetic, loads = body.arithmetic / machine.arithmetic_ports, body.loads / machine.load_ports
+    slots = (body.arithmetic + body.loads + body.stores) / machine.issue_width
+    issue = np.maximum.reduce([arithmetic, loads, body.stores / machine.store_ports, slots])
+    # Ports are not kept equally busy: the more loads among the arithmetic, the more of both is lost.
+    issue = issue + machine.port_conflict * np.minimum(arithmetic, loads)
     chain = machine.latency * body.arithmetic / np.maximum(body.chains, 1.0)
     spilled = np.maximum(body.registers - machine.registers, 0.0)
     ports = body.steps * (issue + machine.step_overhead) * cycle
@@ -66,12 +64,13 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     l3_time = traffic[1] / machine.l3_bytes_per_cycle * cycle
     memory_time = traffic[2] / machine.memory_bytes_per_cycle * cycle
     # Prefetching hides the nearer links behind arithmetic, most of the time and not for nothing.
-    private = np.maximum(core, l2_time) + 0.25 * np.minimum(core, l2_time) + 0.5 * l3_time
+    shown = machine.exposed
+    private = np.maximum(core, l2_time) + shown * np.minimum(core, l2_time) + machine.l3_exposed * l3_time
     alone = private / workers * imbalance
     passes, kernels = _passes(nest, machine)
     overhead = machine.kernel_seconds * kernels + machine.tile_seconds * nest.tiles / workers
     overhead = overhead + np.where(workers > 1, machine.fork_seconds, 0.0)
-    total = np.maximum(alone, memory_time) + 0.25 * np.minimum(alone, memory_time)
+    total = np.maximum(alone, memory_time) + shown * np.minimum(alone, memory_time)
     return Terms(
         ports=ports,
         latency=latency,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune.lower.ir import LoopProgram
 from autotune.lower.printer import program_text
@@ -13,11 +13,24 @@ from autotune.lower.program import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 
+if TYPE_CHECKING:
+    from autotune.lower.verify_isl import Verified
+
 
 def lower(schedule: Schedule, args: Sequence[Tensor], simple_mode: bool = True) -> str | LoopProgram:
     """The loop program of a schedule: as text with ``simple_mode``, else as a LoopProgram."""
     program = lower_schedule(schedule, args)
     return program_text(program) if simple_mode else program
+
+
+def verify(schedule: Schedule, args: Sequence[Tensor]) -> Verified:
+    """Prove with isl that the lowered loops respect every flow dependence; see ``lower.verify_isl``.
+
+    Raises LoweringError with a counterexample, MissingExtraError when islpy is not installed.
+    """
+    from autotune.lower import verify_isl
+
+    return verify_isl.verify(schedule, args)
 
 
 class _CallablePackage(ModuleType):
@@ -29,4 +42,4 @@ class _CallablePackage(ModuleType):
 
 sys.modules[__name__].__class__ = _CallablePackage
 
-__all__ = ["LoopProgram", "lower", "lower_schedule", "program_text"]
+__all__ = ["LoopProgram", "lower", "lower_schedule", "program_text", "verify"]

@@ -34,7 +34,7 @@ def lower_schedule(
     """
     order = schedule.order()
     arguments = _argument_buffers(schedule, args, order, strides or {})
-    bodies, epilogues = _inlined_bodies(order)
+    bodies, epilogues = inlined_bodies(order)
     live = [s for s in order if s.attach_type != "inline"]
     for stage in live:
         _check_attachment(stage, live)
@@ -155,7 +155,7 @@ def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: li
     return Place(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
 
 
-def _inlined_bodies(order: Sequence[Stage]) -> tuple[dict[Stage, tuple[Expr, ...]], dict[Stage, Expr]]:
+def inlined_bodies(order: Sequence[Stage]) -> tuple[dict[Stage, tuple[Expr, ...]], dict[Stage, Expr]]:
     """Bodies and epilogues of all compute stages, with inlined stages substituted."""
     bodies: dict[Stage, tuple[Expr, ...]] = {}
     epilogues: dict[Stage, Expr] = {}

@@ -1,0 +1,188 @@
+"""The isl proof: it accepts what is lowered, and finds each kind of damage done to the loops."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from autotune import te
+from autotune.errors import LoweringError, MissingExtraError
+from autotune.lower import lower_schedule, verify
+from autotune.lower.examples import arguments, blur, chain, matmul, rows
+from autotune.lower.ir import For, If, LoopProgram, Seq, Stmt, Store
+from autotune.lower.verify_isl import prove
+from autotune.schedule import Schedule
+from autotune.te.expr import Binary, const
+from tests.schedule.test_further_primitives import WORKS, gpu_matmul
+from tests.schedule.three_ways import random_case
+
+islpy = pytest.importorskip("islpy")
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_primitives_are_proved(name: str) -> None:
+    make, steps = WORKS[name]
+    made = make()
+    args = arguments(made[0])
+    steps(made)
+    assert verify(made[0], args).dependences > 0
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 2))
+def test_random_programs_are_proved(seed: int) -> None:
+    schedule, args = random_case(seed).schedule()
+    try:
+        verify(schedule, args)
+    except LoweringError as error:
+        if "can be judged" not in str(error):
+            raise
+
+
+def rewritten(stmt: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt:
+    """The statement with parts replaced where ``change`` gives another one."""
+    other = change(stmt)
+    if other is not None:
+        return other
+    if isinstance(stmt, Seq):
+        return Seq(tuple(rewritten(part, change) for part in stmt.stmts))
+    if isinstance(stmt, If):
+        otherwise = None if stmt.otherwise is None else rewritten(stmt.otherwise, change)
+        return If(stmt.cond, rewritten(stmt.then, change), otherwise)
+    if hasattr(stmt, "body"):
+        return replace(stmt, body=rewritten(stmt.body, change))
+    return stmt
+
+
+def damaged(schedule: Schedule, change: Callable[[Stmt], Stmt | None]) -> str:
+    """What the proof says of the program with its statements changed."""
+    program = lower_schedule(schedule, arguments(schedule), with_origins=True)
+    prove(islpy, schedule, program)  # sound before
+    kernels = tuple(replace(k, body=rewritten(k.body, change)) for k in program.kernels)
+    return refused(schedule, replace(program, kernels=kernels))
+
+
+def refused(schedule: Schedule, program: LoopProgram) -> str:
+    with pytest.raises(LoweringError) as refusal:
+        prove(islpy, schedule, program)
+    return str(refusal.value).split(":")[1].strip()
+
+
+def part(name: str, change: Callable[[Store], Stmt]) -> Callable[[Stmt], Stmt | None]:
+    """Change the stores of one part of a computation."""
+
+    def on(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store) and stmt.origin is not None and stmt.origin.part == name:
+            return change(stmt)
+        return None
+
+    return on
+
+
+def tiled() -> Schedule:
+    s, _, _, c = matmul(4, 10, 6)
+    (i, j), (k,) = s[c].op.axis, s[c].op.reduce_axis
+    io, jo, ii, ji = s[c].tile(i, j, 2, 4)
+    ko, ki = s[c].split(k, 4)
+    s[c].reorder(io, ko, jo, ki, ii, ji)
+    return s
+
+
+def test_stages_out_of_order() -> None:
+    s = chain(8)[0]
+    program = lower_schedule(s, arguments(s), with_origins=True)
+    swapped = replace(program, kernels=program.kernels[::-1])
+    assert refused(s, swapped) == "a value is read that nothing stored before"
+
+
+def test_a_missing_start_value() -> None:
+    assert (
+        damaged(rows(3, 4)[0], part("init", lambda _: Seq(())))
+        == "a value is read that nothing stored before"
+    )
+
+
+def test_a_missing_update_of_the_remainder() -> None:
+    s = tiled()
+    seen: list[Store] = []
+
+    def drop_last(stmt: Store) -> Stmt:
+        seen.append(stmt)
+        return Seq(()) if len(seen) == 2 else stmt
+
+    assert damaged(s, part("update", drop_last)) == "a reduction is read before it is finished"
+
+
+def test_a_loop_that_is_one_iteration_short() -> None:
+    def shorter(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, For) and stmt.var.name == "k":
+            return replace(stmt, extent=stmt.extent - 1)
+        return None
+
+    assert damaged(rows(3, 4)[0], shorter) == "a reduction is read before it is finished"
+
+
+def test_an_update_made_twice() -> None:
+    twice = part("update", lambda stmt: Seq((stmt, stmt)))
+    s = tiled()
+    program = lower_schedule(s, arguments(s), with_origins=True)
+    kernels = tuple(replace(k, body=rewritten(k.body, twice)) for k in program.kernels)
+    assert "is added twice before it is read" in refused(s, replace(program, kernels=kernels))
+
+
+def test_a_region_that_is_one_element_off() -> None:
+    s, _, b, c = blur(8)
+    outer, _ = s[c].split(s[c].op.axis[0], 4)
+    s[b].compute_at(s[c], outer)
+
+    def shifted(stmt: Store) -> Stmt:
+        if stmt.origin is None or stmt.origin.stage != "B":
+            return stmt
+        moved = tuple(Binary("+", i, const(1), "int64") for i in stmt.origin.instance)
+        return replace(stmt, origin=replace(stmt.origin, instance=moved))
+
+    assert damaged(s, part("all", shifted)) == "another element is read than the expression names"
+
+
+def test_a_parallel_loop_with_a_dependence() -> None:
+    """A whole reduction loop declared parallel: each iteration reads what another wrote."""
+    s = rows(3, 4)[0]
+
+    def parallel(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, For) and stmt.var.name == "k":
+            return replace(stmt, kind="parallel")
+        return None
+
+    assert damaged(s, parallel) == "a parallel loop carries a dependence"
+
+
+def test_an_output_that_is_not_whole() -> None:
+    def shorter(stmt: Stmt) -> Stmt | None:
+        return replace(stmt, extent=7) if isinstance(stmt, For) else None
+
+    assert damaged(chain(8)[0], shorter) == "a value is read that nothing stored before"
+
+
+def test_gathers_are_left_out_and_named() -> None:
+    index = te.placeholder((5,), dtype="int32", name="index")
+    a = te.placeholder((9,), name="A")
+    b = te.compute((9,), lambda i: a[i] + 1, name="B")
+    c = te.compute((5,), lambda i: b[index[i]], name="C")
+    s = te.create_schedule(c)
+    assert verify(s, [a, index, c]).skipped == ("a read of B at an index that is not affine",)
+
+
+def test_barriers_are_not_judged() -> None:
+    s, args = gpu_matmul()
+    with pytest.raises(LoweringError, match="threads that wait at barriers are run by the interpreter"):
+        verify(s, args)
+
+
+def test_without_islpy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "islpy", None)
+    s: Any = chain(8)[0]
+    with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[test\]'"):
+        verify(s, arguments(s))

@@ -260,3 +260,14 @@ def test_padding_of_a_reduction_that_reads_a_part() -> None:
     except ScheduleError:
         return
     assert_computes(s, [a], c)
+
+
+@pytest.mark.xfail(strict=True, reason="statements without parts", raises=IndexError)
+def test_a_prefetch_beside_an_output_of_a_tuple_that_nothing_reads() -> None:
+    p = te.placeholder((2,), name="P")
+    _, b = te.compute((2,), lambda i: (p[i], p[i] + 1), name="T")
+    c = te.compute((2, 2), lambda i, j: b[j] * 2, name="C")
+    s = te.create_schedule(c)
+    s[b].prefetch(p, s[b].op.axis[0], 3)
+    s[b].compute_at(s[c], s[c].op.axis[0])
+    assert_computes(s, [p], c)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
+from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import ceil_div
-from search_spaces.tile_nest import item_bytes
 
 ROW, COLUMN = "row", "column"
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from search_spaces import elementwise
-from search_spaces.rows import row_shape, row_space
+from search_spaces.row_shape import row_shape
+from search_spaces.rows import row_space
 from search_spaces.space import Space
 
 if TYPE_CHECKING:

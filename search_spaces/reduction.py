@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from search_spaces import elementwise
 from search_spaces.analysis import structure
 from search_spaces.depthwise import windowed
-from search_spaces.rows import row_shape, row_space
+from search_spaces.row_shape import row_shape
+from search_spaces.rows import row_space
 from search_spaces.space import Space
 from search_spaces.tile_shape import tile_shape
 

@@ -8,45 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.te.tensor import ComputeOp, Tensor
 from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.knob import Columns
-from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers, Pass
+from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
+from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
 from search_spaces.tile_shape import TileShape
-
-ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The tile sizes of a population, floats [n]."""
-
-    rows: Mapping[str, Numbers]
-    vectors: Numbers
-    unroll: Numbers
-    window_unroll: Numbers
-
-    @property
-    def accumulators(self) -> Numbers:
-        """Vector registers that hold partial sums."""
-        result = self.vectors
-        for rows in self.rows.values():
-            result = result * rows
-        return result
+from search_spaces.tile_staging import outside_operations, passes, scratch_of
 
 
 def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> LoopNest:
     """The loop nests of the candidates in ``columns``."""
     tile = _tile(shape, columns)
     loops = _loops(shape, columns, tile)
-    pack = _flag(columns, "pack")
-    block = _equals(columns, "stage", "block")
+    pack = flag(columns, "pack")
+    block = equals(columns, "stage", "block")
     parallel = columns["parallel"].astype(np.bool_)
     body = _body(shape, columns, tile, loops)
     return LoopNest(
@@ -57,10 +37,10 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
         loops=tuple(loops),
         accesses=tuple(_accesses(shape, pack)),
         body=body,
-        passes=tuple(_passes(shape, pack, block)),
-        tail_operations=_outside(shape, columns, tile, block),
+        passes=tuple(passes(shape, pack, block)),
+        tail_operations=outside_operations(shape, columns, tile, block),
         serial=~parallel,
-        scratch=_scratch(shape, columns, block),
+        scratch=scratch_of(shape, columns, block),
         tags=_tags(shape, columns, tile, pack, block),
     )
 
@@ -68,7 +48,7 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
 def _tile(shape: TileShape, columns: Columns) -> Tile:
     knobs = zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False)
     window = math.prod(shape.extents[axis] for axis in shape.window)
-    unrolled = _flag(columns, "unroll_window")
+    unrolled = flag(columns, "unroll_window")
     return Tile(
         rows={axis: column(columns, knob, 1) for axis, knob in knobs},
         vectors=column(columns, "vectors", 1),
@@ -81,11 +61,11 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
     one = np.ones(len(tile.vectors))
     extents, vector, main = shape.extents, shape.vector, shape.main
     rows_total, vectors_total = row_tiles(shape, columns), vector_tiles(shape, columns)
-    row_block = _whole(column(columns, "row_block", WHOLE), rows_total)
-    vector_block = _whole(column(columns, "vector_block", WHOLE), vectors_total)
+    row_block = whole(column(columns, "row_block", WHOLE), rows_total)
+    vector_block = whole(column(columns, "vector_block", WHOLE), vectors_total)
     vector_blocks = vectors_total / vector_block
-    blocks_by_vector = _equals(columns, "block_order", "vector")
-    tiles_by_vector = ~_equals(columns, "tile_order", "rows")
+    blocks_by_vector = equals(columns, "block_order", "vector")
+    tiles_by_vector = ~equals(columns, "tile_order", "rows")
     loops = [Loop(axis, one * extents[axis], "parallel") for axis in shape.batch]
     loops.append(Loop(vector, np.where(blocks_by_vector, vector_blocks, 1.0), "parallel"))
     if shape.spatial:
@@ -98,10 +78,10 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
         last = shape.spatial[1]
         loops.append(Loop(last, ceil_div(extents[last], tile.rows[last])))
     loops.append(Loop(vector, np.where(tiles_by_vector, 1.0, vector_block)))
-    channel_first = _equals(columns, "reduce_order", "channel")
+    channel_first = equals(columns, "reduce_order", "channel")
     steps = ceil_div(extents[main], tile.unroll)
     loops.append(Loop(main, np.where(channel_first, steps, 1.0)))
-    unrolled = _flag(columns, "unroll_window")
+    unrolled = flag(columns, "unroll_window")
     for axis in shape.window:
         loops.append(Loop(axis, np.where(unrolled, 1.0, float(extents[axis]))))
     loops.append(Loop(main, np.where(channel_first, 1.0, steps)))
@@ -121,15 +101,15 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
     # The last vector tile is narrower where its tail is peeled, as it is wherever weights are packed.
     whole = vector_tiles(shape, columns) * tile.vectors
     needed = ceil_div(shape.extents[shape.vector], shape.lanes)
-    peeled = _equals(columns, "tail", "peel") | _flag(columns, "pack")
+    peeled = equals(columns, "tail", "peel") | flag(columns, "pack")
     steps = steps * np.where(peeled, needed / whole, 1.0)
     repeats = tile.unroll * tile.window_unroll
     source = max(1, operations(shape.structure.anchor))
     arithmetic = tile.accumulators * repeats * source
-    pack = _flag(columns, "pack")
+    pack = flag(columns, "pack")
     loads = np.zeros(len(tile.vectors))
     for read in shape.reads:
-        loads = loads + _loads(shape, read, tile, _flag(columns, "unroll_window"), pack)
+        loads = loads + _loads(shape, read, tile, flag(columns, "unroll_window"), pack)
     return Body(
         steps=steps,
         arithmetic=arithmetic,
@@ -223,93 +203,6 @@ def _access(
     )
 
 
-def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
-    """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
-    steps = strides.get(tensor.name, ())
-    return steps[-2] * item_bytes(tensor) if len(steps) > 1 else 0
-
-
-def item_bytes(tensor: Tensor) -> int:
-    """Bytes of one element."""
-    return ITEM_BYTES.get(tensor.dtype, 4)
-
-
-def _passes(shape: TileShape, pack: NDArray[np.bool_], block: NDArray[np.bool_]) -> list[Pass]:
-    found = []
-    if shape.weights is not None and not shape.weights_constant:
-        size = float(math.prod(shape.weights.tensor.shape) * item_bytes(shape.weights.tensor))
-        moved = np.where(pack, size, 0.0)
-        found.append(Pass("pack", moved, moved))
-    for op in _staged_ops(shape):
-        size = float(math.prod(op.shape) * item_bytes(op.output(0)))
-        moved = np.where(block, 0.0, size)
-        found.append(Pass(op.name, moved, moved))
-    return found
-
-
-def _staged_ops(shape: TileShape) -> list[ComputeOp]:
-    return [op for op in shape.structure.producers if op.name in shape.staged]
-
-
-def _outside(shape: TileShape, columns: Columns, tile: Tile, block: NDArray[np.bool_]) -> Numbers:
-    """Vector instructions outside the reduction: epilogue, stores, and producers stored once a block."""
-    lanes = shape.lanes
-    tiles = vector_tiles(shape, columns) * tile.vectors
-    for axis in shape.spatial:
-        tiles = tiles * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
-    tiles = tiles * math.prod(shape.extents[axis] for axis in shape.batch)
-    total = tiles * (2 + shape.structure.epilogue_operations)
-    overlap = _halo(shape, columns)
-    for op in _staged_ops(shape):
-        elements = math.prod(op.shape) * _repeats(shape, columns, op) * overlap
-        total = total + np.where(block, elements / lanes * (2 + operations(op)), 0.0)
-    return np.asarray(total)
-
-
-def _repeats(shape: TileShape, columns: Columns, op: ComputeOp) -> Numbers:
-    """How many blocks along the vector axis stage the same elements of ``op``."""
-    vectors_total = vector_tiles(shape, columns)
-    if any(shape.vector in read.axes for read in shape.reads if read.tensor.op is op):
-        return np.ones(len(vectors_total))
-    vector_block = _whole(column(columns, "vector_block", WHOLE), vectors_total)
-    return vectors_total / vector_block
-
-
-def _scratch(shape: TileShape, columns: Columns, block: NDArray[np.bool_]) -> tuple[Numbers, Numbers] | None:
-    """Bytes that a block stages, and how many blocks do."""
-    staged = _staged_ops(shape)
-    if not staged:
-        return None
-    vectors_total, rows_total = vector_tiles(shape, columns), row_tiles(shape, columns)
-    blocks = vectors_total / _whole(column(columns, "vector_block", WHOLE), vectors_total)
-    blocks = blocks * rows_total / _whole(column(columns, "row_block", WHOLE), rows_total)
-    blocks = blocks * math.prod(shape.extents[axis] for axis in shape.batch)
-    total = np.zeros(len(blocks))
-    for op in staged:
-        elements = math.prod(op.shape) * _repeats(shape, columns, op) * _halo(shape, columns)
-        total = total + elements * item_bytes(op.output(0))
-    return np.where(block, total / blocks, 0.0), blocks
-
-
-def _halo(shape: TileShape, columns: Columns) -> Numbers:
-    """How often a staged element is produced when each block of rows stages its own window."""
-    rows_total = row_tiles(shape, columns)
-    row_block = _whole(column(columns, "row_block", WHOLE), rows_total)
-    if not shape.spatial:
-        return np.ones(len(row_block))
-    name = "outer_rows" if len(shape.spatial) == 2 else "rows"
-    rows = row_block * column(columns, name, 1)
-    for read in shape.reads:
-        for terms in read.dims:
-            moves = dict(terms)
-            step = moves.get(shape.spatial[0])
-            window = [c * (shape.extents[a] - 1) for a, c in terms if a in shape.window]
-            if step and window:
-                overlap = max(sum(window) + 1 - step, 0)
-                return np.asarray(1.0 + overlap / (rows * step))
-    return np.ones(len(row_block))
-
-
 def _tags(
     shape: TileShape,
     columns: Columns,
@@ -322,7 +215,7 @@ def _tags(
     for axis in shape.spatial:
         computed = computed * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
     computed = computed * math.prod(shape.extents[axis] for axis in shape.batch)
-    order = _equals(columns, "tile_order", "rows") + 2.0 * _equals(columns, "block_order", "vector")
+    order = equals(columns, "tile_order", "rows") + 2.0 * equals(columns, "block_order", "vector")
     return {
         "rows": tile.accumulators / tile.vectors,
         "vectors": tile.vectors,
@@ -330,26 +223,10 @@ def _tags(
         "packed": pack.astype(np.float64),
         "order": order,
         "inline": block.astype(np.float64),
-        "fused": _equals(columns, "reduce_order", "channel").astype(np.float64),
-        "split": _equals(columns, "tail", "peel").astype(np.float64),
+        "fused": equals(columns, "reduce_order", "channel").astype(np.float64),
+        "split": equals(columns, "tail", "peel").astype(np.float64),
         "waste": computed / useful,
     }
 
 
-def _whole(block: Numbers, total: Numbers) -> Numbers:
-    return np.where(block == WHOLE, total, block)
-
-
-def _flag(columns: Columns, name: str) -> NDArray[np.bool_]:
-    if name in columns:
-        return columns[name].astype(np.bool_)
-    return np.zeros(len(columns["parallel"]), dtype=np.bool_)
-
-
-def _equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
-    if name in columns:
-        return np.asarray(columns[name] == value)
-    return np.zeros(len(columns["parallel"]), dtype=np.bool_)
-
-
-__all__ = ["ITEM_BYTES", "Tile", "item_bytes", "tile_nest"]
+__all__ = ["tile_nest"]

@@ -1,0 +1,93 @@
+"""The rows of a region that reduces along contiguous elements."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from autotune.te.tensor import ComputeOp, post_order
+from search_spaces.analysis import operations, read_forms
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+
+
+@dataclass(frozen=True)
+class RowShape:
+    """``rank`` leading axes of the output number the rows; ``width`` is the reduced last extent."""
+
+    stages: tuple[ComputeOp, ...]
+    output: ComputeOp
+    rank: int
+    width: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return max(1, math.prod(self.output.shape[: self.rank]))
+
+    @cached_property
+    def reductions(self) -> tuple[ComputeOp, ...]:
+        """The stages that reduce."""
+        return tuple(op for op in self.stages if op.reduction is not None)
+
+    @cached_property
+    def columns(self) -> int:
+        """Elements of a row that a reduction reads."""
+        return max(math.prod(a.extent for a in op.reduce_axis) for op in self.reductions)
+
+    @cached_property
+    def stored_rows(self) -> tuple[str, ...]:
+        """Elementwise stages as wide as a row, which may be stored once or recomputed by each reader."""
+        return tuple(
+            op.name
+            for op in self.stages
+            if op is not self.output and op.reduction is None and math.prod(op.shape) > self.rows
+        )
+
+    @cached_property
+    def recomputed(self) -> int:
+        """Extra vector instructions an element if the wide stages are recomputed by each reader."""
+        total = 0
+        for op in self.stages:
+            if op.name in self.stored_rows:
+                readers = [o for o in self.stages if any(t.op is op for t in o.input_tensors)]
+                total += operations(op) * max(0, len(readers) - 1)
+        return total
+
+
+def row_shape(workload: Workload) -> RowShape | None:
+    """The rows of a region, or None where it does not reduce along contiguous rows of one output."""
+    program = workload.program()
+    output = program.outputs[0].op
+    if len({id(t.op) for t in program.outputs}) > 1 or not isinstance(output, ComputeOp):
+        return None
+    order = [op for op in post_order(list(program.outputs)) if isinstance(op, ComputeOp)]
+    reductions = [op for op in order if op.reduction is not None]
+    if not reductions or any(len(op.body) != 1 for op in order):
+        return None
+    rank = min(len(op.shape) for op in (*reductions, output))
+    while rank and any(op.shape[:rank] != output.shape[:rank] for op in reductions):
+        rank -= 1
+    if any(math.prod(op.shape[rank:]) != 1 for op in reductions):
+        return None
+    if output.reduction is not None and math.prod(output.shape[rank:]) != 1:
+        return None
+    if not all(_along_rows(op) for op in reductions) or 0 in output.shape:
+        return None
+    width = reductions[0].reduce_axis[-1].extent
+    if any(op.reduce_axis[-1].extent != width for op in reductions):
+        return None
+    return RowShape(tuple(order), output, rank, width)
+
+
+def _along_rows(op: ComputeOp) -> bool:
+    """Whether the last reduce axis walks along the lines of the widest thing that is read."""
+    last = op.reduce_axis[-1]
+    reads = [read for read in read_forms(op) if last.name in read.axes]
+    return bool(reads) and all(read.contiguous == last.name for read in reads) and not last.start
+
+
+__all__ = ["RowShape", "row_shape"]

@@ -1,0 +1,64 @@
+"""What the loop nests of register tiles share: tile sizes, element sizes, and knobs as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.te.tensor import Tensor
+from search_spaces.knob import Columns
+from search_spaces.nest import Numbers
+from search_spaces.tile_knobs import WHOLE
+
+ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The tile sizes of a population, floats [n]."""
+
+    rows: Mapping[str, Numbers]
+    vectors: Numbers
+    unroll: Numbers
+    window_unroll: Numbers
+
+    @property
+    def accumulators(self) -> Numbers:
+        """Vector registers that hold partial sums."""
+        result = self.vectors
+        for rows in self.rows.values():
+            result = result * rows
+        return result
+
+
+def item_bytes(tensor: Tensor) -> int:
+    """Bytes of one element."""
+    return ITEM_BYTES.get(tensor.dtype, 4)
+
+
+def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
+    """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
+    steps = strides.get(tensor.name, ())
+    return steps[-2] * item_bytes(tensor) if len(steps) > 1 else 0
+
+
+def whole(block: Numbers, total: Numbers) -> Numbers:
+    return np.where(block == WHOLE, total, block)
+
+
+def flag(columns: Columns, name: str) -> NDArray[np.bool_]:
+    if name in columns:
+        return columns[name].astype(np.bool_)
+    return np.zeros(len(columns["parallel"]), dtype=np.bool_)
+
+
+def equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
+    if name in columns:
+        return np.asarray(columns[name] == value)
+    return np.zeros(len(columns["parallel"]), dtype=np.bool_)
+
+
+__all__ = ["ITEM_BYTES", "Tile", "equals", "flag", "item_bytes", "row_bytes", "whole"]

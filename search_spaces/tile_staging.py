@@ -1,0 +1,99 @@
+"""What register-tiled candidates do outside their reduction: packing, staged producers, epilogues."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.te.tensor import ComputeOp
+from search_spaces.analysis import operations
+from search_spaces.knob import Columns
+from search_spaces.nest import Numbers, Pass
+from search_spaces.tile_common import Tile, item_bytes, whole
+from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
+from search_spaces.tile_shape import TileShape
+
+
+def passes(shape: TileShape, pack: NDArray[np.bool_], block: NDArray[np.bool_]) -> list[Pass]:
+    """Kernels before the main one: packing at run time, and producers stored whole."""
+    found = []
+    if shape.weights is not None and not shape.weights_constant:
+        size = float(math.prod(shape.weights.tensor.shape) * item_bytes(shape.weights.tensor))
+        moved = np.where(pack, size, 0.0)
+        found.append(Pass("pack", moved, moved))
+    for op in staged_ops(shape):
+        size = float(math.prod(op.shape) * item_bytes(op.output(0)))
+        moved = np.where(block, 0.0, size)
+        found.append(Pass(op.name, moved, moved))
+    return found
+
+
+def staged_ops(shape: TileShape) -> list[ComputeOp]:
+    """The producers that are stored and not inlined."""
+    return [op for op in shape.structure.producers if op.name in shape.staged]
+
+
+def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: NDArray[np.bool_]) -> Numbers:
+    """Vector instructions outside the reduction: epilogue, stores, and producers stored once a block."""
+    lanes = shape.lanes
+    tiles = vector_tiles(shape, columns) * tile.vectors
+    for axis in shape.spatial:
+        tiles = tiles * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
+    tiles = tiles * math.prod(shape.extents[axis] for axis in shape.batch)
+    total = tiles * (2 + shape.structure.epilogue_operations)
+    overlap = _halo(shape, columns)
+    for op in staged_ops(shape):
+        elements = math.prod(op.shape) * _repeats(shape, columns, op) * overlap
+        total = total + np.where(block, elements / lanes * (2 + operations(op)), 0.0)
+    return np.asarray(total)
+
+
+def _repeats(shape: TileShape, columns: Columns, op: ComputeOp) -> Numbers:
+    """How many blocks along the vector axis stage the same elements of ``op``."""
+    vectors_total = vector_tiles(shape, columns)
+    if any(shape.vector in read.axes for read in shape.reads if read.tensor.op is op):
+        return np.ones(len(vectors_total))
+    vector_block = whole(column(columns, "vector_block", WHOLE), vectors_total)
+    return vectors_total / vector_block
+
+
+def scratch_of(
+    shape: TileShape, columns: Columns, block: NDArray[np.bool_]
+) -> tuple[Numbers, Numbers] | None:
+    """Bytes that a block stages, and how many blocks do."""
+    staged = staged_ops(shape)
+    if not staged:
+        return None
+    vectors_total, rows_total = vector_tiles(shape, columns), row_tiles(shape, columns)
+    blocks = vectors_total / whole(column(columns, "vector_block", WHOLE), vectors_total)
+    blocks = blocks * rows_total / whole(column(columns, "row_block", WHOLE), rows_total)
+    blocks = blocks * math.prod(shape.extents[axis] for axis in shape.batch)
+    total = np.zeros(len(blocks))
+    for op in staged:
+        elements = math.prod(op.shape) * _repeats(shape, columns, op) * _halo(shape, columns)
+        total = total + elements * item_bytes(op.output(0))
+    return np.where(block, total / blocks, 0.0), blocks
+
+
+def _halo(shape: TileShape, columns: Columns) -> Numbers:
+    """How often a staged element is produced when each block of rows stages its own window."""
+    rows_total = row_tiles(shape, columns)
+    row_block = whole(column(columns, "row_block", WHOLE), rows_total)
+    if not shape.spatial:
+        return np.ones(len(row_block))
+    name = "outer_rows" if len(shape.spatial) == 2 else "rows"
+    rows = row_block * column(columns, name, 1)
+    for read in shape.reads:
+        for terms in read.dims:
+            moves = dict(terms)
+            step = moves.get(shape.spatial[0])
+            window = [c * (shape.extents[a] - 1) for a, c in terms if a in shape.window]
+            if step and window:
+                overlap = max(sum(window) + 1 - step, 0)
+                return np.asarray(1.0 + overlap / (rows * step))
+    return np.ones(len(row_block))
+
+
+__all__ = ["outside_operations", "passes", "scratch_of", "staged_ops"]

@@ -27,11 +27,13 @@ from autotune.lower.ir import (
     walk,
 )
 from autotune.te.expr import Binary, Expr, Var, is_float
+from autotune.te.operations import MAX, MIN, PROD, SUM
 
 STACK_BYTES = 16 << 10
 """Local memory of a kernel up to this goes on the stack, larger buffers into the worker's scratch memory."""
 
 _HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "min": "min"}
+_REDUCERS = {"+": SUM, "*": PROD, "max": MAX, "min": MIN}
 
 
 class KernelEmitter(ExpressionEmitter):
@@ -144,7 +146,7 @@ class KernelEmitter(ExpressionEmitter):
 
     def _prefetch(self, node: Prefetch) -> None:
         """Fetch for reading, to be kept in all levels of the cache."""
-        if self.lanes > 1:
+        if self.lanes > 1 or node.buffer not in self._pointers:  # what nothing reads needs no fetching
             return
         pointer = self.pointer(node.buffer, self.address(self.form(node, node.buffer, node.indices)))
         self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
@@ -307,10 +309,8 @@ class KernelEmitter(ExpressionEmitter):
             raise BuildError(
                 f"lanes of a vectorized loop store different values to one element of {node.buffer.name}"
             )
-        if mask is not None:
-            pointer_safe = folded is not None
-            if not pointer_safe:
-                raise BuildError(f"a guarded vectorized loop stores one element of {node.buffer.name}")
+        if mask is not None and folded is None:
+            raise BuildError(f"a guarded vectorized loop stores one element of {node.buffer.name}")
         self.lanes, self.mask = 1, None
         with self.statement():
             address = self.address(self.form(node, node.buffer, node.indices))
@@ -346,12 +346,8 @@ class KernelEmitter(ExpressionEmitter):
         return self.int_op(value.op, old, total)
 
     def _neutral(self, op: str, dtype: str) -> Value:
-        from autotune.codegen.types import constant
-        from autotune.te.operations import MAX, MIN, PROD, SUM
-
-        reducer = {"+": SUM, "*": PROD, "max": MAX, "min": MIN}[op]
-        value = reducer.identity((dtype,))[0]
-        return Value(constant(value.value, dtype), dtype)  # type: ignore[attr-defined]
+        (value,) = _REDUCERS[op].identity((dtype,))
+        return self.expr(value)
 
     def _across(self, op: str, value: Value) -> Value:
         kind, scalar = type_of(value), scalar_type(value.dtype)

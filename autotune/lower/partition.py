@@ -13,8 +13,10 @@ from autotune.lower.ir import (
     Buffer,
     For,
     If,
+    Intrinsic,
     Let,
     Load,
+    Prefetch,
     Seq,
     Stmt,
     Store,
@@ -27,7 +29,7 @@ from autotune.lower.ir import (
     walk,
 )
 from autotune.lower.linear import Simplifier
-from autotune.lower.rewrite import rewrite_expr, rewrite_stmt
+from autotune.lower.rewrite import rewrite_expr, rewrite_stmt, with_parts
 from autotune.te.expr import Binary, Compare, Const, Expr, Select, Var, const, is_float
 
 MAX_CUTS = 4
@@ -39,18 +41,13 @@ MAX_STATEMENTS = 12
 
 def partition(stmt: Stmt) -> Stmt:
     """The statement with its serial loops cut and unswitched, innermost loops first."""
-    if isinstance(stmt, Seq):
-        return sequence([partition(s) for s in stmt.stmts])
-    if isinstance(stmt, Allocate):
-        return _allocated(stmt.buffer, partition(stmt.body), stmt.note)
-    if isinstance(stmt, Let):
-        return Let(stmt.var, stmt.value, partition(stmt.body))
-    if isinstance(stmt, If):
-        otherwise = None if stmt.otherwise is None else partition(stmt.otherwise)
-        return If(stmt.cond, partition(stmt.then), otherwise)
-    if not isinstance(stmt, For):
-        return stmt
-    loop = For(stmt.var, stmt.extent, stmt.kind, partition(stmt.body), stmt.note)
+    if isinstance(stmt, Intrinsic):
+        return stmt  # its body is what the intrinsic does: never cut
+    loop = with_parts(stmt, partition)
+    if isinstance(loop, Allocate):
+        return _without_idle_stores(loop)
+    if not isinstance(loop, For):
+        return loop
     if loop.kind == "parallel" or sum(1 for _ in walk(loop.body)) > MAX_STATEMENTS:
         return loop
     if loop.kind == "serial":
@@ -62,53 +59,36 @@ def partition(stmt: Stmt) -> Stmt:
     return _unswitched(loop)
 
 
-def _allocated(buffer: Buffer, body: Stmt, note: str) -> Stmt:
+def _without_idle_stores(stmt: Allocate) -> Stmt:
     """An allocation, unless nothing in its part of a cut loop reads the buffer: then its producer goes too."""
-    if any(load.buffer is buffer for load in loads(body)):
-        return Allocate(buffer, body, note)
-    return _without_stores(buffer, body)
+    if any(load.buffer is stmt.buffer for load in loads(stmt.body)):
+        return stmt
+    return _without_stores(stmt.buffer, stmt.body)
 
 
 def _without_stores(buffer: Buffer, stmt: Stmt) -> Stmt:
     if isinstance(stmt, Store):
         return sequence([]) if stmt.buffer is buffer else stmt
-    if isinstance(stmt, Seq):
-        parts = [_without_stores(buffer, s) for s in stmt.stmts]
-        return sequence([p for p in parts if not _empty(p)])
-    if isinstance(stmt, If):
-        then = _without_stores(buffer, stmt.then)
-        other = None if stmt.otherwise is None else _without_stores(buffer, stmt.otherwise)
-        other = None if other is None or _empty(other) else other
-        return sequence([]) if _empty(then) and other is None else If(stmt.cond, then, other)
-    body = _without_stores(buffer, sub_statements(stmt)[0])
-    if _empty(body):
-        return body
-    if isinstance(stmt, For):
-        return For(stmt.var, stmt.extent, stmt.kind, body)
-    if isinstance(stmt, Let):
-        return Let(stmt.var, stmt.value, body)
-    assert isinstance(stmt, Allocate)
-    return _allocated(stmt.buffer, body, stmt.note)
+    rest = with_parts(stmt, lambda part: _without_stores(buffer, part))
+    if isinstance(rest, Seq):
+        return sequence([part for part in rest.stmts if not _empty(part)])
+    if isinstance(rest, If):
+        other = None if rest.otherwise is None or _empty(rest.otherwise) else rest.otherwise
+        return sequence([]) if _empty(rest.then) and other is None else If(rest.cond, rest.then, other)
+    parts = sub_statements(rest)
+    if parts and all(_empty(part) for part in parts):
+        return sequence([])
+    return _without_idle_stores(rest) if isinstance(rest, Allocate) else rest
 
 
 def _selects(stmt: Stmt) -> Iterator[Expr]:
     """Conditions of the branches and of the if_then_else expressions below."""
-    seen: set[int] = set()
-
-    def go(node: Expr) -> Iterator[Expr]:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        if isinstance(node, Select):
-            yield node.cond
-        for child in operands(node):
-            yield from go(child)
-
     for part in walk(stmt):
         if isinstance(part, If):
             yield part.cond
-        for expr in expressions(part):
-            yield from go(expr)
+        for node in nodes(*expressions(part)):
+            if isinstance(node, Select):
+                yield node.cond
 
 
 def _conjuncts(cond: Expr) -> Iterator[Expr]:
@@ -193,13 +173,9 @@ def _empty(stmt: Stmt) -> bool:
 
 def _invariant(cond: Expr, inside: set[Var]) -> bool:
     """Whether a condition reads no variable of ``inside`` and no memory."""
-    stack = [cond]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Load) or (isinstance(node, Var) and node in inside):
-            return False
-        stack.extend(operands(node))
-    return True
+    return not any(
+        isinstance(node, Load) or (isinstance(node, Var) and node in inside) for node in nodes(cond)
+    )
 
 
 __all__ = ["partition"]

@@ -91,9 +91,12 @@ def _check_neutral(stage: Stage, op: ComputeOp, axis: IterVar, padded_tensors: s
 
 
 def _vanishes(node: Expr, axis: IterVar, padded_tensors: set[Tensor]) -> bool:
-    """Whether an expression is zero where the reads along ``axis`` are."""
+    """Whether an expression is zero past the end of ``axis``, where some reads are of padding."""
     if isinstance(node, Read):
-        return node.tensor in padded_tensors and any(_coefficient(i, axis) for i in node.indices)
+        return node.tensor in padded_tensors and any(
+            _coefficient(index, axis) and (_least_past(index, axis) or 0) >= size
+            for index, size in zip(node.indices, node.tensor.shape, strict=True)
+        )
     if isinstance(node, Const):
         return node.value == 0
     if isinstance(node, Cast):
@@ -104,6 +107,28 @@ def _vanishes(node: Expr, axis: IterVar, padded_tensors: set[Tensor]) -> bool:
         a, b = _vanishes(node.a, axis, padded_tensors), _vanishes(node.b, axis, padded_tensors)
         return (a or b) if node.op == "*" else a and b and node.op in ("+", "-", "min", "max")
     return False
+
+
+def _least_past(index: Expr, axis: IterVar) -> int | None:
+    """The smallest value of an index past the end of ``axis``; None when that is not easy to say."""
+    if isinstance(index, Const):
+        return int(index.value)
+    if isinstance(index, IterVar):
+        return axis.start + axis.extent if index is axis else index.start
+    if not isinstance(index, Binary):
+        return None
+    a, b = _least_past(index.a, axis), _least_past(index.b, axis)
+    if a is None or b is None:
+        return None
+    if index.op == "+":
+        return a + b
+    if index.op == "-" and isinstance(index.b, Const):
+        return a - b
+    if index.op == "*" and isinstance(index.b, Const) and b >= 0:
+        return a * b
+    if index.op == "*" and isinstance(index.a, Const) and a >= 0:
+        return a * b
+    return None
 
 
 def _coefficient(index: Expr, axis: IterVar) -> int | None:

@@ -276,6 +276,10 @@ class DataflowPrimitives:
         mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.from_callable(index_map)
         if stage.op.reduction is not None:
             raise stage.refuse("transform_layout", f"{stage.op.name} is a reduction; cache_read it first")
+        if len(stage.op.body) > 1:
+            raise stage.refuse(
+                "transform_layout", f"{stage.op.name} has several outputs; cache_read one first"
+            )
         new = rewrite.transformed(stage.op, mapping)
         readers = self.readers_of(stage)
         self.replace_op(stage, new)

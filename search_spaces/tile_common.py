@@ -46,16 +46,19 @@ def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
 
 
 def whole(block: Numbers, total: Numbers) -> Numbers:
+    """Block sizes [n] with ``WHOLE`` replaced by the total."""
     return np.where(block == WHOLE, total, block)
 
 
 def flag(columns: Columns, name: str) -> NDArray[np.bool_]:
+    """A bool knob [n]; False for a knob that this space does not have."""
     if name in columns:
         return columns[name].astype(np.bool_)
     return np.zeros(len(columns["parallel"]), dtype=np.bool_)
 
 
 def equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
+    """Where a knob has a value [n]; False for a knob that this space does not have."""
     if name in columns:
         return np.asarray(columns[name] == value)
     return np.zeros(len(columns["parallel"]), dtype=np.bool_)

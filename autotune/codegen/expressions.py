@@ -6,7 +6,7 @@ from autotune.codegen.memory import MemoryEmitter
 from autotune.codegen.module import ModuleText
 from autotune.codegen.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
-from autotune.lower.ir import Load, operands
+from autotune.lower.ir import Load, nodes
 from autotune.te.expr import (
     Binary,
     Call,
@@ -105,11 +105,11 @@ class ExpressionEmitter(MemoryEmitter):
         args, lanes = self.alike(*[self.expr(a) for a in node.args])
         if node.name in _INTRINSICS:
             return self.intrinsic(_INTRINSICS[node.name], node.dtype, lanes, *args)
-        # A library function handles at most one register's lanes; halves go through float32.
-        symbol = self.module.math(node.name, lanes, node.dtype)
-        kind = vector(scalar_type(node.dtype), lanes)
-        values = ", ".join(f"{kind} {a.text}" for a in args)
-        return Value(self.op(f"call {kind} @{symbol}({values})"), node.dtype, lanes)
+        dtype = "float32" if node.dtype == "float16" else node.dtype  # halves go through float32
+        symbol = self.module.math(node.name, lanes, dtype)
+        kind = vector(scalar_type(dtype), lanes)
+        values = ", ".join(f"{kind} {self.cast(a, dtype).text}" for a in args)
+        return self.cast(Value(self.op(f"call {kind} @{symbol}({values})"), dtype, lanes), node.dtype)
 
     def _cast(self, node: Cast) -> Value:
         return self.cast(self.expr(node.a), node.dtype)
@@ -159,14 +159,5 @@ class ExpressionEmitter(MemoryEmitter):
         return Value(self.op(f"phi {type_of(first)} {incoming}"), first.dtype, first.lanes)
 
 
-def _has_load(node: Expr) -> bool:
-    seen: set[int] = set()
-    stack = [node]
-    while stack:
-        current = stack.pop()
-        if isinstance(current, Load):
-            return True
-        if id(current) not in seen:
-            seen.add(id(current))
-            stack.extend(operands(current))
-    return False
+def _has_load(expr: Expr) -> bool:
+    return any(isinstance(node, Load) for node in nodes(expr))

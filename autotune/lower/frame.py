@@ -6,7 +6,7 @@ from autotune.lower.linear import Lin, Simplifier, constant_form
 from autotune.lower.regions import Box, Region
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, IterVar
+from autotune.te.expr import Const, Expr, IterVar
 from autotune.te.tensor import ComputeOp
 
 
@@ -147,8 +147,6 @@ class Frame:
 
     def bounds_conditions(self, simplifier: Simplifier, shape: tuple[int, ...]) -> list[Expr]:
         """Conditions that keep the computed region inside the tensor; those that always hold are dropped."""
-        from autotune.te.expr import Const
-
         result: list[Expr] = []
         values = self.axis_values()
         for axis, size in zip(self.op.axis, shape, strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from autotune.te.expr import Expr, Var
+from autotune.te.expr import Expr, Var, children
 
 
 class Buffer:
@@ -256,41 +256,30 @@ def operands(node: Expr) -> tuple[Expr, ...]:
     """Operands of an expression node, loads included."""
     if isinstance(node, Load):
         return node.indices
-    from autotune.te.expr import children
-
     return children(node)
+
+
+def nodes(*exprs: Expr) -> Iterator[Expr]:
+    """Each distinct node of the expressions once, loads and their indices included, a node before its operands."""
+    seen: set[int] = set()
+    stack = list(reversed(exprs))
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            yield node
+            stack.extend(reversed(operands(node)))
 
 
 def uses(expr: Expr, var: Var) -> bool:
     """Whether an expression depends on a variable directly (values of a Let count as their name)."""
-    seen: set[int] = set()
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if node is var:
-            return True
-        if id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(operands(node))
-    return False
+    return any(node is var for node in nodes(expr))
 
 
 def loads(stmt: Stmt) -> Iterator[Load]:
     """All loads in the statements below."""
-    seen: set[int] = set()
-
-    def go(node: Expr) -> Iterator[Load]:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        if isinstance(node, Load):
-            yield node
-        for child in operands(node):
-            yield from go(child)
-
-    for part in walk(stmt):
-        for expr in expressions(part):
-            yield from go(expr)
+    held = [expr for part in walk(stmt) for expr in expressions(part)]
+    return (node for node in nodes(*held) if isinstance(node, Load))
 
 
 __all__ = [
@@ -313,6 +302,7 @@ __all__ = [
     "expressions",
     "is_thread_axis",
     "loads",
+    "nodes",
     "operands",
     "sequence",
     "sub_statements",

@@ -20,7 +20,7 @@ from autotune.lower.ir import (
     Store,
     dense_strides,
 )
-from autotune.lower.rewrite import substituted
+from autotune.lower.rewrite import substituted, with_parts
 from autotune.te.expr import Expr, Var
 from autotune.te.printer import expr_text
 
@@ -66,14 +66,7 @@ def _unambiguous(stmt: Stmt, names: Mapping[str, int]) -> Stmt:
         if isinstance(stmt, Let):
             return Let(var, stmt.value, body)
         return For(var, stmt.extent, stmt.kind, body, stmt.note)
-    if isinstance(stmt, Seq):
-        return Seq(tuple(_unambiguous(part, names) for part in stmt.stmts))
-    if isinstance(stmt, Allocate):
-        return Allocate(stmt.buffer, _unambiguous(stmt.body, names), stmt.note)
-    if isinstance(stmt, If):
-        otherwise = None if stmt.otherwise is None else _unambiguous(stmt.otherwise, names)
-        return If(stmt.cond, _unambiguous(stmt.then, names), otherwise)
-    return stmt
+    return with_parts(stmt, lambda part: _unambiguous(part, names))
 
 
 def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:

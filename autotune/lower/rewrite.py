@@ -45,14 +45,27 @@ def rewrite_expr(expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[
     return result
 
 
+def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+    """The statement over changed direct parts; one without parts is itself."""
+    if isinstance(stmt, Seq):
+        return sequence([change(s) for s in stmt.stmts])
+    if isinstance(stmt, For):
+        return For(stmt.var, stmt.extent, stmt.kind, change(stmt.body), stmt.note)
+    if isinstance(stmt, Let):
+        return Let(stmt.var, stmt.value, change(stmt.body))
+    if isinstance(stmt, If):
+        return If(stmt.cond, change(stmt.then), None if stmt.otherwise is None else change(stmt.otherwise))
+    if isinstance(stmt, Allocate):
+        return Allocate(stmt.buffer, change(stmt.body), stmt.note)
+    if isinstance(stmt, Intrinsic):
+        return Intrinsic(stmt.name, stmt.operands, change(stmt.body))
+    return stmt
+
+
 def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
     """The statement with its expressions rewritten; branches that became constant are taken or dropped."""
-    if isinstance(stmt, Seq):
-        return sequence([rewrite_stmt(s, replace) for s in stmt.stmts])
-    if isinstance(stmt, For):
-        return For(stmt.var, stmt.extent, stmt.kind, rewrite_stmt(stmt.body, replace), stmt.note)
-    if isinstance(stmt, Allocate):
-        return Allocate(stmt.buffer, rewrite_stmt(stmt.body, replace), stmt.note)
+    if isinstance(stmt, Seq | For | Allocate):
+        return with_parts(stmt, lambda part: rewrite_stmt(part, replace))
     if isinstance(stmt, Let):
         return Let(stmt.var, rewrite_expr(stmt.value, replace, {}), rewrite_stmt(stmt.body, replace))
     if isinstance(stmt, If):
@@ -84,4 +97,4 @@ def substituted(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
     return rewrite_stmt(stmt, lambda node: values.get(node) if isinstance(node, Var) else None)
 
 
-__all__ = ["rewrite_expr", "rewrite_stmt", "substituted"]
+__all__ = ["rewrite_expr", "rewrite_stmt", "substituted", "with_parts"]

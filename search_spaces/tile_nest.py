@@ -20,6 +20,9 @@ from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_
 from search_spaces.tile_shape import TileShape
 from search_spaces.tile_staging import outside_operations, passes, scratch_of
 
+# Share of the loads that serve several positions which stay in a register in between.
+_KEPT = 0.5
+
 
 def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> LoopNest:
     """The loop nests of the candidates in ``columns``."""
@@ -107,16 +110,18 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
     source = max(1, operations(shape.structure.anchor))
     arithmetic = tile.accumulators * repeats * source
     pack = flag(columns, "pack")
-    loads = np.zeros(len(tile.vectors))
+    loads, shared = np.zeros(len(tile.vectors)), np.zeros(len(tile.vectors))
     for read in shape.reads:
-        loads = loads + _loads(shape, read, tile, flag(columns, "unroll_window"), pack)
+        mine, saved = _loads(shape, read, tile, flag(columns, "unroll_window"), pack)
+        loads = loads + mine
+        shared = shared + np.where(saved, mine, 0.0)
     return Body(
         steps=steps,
         arithmetic=arithmetic,
         loads=loads,
         stores=np.zeros(len(steps)),
         chains=tile.accumulators,
-        registers=tile.accumulators + tile.vectors + 1,
+        registers=tile.accumulators + tile.vectors + 1 + _KEPT * shared,
         instructions=arithmetic + loads,
     )
 
@@ -127,15 +132,16 @@ def _loads(
     tile: Tile,
     unrolled: NDArray[np.bool_],
     pack: NDArray[np.bool_],
-) -> Numbers:
-    """Load instructions of one read in one step: vectors, broadcasts, or a gather of single elements.
+) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Load instructions of one read in one step, and whether some of them serve several positions.
 
-    Equal elements of an unrolled body are loaded once: windows that overlap share their loads.
+    A load is a vector, a broadcast, or part of a gather of single elements. Equal elements of an unrolled
+    body are loaded once: windows that overlap share their loads.
     """
     one = np.ones(len(tile.vectors))
     repeats = {**tile.rows, shape.main: tile.unroll}
     repeats |= {axis: np.where(unrolled, float(shape.extents[axis]), 1.0) for axis in shape.window}
-    count = one
+    count, shared = one, one < 0
     for terms in read.dims:
         every, span = one, one
         for axis, coefficient in terms:
@@ -143,13 +149,14 @@ def _loads(
             every = every * times
             span = span + abs(coefficient) * (times - 1)
         count = count * np.minimum(every, span)
+        shared = shared | (span < every)
     if shape.vector not in read.axes:
-        return count
+        return count, shared
     count = count * tile.vectors
     if read.contiguous == shape.vector:
-        return count
+        return count, shared
     packed = pack & (read == shape.weights)
-    return np.where(packed, count, count * shape.lanes)
+    return np.where(packed, count, count * shape.lanes), shared
 
 
 def _accesses(shape: TileShape, pack: NDArray[np.bool_]) -> list[Access]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from autotune.runtime.module import Module
 
 ROUNDS = 30
+LIMIT_S = 10.0
 
 Known = Mapping[tuple[str, str], Built]
 """Built code by workload key and trace key."""
@@ -62,7 +63,7 @@ def time_whole_model(
     untuned = Module(_image(parts, target, None, known))
     tuned = Module(_image(parts, target, database, known))
     with untuned, tuned:
-        before, after = time_rivals([_sampler(m, inputs) for m in (untuned, tuned)], ROUNDS)
+        before, after = time_rivals([_sampler(m, inputs) for m in (untuned, tuned)], ROUNDS, LIMIT_S)
     return before, after
 
 

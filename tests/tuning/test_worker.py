@@ -160,6 +160,20 @@ def test_tolerance_grows_with_the_sum_up_to_a_limit() -> None:
     assert check.tolerance("int32", 100) == 0.0
 
 
+def test_rivals_are_timed_for_some_rounds_or_some_time() -> None:
+    def sample(repeat: int) -> Any:
+        return np.full(repeat, 5e6)
+
+    def rounds(most: int, limit_s: float) -> int:
+        now = iter(range(1000))
+        found = timing.time_rivals([sample, sample], most, limit_s, lambda: float(next(now)))
+        return found[1].n - 1  # the first round guesses how long a run is, and takes two
+
+    assert rounds(8, 100.0) == 8
+    assert rounds(8, 2.0) == 5
+    assert rounds(8, 0.0) == 3
+
+
 def test_timing_stops_early_when_clearly_slower() -> None:
     def sampler(ns: float) -> tuple[timing.Sample, list[int]]:
         asked: list[int] = []

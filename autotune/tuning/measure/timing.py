@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,10 +36,21 @@ def time_candidate(sample: Sample, incumbent_ns: float) -> Latency:
     return statistics(samples)
 
 
-def time_rivals(samples: Sequence[Sample], rounds: int) -> list[Latency]:
-    """Time several candidates taking turns, so that a slow moment of the machine meets all of them."""
+def time_rivals(
+    samples: Sequence[Sample],
+    rounds: int,
+    limit_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Latency]:
+    """Time several candidates taking turns, so that a slow moment of the machine meets all of them.
+
+    Ends after ``rounds``, or at the first round of at least three that ends after ``limit_s`` seconds.
+    """
     taken: list[list[NDArray[Any]]] = [[] for _ in samples]
-    for _ in range(rounds):
+    begin = clock()
+    for number in range(rounds):
+        if number >= 3 and clock() - begin > limit_s:
+            break
         for sample, mine in zip(samples, taken, strict=True):
             fastest = float(mine[-1].min()) if mine else 1e6
             mine.append(sample(int(np.clip(2e6 / max(fastest, 1.0), 1, 20))))

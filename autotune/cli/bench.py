@@ -18,14 +18,19 @@ class BenchGroup(click.Group):
     def list_commands(self, context: click.Context) -> list[str]:
         """Names of all benchmarks."""
         modules = (module.name for module in pkgutil.iter_modules(autotune.cli.__path__))
-        return sorted(name.removeprefix(_PREFIX) for name in modules if name.startswith(_PREFIX))
+        found = (name.removeprefix(_PREFIX) for name in modules if name.startswith(_PREFIX))
+        return sorted(name.replace("_", "-") for name in found)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import a benchmark."""
         if name not in self.list_commands(context):
             return None
-        found: click.Command = importlib.import_module(f"autotune.cli.{_PREFIX}{name}").command
+        found: click.Command = importlib.import_module(_module(name)).command
         return found
+
+
+def _module(name: str) -> str:
+    return f"autotune.cli.{_PREFIX}{name.replace('-', '_')}"
 
 
 @click.group(cls=BenchGroup, epilog="Example: autotune bench overhead")

@@ -17,7 +17,7 @@ from autotune.lower.polyhedra import Access, Instance, NotAffine, affine, extrac
 from autotune.lower.program import inlined_bodies, lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, Read
+from autotune.te.expr import Expr, Read, is_float
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 MAX_STATEMENTS = 80
@@ -171,8 +171,11 @@ class _Proof:
     def _tag(self, stage: Stage) -> str:
         return f"E{self.schedule.stages.index(stage)}"
 
-    def _required(self) -> Any:
-        """Statement -> elements of computed stages that the tensor expressions read there."""
+    def _required(self, *, strict: bool = False) -> Any:
+        """Statement -> elements of computed stages that the tensor expressions read there.
+
+        With ``strict`` only where none may be left out: an integer product with zero is folded.
+        """
         parts = []
         for i in self.instances:
             stage = self.schedule.stage_named(i.origin.stage)
@@ -188,7 +191,7 @@ class _Proof:
                 for read, condition in guarded(expr, axes, lambda n: isinstance(n, Read)):
                     assert isinstance(read, Read)
                     source = self.schedule[read.tensor]
-                    if isinstance(source.op, PlaceholderOp):
+                    if isinstance(source.op, PlaceholderOp) or (strict and not is_float(expr.dtype)):
                         continue
                     try:
                         index = [affine(e, axes) for e in read.indices]
@@ -209,8 +212,9 @@ class _Proof:
         required = self._required()
         if not actual.is_subset(required):
             raise self._wrong("another element is read than the expression names", actual.subtract(required))
-        if not required.is_subset(actual):
-            raise self._wrong("an element that the expression reads is not read", required.subtract(actual))
+        strict = self._required(strict=True)
+        if not strict.is_subset(actual):
+            raise self._wrong("an element that the expression reads is not read", strict.subtract(actual))
         if not own.apply_range(elements).is_subset(elements):
             raise self._wrong(
                 "an accumulator holds another element", own.apply_range(elements).subtract(elements)

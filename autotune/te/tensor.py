@@ -13,6 +13,13 @@ class Operation:
     name: str
     shape: tuple[int, ...]
     dtypes: tuple[str, ...]
+    axis: tuple[IterVar, ...] = ()
+    """Data axes; an input has none."""
+
+    @property
+    def reduce_axis(self) -> tuple[IterVar, ...]:
+        """Reduction axes, empty for an elementwise operation and for an input."""
+        return ()
 
     def output(self, index: int) -> Tensor:
         """The tensor number ``index`` that this operation produces."""

@@ -37,6 +37,7 @@ class Machine:
     l3_exposed: float = 0.5
     kernel_seconds: float = 1.0e-6
     tile_seconds: float = 60e-9
+    jitter: float = 0.1
     fork_seconds: float = 1.5e-6
     instruction_cache: float = 1500.0
 

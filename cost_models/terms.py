@@ -59,6 +59,8 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     ]
     workers = np.minimum(nest.tiles, machine.threads)
     imbalance = np.ceil(nest.tiles / machine.threads) * workers / nest.tiles
+    # Workers do not run at one speed: the last tile of the slowest is waited for.
+    imbalance = imbalance + machine.jitter * (workers - 1) / nest.tiles
     core = ports + latency + spills + fetch + tail
     l2_time = traffic[0] / machine.l2_bytes_per_cycle * cycle
     l3_time = traffic[1] / machine.l3_bytes_per_cycle * cycle

@@ -123,8 +123,8 @@ def _read(text: str) -> tuple[str, np.ndarray]:
         return name, np.load(path, allow_pickle=False)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is not a NumPy array file (.npy): {error}") from error
+    except (EOFError, MemoryError, ValueError) as error:
+        raise UsageError(f"{path} is not a NumPy array file (.npy) of numbers, or it is damaged") from error
 
 
 def _save(outputs: dict[str, Any], folder: Path) -> None:

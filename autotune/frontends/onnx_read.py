@@ -7,6 +7,7 @@ that turns its tensors into arrays. External data is read only from the model's 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +27,7 @@ MIN_OPSET, MAX_OPSET = 7, 23
 ZOO_PREFIX = "zoo:"
 BYTES = "model in bytes"
 _DEFAULT_DOMAINS = ("", "ai.onnx")
+_AGAIN = "copy or export the file again"
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -108,10 +110,7 @@ def _undecodable(data: bytes, origin: str) -> str:
     if all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in head):
         start = head.decode("ascii").strip().splitlines()[0][:40] if head.strip() else ""
         return f"{origin} is a text file, not an ONNX model (it starts with {start!r})"
-    return (
-        f"{origin} is not an ONNX model, or it is damaged or cut short ({len(data)} bytes)\n"
-        "  copy or export the file again"
-    )
+    return f"{origin} is not an ONNX model, or it is damaged or cut short ({len(data)} bytes)\n  {_AGAIN}"
 
 
 def _check_is_model(proto: Any, origin: str) -> None:
@@ -121,6 +120,16 @@ def _check_is_model(proto: Any, origin: str) -> None:
         raise ModelImportError(f"{origin} has an empty graph: no nodes and no outputs")
     if not proto.graph.output:
         raise ModelImportError(f"{origin} has no outputs: nothing to compute")
+    if not all(isinstance(name, str) for name in _names(proto.graph)):
+        raise ModelImportError(f"{origin} is damaged: a name in it is not text\n  {_AGAIN}")
+
+
+def _names(graph: Any) -> Iterator[object]:
+    """All names in a graph; protobuf gives bytes for one that is not UTF-8."""
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+    yield from (value.name for value in (*graph.input, *graph.output, *graph.initializer))
 
 
 def _opset(proto: Any, origin: str) -> int:

@@ -183,6 +183,7 @@ def _files(folder: Path) -> dict[str, Path]:
     np.save(folder / "shape.npy", np.zeros((1, 3, 8, 8), np.float32))
     np.save(folder / "dtype.npy", np.zeros((1, 3, 16, 16), np.float64))
     (folder / "text.npy").write_text("no array")
+    (folder / "empty.npy").touch()
     (folder / "text.atm").write_text("no artifact")
     newer = folder / "newer.db"
     assert cli.run(["tune", MODEL, "--trials", "0", "--db", str(newer)]) == 2
@@ -222,6 +223,7 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (2, "run MODEL --input x={dtype.npy}", "got float64"),
     (2, "run MODEL --input y={dtype.npy} --random", "y"),
     (2, "run MODEL --input x={text.npy}", "is not a NumPy array file"),
+    (2, "run MODEL --input x={empty.npy}", "is not a NumPy array file"),
     (2, "run MODEL --input x=missing.npy", "cannot read missing.npy"),
     (2, "run MODEL --input x", "--input 'x' is not NAME=FILE.npy"),
     (2, "run missing.atm --random", "no such file: missing.atm"),

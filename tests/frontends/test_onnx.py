@@ -251,6 +251,16 @@ def test_truncated_file(keep):
     assert message(data).startswith("model in bytes ")
 
 
+@pytest.mark.parametrize("name", [b"probabilities", b"Softmax", b"axis"])
+def test_name_that_is_not_text(name):
+    data = zoo.load("tiny_cnn").SerializeToString()
+    assert data.count(name), name
+    damaged = data.replace(name, b"\xff" + name[1:])
+    assert message(damaged) == (
+        "model in bytes is damaged: a name in it is not text\n  copy or export the file again"
+    )
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_garbage_never_raises_anything_else(seed):
     rng = np.random.default_rng(seed)

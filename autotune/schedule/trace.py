@@ -157,7 +157,8 @@ def primitive(function: F) -> F:
         try:
             bound = signature.bind(self, *args, **kwargs)
         except TypeError as error:
-            raise ScheduleError(f"{function.__name__}: {error}") from error
+            names = ", ".join(list(signature.parameters)[1:])
+            raise ScheduleError(f"{function.__name__}: {error}; its arguments are: {names}") from error
         stage = "" if self is schedule else self.op.name
         encoded = {name: encode(schedule, value) for name, value in list(bound.arguments.items())[1:]}
         before = None if schedule.replaying else schedule.snapshot()

@@ -8,6 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from autotune.te.compat import (
+    extern,
+    gradient,
+    hybrid,
+    nearbyint,
+    power,
+    scan,
+    size_var,
+    truncdiv,
+    truncmod,
+    var,
+)
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Var, cast, const
 from autotune.te.intrinsic import TensorIntrin, decl_tensor_intrin, intrinsic_named
@@ -81,9 +93,12 @@ __all__ = [
     "erf",
     "evaluate",
     "exp",
+    "extern",
     "floor",
     "floordiv",
     "floormod",
+    "gradient",
+    "hybrid",
     "if_then_else",
     "indexdiv",
     "indexmod",
@@ -95,15 +110,22 @@ __all__ = [
     "min",
     "min_value",
     "minimum",
+    "nearbyint",
     "placeholder",
     "pow",
+    "power",
     "prod",
     "reduce_axis",
     "round",
     "rsqrt",
+    "scan",
     "sigmoid",
+    "size_var",
     "sqrt",
     "sum",
     "tanh",
     "thread_axis",
+    "truncdiv",
+    "truncmod",
+    "var",
 ]

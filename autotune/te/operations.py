@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from autotune.te.expr import (
@@ -50,34 +50,45 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return tuple(result)
 
 
-def placeholder(shape: Any, dtype: str = "float32", name: str = "placeholder") -> Tensor:
-    """An input tensor.
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+    """An input tensor; float32 when no dtype is given.
 
     >>> placeholder((4, 8), name="A")
     Tensor(A, shape=(4, 8), dtype=float32)
     """
+    dtype = "float32" if dtype is None else dtype
     if dtype not in DTYPES:
         raise TypeError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
     return PlaceholderOp(name, _shape(shape), dtype).output(0)
 
 
-def _axis_names(fcompute: Callable[..., Any], rank: int) -> list[str]:
+def _axis_names(fcompute: Callable[..., Any], rank: int, more: Sequence[str] = ()) -> list[str]:
     parameters = list(inspect.signature(fcompute).parameters.values())
     names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
     variadic = builtins.any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if len(names) > rank or (len(names) < rank and not variadic):
         raise TypeError(f"fcompute takes {len(names)} indices for a tensor of {rank} dimensions")
+    names += list(more)[: rank - len(names)]
     return names + [f"i{n}" for n in range(len(names), rank)]
 
 
-def compute(shape: Any, fcompute: Callable[..., Any], name: str = "compute", tag: str = "") -> Any:
+def compute(
+    shape: Any,
+    fcompute: Callable[..., Any],
+    name: str = "compute",
+    tag: str = "",
+    attrs: Any = None,
+    varargs_names: Sequence[str] | None = None,
+) -> Any:
     """A tensor whose element at ``(i, j, ...)`` is ``fcompute(i, j, ...)``.
 
     A tuple from ``fcompute`` gives a tuple of tensors. The loop variables take the names of the parameters.
-    Returns a Tensor, or a list of them for a tuple. Raises TypeError when a reduction is not at the top.
+    ``varargs_names`` names the indices that ``fcompute`` takes as ``*indices``; ``tag`` and ``attrs`` are accepted
+    for TVM's sake and have no effect. Returns a Tensor, or a list of them for a tuple. Raises TypeError when a
+    reduction is not at the top.
     """
     dims = _shape(shape)
-    names = _axis_names(fcompute, len(dims))
+    names = _axis_names(fcompute, len(dims), varargs_names or ())
     axis = tuple(IterVar(n, d, "data") for n, d in zip(names, dims, strict=True))
     result = fcompute(*axis)
     several = isinstance(result, list | tuple)
@@ -103,8 +114,13 @@ def _check_body(name: str, body: tuple[Expr, ...]) -> None:
         raise TypeError(f"{name}: all components of a tuple must come from one reduction")
 
 
-def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
-    """A reduction axis over ``[dom[0], dom[1])``."""
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
+    """A reduction axis over ``[dom[0], dom[1])``.
+
+    Raises ValueError for an empty domain's negative extent, and for ``thread_tag``: bind loops in the schedule.
+    """
+    if thread_tag:
+        raise ValueError(f"reduce_axis {name}: thread_tag={thread_tag!r} belongs in the schedule: use bind")
     low, high = (d.value if isinstance(d, Const) else int(d) for d in dom)
     if high < low:
         raise ValueError(f"reduce_axis {name}: empty domain ({low}, {high})")
@@ -126,6 +142,18 @@ def _reduce(reducer: Reducer, values: tuple[Expr, ...], axis: Any) -> tuple[Expr
     return tuple(Reduce(reducer, values, axes, i) for i in range(len(values)))
 
 
+def _filtered(reducer: Reducer, expr: ExprLike, axis: Any, where: ExprLike | None, init: Any) -> Expr:
+    """A reduction of the points where a condition holds; TVM's ``init`` has no place here."""
+    if init is not None:
+        raise TypeError(
+            f"te.{reducer.name}: init is not supported; combine with the start in a stage of its own"
+        )
+    value = as_expr(expr)
+    if where is not None:
+        value = select(where, value, reducer.identity((value.dtype,))[0])
+    return _reduce(reducer, (value,), axis)[0]
+
+
 def _simple(name: str, op: str, start: Callable[[str], ExprLike]) -> Reducer:
     return Reducer(
         name,
@@ -140,24 +168,24 @@ MAX = _simple("max", "max", lambda dtype: min_value(dtype))
 MIN = _simple("min", "min", lambda dtype: max_value(dtype))
 
 
-def sum(expr: ExprLike, axis: Any) -> Expr:
+def sum(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
     """Sum over reduction axes; 0 over an empty domain."""
-    return _reduce(SUM, (as_expr(expr),), axis)[0]
+    return _filtered(SUM, expr, axis, where, init)
 
 
-def prod(expr: ExprLike, axis: Any) -> Expr:
+def prod(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
     """Product over reduction axes; 1 over an empty domain."""
-    return _reduce(PROD, (as_expr(expr),), axis)[0]
+    return _filtered(PROD, expr, axis, where, init)
 
 
-def max(expr: ExprLike, axis: Any) -> Expr:
+def max(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
     """Maximum over reduction axes; the smallest value of the type over an empty domain."""
-    return _reduce(MAX, (as_expr(expr),), axis)[0]
+    return _filtered(MAX, expr, axis, where, init)
 
 
-def min(expr: ExprLike, axis: Any) -> Expr:
+def min(expr: ExprLike, axis: Any, where: ExprLike | None = None, init: Any = None) -> Expr:
     """Minimum over reduction axes; the largest value of the type over an empty domain."""
-    return _reduce(MIN, (as_expr(expr),), axis)[0]
+    return _filtered(MIN, expr, axis, where, init)
 
 
 def comm_reducer(

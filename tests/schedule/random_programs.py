@@ -339,6 +339,24 @@ class _Writer:
             total *= self.extent(axis.extent)
         return total
 
+    def pointwise_stage(self) -> bool:
+        """An epilogue: the elements of a stage in their places, combined with a broadcast tensor."""
+        source = self.rng.choice(self.stages[-2:])
+        name = f"T{len(self.stages)}"
+        axes = [_Axis(f"i{k}", dim) for k, dim in enumerate(self.dims(source.name))]
+        source.uses += 1
+        indices = ", ".join(a.name for a in axes)
+        value = _Value(f"{source.name}[{indices}]", source.bound, source.exact)
+        if self.chance(0.7):
+            other = self.fresh_read(axes) if self.chance(0.7) else self.scalar(axes, 1)
+            value = self.combine(value, other)
+        if self.chance(0.5):
+            value = self.unary(value)
+        shape = "(" + "".join(f"{a.extent}, " for a in axes) + ")"
+        self.run(f'{name} = te.compute({shape}, lambda {indices}: {value.text}, name="{name}")')
+        self.stages.append(_Source(name, value.bound, value.exact))
+        return True
+
     def window_stage(self) -> bool:
         """Pooling or a valid convolution of a stage: windows with strides and zero padding."""
         source = self.rng.choice(self.stages)
@@ -385,6 +403,8 @@ class _Writer:
         """Append one stage; False when it would be too large."""
         if self.stages and self.chance(0.2):
             return self.window_stage()
+        if self.stages and self.chance(0.25):
+            return self.pointwise_stage()
         name = f"T{len(self.stages)}"
         data = self.axes_for("i", self.rng.choice((1, 1, 2, 2, 2, 3, 3, 4)))
         count = self.rng.choice((0, 0, 1, 1, 2))

@@ -267,3 +267,17 @@ def test_a_prefetch_beside_an_output_of_a_tuple_that_nothing_reads() -> None:
     s[b].prefetch(p, s[b].op.axis[0], 3)
     s[b].compute_at(s[c], s[c].op.axis[0])
     assert_computes(s, [p], c)
+
+
+@pytest.mark.xfail(strict=True, reason="the prefetched tensor's shape changed", raises=IndexError)
+def test_another_layout_of_a_prefetched_stage() -> None:
+    p = te.placeholder((8,), name="P")
+    t = te.compute((8,), lambda i: p[i] + 1, name="T")
+    c = te.compute((8,), lambda i: t[i] * 2, name="C")
+    s = te.create_schedule(c)
+    s[c].prefetch(t, s[c].op.axis[0], 3)
+    try:
+        s.transform_layout(t, lambda i: [i // 4, i % 4])
+    except ScheduleError:
+        return
+    assert_computes(s, [p], c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import click
@@ -49,6 +50,7 @@ def command(
     Every measured run is stored. Ctrl-C ends the search and keeps the best so far; the same command
     continues a job that was stopped or killed. With --json each event is one JSON line.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped job reports, as with Ctrl-C
     from autotune.cli.main import INTERRUPTED
     from autotune.tuning.api import tune
     from autotune.tuning.budget import Budget

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,8 +79,6 @@ def connect(url: str, *, timeout: float, read_only: bool) -> Engine:
 
 
 def _writable(path: Path) -> bool:
-    import os
-
     return os.access(path.absolute().parent, os.W_OK)
 
 

@@ -1,4 +1,4 @@
-"""Tables of the tuning database. Changing a column means raising VERSION and adding a migration."""
+"""Tables of the tuning database. Changing a column means raising VERSION: other versions are refused."""
 
 from __future__ import annotations
 

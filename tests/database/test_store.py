@@ -27,7 +27,7 @@ from autotune.database import (
     Run,
     WorkloadRow,
 )
-from autotune.errors import DatabaseError, SchemaVersionError, UsageError
+from autotune.errors import DatabaseError, MissingExtraError, SchemaVersionError, UsageError
 from autotune.target import Target
 
 HOST = Target.parse("x86-64-v3", threads=2)
@@ -236,6 +236,8 @@ def test_files_that_are_no_tuning_database(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match=r"no such database: .*; `autotune tune --db"):
         Database(tmp_path / "none.db", read_only=True)
+    with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[postgres\]'"):
+        Database("postgresql://server/db")
     with pytest.raises(UsageError, match="not a database URL"):
         Database("nosuch://server/db")
 

@@ -5,11 +5,11 @@
     AutotuneError
     ├── UsageError                a wrong argument, file name, option or target      (exit code 2)
     │   ├── TargetError           a target that is not known
-    │   └── MissingExtraError     an optional dependency that is not installed
+    │   ├── MissingExtraError     an optional dependency that is not installed
+    │   └── InputError            run-time inputs of the wrong name, shape or dtype
     ├── ModelImportError          a model that cannot be read or is not supported
     │   └── UnsupportedOpError    operators without a definition here, all of them listed
     ├── GraphError                a graph that breaks the rules of the graph IR
-    ├── InputError                run-time inputs of the wrong name, shape or dtype
     ├── ScheduleError             an illegal schedule step, or a trace that does not apply
     ├── LoweringError             a schedule that has no loop nest
     ├── KnobError                 a knob value or a configuration outside its space

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import InputError, TargetError
 
 if TYPE_CHECKING:
-    from autotune.codegen.code import BufferSpec, DispatchCode
+    from autotune.codegen.code import BufferSpec, DispatchCode, Role
     from autotune.runtime.image import Binding, ModuleImage
     from autotune.runtime.module import Module
     from autotune.schedule.schedule import Schedule
@@ -36,18 +36,18 @@ class Function:
 
     def __call__(self, *arrays: Any) -> None:
         """Run once."""
-        if len(arrays) != len(self._arguments):
-            names = ", ".join(spec.name for spec in self._arguments)
-            raise InputError(f"got {len(arrays)} arrays for the {len(self._arguments)} arguments {names}")
-        pairs = list(zip(self._arguments, arrays, strict=True))
-        inputs = [array for spec, array in pairs if spec.role == "input"]
-        outputs = [array for spec, array in pairs if spec.role == "output"]
-        self._module(*inputs, out=outputs)
+        self._module(*self._of_role("input", arrays), out=self._of_role("output", arrays))
 
     def time(self, *arrays: Any, repeat: int = 10) -> Any:
         """Nanoseconds of each of ``repeat`` runs, int64 [repeat]."""
-        inputs = [a for spec, a in zip(self._arguments, arrays, strict=True) if spec.role == "input"]
-        return self._module.time(inputs, repeat=repeat)
+        return self._module.time(self._of_role("input", arrays), repeat=repeat)
+
+    def _of_role(self, role: Role, arrays: Sequence[Any]) -> list[Any]:
+        """Those of the call's arrays that are inputs, or outputs."""
+        if len(arrays) != len(self._arguments):
+            names = ", ".join(spec.name for spec in self._arguments)
+            raise InputError(f"got {len(arrays)} arrays for the {len(self._arguments)} arguments {names}")
+        return [array for spec, array in zip(self._arguments, arrays, strict=True) if spec.role == role]
 
 
 def build(
@@ -106,7 +106,7 @@ def _bind(buffers: Sequence[BufferSpec]) -> tuple[list[Binding], int]:
 
     bindings, seen, offset = [], {"input": 0, "output": 0}, 0
     for spec in buffers:
-        if spec.role == "input" or spec.role == "output":
+        if spec.role in ("input", "output"):
             bindings.append(Binding(spec.role, seen[spec.role], 0, spec.nbytes))
             seen[spec.role] += 1
         else:

@@ -1,4 +1,4 @@
-"""What is never tuned: paths, dumps, log level. Everything tuned is a knob (see ``search_spaces``).
+"""What is never tuned: paths and dumps. Everything tuned is a knob (see ``search_spaces``).
 
 Each field has an environment name that derives from the field: ``AUTOTUNE_`` and the name in capitals.
 """
@@ -12,14 +12,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Settings:
-    """Process-wide settings, read from the environment once by :func:`current`."""
+    """Settings of the process; :func:`current` reads them from the environment."""
 
     dump: str = ""
     """Folder that receives the IR after every pass; empty for none."""
     home: str = ""
     """Folder of the default database and the cost models; empty for the platform's data folder."""
-    log_level: str = "warning"
-    """Level of the ``autotune`` logger: debug, info, warning or error."""
 
     @classmethod
     def from_environment(cls) -> Settings:
@@ -39,8 +37,8 @@ class Settings:
 def environment_name(field: str) -> str:
     """Name of the environment variable of a settings field.
 
-    >>> environment_name("log_level")
-    'AUTOTUNE_LOG_LEVEL'
+    >>> environment_name("home")
+    'AUTOTUNE_HOME'
     """
     return "AUTOTUNE_" + field.upper()
 

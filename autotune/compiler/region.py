@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +11,6 @@ from autotune.graph.ir import Array, TensorType
 from autotune.graph.region import Workload
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.views import Placement, dense_strides
-
-if TYPE_CHECKING:
-    pass
 
 
 def region_partition(workload: Workload, arrays: Sequence[Array]) -> Partition:

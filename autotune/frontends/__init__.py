@@ -1,0 +1,1 @@
+"""Models of other formats as graphs: ONNX, and a zoo that needs no download."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from autotune.errors import UnsupportedOpError
@@ -83,6 +82,7 @@ def _unsupported(graph: Any) -> dict[tuple[str, str], list[str]]:
 
 
 def check_supported(graph: Any, origin: str) -> None:
+    """Raises UnsupportedOpError, which lists every operator that is not supported and its first nodes."""
     unsupported = _unsupported(graph)
     if not unsupported:
         return
@@ -92,7 +92,7 @@ def check_supported(graph: Any, origin: str) -> None:
         more = f", and {len(nodes) - _MAX_NAMED_NODES} more" if len(nodes) > _MAX_NAMED_NODES else ""
         times = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
         lines.append(f"  {f'{domain}::' if domain else ''}{op}: {times} ({shown}{more})")
-    total = Counter({key: len(nodes) for key, nodes in unsupported.items()}).total()
+    total = sum(len(nodes) for nodes in unsupported.values())
     what = "1 operator" if len(unsupported) == 1 else f"{len(unsupported)} operators"
     raise UnsupportedOpError(
         f"{origin} uses {what} without a definition here, in {total} of {len(graph.node)} nodes:\n"

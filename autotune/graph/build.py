@@ -80,7 +80,7 @@ class GraphBuilder:
         self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Attr | Sequence[int]
     ) -> tuple[str, ...]:
         """Append a node with any number of named outputs; returns their names."""
-        node = Node(op, tuple(inputs), tuple(outputs), attrs)  # type: ignore[arg-type]
+        node = Node(op, tuple(inputs), tuple(outputs), attrs)  # type: ignore[arg-type]  # Node makes tuples of lists
         for value, inferred in infer_node(node, self._types).items():
             self._define(value, inferred)
         self._nodes.append(node)

@@ -140,10 +140,6 @@ class Node:
             outputs=tuple(names.get(v, v) for v in self.outputs),
         )
 
-    def reading(self, names: Mapping[str, str]) -> Node:
-        """A copy that reads other values: `names` maps old inputs to new ones."""
-        return dataclasses.replace(self, inputs=tuple(names.get(v, v) for v in self.inputs))
-
     @property
     def present_inputs(self) -> tuple[str, ...]:
         """The inputs that are there."""

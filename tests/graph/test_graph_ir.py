@@ -56,7 +56,6 @@ def test_node_renaming() -> None:
     assert node.present_outputs == ("y",)
     assert node.renamed({"x": "a", "y": "b"}).inputs == ("a", "", "hi")
     assert node.renamed({"x": "a", "y": "b"}).outputs == ("b", "")
-    assert node.reading({"x": "a", "y": "b"}).outputs == ("y", "")
 
 
 @pytest.mark.parametrize("value", [None, [1.5], {"a": 1}, ["x"], [True]])

@@ -113,9 +113,8 @@ class OpDef:
             self.complete(types, full)
         return {k: full[k] for k in sorted(full)}
 
-    def infer(self, types: Types, attrs: Attrs, constants: Sequence[Array | None] = ()) -> list[TensorType]:
-        """Types of the outputs (dense). `constants` is not needed by canonical nodes."""
-        del constants
+    def infer(self, types: Types, attrs: Attrs) -> list[TensorType]:
+        """Types of the outputs (dense)."""
         return self.infer_rule(types, self.canonical(types, attrs))
 
     def reference(self, arrays: Arrays, attrs: Attrs) -> list[Array]:

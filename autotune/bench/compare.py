@@ -13,6 +13,7 @@ from autotune.bench.contest import Contest, Entry, Pace, Reading, difference
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own, enter, tune_up_to
 from autotune.bench.problem import Case, Problem, write_inputs, write_onnx, write_recipe
 from autotune.bench.systems import System
+from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
 
 Say = Callable[[str], None]
@@ -216,8 +217,6 @@ def _errors(problem: Problem, readings: Mapping[str, Reading]) -> dict[str, floa
 
 
 def _short(result: Result) -> str:
-    from autotune.bench.tables import duration, ratio
-
     parts = [f"{name} {duration(result.min_ns(name))}" for name in result.readings]
     parts += [f"÷ best peer {ratio(result.ratio())}"] if result.ratio() is not None else []
     failures = [result.failure, *(r.failure for r in result.readings.values())]

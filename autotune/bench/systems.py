@@ -45,9 +45,7 @@ class _Peer:
 PEERS: Mapping[str, _Peer] = {
     "onnxruntime": _Peer("ONNX Runtime", "onnx", "pip install 'autotune[peers]'"),
     "openvino": _Peer("OpenVINO", "onnx", "pip install 'autotune[peers]'"),
-    "torch": _Peer(
-        "PyTorch eager", "recipe", "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-    ),
+    "torch": _Peer("PyTorch eager", "recipe", "pip install torch"),
 }
 """The systems that are compared with us, by the module that each needs."""
 

@@ -94,7 +94,8 @@ class FlatRecipe:
 
     def _output(self, stage: Stage, config: Config) -> None:
         assert isinstance(stage.op, ComputeOp)
-        if not stage.op.axis or 0 in stage.op.shape or len(stage.op.body) > 1 or stage.op.reduction:
+        plain = len(stage.op.body) > 1 or stage.op.reduction is not None
+        if plain or not stage.op.axis or 0 in stage.op.shape:
             schedule_plain(stage, self.lanes, inline=False)
             return
         *outer, last = stage.op.axis

@@ -39,8 +39,8 @@ class RowShape:
         return max(math.prod(a.extent for a in op.reduce_axis) for op in self.reductions)
 
     @cached_property
-    def stored_rows(self) -> tuple[str, ...]:
-        """Elementwise stages as wide as a row, which may be stored once or recomputed by each reader."""
+    def wide(self) -> tuple[str, ...]:
+        """Elementwise stages as wide as a row, before the output."""
         return tuple(
             op.name
             for op in self.stages
@@ -48,13 +48,21 @@ class RowShape:
         )
 
     @cached_property
+    def stored_rows(self) -> tuple[str, ...]:
+        """The wide stages with several readers, which may be stored once or recomputed by each."""
+        return tuple(name for name in self.wide if self.readers(name) > 1)
+
+    def readers(self, name: str) -> int:
+        """How many stages read the stage called ``name``."""
+        return sum(any(tensor.op.name == name for tensor in op.input_tensors) for op in self.stages)
+
+    @cached_property
     def recomputed(self) -> int:
         """Extra vector instructions an element if the wide stages are recomputed by each reader."""
         total = 0
         for op in self.stages:
             if op.name in self.stored_rows:
-                readers = [o for o in self.stages if any(t.op is op for t in o.input_tensors)]
-                total += operations(op) * max(0, len(readers) - 1)
+                total += operations(op) * (self.readers(op.name) - 1)
         return total
 
 

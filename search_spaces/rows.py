@@ -60,7 +60,7 @@ class RowRecipe:
         self._vectors(output, output.op.axis[self.shape.rank :], config)
         for op in reversed(self.shape.stages[:-1]):
             stage = schedule[op.name]
-            if op.name in self.shape.stored_rows:
+            if op.name in self.shape.wide:
                 self._wide(stage, output, row, config)
             elif op.reduction is not None:
                 self._reduce(schedule, stage, config, None if row is None else (output, row))
@@ -114,7 +114,7 @@ class RowRecipe:
         stage.vectorize(lanes)
 
     def _wide(self, stage: Stage, output: Stage, row: IterVar | None, config: Config) -> None:
-        if config.get("store") == "inline" or (row is None and stage.op.name not in self._shared()):
+        if config.get("store") == "inline" or stage.op.name not in self.shape.stored_rows:
             stage.compute_inline()
             return
         assert isinstance(stage.op, ComputeOp)
@@ -122,10 +122,6 @@ class RowRecipe:
             stage.compute_at(output, row)
             stage.set_scope("local")
         self._vectors(stage, stage.op.axis[self.shape.rank :], config)
-
-    def _shared(self) -> set[str]:
-        stages = self.shape.stages
-        return {op.name for op in stages if sum(any(t.op is op for t in o.input_tensors) for o in stages) > 1}
 
     def _reduce(
         self, schedule: Schedule, stage: Stage, config: Config, at: tuple[Stage, IterVar] | None

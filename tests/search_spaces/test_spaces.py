@@ -54,6 +54,8 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "reduce_all": lambda: make.unary("ReduceSum", (30, 64)),
     "reduce_few_rows": lambda: make.unary("ReduceSum", (1, 96, 256), axes=(1, 2)),
     "reduce_long_row": lambda: make.unary("ReduceMean", (2, 24576), axes=(1,)),
+    "row_norms": lambda: make.row_norms(1, 96, 256),
+    "added_norm": lambda: make.added_norm(6, 50),
     "reduce_int64": lambda: make.unary("ReduceSum", (20, 33), "int64", axes=(1,)),
     "arg_max": lambda: make.unary("ArgMax", (6, 33), axis=1),
     "layer_norm": lambda: make.layer_norm(4, 6, 96),

@@ -117,6 +117,22 @@ def layer_norm(*shape: int) -> Workload:
     return of(b, b.node("LayerNormalization", x, scale, bias), {"s", "b"})
 
 
+def row_norms(*shape: int) -> Workload:
+    """Root of the sum of squares of each row, the squares in the region."""
+    b = GraphBuilder("norms")
+    x = b.input("x", shape)
+    total = b.node("ReduceSum", b.node("Mul", x, x), axes=tuple(range(1, len(shape))), keepdims=0)
+    return of(b, b.node("Sqrt", total))
+
+
+def added_norm(*shape: int) -> Workload:
+    """LayerNormalization of a sum, which several stages read."""
+    b = GraphBuilder("added")
+    x = b.node("Add", b.input("x", shape), b.input("y", shape))
+    scale, bias = b.input("s", shape[-1:]), b.input("b", shape[-1:])
+    return of(b, b.node("LayerNormalization", x, scale, bias), {"s", "b"})
+
+
 def instance_norm(*shape: int) -> Workload:
     """InstanceNormalization of a channels-last image."""
     b = GraphBuilder("instance")

@@ -61,8 +61,8 @@ def test_every_sampler_proposes_legal_candidates_once(name: str) -> None:
 
 def test_guided_finds_more_than_random() -> None:
     task = Synthetic()
-    guided = [min(run(task, GUIDED, 64, seed)) for seed in range(3)]
-    random = [min(run(task, "random", 64, seed)) for seed in range(3)]
+    guided = [min(run(task, GUIDED, 64, seed)) for seed in range(6)]
+    random = [min(run(task, "random", 64, seed)) for seed in range(6)]
     assert np.mean(guided) < np.mean(random)
     assert np.mean(guided) <= 1.4 * task.best
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.errors import InputError, TargetError
 
 if TYPE_CHECKING:
-    from autotune.codegen.code import BufferSpec, DispatchCode, Role
+    from autotune.codegen.code import BufferSpec, DispatchCode
     from autotune.runtime.image import Binding, ModuleImage
     from autotune.runtime.module import Module
     from autotune.schedule.schedule import Schedule
@@ -25,6 +25,8 @@ class Function:
 
     def __init__(self, code: DispatchCode, module: Module) -> None:
         self._arguments = [spec for spec in code.buffers if spec.role in ("input", "output")]
+        self._inputs = [i for i, spec in enumerate(self._arguments) if spec.role == "input"]
+        self._outputs = [i for i, spec in enumerate(self._arguments) if spec.role == "output"]
         self._module = module
         self.ir = code.ir
         """The LLVM IR that was compiled."""
@@ -36,18 +38,18 @@ class Function:
 
     def __call__(self, *arrays: Any) -> None:
         """Run once."""
-        self._module(*self._of_role("input", arrays), out=self._of_role("output", arrays))
+        self._check_number(arrays)
+        self._module(*[arrays[i] for i in self._inputs], out=[arrays[i] for i in self._outputs])
 
     def time(self, *arrays: Any, repeat: int = 10) -> Any:
         """Nanoseconds of each of ``repeat`` runs, int64 [repeat]."""
-        return self._module.time(self._of_role("input", arrays), repeat=repeat)
+        self._check_number(arrays)
+        return self._module.time([arrays[i] for i in self._inputs], repeat=repeat)
 
-    def _of_role(self, role: Role, arrays: Sequence[Any]) -> list[Any]:
-        """Those of the call's arrays that are inputs, or outputs."""
+    def _check_number(self, arrays: Sequence[Any]) -> None:
         if len(arrays) != len(self._arguments):
             names = ", ".join(spec.name for spec in self._arguments)
             raise InputError(f"got {len(arrays)} arrays for the {len(self._arguments)} arguments {names}")
-        return [array for spec, array in zip(self._arguments, arrays, strict=True) if spec.role == role]
 
 
 def build(

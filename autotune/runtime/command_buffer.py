@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +39,13 @@ class _Dispatch:
 class Program:
     """A finished command buffer, in the layout of :mod:`autotune.runtime.layout`.
 
-    ``header`` starts with the slots of the same name there; ``arguments`` receives the addresses of
-    a call's inputs and outputs before each run.
+    ``header`` starts with the slots of the same name there. ``bind(*addresses)`` takes the addresses
+    of a call's inputs, then outputs, before each run.
     """
 
     address: int
     header: memoryview
-    arguments: memoryview
+    bind: Callable[..., None]
     memory: tuple[NDArray[np.int64] | NDArray[np.uint8], ...]
 
 
@@ -95,8 +97,8 @@ class CommandBuffer:
         memory[layout.REPEATS] = 1
         self._write_rows(memory, rows_at, base + 8 * tables_at)
         self._write_tables(memory, tables_at, patches_at)
-        arguments = memory.data[arguments_at:]
-        return Program(base, memory.data, arguments, (memory, scratch))
+        bind = partial(Struct(f"{self._arguments}q").pack_into, memory.data, 8 * arguments_at)
+        return Program(base, memory.data, bind, (memory, scratch))
 
     def _write_rows(self, memory: NDArray[np.int64], at: int, table: int) -> None:
         """One row a command; a barrier follows all parallel work and precedes it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from ctypes import addressof, c_char
+import ctypes
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,8 +16,7 @@ from autotune.target import Target
 ALIGNMENT = 64
 """Bytes: the alignment of arenas, constants, scratch memory and fresh outputs (a cache line)."""
 
-
-_from_buffer: Callable[[Any], c_char] = c_char.from_buffer
+_BYTES = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,14 @@ class Device:
 
 def allocate(nbytes: int) -> NDArray[np.uint8]:
     """Aligned uninitialised memory; keep the array alive as long as its address is used."""
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    memory = np.empty(nbytes + ALIGNMENT, _BYTES)
     start = -address_of(memory) % ALIGNMENT
     return memory[start : start + nbytes]
 
 
 def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[NDArray[Any], int]:
     """An aligned uninitialised array of ``nbytes`` bytes, and its address."""
-    memory = np.empty(nbytes + ALIGNMENT, np.uint8)
+    memory = np.empty(nbytes + ALIGNMENT, _BYTES)
     address = address_of(memory)
     start = -address % ALIGNMENT
     return np.ndarray(shape, dtype, memory, start), address + start
@@ -67,11 +66,34 @@ def aligned(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Address of the first element of a dense array."""
-    try:
-        return addressof(_from_buffer(array))  # 0.5 µs, the general way 2 µs
-    except (TypeError, ValueError):  # read-only or empty
-        return int(array.__array_interface__["data"][0])
+    """Address of the first element of an array."""
+    return _address(array) if _WORDS is None else _WORDS[id(array) + _DATA >> 3]
+
+
+def _address(array: NDArray[Any]) -> int:
+    """The same by NumPy's documented way, which takes 1-3 µs."""
+    return int(array.__array_interface__["data"][0])
+
+
+_DATA = object.__basicsize__
+"""Where an array object keeps the address of its data: first in NumPy's stable binary interface,
+behind what all Python objects start with."""
+
+
+def _words() -> ctypes.Array[ctypes.c_int64] | None:
+    """The memory of this process as int64, to read the field above in 0.1 µs.
+
+    None where ids are not addresses, or where NumPy says something else about a few arrays.
+    """
+    if sys.implementation.name != "cpython" or ctypes.sizeof(ctypes.c_void_p) != 8 or _DATA % 8:
+        return None
+    words = (ctypes.c_int64 * (1 << 59)).from_address(0)
+    probes: list[NDArray[Any]] = [np.zeros(3, np.float32), np.zeros((2, 70_000), np.int8)[1:], np.zeros(0)]
+    agree = all(words[id(probe) + _DATA >> 3] == _address(probe) for probe in probes)
+    return words if agree else None
+
+
+_WORDS = _words()
 
 
 __all__ = ["ALIGNMENT", "Device", "address_of", "aligned", "allocate", "allocate_array"]

@@ -64,6 +64,7 @@ class Module:
         self._threads = _workers(image, threads)
         self._pool = pool_of(self._threads)
         self._signature = Signature(image.name, image.inputs, image.outputs)
+        self._output_names = [spec.name for spec in image.outputs]
         self._constants = [aligned(constant) for constant in image.constants]
         self._arena = allocate(image.arena_bytes)
         self._code: LoadedCode | None = LoadedCode(image.objects)
@@ -102,19 +103,21 @@ class Module:
 
         Raises InputError for arrays of the wrong number, shape or dtype.
         """
-        inputs = self._signature.inputs(arrays)
-        if out is None:
-            outputs = self._signature.fresh_outputs()
-        else:
-            outputs = self._signature.given_outputs(out, inputs.arrays)
-        with self._lock:
+        signature = self._signature
+        inputs = signature.inputs(arrays)
+        outputs = signature.fresh_outputs() if out is None else signature.given_outputs([*out], inputs)
+        lock = self._lock
+        lock.acquire()  # at half the cost of a with statement
+        try:
             self._pool.run(self._bound(inputs, outputs))
-        return outputs.arrays
+        finally:
+            lock.release()
+        return outputs[0]
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Run the model by name; raises InputError for missing or unknown names too."""
         outputs = self(*self._signature.by_name(inputs))
-        return {spec.name: array for spec, array in zip(self.outputs, outputs, strict=True)}
+        return dict(zip(self._output_names, outputs, strict=True))
 
     def submit(self, *arrays: Any) -> Future[list[NDArray[Any]]]:
         """Run the model in the background; requests of a module run in the order of submission.
@@ -242,9 +245,7 @@ class Module:
     def _bound(self, inputs: Buffers, outputs: Buffers) -> Program:
         """The program with a call's addresses; the lock is held."""
         program = self._open()
-        arguments = program.arguments
-        for index, address in enumerate(inputs.addresses + outputs.addresses):
-            arguments[index] = address
+        program.bind(*inputs[1], *outputs[1])
         return program
 
     def _prepare(self, inputs: Inputs) -> tuple[Buffers, Buffers]:

@@ -54,7 +54,15 @@ def test_tables_follow_one_another_and_patches_point_into_them() -> None:
     at = (int(slots[layout.PATCHES]) - program.address) // 8
     patches = slots[at : at + 2 * layout.PATCH_SLOTS].reshape(2, layout.PATCH_SLOTS)
     assert patches.tolist() == [[tables[0] + 8, 0, 16], [tables[1] + 8, 0, 16]]
-    assert len(program.arguments) == 1
+
+
+def test_bind_sets_the_addresses_of_a_call() -> None:
+    program = recorded([1])
+    slots = np.asarray(program.header)
+    at = (int(slots[layout.ADDRESSES]) - program.address) // 8
+    assert at == slots.size - 1
+    program.bind(2**47 + 8)
+    assert slots[at] == 2**47 + 8
 
 
 def test_chunks_are_a_quarter_of_a_workers_share() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from autotune.errors import UsageError
 from autotune.runtime import layout
-from autotune.runtime.arguments import Buffers
 from autotune.runtime.module import Module
 from autotune.runtime.pool import WorkerPool, pool_of
 from tests.runtime.kernels import binding, chain, image, spec
@@ -51,9 +50,9 @@ def test_a_dependent_chain_is_right_in_ten_thousand_native_runs() -> None:
     folded = image(steps, outputs=(spec("y", 64),), arena_bytes=512)
     with Module(folded, 2) as module:
         outputs = module._signature.fresh_outputs()
-        (y,) = outputs.arrays
+        (y,) = outputs[0]
         y[:] = 0
-        module._measured(module._bound(Buffers([], []), outputs), 10_000)
+        module._measured(module._bound(([], []), outputs), 10_000)
     assert y.tolist() == [20_000] * 64
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from autotune.errors import TargetError
 
-_ITEM_BYTES = {
+ITEM_BYTES = {
     "float64": 8,
     "float32": 4,
     "float16": 2,
@@ -21,6 +21,7 @@ _ITEM_BYTES = {
     "uint8": 1,
     "bool": 1,
 }
+"""Bytes of an element in memory, by dtype."""
 
 # Named instruction-set levels: LLVM cpu, LLVM features, vector bits. Caches are those of a plain server core.
 _NAMED: dict[str, tuple[str, str, tuple[str, ...], int]] = {
@@ -94,7 +95,7 @@ class Target:
         >>> Target.parse("x86-64-v3").lanes("float32")
         8
         """
-        return max(1, self.vector_bits // 8 // _ITEM_BYTES[dtype])
+        return max(1, self.vector_bits // 8 // ITEM_BYTES[dtype])
 
     def to_json(self) -> str:
         """Canonical JSON, parsed back by :meth:`from_json`."""
@@ -143,9 +144,7 @@ class Target:
         features = tuple(sorted(f for f in _KEPT_FEATURES if have.get(f)))
         caches = _cache_sizes()
         return Target(
-            arch={"AMD64": "x86_64", "arm64": "aarch64"}.get(
-                platform.machine(), platform.machine()
-            ),
+            arch={"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()),
             cpu=llvm.get_host_cpu_name(),
             features=features,
             vector_bits=512 if "avx512f" in features else 256 if "avx2" in features else 128,
@@ -201,4 +200,4 @@ def _device_name() -> str:
     return platform.processor() or platform.machine()
 
 
-__all__ = ["Target", "usable_cores"]
+__all__ = ["ITEM_BYTES", "Target", "usable_cores"]

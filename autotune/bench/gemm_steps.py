@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from autotune import te
+from autotune.errors import InternalError
 from autotune.schedule.schedule import Schedule
 from autotune.te.tensor import Tensor
 
@@ -159,7 +160,7 @@ def scheduled(step: Steps, size: int) -> tuple[Schedule, list[Tensor]]:
 
 
 def measure(size: int, repeat: int, threads: int | None, steps: Sequence[Steps] = STEPS) -> list[StepTime]:
-    """Time every step, and NumPy's BLAS after them; raises ArithmeticError when one computes something else."""
+    """Time every step, and NumPy's BLAS after them; raises InternalError when one computes something else."""
     from autotune.function import build
 
     rng = np.random.default_rng(0)
@@ -172,7 +173,7 @@ def measure(size: int, repeat: int, threads: int | None, steps: Sequence[Steps] 
         c = np.zeros((size, size), np.float32)
         function(a, b, c)
         if not np.allclose(c, wanted, rtol=1e-3, atol=1e-3 * size**0.5):
-            raise ArithmeticError(f"step {step.__name__} computes something else")
+            raise InternalError(f"step {step.__name__} computes something else")
         found.append(_time(step.__name__, size, function.time(a, b, c, repeat=repeat)))
     found.append(_time("NumPy", size, _numpy_times(a, b, repeat)))
     return found

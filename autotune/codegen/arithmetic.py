@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from autotune.codegen.types import ITEM_BYTES, Value, constant, number, scalar_type, suffix, type_of, vector
+from autotune.codegen.types import Value, constant, number, scalar_type, suffix, type_of, vector
 from autotune.codegen.writer import Writer
+from autotune.target import ITEM_BYTES
 from autotune.te.expr import is_float
 
 _FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}

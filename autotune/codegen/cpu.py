@@ -9,11 +9,10 @@ from autotune.codegen.code import BufferSpec, DispatchCode, Kernel, Role
 from autotune.codegen.llvm import compile_ir
 from autotune.codegen.module import ModuleText
 from autotune.codegen.statements import KernelEmitter
-from autotune.codegen.types import ITEM_BYTES
 from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.program import lower_schedule
 from autotune.schedule.schedule import Schedule
-from autotune.target import Target
+from autotune.target import ITEM_BYTES, Target
 from autotune.te.tensor import Tensor
 
 _UNNAMED = "unnamed.kernel"

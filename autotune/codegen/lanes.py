@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.codegen.locals import slots_of
-from autotune.lower.ir import Allocate, Buffer, For, If, Let, Seq, Stmt, Store, sequence, uses, walk
+from autotune.lower.ir import Allocate, Buffer, For, If, Let, Stmt, Store, uses, walk
 from autotune.lower.linear import Lin
+from autotune.lower.rewrite import with_parts
 from autotune.te.expr import Expr, Var
 
 FormOf = Callable[[object, Buffer, tuple[Expr, ...]], Lin]
@@ -25,26 +26,16 @@ def settle_lanes(
 
     ``inside`` says that a loop around runs in lanes; ``unrolled`` are the variables of unrolled loops around.
     """
-    if isinstance(stmt, Seq):
-        return sequence([settle_lanes(s, form, inside, unrolled) for s in stmt.stmts])
-    if isinstance(stmt, Allocate):
-        return Allocate(stmt.buffer, settle_lanes(stmt.body, form, inside, unrolled))
-    if isinstance(stmt, Let):
-        return Let(stmt.var, stmt.value, settle_lanes(stmt.body, form, inside, unrolled))
-    if isinstance(stmt, If):
-        then = settle_lanes(stmt.then, form, inside, unrolled)
-        other = None if stmt.otherwise is None else settle_lanes(stmt.otherwise, form, inside, unrolled)
-        return If(stmt.cond, then, other)
     if not isinstance(stmt, For):
-        return stmt
+        return with_parts(stmt, lambda part: settle_lanes(part, form, inside, unrolled))
     if stmt.kind == "vectorized" and not inside:
         body = settle_lanes(stmt.body, form, True, unrolled)
         if _together(stmt, body, form, unrolled):
-            return For(stmt.var, stmt.extent, stmt.kind, body)
+            return For(stmt.var, stmt.extent, stmt.kind, body, stmt.note)
     kind = "unrolled" if stmt.kind == "vectorized" else stmt.kind
     if kind == "unrolled":
         unrolled = unrolled | {stmt.var}
-    return For(stmt.var, stmt.extent, kind, settle_lanes(stmt.body, form, inside, unrolled))
+    return For(stmt.var, stmt.extent, kind, settle_lanes(stmt.body, form, inside, unrolled), stmt.note)
 
 
 def _together(loop: For, body: Stmt, form: FormOf, unrolled: frozenset[Expr]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from autotune.lower.ir import Buffer, For, Load, Stmt, Store, expressions, operands, sub_statements
+from autotune.lower.ir import Buffer, For, Load, Stmt, Store, expressions, nodes, sub_statements
 from autotune.lower.linear import Lin
 from autotune.te.expr import Expr, Var
 
@@ -65,26 +65,17 @@ def _accesses(buffer: Buffer, body: Stmt) -> list[tuple[object, tuple[Expr, ...]
     """Each access with the loops around it inside of ``body``, outermost first."""
     result: list[tuple[object, tuple[Expr, ...], tuple[For, ...]]] = []
 
-    def in_expr(node: Expr, loops: tuple[For, ...], seen: set[int]) -> None:
-        if id(node) in seen:
-            return
-        seen.add(id(node))
-        if isinstance(node, Load) and node.buffer is buffer:
-            result.append((node, node.indices, loops))
-        for child in operands(node):
-            in_expr(child, loops, seen)
-
-    def in_stmt(stmt: Stmt, loops: tuple[For, ...]) -> None:
-        seen: set[int] = set()
-        for expr in expressions(stmt):
-            in_expr(expr, loops, seen)
+    def go(stmt: Stmt, loops: tuple[For, ...]) -> None:
+        for node in nodes(*expressions(stmt)):
+            if isinstance(node, Load) and node.buffer is buffer:
+                result.append((node, node.indices, loops))
         if isinstance(stmt, Store) and stmt.buffer is buffer:
             result.append((stmt, stmt.indices, loops))
         inner = (*loops, stmt) if isinstance(stmt, For) else loops
         for part in sub_statements(stmt):
-            in_stmt(part, inner)
+            go(part, inner)
 
-    in_stmt(body, ())
+    go(body, ())
     return result
 
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.module import ModuleText
-from autotune.codegen.types import ITEM_BYTES, Value, memory_type, suffix, type_of, vector
+from autotune.codegen.types import Value, memory_type, suffix, type_of, vector
 from autotune.lower.ir import Buffer, Load
 from autotune.lower.linear import Lin, Simplifier
+from autotune.target import ITEM_BYTES
 from autotune.te.expr import Expr, Var
 
 

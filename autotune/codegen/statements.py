@@ -7,7 +7,7 @@ from autotune.codegen.lanes import settle_lanes
 from autotune.codegen.locals import chunks, slots_of
 from autotune.codegen.memory import Ramp
 from autotune.codegen.module import ModuleText
-from autotune.codegen.types import ITEM_BYTES, Value, memory_type, scalar_type, suffix, type_of, vector
+from autotune.codegen.types import Value, memory_type, scalar_type, suffix, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
@@ -26,6 +26,7 @@ from autotune.lower.ir import (
     is_thread_axis,
     walk,
 )
+from autotune.target import ITEM_BYTES
 from autotune.te.expr import Binary, Expr, Var, is_float
 from autotune.te.operations import MAX, MIN, PROD, SUM
 

@@ -19,19 +19,6 @@ _TYPES = {
     "bool": "i1",
 }
 
-ITEM_BYTES = {
-    "float16": 2,
-    "float32": 4,
-    "float64": 8,
-    "int64": 8,
-    "int32": 4,
-    "int16": 2,
-    "int8": 1,
-    "uint8": 1,
-    "bool": 1,
-}
-"""Bytes of an element in memory."""
-
 
 class Value(NamedTuple):
     """An SSA value or constant: its text, dtype and lanes (1 for a scalar).

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from autotune.database import Outcome
 from autotune.errors import MeasureError
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.pool import Limits, ProcessPool
-from autotune.tuning.measure.process import WorkerProcess
+from autotune.tuning.measure.process import Died, WorkerProcess
 from autotune.tuning.outcome import Measurement
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
@@ -115,3 +116,23 @@ def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
     parent.wait()
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.05, 0.5])
+def test_closing_ends_a_call_that_another_thread_waits_for(wait: float) -> None:
+    silent = (sys.executable, "-c", "import time\nprint('{}', flush=True)\ntime.sleep(600)")
+    worker = WorkerProcess(silent)
+    ends: list[type[BaseException]] = []
+
+    def call() -> None:
+        try:
+            worker.call({}, 300.0, "waiting")
+        except (Died, MeasureError) as error:
+            ends.append(type(error))
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    time.sleep(wait)
+    worker.close()
+    thread.join(30)
+    assert len(ends) == 1

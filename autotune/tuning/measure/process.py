@@ -9,6 +9,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,7 @@ class WorkerProcess:
         self._environment = dict(environment or {})
         self._start_s = start_s
         self._live: _Live | None = None
+        self._calling = threading.Lock()
         self._closed = False
         self.starts = 0
 
@@ -76,6 +78,10 @@ class WorkerProcess:
         Raises Died when the worker ends or is killed after ``timeout_s`` seconds (``phase`` names
         what took too long), and MeasureError when no worker can be started at all.
         """
+        with self._calling:
+            return self._call(request, timeout_s, phase)
+
+    def _call(self, request: Mapping[str, Any], timeout_s: float, phase: str) -> dict[str, Any]:
         live = self._live or self._start()
         try:
             live.requests.write(json.dumps(request).encode() + b"\n")
@@ -104,6 +110,9 @@ class WorkerProcess:
             raise MeasureError("the measuring worker has no pipes")
         self._live = live = _Live(process, process.stdin, process.stdout, stderr)
         self.starts += 1
+        if self._closed:  # closed by another thread while the process was made
+            self.kill()
+            raise MeasureError("the measuring pool is closed")
         try:
             hello = self._read(live, self._start_s)
         except Died as death:
@@ -150,9 +159,13 @@ class WorkerProcess:
             live.kill()
 
     def close(self) -> None:
-        """End the process and refuse to start another."""
+        """End the process and refuse to start another; a call that waits in another thread ends too."""
         self._closed = True
-        self.kill()
+        live = self._live
+        if live is not None:
+            live.process.kill()  # its caller reads the end of its answers: closing the pipe would wake nobody
+        with self._calling:
+            self.kill()
 
 
 __all__ = ["WORKER", "Died", "WorkerProcess"]

@@ -29,6 +29,8 @@ def check(schedule: Schedule, step: str) -> None:
             _check_place(step, stage, live, readers)
         if stage.kinds:
             _check_kinds(step, stage)
+            if stage.attach_type == "scope":
+                _check_threads(step, stage)
         if stage.init_at is not None:
             _check_init(step, stage)
         for tensor, iv, _ in stage.prefetches:
@@ -180,6 +182,30 @@ def _check_prefetch(step: str, stage: Stage, source: Stage, iv: IterVar) -> None
     raise stage.refuse(
         step, f"{stage.op.name} prefetches {source.op.name} at {iv.name}, but {source.op.name} is {where}", iv
     )
+
+
+def _check_threads(step: str, stage: Stage) -> None:
+    """Inside of a thread axis a thread computes its own part: only block-wide memory collects the parts."""
+    around: dict[str, str] = {}
+    inner: Stage = stage
+    while inner.attach_stage is not None and inner.attach_ivar is not None:
+        parent = inner.attach_stage
+        if inner.attach_ivar in parent.leaf_iter_vars:
+            for iv in parent.leaf_iter_vars[: parent.leaf_iter_vars.index(inner.attach_ivar) + 1]:
+                around.setdefault(parent.kind_of(iv), f"{parent.op.name}, {iv.name}")
+        inner = parent
+    for iv, kind in stage.kinds.items():
+        if kind not in around or kind.startswith("vthread") or not kind.startswith(("blockIdx", "threadIdx")):
+            continue
+        if stage.scope in ("shared", "warp") and kind.startswith("threadIdx"):
+            continue
+        raise stage.refuse(
+            step,
+            f"{stage.op.name} is computed inside {around[kind]}, which is {kind} already: each would compute only its "
+            f"own part of {iv.name}; leave the loop serial"
+            + (", or set the scope to shared" if kind.startswith("threadIdx") else ""),
+            iv,
+        )
 
 
 def _check_init(step: str, stage: Stage) -> None:

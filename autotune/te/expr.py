@@ -385,6 +385,8 @@ def _fold_integers(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
 
 def compare(op: str, a: ExprLike, b: ExprLike | Any) -> Expr:
     """The comparison ``a op b``."""
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
+        return Compare(op, a, b)
     x, y, _ = _operands(a, b)
     return Compare(op, x, y)
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from autotune import te
 from autotune.errors import ScheduleError
 from autotune.schedule import PRIMITIVES, Schedule, Stage
 from autotune.te.tensor import ComputeOp, Tensor
@@ -23,9 +24,10 @@ class NothingToChoose(Exception):
 
 
 class _Steps:
-    def __init__(self, rng: random.Random, schedule: Schedule) -> None:
+    def __init__(self, rng: random.Random, schedule: Schedule, scopes: Sequence[str]) -> None:
         self.rng = rng
         self.s = schedule
+        self.scopes = scopes
 
     def stages(self) -> list[Stage]:
         """Stages that compute something, inlined ones left out."""
@@ -79,6 +81,12 @@ class _Steps:
         stage = self.stage()
         stage.parallel(stage.leaf_iter_vars[0] if self.rng.random() < 0.9 else self.loop(stage))
 
+    def bind(self) -> None:
+        stage = self.stage()
+        tag = self.rng.choice(("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.x", "threadIdx.y"))
+        place = 0 if tag.startswith("block") else self.rng.randrange(len(stage.leaf_iter_vars))
+        stage.bind(stage.leaf_iter_vars[place], te.thread_axis(tag))
+
     def compute_at(self) -> None:
         producer = self.stage()
         readers = self.s.readers_of(producer)
@@ -95,7 +103,7 @@ class _Steps:
         self.stage().compute_root()
 
     def set_scope(self) -> None:
-        self.stage().set_scope(self.rng.choice(("local", "global")))
+        self.stage().set_scope(self.rng.choice(self.scopes))
 
     def cache_read(self) -> None:
         reader = self.stage()
@@ -103,10 +111,10 @@ class _Steps:
         readers = [reader]
         if self.rng.random() < 0.3:
             readers = self.s.readers_of(self.s[tensor])
-        self.s.cache_read(tensor, self.rng.choice(("local", "global")), readers)
+        self.s.cache_read(tensor, self.rng.choice(self.scopes), readers)
 
     def cache_write(self) -> None:
-        self.s.cache_write(self.stage().tensor, self.rng.choice(("local", "global")))
+        self.s.cache_write(self.stage().tensor, self.rng.choice(self.scopes))
 
     def rfactor(self) -> None:
         stage = self.pick([st for st in self.stages() if st.op.reduce_axis])
@@ -234,19 +242,27 @@ WEIGHTS = {
 }
 
 
-def apply_random_steps(rng: random.Random, schedule: Schedule) -> int:
+CPU_SCOPES = ("local", "global")
+GPU_SCOPES = ("local", "global", "shared", "shared")
+GPU_WEIGHTS = {**WEIGHTS, "bind": 8, "parallel": 0, "vectorize": 1}
+
+
+def apply_random_steps(rng: random.Random, schedule: Schedule, *, threads: bool = False) -> int:
     """Apply up to MAX_STEPS steps; returns how many were refused by ScheduleError.
+
+    With ``threads`` loops are bound to GPU thread axes and stages put into shared memory.
 
     A refused step must leave everything as it was.
     """
     target = rng.randint(0, MAX_STEPS)
     refused = 0
-    names = [n for n in WEIGHTS if n in PRIMITIVES or n == "nonsense"]
+    weights = GPU_WEIGHTS if threads else WEIGHTS
+    names = [n for n in weights if n in PRIMITIVES or n == "nonsense"]
     for _ in range(3 * MAX_STEPS):
         if len(schedule.trace) >= target:
             break
-        steps = _Steps(rng, schedule)
-        (name,) = rng.choices(names, [WEIGHTS[n] for n in names])
+        steps = _Steps(rng, schedule, GPU_SCOPES if threads else CPU_SCOPES)
+        (name,) = rng.choices(names, [weights[n] for n in names])
         before, steps_before = state_text(schedule), len(schedule.trace)
         try:
             getattr(steps, name)()

@@ -89,13 +89,14 @@ def all_outputs(outputs: list[te.Tensor]) -> list[te.Tensor]:
     return list(dict.fromkeys(every))
 
 
-def random_case(seed: int) -> Case:
+def random_case(seed: int, *, threads: bool = False) -> Case:
     """A program and steps; the steps that no lowering accepts are dropped."""
     rng = random.Random(seed)
     program = random_program(rng)
     schedule = te.create_schedule(program.tensors()[1])
-    apply_random_steps(rng, schedule)
-    return lowerable(_with_layout(rng, Case(program, schedule.trace)))
+    apply_random_steps(rng, schedule, threads=threads)
+    case = Case(program, schedule.trace)
+    return lowerable(case if threads else _with_layout(rng, case))
 
 
 def _with_layout(rng: random.Random, case: Case) -> Case:
@@ -166,6 +167,11 @@ def check(case: Case, seed: int = 0, *, with_reference: bool = False) -> None:
     named = {p.name: a for p, a in zip(placeholders, arrays, strict=True)}
     wanted = {t.name: value for t, value in zip(outputs, expected, strict=True)}
     tolerance = case.program.tolerance
+    if any(step.primitive == "bind" for step in case.trace.steps):
+        outer = {t.name: np.zeros(t.shape, t.dtype) for t in outputs}
+        interpreter.run_program(program, {**named, **outer})
+        _compare("interpreter of threads", outer, wanted, tolerance)
+        return
     _compare("checking interpreter", loop_interpreter.run_program(program, named), wanted, tolerance)
     if with_reference:
         outer = {t.name: np.zeros(t.shape, t.dtype) for t in outputs}

@@ -5,6 +5,7 @@ Knobs: those of :mod:`search_spaces.rows` or of a pooling window.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from search_spaces import elementwise
@@ -32,7 +33,8 @@ def space(workload: Workload, target: Target) -> Space:
     shape = tile_shape(structure(program), target) if anchor is not None else None
     if shape is None:
         return elementwise.space(workload, target, FAMILY)
-    return windowed(FAMILY, workload, target, shape)
+    # A reduction reads each element once: what prepares it is computed on the way.
+    return windowed(FAMILY, workload, target, replace(shape, staged=()))
 
 
 __all__ = ["FAMILY", "space"]

@@ -70,6 +70,10 @@ def fuse(graph: Graph, views: ViewAnalysis, options: FusionOptions | None = None
     return _Fusion(graph, views, options or FusionOptions()).run()
 
 
+def _reduces(node: Node) -> bool:
+    return ops.get(node.op).kind == "reduction"
+
+
 class _Fusion:
     def __init__(self, graph: Graph, views: ViewAnalysis, options: FusionOptions) -> None:
         self.graph = graph
@@ -94,11 +98,15 @@ class _Fusion:
         return tuple(sorted(groups, key=lambda g: self.position[g.nodes[-1].outputs[0]]))
 
     def _with_producers(self, group: Group) -> Group:
-        """The group with the chain of operations that only prepares its anchor's first input."""
-        kinds = PRODUCERS[self.options.producers] if self.options.epilogues else ()
-        nodes = group.nodes
-        anchor = group.anchor
-        while anchor is not None and anchor.op == "Conv":
+        """The group with the chain of operations that only prepares its anchor's first input.
+
+        A reduction reads each element once, so it takes in elementwise operations whatever the options.
+        """
+        nodes, anchor = group.nodes, group.anchor
+        if anchor is None or not self.options.epilogues:
+            return group
+        kinds = ("elementwise",) if _reduces(anchor) else PRODUCERS[self.options.producers]
+        while anchor.op == "Conv" or _reduces(anchor):
             value = nodes[0].inputs[0] if nodes[0] is anchor else self._chained(nodes[0])
             producer = self.producers.get(value)
             if producer is None or not self._may_precede(producer, kinds):

@@ -414,6 +414,13 @@ def test_an_operation_between_two_anchors_ends_the_first():
     assert all_ops(parts) == [["Conv", "Relu"], ["Conv"]]
 
 
+def test_a_reduction_takes_in_what_prepares_it():
+    b = GraphBuilder("norm")
+    x = b.input("x", (4, 6))
+    total = b.node("ReduceSum", b.node("Mul", x, x), axes=(1,), keepdims=0)
+    assert all_ops(check(b.graph(b.node("Sqrt", total)))) == [["Mul", "ReduceSum", "Sqrt"]]
+
+
 def test_unknown_choice_of_producers():
     with pytest.raises(UsageError, match="unknown choice of producers 'all'"):
         FusionOptions(producers="all")

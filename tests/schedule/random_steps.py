@@ -177,6 +177,15 @@ class _Steps:
         stage = self.stage()
         stage.software_pipeline(self.loop(stage), stages=self.rng.choice((2, 3)))
 
+    def sample_categorical(self) -> None:
+        stage = self.stage()
+        factor = self.s.sample_categorical(FACTORS, decision=self.rng.randrange(len(FACTORS)))
+        stage.split(self.loop(stage), factor=factor, tail=self.rng.choice(TAILS))
+
+    def sample_compute_location(self) -> None:
+        self.s.seed(self.rng.randrange(1000))
+        self.s.sample_compute_location(self.stage().tensor)
+
     def sample_perfect_tile(self) -> None:
         stage = self.stage()
         loop = self.loop(stage)
@@ -239,6 +248,8 @@ WEIGHTS = {
     "prefetch": 1,
     "software_pipeline": 0.7,
     "sample_perfect_tile": 1,
+    "sample_categorical": 1,
+    "sample_compute_location": 1,
 }
 
 

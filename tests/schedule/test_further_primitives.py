@@ -343,6 +343,14 @@ def read_twice() -> Made:
     return te.create_schedule(d), a, b, c, d
 
 
+def refuse_thread_of_a_thread(p: Made) -> None:
+    s, _, b, c = p
+    thread = te.thread_axis("threadIdx.x")
+    s[c].bind(s[c].op.axis[0], thread)
+    s[b].compute_at(s[c], s[c].op.axis[0])
+    s[b].bind(s[b].op.axis[0], thread)
+
+
 def refuse_late_kind(p: Made) -> None:
     tensorized(p)
     s, _, _, c = p
@@ -393,6 +401,7 @@ REFUSED: dict[str, Case] = {
         lambda: rows(3, 4),
         lambda p: p[0][p[2]].bind(p[2].op.reduce_axis[0], te.thread_axis("threadIdx.x")),
     ),
+    "bind_inside_the_same_axis": (lambda: chain(8), refuse_thread_of_a_thread),
     "tensorize_other": (lambda: matmul(3, 16, 6), refuse_tensorize_of_another_expression),
     "tensorize_layout": (lambda: matmul(3, 16, 6), refuse_tensorize_of_another_layout),
     "tensorize_then_unroll": (lambda: matmul(3, 16, 6), refuse_late_kind),

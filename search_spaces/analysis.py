@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -231,11 +230,6 @@ def _same_indices(output: ComputeOp, anchor: ComputeOp) -> bool:
     return depends(output, anchor)
 
 
-def names(ops: Sequence[Operation]) -> list[str]:
-    """The names of operations."""
-    return [op.name for op in ops]
-
-
 __all__ = [
     "ReadForm",
     "Structure",
@@ -244,7 +238,6 @@ __all__ = [
     "is_constant",
     "is_view",
     "linear",
-    "names",
     "operations",
     "read_forms",
     "structure",

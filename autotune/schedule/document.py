@@ -10,7 +10,18 @@ from typing import Any
 
 from autotune.schedule.trace import PRIMITIVES
 
-ROOMS = ("loops", "kinds", "place", "storage", "reductions", "dataflow", "sampling")
+ROOMS = (
+    "loops",
+    "kinds",
+    "hardware",
+    "place",
+    "reverse",
+    "storage",
+    "reductions",
+    "dataflow",
+    "layout",
+    "sampling",
+)
 """Modules of ``autotune.schedule.primitives``, in the order of the page."""
 
 HEADINGS = ("Args", "Returns", "Before", "After", "Raises")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from autotune.schedule.match import difference, paired
 from autotune.te.expr import IterVar, reads
-from autotune.te.tensor import ComputeOp
+from autotune.te.tensor import ComputeOp, Tensor
 
 if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
@@ -34,7 +34,7 @@ def check(schedule: Schedule, step: str) -> None:
         if stage.init_at is not None:
             _check_init(step, stage)
         for tensor, iv, _ in stage.prefetches:
-            _check_prefetch(step, stage, schedule[tensor], iv)
+            _check_prefetch(step, stage, tensor, schedule[tensor], iv)
         for iv in stage.tensorized:
             _check_intrinsic(step, stage, iv)
 
@@ -175,10 +175,11 @@ def _check_intrinsic(step: str, stage: Stage, iv: IterVar) -> None:
             )
 
 
-def _check_prefetch(step: str, stage: Stage, source: Stage, iv: IterVar) -> None:
-    if source.attach_type == "root":
+def _check_prefetch(step: str, stage: Stage, tensor: Tensor, source: Stage, iv: IterVar) -> None:
+    if source.attach_type == "root" and tensor.shape == source.op.shape:
         return
-    where = "inlined" if source.attach_type == "inline" else "computed inside a loop"
+    places = {"inline": "inlined", "scope": "computed inside a loop"}
+    where = places.get(source.attach_type, "stored in another layout")
     raise stage.refuse(
         step, f"{stage.op.name} prefetches {source.op.name} at {iv.name}, but {source.op.name} is {where}", iv
     )

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from autotune.errors import ScheduleError
 from autotune.schedule import rewrite
-from autotune.schedule.primitives.dataflow import DataflowPrimitives
+from autotune.schedule.primitives.layout import LayoutPrimitives
 from autotune.schedule.primitives.sampling import SamplingPrimitives
 from autotune.schedule.stage import Stage
 from autotune.schedule.trace import Step, Trace
@@ -16,7 +16,7 @@ from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 
 
-class Schedule(DataflowPrimitives, SamplingPrimitives):
+class Schedule(LayoutPrimitives, SamplingPrimitives):
     """Stages of a program in post-order; ``s[T]`` is the stage of a tensor, an operation or a name."""
 
     def __init__(self, outputs: Sequence[Operation]) -> None:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from autotune.errors import ScheduleError
-from autotune.schedule.primitives.kinds import KindPrimitives
+from autotune.schedule.primitives.hardware import HardwarePrimitives
 from autotune.schedule.primitives.loops import LoopPrimitives
 from autotune.schedule.primitives.place import PlacePrimitives
 from autotune.schedule.primitives.reductions import ReductionPrimitives
+from autotune.schedule.primitives.reverse import ReversePrimitives
 from autotune.schedule.primitives.storage import StoragePrimitives
 from autotune.schedule.state import SCOPES
 
 
-class Stage(LoopPrimitives, KindPrimitives, PlacePrimitives, StoragePrimitives, ReductionPrimitives):
+class Stage(
+    LoopPrimitives,
+    HardwarePrimitives,
+    PlacePrimitives,
+    ReversePrimitives,
+    StoragePrimitives,
+    ReductionPrimitives,
+):
     """The schedule of one operation; see :class:`autotune.schedule.state.StageState` for its attributes."""
 
     def transform_layout(self, mapping_function: Any) -> Any:

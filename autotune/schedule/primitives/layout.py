@@ -1,0 +1,171 @@
+"""Primitives that change shapes and layouts; they are called on the schedule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autotune.schedule import padding, rewrite
+from autotune.schedule.index_map import IndexMap
+from autotune.schedule.trace import primitive
+from autotune.te.expr import IterVar
+from autotune.te.tensor import ComputeOp, Tensor
+
+if TYPE_CHECKING:
+    pass
+
+
+from autotune.schedule.primitives.dataflow import DataflowPrimitives
+
+
+class LayoutPrimitives(DataflowPrimitives):
+    """transform_layout, pad_to_multiple."""
+
+    @primitive
+    def transform_layout(self, tensor: Tensor, index_map: Any) -> Tensor:
+        """Store an intermediate stage in another layout: element ``i`` goes to ``index_map(i)``.
+
+        TVM: transform_layout. Layout packing. Readers are rewritten; dimensions that the map does not divide are
+        padded with zeros. On a copy of a constant input (made by cache_read) the copy runs at compile time.
+
+        Args:
+            tensor: an intermediate tensor without a reduction and without loop steps.
+            index_map: a function of the indices, or an IndexMap; each index must appear as itself, or as quotient
+                and remainder by one number.
+
+        Returns:
+            The tensor in its new shape.
+
+        Before:
+            >>> from autotune.lower.examples import chain, loops
+            >>> s, A, B, C = chain(8)
+            >>> print(loops(s))
+            for (i, 0, 8) {
+              B[i] = A[i] + 1f
+            }
+            for (i, 0, 8) {
+              C[i] = B[i] * 2f
+            }
+
+        After:
+            >>> packed = s.transform_layout(B, lambda i: [i // 4, i % 4])
+            >>> print(loops(s))
+            for (ax0, 0, 2) {
+              for (ax1, 0, 4) {
+                B[ax0, ax1] = A[ax1 + ax0 * 4] + 1f
+              }
+            }
+            for (i, 0, 8) {
+              C[i] = B[i // 4, i % 4] * 2f
+            }
+
+        Raises:
+            >>> s.transform_layout(C, lambda i: [i // 4, i % 4])
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: transform_layout: C is an output of the program
+            stage C:
+              serial i in 0..8
+        """
+        stage = self.untouched("transform_layout", tensor)
+        if stage.is_output:
+            raise stage.refuse("transform_layout", f"{stage.op.name} is an output of the program")
+        assert isinstance(stage.op, ComputeOp)
+        mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.from_callable(index_map)
+        if stage.op.reduction is not None:
+            raise stage.refuse("transform_layout", f"{stage.op.name} is a reduction; cache_read it first")
+        if len(stage.op.body) > 1:
+            raise stage.refuse(
+                "transform_layout", f"{stage.op.name} has several outputs; cache_read one first"
+            )
+        new = rewrite.transformed(stage.op, mapping)
+        readers = self.readers_of(stage)
+        self.replace_op(stage, new)
+        stage.take_loops(new)
+        for reader in readers:
+            self.redirect(reader, stage, 0, lambda i: new.output(0)(*mapping.apply(i)))
+        return new.output(0)
+
+    @primitive
+    def pad_to_multiple(self, tensor: Tensor, axis: IterVar, factor: int) -> Tensor:
+        """Compute a stage over a domain padded to a multiple, so that splits divide and need no remainder.
+
+        TVM TIR: pad_einsum. What the stage reads along the axis is copied and padded with zeros (inline the copies
+        to have conditions instead); a padded data axis is cropped by a copy at the end.
+
+        Args:
+            tensor: a stage without loop steps.
+            axis: one of its axes. A reduction axis must belong to a sum of products that a zero makes vanish.
+            factor: a positive integer; when the extent is a multiple already, nothing changes.
+
+        Returns:
+            The tensor to schedule on: ``<tensor>.pad`` for a data axis, the tensor itself for a reduction axis.
+
+        Before:
+            >>> from autotune.lower.examples import rows, loops
+            >>> s, A, C = rows(4, 6)
+            >>> print(loops(s))
+            for (i, 0, 4) {
+              allocate C.acc: float32[1]
+              C.acc[0] = 0f
+              for (k, 0, 6) {
+                C.acc[0] = C.acc[0] + A[i, k]
+              }
+              C[i] = C.acc[0]
+            }
+
+        After:
+            >>> CP = s.pad_to_multiple(C, s[C].op.reduce_axis[0], 4)
+            >>> print(loops(s))
+            for (ax0, 0, 4) {
+              for (ax1, 0, 6) {
+                A.pad[ax0, ax1] = A[ax0, ax1]
+              }
+              for (ax1, 0, 2) {
+                A.pad[ax0, ax1 + 6] = 0f
+              }
+            }
+            for (i, 0, 4) {
+              allocate C.acc: float32[1]
+              C.acc[0] = 0f
+              for (k, 0, 8) {
+                C.acc[0] = C.acc[0] + A.pad[i, k]
+              }
+              C[i] = C.acc[0]
+            }
+
+        Raises:
+            >>> s.pad_to_multiple(C, s[C].op.axis[0], 0)
+            Traceback (most recent call last):
+            autotune.errors.ScheduleError: pad_to_multiple: the factor must be a positive integer, got 0
+            stage C:
+              serial i in 0..4
+                serial k in 0..8 (reduce)
+        """
+        step = "pad_to_multiple"
+        stage = self.untouched(step, tensor)
+        op = stage.computed(step)
+        if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
+            raise stage.refuse(step, f"the factor must be a positive integer, got {factor!r}")
+        axes = op.axis + op.reduce_axis
+        if axis not in axes:
+            legal = ", ".join(a.name for a in axes)
+            raise stage.refuse(
+                step, f"{getattr(axis, 'name', axis)} is not an axis of {op.name}; legal: {legal}"
+            )
+        extent = -(-axis.extent // factor) * factor
+        if extent == axis.extent:
+            return Tensor(stage.op, tensor.value_index)
+        padded = padding.padded(stage, axis, extent, self.unique_name)
+        for source, copy in padded.copies:
+            self.add(copy, after=self[source])
+        if axis.kind == "reduce":
+            self.replace_op(stage, padded.op)
+            stage.take_loops(padded.op)
+            return padded.op.output(tensor.value_index)
+        self.add(padded.op, before=stage)
+        crop = padding.crop(op, padded.op)
+        self.replace_op(stage, crop)
+        stage.take_loops(crop)
+        return padded.op.output(tensor.value_index)
+
+
+__all__ = ["LayoutPrimitives"]

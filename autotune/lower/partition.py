@@ -62,13 +62,14 @@ def _without_idle_stores(stmt: Allocate) -> Stmt:
     """An allocation, unless nothing in its part of a cut loop reads the buffer: then its producer goes too."""
     if any(load.buffer is stmt.buffer for load in loads(stmt.body)):
         return stmt
-    return _without_stores(stmt.buffer, stmt.body)
+    return _pruned(stmt.body, stmt.buffer)
 
 
-def _without_stores(buffer: Buffer, stmt: Stmt) -> Stmt:
+def _pruned(stmt: Stmt, idle: Buffer | None = None) -> Stmt:
+    """The statement without stores to ``idle``, allocations that nothing reads, and loops without a body."""
     if isinstance(stmt, Store):
-        return sequence([]) if stmt.buffer is buffer else stmt
-    rest = with_parts(stmt, lambda part: _without_stores(buffer, part))
+        return sequence([]) if stmt.buffer is idle else stmt
+    rest = with_parts(stmt, lambda part: _pruned(part, idle))
     if isinstance(rest, Seq):
         return sequence([part for part in rest.stmts if not _empty(part)])
     if isinstance(rest, If):
@@ -138,7 +139,7 @@ def _segment(loop: For, begin: int, end: int) -> Stmt:
             return simplifier.condition(Compare(node.op, a, b))
         return None
 
-    body = rewrite_stmt(loop.body, replace)
+    body = _pruned(rewrite_stmt(loop.body, replace))
     if single:
         return body
     return _unswitched(For(var, end - begin, loop.kind, body, loop.note))

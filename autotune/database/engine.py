@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy
 from sqlalchemy import event
@@ -49,6 +50,9 @@ def translated(where: str) -> Iterator[None]:
         yield
     except sqlalchemy.exc.DBAPIError as error:
         raise DatabaseError(f"cannot use the database {where}: {_reason(error.orig)}") from error
+    except UnicodeDecodeError as error:  # text that is none, or a message of SQLite's that quotes it
+        reason = _REASONS[sqlite3.SQLITE_CORRUPT]
+        raise DatabaseError(f"cannot use the database {where}: {reason}") from error
     except (sqlalchemy.exc.ArgumentError, sqlalchemy.exc.NoSuchModuleError) as error:
         raise UsageError(f"not a database URL: {where} ({_first_line(error)})") from error
 
@@ -68,11 +72,13 @@ def connect(url: str, *, timeout: float, read_only: bool) -> Engine:
     path = file_of(url)
     if path is None:
         return _server(url)
+    where = sqlalchemy.URL.create("sqlite", database=str(path))  # a name may hold ?, # and %
     if read_only:
         # immutable=1 reads a WAL database where the -shm file that goes with it cannot be made.
-        immutable = "" if _writable(path) else "&immutable=1"
-        url = f"sqlite:///file:{path.absolute()}?mode=ro{immutable}&uri=true"
-    engine = sqlalchemy.create_engine(url, connect_args={"timeout": timeout})
+        immutable = {} if _writable(path) else {"immutable": "1"}
+        name = f"file:{quote(str(path.absolute()))}"
+        where = where.set(database=name, query={"mode": "ro", **immutable, "uri": "true"})
+    engine = sqlalchemy.create_engine(where, connect_args={"timeout": timeout})
     event.listen(engine, "connect", _prepare_read if read_only else _prepare_write)
     event.listen(engine, "begin", _begin)
     return engine

@@ -27,6 +27,7 @@ from autotune.database import (
     Run,
     WorkloadRow,
 )
+from autotune.database.engine import translated
 from autotune.errors import DatabaseError, MissingExtraError, SchemaVersionError, UsageError
 from autotune.target import Target
 
@@ -288,3 +289,16 @@ def test_time_stamps_are_filled_in(path: Path) -> None:
     with Database(path) as database:
         database.record(run("a", 1.0, created=0.0))
         assert before <= database.runs()[0].created <= time.time()
+
+
+@pytest.mark.parametrize("name", ["a b.db", "50%41.db", "what?.db", "a#1.db", "ünï.db", "a&b=c.db"])
+def test_any_file_name(tmp_path: Path, name: str) -> None:
+    Database(tmp_path / name).close()
+    assert name in {path.name for path in tmp_path.iterdir()}
+    with Database(tmp_path / name, read_only=True) as store:
+        assert store.runs() == []
+
+
+def test_message_that_is_not_text() -> None:
+    with pytest.raises(DatabaseError, match="the file is damaged"), translated("x.db"):
+        b"\x9e".decode()

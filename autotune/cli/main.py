@@ -83,6 +83,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
+    except MemoryError as error:
+        return _fail(f"not enough memory: {error}" if str(error) else "not enough memory", 1)
     except (KeyboardInterrupt, click.Abort):
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader, for example head, has seen enough

@@ -135,6 +135,9 @@ class _Importer:
         name = proto.name or next((o for o in proto.output if o), proto.op_type)
         attrs = {a.name: self._attribute(a, name, proto.op_type) for a in proto.attribute}
         node = OnnxNode(proto.op_type, name, list(proto.input), list(proto.output), attrs, self)
+        twice = [output for output in proto.output if output != ABSENT and output in self.types]
+        if twice:
+            raise ModelImportError(f"{self.origin}: {node.fail(f'{twice[0]!r} is defined twice')}")
         special = fold_special(node)
         if special is not None:
             self._define_constant(node.outputs[0], special)

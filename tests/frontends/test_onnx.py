@@ -394,3 +394,9 @@ def test_initialisers_are_constants():
     weight = numpy_helper.to_array(zoo.load("mlp").graph.initializer[0])
     np.testing.assert_array_equal(graph.constants["weight0"], weight)
     assert graph.inputs == ("x",)
+
+
+def test_value_that_is_defined_twice():
+    model = zoo.load("tiny_cnn")
+    model.graph.node.append(model.graph.node[0])
+    assert "is defined twice" in message(model.SerializeToString())

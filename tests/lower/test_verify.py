@@ -186,3 +186,16 @@ def test_without_islpy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     s: Any = chain(8)[0]
     with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[test\]'"):
         verify(s, arguments(s))
+
+
+def test_a_copy_made_before_the_last_update() -> None:
+    """Start value, copy to memory, then the updates: the output holds the start value."""
+
+    def too_early(stmt: Stmt) -> Stmt | None:
+        parts = stmt.stmts if isinstance(stmt, Seq) else ()
+        if len(parts) == 3 and isinstance(parts[2], Store):
+            return Seq((parts[0], parts[2], parts[1]))
+        return None
+
+    wanted = "a reduction is read from a copy made before it was finished"
+    assert damaged(rows(3, 4)[0], too_early) == wanted

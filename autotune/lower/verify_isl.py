@@ -193,7 +193,9 @@ class _Proof(Relations):
         """The copy of an accumulator that is read was made after its last update."""
         before = times.lex_lt_union_map(times)
         same = readers.apply_range(self.elements_of(updates).reverse())
-        late = same.intersect(before.reverse()).intersect(sources.apply_range(before))
+        copied = self.elements_of([i for i in self.instances if i.origin.part == "store"])
+        later = before.intersect(copied.apply_range(self.elements_of(updates).reverse()))
+        late = same.intersect(before.reverse()).intersect(sources.apply_range(later))
         if not late.is_empty():
             raise self.wrong("a reduction is read from a copy made before it was finished", late)
 

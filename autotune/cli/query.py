@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +12,7 @@ from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, 
 
 if TYPE_CHECKING:
     from autotune.database import Run
+    from autotune.target import Target
     from autotune.tuning.api import Answer
 
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 @database_option
 @machine_options
 @click.option(
-    "--top", type=click.IntRange(1), default=1, metavar="K", help="Show the K fastest runs of each."
+    "--top",
+    type=click.IntRange(1),
+    default=1,
+    metavar="K",
+    help="The K fastest runs of each, confirmed first.",
 )
 @click.option("--explain", is_flag=True, help="Show the workload, its search space and the schedule.")
 @json_option
@@ -37,18 +42,42 @@ def command(
 
     A key may be shortened to its first digits. Where nothing is known it says why, and what to run.
     """
+    from autotune.target import Target
     from autotune.tuning.api import query
 
-    answers = query(what, database=database, target=target, threads=threads, top=top)
+    found = query(what, database=database, target=target, threads=threads, top=top)
+    chosen = Target.parse(target, threads)
+    answers = [_advised(answer, chosen, target, threads) for answer in found]
     if as_json:
         print_json([to_json(answer) for answer in answers])
         return
     for answer in answers:
-        for line in lines_of(answer, top, explain):
+        for line in lines_of(answer, top):
             click.echo(line)
+        for line in _explained(answer, chosen) if explain else ():
+            click.echo(f"    {line}")
 
 
-def lines_of(answer: Answer, top: int, explain: bool) -> list[str]:
+def _advised(answer: Answer, chosen: Target, target: str, threads: int | None) -> Answer:
+    """A miss advises to tune for the target that was asked for, not for the default one."""
+    from autotune.database import Miss
+    from autotune.errors import UsageError
+    from autotune.tuning.api import runnable
+
+    miss = answer.answer
+    if not isinstance(miss, Miss):
+        return answer
+    options = "" if target == "host" else f" --target {target}"
+    options += "" if threads is None else f" --threads {threads}"
+    advice = miss.advice.replace("`autotune tune`", f"`autotune tune{options}`")
+    try:
+        runnable(chosen)
+    except UsageError:
+        advice = advice.removesuffix(" on this machine") + f", on a machine that runs code for {chosen.cpu}"
+    return replace(answer, answer=replace(miss, advice=advice))
+
+
+def lines_of(answer: Answer, top: int) -> list[str]:
     """What is known of one workload."""
     from autotune.database import Miss
     from autotune.tuning.report import nanoseconds, times
@@ -66,26 +95,48 @@ def lines_of(answer: Answer, top: int, explain: bool) -> list[str]:
             f"{found.ok} of {found.runs} runs worked, measured {_when(found.best)}"
         )
         lines.append(f"  {found.best.config_json}")
-        for run in answer.top if top > 1 else ():
-            lines.append(f"    {nanoseconds(run.latency_ns):>10}  {run.config_json}")
-    return lines + (_explained(answer) if explain else [])
+        lines += [_line(run) for run in _fastest(answer)] if top > 1 else []
+    return lines
+
+
+def _fastest(answer: Answer) -> list[Run]:
+    """The best run, then those that were confirmed, then those with nothing but a first reading.
+
+    First readings are optimistic, as each is the smallest of many: they do not compare with
+    confirmed ones.
+    """
+    from autotune.database import Hit
+
+    if not isinstance(answer.answer, Hit):
+        return list(answer.top)
+    best = answer.answer.best
+    others = [run for run in answer.top if run.trace_key != best.trace_key]
+    others.sort(key=lambda run: (run.confirmed_ns is None, run.confirmed_ns or run.latency_ns))
+    return [best, *others][: max(1, len(answer.top))]
+
+
+def _line(run: Run) -> str:
+    from autotune.tuning.report import nanoseconds
+
+    known = run.confirmed_ns is not None
+    latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)
+    return f"    {latency:>10} {'confirmed' if known else 'first reading':<13}  {run.config_json}"
 
 
 def _when(run: Run) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
 
 
-def _explained(answer: Answer) -> list[str]:
+def _explained(answer: Answer, target: Target) -> list[str]:
     from autotune.database import Miss
     from autotune.schedule.trace import Trace
-    from autotune.target import Target
     from search_spaces.spaces import space_for
 
     lines = answer.workload.text.splitlines()
-    lines += str(space_for(answer.workload, Target.detect()).explain()).splitlines()
+    lines += str(space_for(answer.workload, target).explain()).splitlines()
     if not isinstance(answer.answer, Miss):
         lines += Trace.from_json(answer.answer.best.trace_json).to_python().splitlines()
-    return ["    " + line for line in lines]
+    return lines
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
@@ -109,7 +160,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "runs": found.runs,
         "ok": found.ok,
         "best": asdict(found.best),
-        "top": [asdict(run) for run in answer.top],
+        "top": [asdict(run) for run in _fastest(answer)],
     }
 
 

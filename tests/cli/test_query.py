@@ -1,0 +1,91 @@
+"""``autotune query``: the order of the runs, and everything for the target that was asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from autotune.cli import main as cli
+from autotune.compiler import divide
+from autotune.database import Database, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.graph.region import Workload
+from autotune.target import Target
+from cost_models.analytic import default_config
+from search_spaces.spaces import space_for
+
+LEVEL = Target.parse("x86-64-v2", threads=1)
+ASKED = ("--target", "x86-64-v2", "--threads", "1")
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    return divide("zoo:mlp").dispatches[0].workload
+
+
+@pytest.fixture
+def database(tmp_path: Path, workload: Workload) -> Path:
+    """Three runs of one workload: the fastest first reading was confirmed as slower than the second."""
+    path = tmp_path / "tuning.db"
+    key = Key(workload.key, LEVEL.key, space_for(workload, LEVEL).key)
+    space = space_for(workload, LEVEL)
+    trace = space.schedule(default_config(space)).trace.to_json()
+    with Database(path) as store:
+        store.add_workload(WorkloadRow(workload.key, workload.text, workload.kind, 1, 1))
+        store.add_target(LEVEL)
+        store.add_space(key.space, workload.key, "{}")
+        for name, first in (("a", 1000.0), ("b", 2000.0), ("c", 3000.0)):
+            latency = Latency(5, first, first, 0.0)
+            assert store.record(Run(key, name, trace, json.dumps({"is": name}), Outcome.OK, latency))
+        again = {"a": 9000.0, "b": 4000.0}
+        for run in [run for run in store.runs() if run.trace_key in again]:
+            ns = again[run.trace_key]
+            store.confirm(run, Latency(5, ns, ns, 0.0))
+    return path
+
+
+def query(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert cli.run(["query", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def test_confirmed_readings_are_shown_and_come_first(
+    database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = query(capsys, workload.key, "--db", database, "--top", 3, *ASKED)
+    rows = re.findall(r'^ +([\d.]+) µs (confirmed|first reading) +\{"is": "(.)"\}$', out, re.M)
+    assert rows == [
+        ("4.0", "confirmed", "b"),
+        ("9.0", "confirmed", "a"),
+        ("3.0", "first reading", "c"),
+    ]
+    assert "  4.0 µs (default -" in out
+    (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--top", 2, "--json", *ASKED))
+    assert [run["trace_key"] for run in answer["top"]] == ["b", "a"]
+
+
+def test_explain_shows_the_space_of_the_target_asked_for(
+    database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = query(capsys, workload.key, "--db", database, "--explain", *ASKED)
+    asked = str(space_for(workload, LEVEL).explain()).splitlines()[0]
+    other = str(space_for(workload, Target.parse("x86-64-v4", threads=2)).explain()).splitlines()[0]
+    assert asked != other
+    assert f"    {asked}\n" in out
+
+
+def test_a_miss_advises_to_tune_for_the_target_asked_for(
+    database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--db", database, "--target", "x86-64-v2", "--threads", 2)
+    out = query(capsys, workload.key, *asked)
+    assert "run `autotune tune --target x86-64-v2 --threads 2` with this model" in out
+    (answer,) = json.loads(query(capsys, workload.key, *asked, "--json"))
+    assert "--target x86-64-v2 --threads 2" in answer["message"]
+    plain = query(capsys, workload.key, "--db", database)
+    assert "run `autotune tune` with this model and this --db on this machine" in plain
+    foreign = query(capsys, workload.key, "--db", database, "--target", "aarch64")
+    assert "on this machine" not in foreign
+    assert "on a machine that runs code for" in foreign

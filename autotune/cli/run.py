@@ -58,7 +58,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
-    given = dict(_read(text) for text in inputs)
+    given = _given(inputs)
     module = _module(model, database, threads)
     arrays = _inputs(module, given, random, seed)
     outputs = module.run(arrays)
@@ -98,6 +98,11 @@ def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> d
     """Arrays for all inputs: given, else random; raises InputError for a missing one."""
     import numpy as np
 
+    names = [spec.name for spec in module.inputs]
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        known = ", ".join(names)
+        raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {known}")
     arrays = dict(given)
     rng = np.random.default_rng(seed)
     missing = [spec for spec in module.inputs if spec.name not in arrays]
@@ -111,6 +116,17 @@ def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> d
         values = rng.standard_normal(spec.shape) if floating else np.zeros(spec.shape)
         arrays[spec.name] = values.astype(spec.dtype)
     return arrays
+
+
+def _given(texts: Sequence[str]) -> dict[str, Any]:
+    """The inputs on the command line; raises UsageError for one that is given twice."""
+    given: dict[str, Any] = {}
+    for text in texts:
+        name, array = _read(text)
+        if name in given:
+            raise UsageError(f"--input {name} is given twice")
+        given[name] = array
+    return given
 
 
 def _read(text: str) -> tuple[str, np.ndarray]:

@@ -56,7 +56,7 @@ class CoverageReport:
         """The one line, then a line a dispatch."""
         lines = [str(self)]
         for d in self.dispatches:
-            latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} us"
+            latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs"
             why = f"  ({d.reason})" if d.reason else ""
             lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.source}{latency}{why}")
         return "\n".join(lines)

@@ -145,8 +145,8 @@ class Live:
     def finished(self, report: Report) -> None:
         """Remove the table and print the report."""
         self._live.stop()
-        for line in lines_of(report):
-            self._console.print(line, highlight=False)
+        for line in lines_of(report, self._console.width):
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Stop drawing."""

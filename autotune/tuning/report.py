@@ -88,20 +88,33 @@ def times(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}×"
 
 
-def lines_of(report: Report) -> list[str]:
-    """The report as plain text, one line a dispatch, those with the most time first."""
+_FIGURES = 58
+"""Characters that a row needs beside its name."""
+
+
+def lines_of(report: Report, columns: int | None = None) -> list[str]:
+    """The report as plain text, one line a dispatch, those with the most time first.
+
+    Names are cut where a row would be wider than ``columns`` (but leaves 8 characters of them).
+    """
     rows = sorted(report.dispatches, key=_share, reverse=True)
     width = max([8, *(len(row.name) for row in rows)])
+    if columns is not None:
+        width = min(width, max(8, columns - _FIGURES))
     lines = [
         f"{'dispatch':<{width}}  {'kind':<13} {'count':>5} {'before':>10} "
         f"{'after':>10} {'speed-up':>8} {'runs':>5}"
     ]
     lines += [
-        f"{row.name:<{width}}  {row.kind:<13} {row.count:>5} {nanoseconds(row.before_ns):>10} "
+        f"{_cut(row.name, width):<{width}}  {row.kind:<13} {row.count:>5} {nanoseconds(row.before_ns):>10} "
         f"{nanoseconds(row.after_ns):>10} {times(row.speedup):>8} {row.runs:>5}"
         for row in rows
     ]
     return [*lines, *summary(report)]
+
+
+def _cut(name: str, width: int) -> str:
+    return name if len(name) <= width else name[: width - 1] + "…"
 
 
 def _share(row: DispatchRow) -> float:

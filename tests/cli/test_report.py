@@ -1,0 +1,29 @@
+"""The report of a job on a narrow terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from autotune.tuning.progress import Live
+from autotune.tuning.report import DispatchRow, Report, lines_of
+
+NAME = "features.10.expand3x3.convolution"
+ROW = DispatchRow(NAME, "convolution", "w" * 64, 1, 2e5, 1e5, 20)
+REPORT = Report("m", "t", "tuning.db", "j", False, 20, 20, 1.0, 20.0, {"ok": 20}, {}, (ROW,))
+
+
+def test_names_are_cut_so_that_rows_fit() -> None:
+    assert NAME in lines_of(REPORT)[1]
+    header, row = lines_of(REPORT, 80)[:2]
+    assert len(header) == len(row) == 80
+    assert row.startswith(NAME[:21] + "…  convolution")
+    assert lines_of(REPORT, 200) == lines_of(REPORT)
+
+
+def test_a_terminal_shows_one_line_a_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = io.StringIO()
+    Live(out).finished(REPORT)
+    assert [len(line) for line in out.getvalue().splitlines()[:2]] == [80, 80]

@@ -77,11 +77,15 @@ def tune(
     from autotune.compiler import divide
     from autotune.frontends.onnx import load
     from autotune.graph.ir import Graph
+    from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.model import subjects_of, time_whole_model
     from autotune.tuning.progress import Silent
+    from autotune.tuning.sampler import factory
 
+    options = Options(sampler, seed)
+    factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     graph = model if isinstance(model, Graph) else load(model)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
@@ -95,7 +99,7 @@ def tune(
             database=store,
             measurer=pool,
             progress=progress or Silent(),
-            options=Options(sampler, seed),
+            options=options,
             prior=_prior(),
             whole_model=lambda known: time_whole_model(parts, chosen, store, seed, known),
         )

@@ -299,3 +299,15 @@ def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr("autotune.tuning.api.tune", interrupted)
     code, _, err = run(capsys, "tune", MODEL, "--trials", 1)
     assert (code, err.strip()) == (130, "error: interrupted")
+
+
+def test_an_unknown_sampler_is_noticed_before_workers_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(*_: Any, **__: Any) -> None:
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr("autotune.tuning.measure.pool.ProcessPool", started)
+    code, _, err = run(capsys, "tune", MODEL, "--trials", 1, "--sampler", "best")
+    assert code == 2
+    assert "unknown sampler 'best'; known samplers: guided" in err

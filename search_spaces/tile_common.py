@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.target import ITEM_BYTES
 from autotune.te.tensor import Tensor
 from search_spaces.knob import Columns
 from search_spaces.nest import Numbers
 from search_spaces.tile_knobs import WHOLE
-
-ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Tile:
 
 def item_bytes(tensor: Tensor) -> int:
     """Bytes of one element."""
-    return ITEM_BYTES.get(tensor.dtype, 4)
+    return ITEM_BYTES[tensor.dtype]
 
 
 def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
@@ -64,4 +63,4 @@ def equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
     return np.zeros(len(columns["parallel"]), dtype=np.bool_)
 
 
-__all__ = ["ITEM_BYTES", "Tile", "equals", "flag", "item_bytes", "row_bytes", "whole"]
+__all__ = ["Tile", "equals", "flag", "item_bytes", "row_bytes", "whole"]

@@ -13,7 +13,7 @@ from autotune.lower.strides import aligned_strides
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, Read, Reduce, substitute, transform
+from autotune.te.expr import Expr, Read, Reduce, reads, substitute, transform
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 
@@ -54,7 +54,7 @@ def lower_schedule(
         kernel = _kernel(stage, partition(builder.root(stage)))
         group = _group(stage, live)
         exprs = [e for s in group for e in bodies[s]] + [epilogues[s] for s in group if s in epilogues]
-        sources = {schedule[r.tensor] for e in exprs for r in _reads(e)}
+        sources = {schedule[r.tensor] for e in exprs for r in reads(e)}
         known = constant_stages | group
         hoisted = bool(sources) and sources <= known and not stage.is_output
         if hoisted:
@@ -92,12 +92,6 @@ def _check_attachment(stage: Stage, live: Sequence[Stage]) -> None:
             f"stage {stage.op.name} is computed at {parent.op.name}, {iv.name}, which is no longer a loop; "
             f"the loops are {names}"
         )
-
-
-def _reads(expr: Expr) -> list[Read]:
-    from autotune.te.expr import reads
-
-    return reads(expr)
 
 
 def _group(stage: Stage, live: Sequence[Stage]) -> set[Stage]:

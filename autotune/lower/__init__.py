@@ -26,7 +26,8 @@ def lower(schedule: Schedule, args: Sequence[Tensor], simple_mode: bool = True) 
 def verify(schedule: Schedule, args: Sequence[Tensor]) -> Verified:
     """Prove with isl that the lowered loops respect every flow dependence; see ``lower.verify_isl``.
 
-    Raises LoweringError with a counterexample, MissingExtraError when islpy is not installed.
+    The result says "proven", or what could not be judged and why. Raises LoweringError with a counterexample,
+    MissingExtraError when islpy is not installed.
     """
     from autotune.lower import verify_isl
 

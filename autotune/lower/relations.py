@@ -8,33 +8,23 @@ from typing import Any
 
 from autotune.errors import LoweringError
 from autotune.lower.ir import Buffer, LoopProgram
-from autotune.lower.polyhedra import Access, Instance, NotAffine, affine, extract, guarded
+from autotune.lower.polyhedra import Access, Extraction, Instance, NotAffine, affine, guarded
 from autotune.lower.program import inlined_bodies
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Expr, Read, is_float
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 
-MAX_STATEMENTS = 80
-"""Programs with more stores take isl too long."""
-
 
 class Relations:
     """Statements, times and accesses of one program as isl unions."""
 
-    def __init__(self, isl: Any, schedule: Schedule, program: LoopProgram) -> None:
+    def __init__(
+        self, isl: Any, context: Any, schedule: Schedule, program: LoopProgram, extraction: Extraction
+    ) -> None:
         self.isl = isl
+        self.context = context
         self.schedule = schedule
-        extraction = extract(program)
-        if extraction.barriers:
-            raise LoweringError(
-                "verify: threads that wait at barriers are run by the interpreter, not judged here"
-            )
-        if len(extraction.instances) > MAX_STATEMENTS:
-            raise LoweringError(
-                f"verify: {len(extraction.instances)} stores, at most {MAX_STATEMENTS} can be judged; "
-                f"cut loops in fewer pieces"
-            )
         self.instances = extraction.instances
         self.skipped = list(extraction.skipped)
         self.by_name = {i.name: i for i in self.instances}
@@ -46,6 +36,8 @@ class Relations:
         depth = max([len(i.time) for i in self.instances], default=1)
         self.depth = depth
         self.kernels = len(program.kernels)
+        self.times = self._times()
+        self.moments = isl.MultiUnionPwAff.from_union_map(self.times)
 
     def component_numbers(self) -> dict[str, int]:
         """Which output of its stage each statement stores: the stores of a tuple follow one another."""
@@ -62,7 +54,7 @@ class Relations:
 
     def relation(self, parts: Sequence[str]) -> Any:
         """The union of the given pieces."""
-        return self.isl.UnionMap("{ " + "; ".join(parts) + " }")
+        return self.isl.UnionMap("{ " + "; ".join(parts) + " }", context=self.context)
 
     def piece(self, instance: Instance, target: str, condition: str = "true") -> str:
         """Text of ``S[loops] -> target`` over the domain of a statement."""
@@ -74,7 +66,7 @@ class Relations:
         name = self.buffers.setdefault(access.buffer, f"B{len(self.buffers)}")
         return f"{name}[{', '.join(access.index)}]"
 
-    def times(self) -> Any:
+    def _times(self) -> Any:
         """When each statement instance runs; reading the outputs comes last."""
         parts = []
         for i in self.instances:
@@ -86,9 +78,9 @@ class Relations:
             parts.append(f"END{number}[{', '.join(axes)}] -> T[{', '.join(zeros)}] : {box(axes, stage)}")
         return self.relation(parts)
 
-    def flow(self, reads: Any, writes: Any, times: Any) -> Any:
+    def flow(self, reads: Any, writes: Any) -> Any:
         info = self.isl.UnionAccessInfo.from_sink(reads)
-        return info.set_must_source(writes).set_schedule_map(times).compute_flow()
+        return info.set_must_source(writes).set_schedule_map(self.times).compute_flow()
 
     def elements_of(self, instances: Sequence[Instance], *, whole: bool = False) -> Any:
         """Statement -> element of its stage; with ``whole`` the point of the reduction domain too."""

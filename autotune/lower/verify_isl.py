@@ -9,47 +9,97 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from autotune.errors import LoweringError, MissingExtraError
 from autotune.lower.ir import LoopProgram
-from autotune.lower.polyhedra import Access, Instance
+from autotune.lower.polyhedra import Access, Instance, NotAffine, extract
 from autotune.lower.program import lower_schedule
 from autotune.lower.relations import Relations, box
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp, Tensor
 
+MAX_OPERATIONS = 20_000_000
+"""Steps of isl that a proof may take, about ten seconds: the same programs are judged on every machine."""
+
+Status = Literal["proven", "not affine", "too large", "threads"]
+
 
 @dataclass(frozen=True)
 class Verified:
-    """What was proved: how many statements and flow dependences, and which reads are not affine and were left out."""
+    """What became of a proof that found no error.
 
-    statements: int
-    dependences: int
-    skipped: tuple[str, ...]
+    "proven": every flow dependence. "not affine": every one but those of the reads that ``reason`` names, whose
+    index is not an affine function of the loops. "too large": isl did not finish within MAX_OPERATIONS steps.
+    "threads": threads wait for one another at barriers, which only the interpreter judges. The counts are 0 where
+    nothing was proved.
+    """
+
+    status: Status
+    reason: str = ""
+    statements: int = 0
+    dependences: int = 0
+
+    def text(self) -> str:
+        """The verdict in one line."""
+        counts = f"{self.statements} statements, {self.dependences} dependences" if self.statements else ""
+        detail = "; ".join(part for part in (counts, self.reason) if part)
+        return f"{self.status}: {detail}" if detail else self.status
 
 
-def verify(schedule: Schedule, args: Sequence[Tensor]) -> Verified:
+def verify(
+    schedule: Schedule, args: Sequence[Tensor], *, constants: frozenset[str] = frozenset()
+) -> Verified:
     """Prove that the loops of a schedule compute what its stages say, in an order that respects every dependence.
 
     For each read of a stage: the value read is the last one stored there before, it is that of the element which the
     tensor expression names, and it is finished: a reduction has been updated once for each point of its domain since
     its start value. Every output element is stored. A parallel or vectorized loop carries no dependence (other than a
-    reduction folded across lanes). Raises LoweringError with a counterexample, MissingExtraError without islpy, and
-    LoweringError for programs that it cannot judge (more than 80 stores; threads with barriers).
+    reduction folded across lanes). Raises LoweringError with a counterexample, MissingExtraError without islpy.
     """
-    try:
-        import islpy as isl
-    except ImportError as error:
-        raise MissingExtraError("verifying schedules needs islpy: pip install 'autotune[test]'") from error
-    program = lower_schedule(schedule, args, with_origins=True)
+    isl = load_isl()
+    program = lower_schedule(schedule, args, constants=constants, with_origins=True)
     return prove(isl, schedule, program)
 
 
-def prove(isl: Any, schedule: Schedule, program: LoopProgram) -> Verified:
-    """The proof for a program that was lowered with origins; see :func:`verify`."""
-    return _Proof(isl, schedule, program).run()
+def load_isl() -> Any:
+    """The module islpy; raises MissingExtraError naming the extra."""
+    try:
+        import islpy
+    except ImportError as error:
+        raise MissingExtraError("verifying schedules needs islpy: pip install 'autotune[verify]'") from error
+    return islpy
+
+
+def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MAX_OPERATIONS) -> Verified:
+    """The proof for a program that was lowered with origins, in at most ``limit`` steps; see :func:`verify`."""
+    try:
+        extraction = extract(program)
+    except NotAffine as error:
+        return Verified("not affine", f"an element is stored at an index with a {error}")
+    if extraction.barriers:
+        return Verified(
+            "threads", "threads that wait at barriers are run by the interpreter, not judged here"
+        )
+    context = isl.Context()
+    context.set_max_operations(limit)
+    try:
+        return _Proof(isl, context, schedule, program, extraction).run()
+    except isl.Error:
+        if not _exhausted(isl, context):
+            raise
+        count = len(extraction.instances)
+        return Verified("too large", f"{count} stores, not judged within {limit} steps of isl")
+
+
+def _exhausted(isl: Any, context: Any) -> bool:
+    """Whether the steps of a context are used up: then every operation fails, with whatever message."""
+    try:
+        isl.Set("{ [i] : 0 <= i < 3 }", context=context)
+    except isl.Error:
+        return True
+    return False
 
 
 class _Proof(Relations):
@@ -57,7 +107,6 @@ class _Proof(Relations):
 
     def run(self) -> Verified:
         """All checks; raises LoweringError at the first that fails."""
-        times = self.times()
         writes = self.relation([self.piece(i, self.element(i.write)) for i in self.instances])
         reads = self.relation(
             [
@@ -68,16 +117,17 @@ class _Proof(Relations):
             ]
             + self._end_reads()
         )
-        flow = self.flow(reads, writes, times)
+        flow = self.flow(reads, writes)
         missing = flow.get_must_no_source()
         if not missing.is_empty():
             raise self.wrong("a value is read that nothing stored before", missing)
         sources = flow.get_must_dependence().reverse()  # reader -> the statement that wrote what it reads
         self._check_elements(sources)
         self._check_carried(sources)
-        self._check_reductions(sources, times)
-        count = len(self.maps(sources))
-        return Verified(len(self.instances), count, tuple(dict.fromkeys(self.skipped)))
+        self._check_reductions(sources)
+        status: Status = "not affine" if self.skipped else "proven"
+        reason = "; ".join(dict.fromkeys(self.skipped))
+        return Verified(status, reason, len(self.instances), len(self.maps(sources)))
 
     def _end_reads(self) -> list[str]:
         parts = []
@@ -111,7 +161,7 @@ class _Proof(Relations):
             if self._stage_of(m.get_tuple_name(self.isl.dim_type.in_))
             == self._stage_of(m.get_tuple_name(self.isl.dim_type.out))
         ]
-        union = self.isl.UnionMap("{}")
+        union = self.relation([])
         for part in parts:
             union = union.union(self.isl.UnionMap.from_map(part))
         return union
@@ -148,7 +198,7 @@ class _Proof(Relations):
             equal = equal.equate(kinds.in_, d, kinds.out, d)
         return equal.subtract(equal.equate(kinds.in_, depth, kinds.out, depth))
 
-    def _check_reductions(self, sources: Any, times: Any) -> None:
+    def _check_reductions(self, sources: Any) -> None:
         """Every finished reduction was updated once for each point of its domain since its start value."""
         for stage in dict.fromkeys(self.schedule.stage_named(i.origin.stage) for i in self.instances):
             op = stage.op
@@ -160,23 +210,24 @@ class _Proof(Relations):
             updates = [i for i in mine if i.origin.part == "update"]
             element = self.elements_of(mine)
             readers = self.required().intersect_range(element.range())
-            self._check_updates(stage, readers, inits, updates, times)
+            self._check_updates(stage, readers, inits, updates)
             copies = [i for i in mine if i.origin.part == "store"]
             if copies:
                 written = self.elements_of(copies).domain()
-                self._check_copies(sources.intersect_range(written), readers, updates, times)
+                self._check_copies(sources.intersect_range(written), readers, updates)
 
     def _check_updates(
-        self, stage: Stage, readers: Any, inits: list[Instance], updates: list[Instance], times: Any
+        self, stage: Stage, readers: Any, inits: list[Instance], updates: list[Instance]
     ) -> None:
-        start = self.flow(readers, self.elements_of(inits), times)
+        start = self.flow(readers, self.elements_of(inits))
         if not start.get_must_no_source().is_empty():
             raise self.wrong("a reduction is read that was never started", start.get_must_no_source())
         started = start.get_must_dependence().reverse()  # reader -> its start
-        before = times.lex_lt_union_map(times)  # earlier -> later
         update_elements = self.elements_of(updates)
         same = readers.apply_range(update_elements.reverse())  # reader -> updates of what it reads
-        between = same.intersect(before.reverse()).intersect(started.apply_range(before))
+        begun = self.elements_of(inits).apply_range(update_elements.reverse())
+        later = begun.lex_lt_at_multi_union_pw_aff(self.moments)  # start -> updates of its element after it
+        between = same.lex_gt_at_multi_union_pw_aff(self.moments).intersect(started.apply_range(later))
         points = self.elements_of(updates, whole=True)
         done = between.apply_range(points)
         wanted = self.all_points(stage, readers)
@@ -189,15 +240,15 @@ class _Proof(Relations):
                 f"verify: a point of the reduction {stage.op.name} is added twice before it is read"
             )
 
-    def _check_copies(self, sources: Any, readers: Any, updates: list[Instance], times: Any) -> None:
+    def _check_copies(self, sources: Any, readers: Any, updates: list[Instance]) -> None:
         """The copy of an accumulator that is read was made after its last update."""
-        before = times.lex_lt_union_map(times)
-        same = readers.apply_range(self.elements_of(updates).reverse())
+        update_of = self.elements_of(updates).reverse()
         copied = self.elements_of([i for i in self.instances if i.origin.part == "store"])
-        later = before.intersect(copied.apply_range(self.elements_of(updates).reverse()))
-        late = same.intersect(before.reverse()).intersect(sources.apply_range(later))
+        later = copied.apply_range(update_of).lex_lt_at_multi_union_pw_aff(self.moments)
+        earlier = readers.apply_range(update_of).lex_gt_at_multi_union_pw_aff(self.moments)
+        late = earlier.intersect(sources.apply_range(later))
         if not late.is_empty():
             raise self.wrong("a reduction is read from a copy made before it was finished", late)
 
 
-__all__ = ["Verified", "prove", "verify"]
+__all__ = ["MAX_OPERATIONS", "Verified", "load_isl", "prove", "verify"]

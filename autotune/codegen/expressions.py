@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.codegen.memory import MemoryEmitter
 from autotune.codegen.module import ModuleText
+from autotune.codegen.streams import StreamStores
 from autotune.codegen.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Load, nodes
@@ -23,7 +23,7 @@ from autotune.te.expr import (
 _INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 
 
-class ExpressionEmitter(MemoryEmitter):
+class ExpressionEmitter(StreamStores):
     """Emits expressions; statements are the business of its subclass."""
 
     def __init__(self, module: ModuleText) -> None:
@@ -117,7 +117,8 @@ class ExpressionEmitter(MemoryEmitter):
     def _select(self, node: Select) -> Value:
         cond = self.expr(node.cond)
         if cond.number is not None:
-            return self.expr(node.a if cond.number else node.b)
+            with self.decided():
+                return self.expr(node.a if cond.number else node.b)
         if cond.lanes == 1 and (_has_load(node.a) or _has_load(node.b)):
             return self._branching_select(cond, node)
         if cond.lanes == 1:

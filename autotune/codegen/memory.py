@@ -41,7 +41,7 @@ class MemoryEmitter(Arithmetic):
         self.env: dict[Var, int | Ramp | Value] = {}
         self.constant_buffers: frozenset[Buffer] = frozenset()
         self._forms: dict[int, Lin] = {}
-        self._linear = Simplifier()
+        self.linear = Simplifier()
 
     def expr(self, node: Expr) -> Value:
         """The value of an expression; the subclass knows how."""
@@ -53,7 +53,7 @@ class MemoryEmitter(Arithmetic):
         if done is None:
             done = Lin({}, 0)
             for index, stride in zip(indices, buffer.strides, strict=True):
-                done = done + self._linear.form(index).scaled(stride)
+                done = done + self.linear.form(index).scaled(stride)
             self._forms[id(key)] = done
         return done
 
@@ -127,14 +127,14 @@ class MemoryEmitter(Arithmetic):
         if address.lanes is None and address.stride == 0:
             pointer = self._safe_pointer(self.pointer(buffer, address))
             text = f"load {kind}, ptr {pointer}, align {item}"
-            return self._from_memory(Value(self._loaded(buffer, pointer, 1, text), buffer.dtype))
+            return self.from_memory(Value(self._loaded(buffer, pointer, 1, text), buffer.dtype))
         lanes = self.lanes
         wide = f"<{lanes} x {kind}>"
         if address.lanes is None and address.stride == 1:
             pointer = self.pointer(buffer, address)
             if self.mask is None:
                 text = f"load {wide}, ptr {pointer}, align {item}"
-                return self._from_memory(
+                return self.from_memory(
                     Value(self._loaded(buffer, pointer, lanes, text), buffer.dtype, lanes)
                 )
             else:
@@ -144,7 +144,7 @@ class MemoryEmitter(Arithmetic):
                     f"call {wide} {name}(ptr align {item} {pointer}, <{lanes} x i1> {self.mask.text}, "
                     f"{wide} zeroinitializer)"
                 )
-            return self._from_memory(Value(self.op(text), buffer.dtype, lanes))
+            return self.from_memory(Value(self.op(text), buffer.dtype, lanes))
         pointers = self._lane_pointers(buffer, address)
         mask = "splat (i1 true)" if self.mask is None else self.mask.text
         name = f"@llvm.masked.gather.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
@@ -153,7 +153,7 @@ class MemoryEmitter(Arithmetic):
             f"call {wide} {name}(<{lanes} x ptr> align {item} {pointers}, <{lanes} x i1> {mask}, "
             f"{wide} zeroinitializer)"
         )
-        return self._from_memory(Value(self.op(text), buffer.dtype, lanes))
+        return self.from_memory(Value(self.op(text), buffer.dtype, lanes))
 
     def _loaded(self, buffer: Buffer, pointer: str, lanes: int, text: str) -> str:
         """The result of a load; a buffer that the function does not write is loaded once a place."""
@@ -182,15 +182,16 @@ class MemoryEmitter(Arithmetic):
             self.entry += ["  %dummy = alloca i64, align 8", "  store i64 0, ptr %dummy, align 8"]
         return self.op(f"select i1 {some}, ptr {pointer}, ptr %dummy")
 
-    def _from_memory(self, value: Value) -> Value:
+    def from_memory(self, value: Value) -> Value:
+        """A value as it is in registers: a bool takes a bit there."""
         if value.dtype != "bool":
             return value
         wide = vector("i8", value.lanes)
         zero = "0" if value.lanes == 1 else "zeroinitializer"
         return Value(self.op(f"icmp ne {wide} {value.text}, {zero}"), "bool", value.lanes)
 
-    def store_to(self, buffer: Buffer, address: Address, value: Value) -> None:
-        """Store to memory: scalar, contiguous lanes, or a scatter."""
+    def store_to(self, buffer: Buffer, address: Address, value: Value, stream: bool = False) -> None:
+        """Store to memory: scalar, contiguous lanes (past the caches on request), or a scatter."""
         kind, item = memory_type(buffer.dtype), ITEM_BYTES[buffer.dtype]
         if value.dtype == "bool":
             wide = self.op(f"zext {type_of(value)} {value.text} to {vector('i8', value.lanes)}")
@@ -206,7 +207,8 @@ class MemoryEmitter(Arithmetic):
         if address.lanes is None and address.stride == 1:
             pointer = self.pointer(buffer, address)
             if self.mask is None:
-                self.lines.append(f"  store {wide} {value.text}, ptr {pointer}, align {item}")
+                how = f"align {lanes * item}, {self.module.nontemporal()}" if stream else f"align {item}"
+                self.lines.append(f"  store {wide} {value.text}, ptr {pointer}, {how}")
                 return
             name = f"@llvm.masked.store.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
             self.module.declare(f"declare void {name}({wide}, ptr, <{lanes} x i1>)")

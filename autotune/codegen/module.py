@@ -14,6 +14,7 @@ class ModuleText:
         self._declarations: dict[str, None] = {}
         self._library: dict[str, str] = {}
         self._functions: list[str] = []
+        self._metadata: list[str] = []
 
     def declare(self, line: str) -> None:
         """Add a ``declare`` line."""
@@ -31,10 +32,15 @@ class ModuleText:
             self.declare(line)
         return function.symbol
 
+    def nontemporal(self) -> str:
+        """What marks a store that goes past the caches."""
+        self._metadata = ["!0 = !{i32 1}"]
+        return "!nontemporal !0"
+
     def text(self) -> str:
         """The whole module."""
         width = self.target.vector_bits
         widths = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
         attributes = f"attributes #0 = {{ nounwind {widths} }}"
-        parts = [*self._declarations, *self._library.values(), *self._functions, attributes]
+        parts = [*self._declarations, *self._library.values(), *self._functions, attributes, *self._metadata]
         return "\n".join(parts) + "\n"

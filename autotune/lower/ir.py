@@ -85,6 +85,10 @@ class Seq(Stmt):
     stmts: tuple[Stmt, ...]
 
 
+NONTEMPORAL = "nontemporal"
+"""Hint of a loop: its stores go past the caches, as nothing is read back before the caches are full of other data."""
+
+
 @dataclass(slots=True)
 class For(Stmt):
     """``for var in 0..extent``.
@@ -283,6 +287,7 @@ def loads(stmt: Stmt) -> Iterator[Load]:
 
 
 __all__ = [
+    "NONTEMPORAL",
     "Allocate",
     "Barrier",
     "Buffer",

@@ -24,12 +24,9 @@ class Arithmetic(Writer):
         """Lanes outside of ``mask`` neither read nor write."""
         old = self.mask
         self.mask = mask if old is None else self.logical("and", old, mask)
-        self._memos.append({})
-        try:
+        with self.statement():
             yield
-        finally:
-            self._memos.pop()
-            self.mask = old
+        self.mask = old
 
     def intrinsic(self, name: str, dtype: str, lanes: int, *args: Value) -> Value:
         """Call ``llvm.<name>`` on operands of one type."""

@@ -32,12 +32,10 @@ class ExpressionEmitter(StreamStores):
 
     def expr(self, node: Expr) -> Value:
         """The value of an expression; shared nodes are emitted once a statement."""
-        for memo in reversed(self._memos):
-            done = memo.get(id(node))
-            if done is not None:
-                return done
-        value = self._expr(node)
-        self._memos[-1][id(node)] = value
+        value = self._memo.get(id(node))
+        if value is None:
+            value = self._expr(node)
+            self._memo.add(id(node), value)
         return value
 
     def _expr(self, node: Expr) -> Value:
@@ -87,7 +85,7 @@ class ExpressionEmitter(StreamStores):
         for product, other, first in ((node.b, node.a, False), (node.a, node.b, True)):
             if not isinstance(product, Binary) or product.op != "*":
                 continue
-            if any(id(product) in memo for memo in self._memos):
+            if self._memo.get(id(product)) is not None:
                 continue
             x, y, z = self.expr(product.a), self.expr(product.b), self.expr(other)
             if node.op == "-" and first:
@@ -145,7 +143,7 @@ class ExpressionEmitter(StreamStores):
         """A scalar condition before loads: only the side taken may touch memory."""
         stem = self.fresh("sel")
         before = self.hoisting_point()
-        self.lines.append(f"  br i1 {cond.text}, label %{stem}.a, label %{stem}.b")
+        self.end_block(f"br i1 {cond.text}, label %{stem}.a, label %{stem}.b")
         sides: list[tuple[Value, str]] = []
         lanes = self.lanes
         for side, expr in (("a", node.a), ("b", node.b)):
@@ -153,7 +151,7 @@ class ExpressionEmitter(StreamStores):
             with self.scope(before):
                 value = self.splat(self.expr(expr), lanes)
             sides.append((value, self.block))
-            self.lines.append(f"  br label %{stem}.end")
+            self.end_block(f"br label %{stem}.end")
         self.label(f"{stem}.end")
         incoming = ", ".join(f"[ {v.text}, %{block} ]" for v, block in sides)
         first = sides[0][0]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from autotune.codegen.arithmetic import Arithmetic
 from autotune.codegen.module import ModuleText
+from autotune.codegen.scoped import Scoped
 from autotune.codegen.types import Value, memory_type, suffix, type_of, vector
 from autotune.lower.ir import Buffer, Load
 from autotune.lower.linear import Lin, Simplifier
@@ -18,6 +19,16 @@ class Ramp(NamedTuple):
 
     base: int
     lanes: int
+
+
+class Terms(NamedTuple):
+    """The terms of an offset by what they are in a scope: numbers and ramps, which differ from one copy of an
+    unrolled loop to the next, SSA values that stay the same, and what has to be computed where it is used.
+    """
+
+    numbers: tuple[tuple[Var, int], ...]
+    scalars: tuple[tuple[str, int], ...]
+    others: tuple[tuple[Expr, int], ...]
 
 
 class Address(NamedTuple):
@@ -41,6 +52,8 @@ class MemoryEmitter(Arithmetic):
         self.env: dict[Var, int | Ramp | Value] = {}
         self.constant_buffers: frozenset[Buffer] = frozenset()
         self._forms: dict[int, Lin] = {}
+        self._terms: Scoped[Lin, Terms] = Scoped()
+        """Terms of forms, for as long as their variables are what they are."""
         self.linear = Simplifier()
 
     def expr(self, node: Expr) -> Value:
@@ -59,27 +72,47 @@ class MemoryEmitter(Arithmetic):
 
     def address(self, form: Lin) -> Address:
         """The offset with the environment put in."""
+        terms = self._terms.get(form)
+        if terms is None:
+            terms = self._sorted_terms(form)
+            self._terms.add(form, terms)
         total, stride = form.constant, 0
-        scalars: list[tuple[str, int]] = []
-        vectors: list[tuple[Value, int]] = []
-        for atom, c in form.terms.items():
-            known = self.env.get(atom) if isinstance(atom, Var) else None
-            if known is None:
-                known = self.expr(atom)
-            if isinstance(known, Value) and known.number is not None:
-                known = known.number
-            if isinstance(known, int):
-                total += c * known
-            elif isinstance(known, Ramp):
+        for var, c in terms.numbers:
+            known = self.env[var]
+            if isinstance(known, Ramp):
                 stride += c
                 total += c * known.base
-            elif known.lanes == 1:
-                scalars.append((known.text, c))
+            elif isinstance(known, int):
+                total += c * known
+        if not terms.others:
+            return Address(terms.scalars, total, stride, None)
+        scalars = list(terms.scalars)
+        vectors: list[tuple[Value, int]] = []
+        for atom, c in terms.others:
+            value = self.expr(atom)
+            if value.number is not None:
+                total += c * value.number
+            elif value.lanes == 1:
+                scalars.append((value.text, c))
             else:
-                vectors.append((known, c))
+                vectors.append((value, c))
         if not vectors:
             return Address(tuple(scalars), total, stride, None)
         return Address(tuple(scalars), total, 0, self._lane_offsets(vectors, stride))
+
+    def _sorted_terms(self, form: Lin) -> Terms:
+        numbers: list[tuple[Var, int]] = []
+        scalars: list[tuple[str, int]] = []
+        others: list[tuple[Expr, int]] = []
+        for atom, c in form.terms.items():
+            known = self.env.get(atom) if isinstance(atom, Var) else None
+            if isinstance(atom, Var) and isinstance(known, int | Ramp):
+                numbers.append((atom, c))
+            elif isinstance(known, Value) and known.lanes == 1 and known.number is None:
+                scalars.append((known.text, c))
+            else:
+                others.append((atom, c))
+        return Terms(tuple(numbers), tuple(scalars), tuple(others))
 
     def _scaled(self, text: str, c: int) -> str:
         return (
@@ -99,17 +132,24 @@ class MemoryEmitter(Arithmetic):
     def pointer(self, buffer: Buffer, address: Address) -> str:
         """Pointer to the first element of an access."""
         base, kind = self.base_pointer(buffer), memory_type(buffer.dtype)
-        # Outer loops first: what they add is then invariant in the inner ones, and hoisted out of them.
-        for name, c in sorted(address.scalars, key=lambda term: (self.depth_of(term[0]), term)):
-            offset = self._scaled(name, c)
-            depth = max(self.depth_of(base), self.depth_of(offset))
-            base = self.cached(
-                ("ptr", base, offset, kind), f"getelementptr {kind}, ptr {base}, i64 {offset}", depth
-            )
+        if address.scalars:
+            key = ("sum", base, address.scalars)
+            base = self.known(key) or self.remember(key, self._advanced(base, kind, address.scalars))
         if address.constant:
             base = self.cached(
                 ("ptr", base, address.constant, kind),
                 f"getelementptr {kind}, ptr {base}, i64 {address.constant}",
+            )
+        return base
+
+    def _advanced(self, base: str, kind: str, scalars: tuple[tuple[str, int], ...]) -> str:
+        """A pointer moved by a sum of scalars, each addition in the outermost scope that has its operands."""
+        # Outer loops first: what they add is then invariant in the inner ones, and hoisted out of them.
+        for name, c in sorted(scalars, key=lambda term: (self.depth_of(term[0]), term)):
+            offset = self._scaled(name, c)
+            depth = max(self.depth_of(base), self.depth_of(offset))
+            base = self.cached(
+                ("ptr", base, offset, kind), f"getelementptr {kind}, ptr {base}, i64 {offset}", depth
             )
         return base
 

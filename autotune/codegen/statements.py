@@ -105,7 +105,7 @@ class KernelEmitter(ExpressionEmitter):
         elif isinstance(node, Allocate):
             self._allocate(node)
         elif isinstance(node, Let):
-            with self.statement():
+            with self.statement(), self._terms:
                 value = self.env[node.var] = self.expr(node.value)
                 self.available(value.text, self.depth)
                 self.stmt(node.body)
@@ -132,8 +132,7 @@ class KernelEmitter(ExpressionEmitter):
         elif node.kind == "unrolled":
             for number in range(node.extent):
                 self.env[node.var] = number
-                with self.statement():
-                    self.stmt(node.body)
+                self.stmt(node.body)
         elif node.kind == "serial":
             self._serial(node.var, "0", str(node.extent), node.body)
         elif is_thread_axis(node.kind):
@@ -157,8 +156,7 @@ class KernelEmitter(ExpressionEmitter):
         self.env[node.var] = start if width == 1 else Ramp(start, width)
         self.lanes = width
         self._in_lanes = True
-        with self.statement():
-            self.stmt(node.body)
+        self.stmt(node.body)
         self._in_lanes = False
         self.lanes = 1
 
@@ -167,26 +165,26 @@ class KernelEmitter(ExpressionEmitter):
         stem = self.fresh("loop")
         before = self.block
         point = self.hoisting_point()
-        self.lines.append(f"  br label %{stem}")
+        self.end_block(f"br label %{stem}")
         self.label(stem)
         index, following = f"%{stem}.i", f"%{stem}.next"
         at = len(self.lines)
         self.env[var] = Value(index, "int64")
         self.available(index, self.depth + 1)
-        with self.scope(point):
+        with self.scope(point), self._terms:
             self.stmt(body)
         self.lines.insert(at, f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]")
         self.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
         self.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {end}")
-        self.lines.append(f"  br i1 %{stem}.more, label %{stem}, label %{stem}.end")
+        self.end_block(f"br i1 %{stem}.more, label %{stem}, label %{stem}.end")
         self.label(f"{stem}.end")
 
     def _parallel(self, node: For) -> None:
         self.lines.append("  %some = icmp slt i64 %begin, %end")
-        self.lines.append("  br i1 %some, label %tiles, label %done")
+        self.end_block("br i1 %some, label %tiles, label %done")
         self.label("tiles")
         self._serial(node.var, "%begin", "%end", node.body)
-        self.lines.append("  br label %done")
+        self.end_block("br label %done")
         self.label("done")
 
     def _if(self, node: If) -> None:
@@ -211,16 +209,16 @@ class KernelEmitter(ExpressionEmitter):
         stem = self.fresh("if")
         point = self.hoisting_point()
         other = f"{stem}.else" if node.otherwise is not None else f"{stem}.end"
-        self.lines.append(f"  br i1 {cond.text}, label %{stem}.then, label %{other}")
+        self.end_block(f"br i1 {cond.text}, label %{stem}.then, label %{other}")
         self.label(f"{stem}.then")
         with self.scope(point):
             self.stmt(node.then)
-        self.lines.append(f"  br label %{stem}.end")
+        self.end_block(f"br label %{stem}.end")
         if node.otherwise is not None:
             self.label(other)
             with self.scope(point):
                 self.stmt(node.otherwise)
-            self.lines.append(f"  br label %{stem}.end")
+            self.end_block(f"br label %{stem}.end")
         self.label(f"{stem}.end")
 
     # -- local buffers ---------------------------------------------------------------------------------------
@@ -240,7 +238,8 @@ class KernelEmitter(ExpressionEmitter):
                 self._slots[node.buffer][offset] = (name, width)
             self.stmt(node.body)
             # Copies of a loop share the buffer's name, but not where it lives.
-            del self._slots[node.buffer]
+            for slot, _ in self._slots.pop(node.buffer).values():
+                self.drop_slot(slot)
             self._private.discard(node.buffer)
             return
         top = self._scratch_top
@@ -279,8 +278,7 @@ class KernelEmitter(ExpressionEmitter):
         lanes = self.lanes if address.stride or node.buffer in self._private else 1
         if width != lanes or address.scalars or address.lanes is not None:
             raise BuildError(f"local buffer {node.buffer.name}: slot of {width} lanes read as {lanes}")
-        kind = vector(scalar_type(node.buffer.dtype), width)
-        return Value(self.op(f"load {kind}, ptr {name}"), node.buffer.dtype, width)
+        return self.read_slot(name, node.buffer.dtype, width)
 
     def _store(self, node: Store) -> None:
         address = self.address(self.form(node, node.buffer, node.indices))
@@ -296,10 +294,12 @@ class KernelEmitter(ExpressionEmitter):
         name, width = slots[address.constant]
         value = self.splat(value, width)
         if self.mask is not None:
-            old = self.op(f"load {type_of(value)}, ptr {name}")
+            old = self.read_slot(name, value.dtype, width)
             mask, kind = f"{type_of(self.mask)} {self.mask.text}", type_of(value)
-            value = Value(self.op(f"select {mask}, {kind} {value.text}, {kind} {old}"), value.dtype, width)
-        self.lines.append(f"  store {type_of(value)} {value.text}, ptr {name}")
+            value = Value(
+                self.op(f"select {mask}, {kind} {value.text}, {kind} {old.text}"), value.dtype, width
+            )
+        self.write_slot(name, value)
 
     def _store_uniform(self, node: Store) -> None:
         """All lanes store to one element: a reduction across lanes, or a value that is the same in each."""
@@ -319,7 +319,7 @@ class KernelEmitter(ExpressionEmitter):
             if slots is None:
                 self.store_to(node.buffer, address, value)
             else:
-                self.lines.append(f"  store {type_of(value)} {value.text}, ptr {slots[address.constant][0]}")
+                self.write_slot(slots[address.constant][0], value)
         self.lanes, self.mask = lanes, mask
 
     def _fold_lanes(self, node: Store) -> Value | None:

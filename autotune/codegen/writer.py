@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from autotune.codegen.module import ModuleText
-from autotune.codegen.types import Value, scalar_type
+from autotune.codegen.scoped import Scoped
+from autotune.codegen.types import Value, scalar_type, type_of, vector
 from autotune.errors import BuildError
 
 MAX_LINES = 400_000
 """Longest function; a schedule that unrolls more is refused instead of compiling for minutes."""
-
-
-class _Scope(NamedTuple):
-    """Pure values by what they compute, and where to put those that do not depend on the scope."""
-
-    values: dict[tuple[object, ...], str]
-    before: list[str]
 
 
 class Writer:
@@ -37,9 +30,19 @@ class Writer:
         self.lanes = 1
         self.mask: Value | None = None
         self._counter = 0
-        self._scopes: list[_Scope] = [_Scope({}, [])]
+        self.depth = 0
+        """Number of the innermost scope; 0 is the function's."""
+        self._memo: Scoped[int, Value] = Scoped()
+        """Values of expressions by the node's id."""
+        self._values: Scoped[tuple[object, ...], str] = Scoped()
+        """Names of pure values by what they compute."""
+        self._before: list[list[str]] = [[]]
+        """For each open scope the place before it, for what does not depend on it."""
         self._depths: dict[str, int] = {}
-        self._memos: list[dict[int, Value]] = [{}]
+        self._in_slots: dict[str, Value] = {}
+        """What slots are known to hold in this block."""
+        self._unstored: dict[str, Value] = {}
+        """Those of them that the slot's memory does not have yet."""
 
     def fresh(self, stem: str = "v") -> str:
         """A new SSA name or label stem."""
@@ -72,6 +75,30 @@ class Writer:
                 f"the schedule unrolls to more than {MAX_LINES} instructions; unroll or vectorize less"
             )
 
+    def end_block(self, line: str) -> None:
+        """The branch at the end of a block; what slots hold is in memory from here on."""
+        for slot, value in self._unstored.items():
+            self.lines.append(f"  store {type_of(value)} {value.text}, ptr {slot}")
+        self._unstored.clear()
+        self._in_slots.clear()
+        self.lines.append(f"  {line}")
+
+    def read_slot(self, slot: str, dtype: str, lanes: int) -> Value:
+        """The value of a slot, a register in stack memory; within a block it stays an SSA value."""
+        value = self._in_slots.get(slot)
+        if value is None:
+            value = Value(self.op(f"load {vector(scalar_type(dtype), lanes)}, ptr {slot}"), dtype, lanes)
+            self._in_slots[slot] = value
+        return value
+
+    def write_slot(self, slot: str, value: Value) -> None:
+        """Give a slot another value."""
+        self._in_slots[slot] = self._unstored[slot] = value
+
+    def drop_slot(self, slot: str) -> None:
+        """Nothing reads the slot from here on."""
+        self._unstored.pop(slot, None)
+
     def hoisting_point(self) -> list[str]:
         """A place before the next branch, for what turns out to be invariant in the scope behind it."""
         point: list[str] = []
@@ -81,27 +108,16 @@ class Writer:
     @contextmanager
     def scope(self, before: list[str]) -> Iterator[None]:
         """A block whose values are not visible after it; ``before`` is its hoisting point."""
-        self._scopes.append(_Scope({}, before))
-        self._memos.append({})
-        try:
+        self._before.append(before)
+        self.depth += 1
+        with self._values, self._memo:
             yield
-        finally:
-            self._scopes.pop()
-            self._memos.pop()
+        self.depth -= 1
+        self._before.pop()
 
-    @contextmanager
-    def statement(self) -> Iterator[None]:
-        """One statement: values of expressions are shared within, not across."""
-        self._memos.append({})
-        try:
-            yield
-        finally:
-            self._memos.pop()
-
-    @property
-    def depth(self) -> int:
-        """Number of the innermost scope; 0 is the function's."""
-        return len(self._scopes) - 1
+    def statement(self) -> Scoped[int, Value]:
+        """``with`` it, one statement: values of expressions are shared within, not across."""
+        return self._memo
 
     def depth_of(self, name: str) -> int:
         """Scope in which an SSA value is available, at most the innermost."""
@@ -116,19 +132,26 @@ class Writer:
 
         With ``depth``, the outermost scope that its operands allow, it is emitted there.
         """
-        for scope in reversed(self._scopes):
-            name = scope.values.get(key)
-            if name is not None:
-                return name
+        name = self.known(key)
+        if name is not None:
+            return name
         if depth is None or depth == self.depth:
             name = self.op(text)
             depth = self.depth
         else:
             self._counter += 1
             name = f"%v{self._counter}"
-            self._scopes[depth + 1].before.append(f"  {name} = {text}")
-        self._scopes[depth].values[key] = name
+            self._before[depth + 1].append(f"  {name} = {text}")
         self._depths[name] = depth
+        return self.remember(key, name)
+
+    def known(self, key: tuple[object, ...]) -> str | None:
+        """The name of a pure value, if it was emitted in this scope or one around."""
+        return self._values.get(key)
+
+    def remember(self, key: tuple[object, ...], name: str) -> str:
+        """Tell the name of a pure value, for as long as it is available."""
+        self._values.add(key, name, self.depth_of(name))
         return name
 
     def splat(self, value: Value, lanes: int) -> Value:

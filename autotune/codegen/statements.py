@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.codegen.expressions import ExpressionEmitter
+from autotune.codegen.instructions import InstructionEmitter
 from autotune.codegen.lanes import settle_lanes
 from autotune.codegen.locals import chunks, slots_of
 from autotune.codegen.memory import Ramp
@@ -26,6 +26,7 @@ from autotune.lower.ir import (
     is_thread_axis,
     walk,
 )
+from autotune.lower.linear import Lin
 from autotune.target import ITEM_BYTES
 from autotune.te.expr import Binary, Expr, Var, is_float
 from autotune.te.operations import MAX, MIN, PROD, SUM
@@ -37,7 +38,7 @@ _HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "min": "min"}
 _REDUCERS = {"+": SUM, "*": PROD, "max": MAX, "min": MIN}
 
 
-class KernelEmitter(ExpressionEmitter):
+class KernelEmitter(InstructionEmitter):
     """Emits one kernel: ``symbol`` with the runtime's calling convention."""
 
     def __init__(self, module: ModuleText, kernel: LoopKernel, symbol: str) -> None:
@@ -112,7 +113,10 @@ class KernelEmitter(ExpressionEmitter):
         elif isinstance(node, If):
             self._if(node)
         elif isinstance(node, Intrinsic):
-            self.stmt(node.body)
+            if node.instructions:
+                self.replacement(node)
+            else:
+                self.stmt(node.body)
         elif isinstance(node, Prefetch):
             with self.statement():
                 self._prefetch(node)
@@ -300,6 +304,33 @@ class KernelEmitter(ExpressionEmitter):
                 self.op(f"select {mask}, {kind} {value.text}, {kind} {old.text}"), value.dtype, width
             )
         self.write_slot(name, value)
+
+    def load_lanes(self, load: Load, form: Lin, lanes: int) -> Value:
+        slot = self._register(load.buffer, form, lanes)
+        if slot is None:
+            return super().load_lanes(load, form, lanes)
+        kind = vector(scalar_type(load.dtype), lanes)
+        return Value(self.op(f"load {kind}, ptr {slot}"), load.dtype, lanes)
+
+    def store_lanes(self, load: Load, form: Lin, value: Value) -> None:
+        slot = self._register(load.buffer, form, value.lanes)
+        if slot is None:
+            super().store_lanes(load, form, value)
+        else:
+            self.lines.append(f"  store {type_of(value)} {value.text}, ptr {slot}")
+
+    def _register(self, buffer: Buffer, form: Lin, lanes: int) -> str | None:
+        """The slot that instructions access; None for a buffer in memory."""
+        slots = self._slots.get(buffer)
+        if slots is None:
+            return None
+        name, width = slots.get(self.address(form).constant, ("", 0))
+        if width != lanes:
+            raise BuildError(
+                f"an intrinsic accesses {lanes} lanes of {buffer.name}, which is kept in registers of "
+                f"{width or 'other'} lanes: give the loops of the pattern kinds that make {lanes} lanes"
+            )
+        return name
 
     def _store_uniform(self, node: Store) -> None:
         """All lanes store to one element: a reduction across lanes, or a value that is the same in each."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autotune.te.expr import Expr, Var, children
+from autotune.te.instructions import LaneStore
 
 
 class Buffer:
@@ -171,15 +172,19 @@ class Prefetch(Stmt):
 
 @dataclass(slots=True)
 class Intrinsic(Stmt):
-    """A call of a declared intrinsic; ``body`` are the loops that it stands for.
+    """A call of a declared intrinsic; ``body`` are the loops that it stands for, and what the interpreter runs.
 
-    Code generators that know ``name`` may emit something better than ``body``; ``operands`` are the first elements
-    that it touches, the output first.
+    ``operands`` are the first elements that it touches, the output first. Where it has instructions, code is made
+    of them: ``strides`` are then the steps of each dimension of each operand in elements, ``requires`` the features
+    that the target must have.
     """
 
     name: str
-    operands: tuple[Expr, ...]
+    operands: tuple[Load, ...]
     body: Stmt
+    instructions: tuple[LaneStore, ...] = ()
+    strides: tuple[tuple[int, ...], ...] = ()
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

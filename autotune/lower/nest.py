@@ -12,29 +12,27 @@ from collections.abc import Mapping, Sequence
 from autotune.errors import InternalError, LoweringError
 from autotune.lower.attached import Attaching
 from autotune.lower.frame import Frame
+from autotune.lower.intrinsics import IntrinsicCall
 from autotune.lower.ir import (
     Allocate,
     Buffer,
     For,
     If,
-    Intrinsic,
     Let,
     Load,
     Origin,
     Stmt,
     Store,
     is_thread_axis,
-    loads,
     sequence,
     walk,
 )
 from autotune.lower.linear import Lin, Simplifier, constant_form
 from autotune.lower.regions import Region
-from autotune.lower.rewrite import rewrite_expr
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Const, Expr, IterVar, Reduce, Var, const, reads, substitute
+from autotune.te.expr import Const, Expr, IterVar, Reduce, Var, reads, substitute
 
 REGISTER_ELEMENTS = 2048
 """Largest accumulator tile that is moved out of memory for the length of a reduction."""
@@ -196,21 +194,36 @@ class NestBuilder(Attaching):
         return all(frame.extent(iv) == iv.extent for iv in frame.stage.leaf_iter_vars[at:])
 
     def _tensorized(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """The loops from ``at`` on as a call of an intrinsic; start values are stored outside of it."""
+        """The loops from ``at`` on as a call of an intrinsic, or as loops where it has nothing for this part."""
         stage = frame.stage
-        if mode in ("init", "load", "store"):
-            return self._remainder_or_loop(frame, at, mode, out)
-        if mode == "all" and stage.first_reduction() < len(stage.leaf_iter_vars):
+        intrin = stage.tensorized[stage.leaf_iter_vars[at]]
+        reduces = mode == "all" and stage.first_reduction() < len(stage.leaf_iter_vars)
+        part = "body" if mode == "all" else mode
+        if intrin.instructions:
+            if reduces and ("body" not in intrin.instructions or stage in self.epilogues):
+                return self._reduction(frame, at, out)
+            if part not in intrin.instructions:
+                return self._loops_instead(frame, at, mode, out)
+        elif reduces:
             return self._reduction(frame, at, out)
-        body = self._remainder_or_loop(frame, at, mode, out)
-        zero: dict[Expr, Expr] = {p.var: const(0) for p in walk(body) if isinstance(p, For)}
-        operands: dict[Buffer, Expr] = {}
-        for part in walk(body):
-            if isinstance(part, Store):
-                operands.setdefault(part.buffer, _first_element(Load(part.buffer, part.indices), zero))
-        for load in loads(body):
-            operands.setdefault(load.buffer, _first_element(load, zero))
-        return Intrinsic(stage.tensorized[stage.leaf_iter_vars[at]].name, tuple(operands.values()), body)
+        elif mode in ("init", "load", "store"):
+            return self._remainder_or_loop(frame, at, mode, out)
+        body = self._reduction(frame, at, out) if reduces else self._remainder_or_loop(frame, at, mode, out)
+        call = IntrinsicCall(frame, at, self.translator)
+        return call.statement(body, out.registers or out, part)
+
+    def _loops_instead(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+        """Loops for a part that an intrinsic has no instructions for; updates cannot go without."""
+        stage = frame.stage
+        if mode == "update":
+            intrin = stage.tensorized[stage.leaf_iter_vars[at]]
+            around = [iv.name for iv in stage.leaf_iter_vars[:at] if iv.kind == "reduce"]
+            raise LoweringError(
+                f"tensorize of stage {stage.op.name}: {intrin.name} replaces a whole reduction, but "
+                f"{', '.join(around) or 'the rest of the reduction'} is outside of it; declare it with instructions "
+                f"for (body, init, update)"
+            )
+        return self._remainder_or_loop(frame, at, mode, out)
 
     def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """What follows the opening of leaf ``at``: settle splits, then attached stages, then inner loops."""
@@ -346,11 +359,6 @@ class NestBuilder(Attaching):
 def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
     load = Load(source.buffers[number], source.indices(index))
     return Store(target.buffers[number], target.indices(index), load)
-
-
-def _first_element(load: Load, zero: Mapping[Expr, Expr]) -> Expr:
-    """What the first iteration of the loops in ``zero`` loads."""
-    return rewrite_expr(load, lambda node: zero.get(node) if isinstance(node, Var) else None, {})
 
 
 __all__ = ["NestBuilder"]

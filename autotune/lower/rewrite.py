@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace as replace_fields
 
 from autotune.lower.ir import (
     Allocate,
@@ -58,7 +59,7 @@ def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     if isinstance(stmt, Allocate):
         return Allocate(stmt.buffer, change(stmt.body), stmt.note)
     if isinstance(stmt, Intrinsic):
-        return Intrinsic(stmt.name, stmt.operands, change(stmt.body))
+        return replace_fields(stmt, body=change(stmt.body))
     return stmt
 
 
@@ -79,8 +80,10 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
         return stmt
     memo: dict[int, Expr] = {}
     if isinstance(stmt, Intrinsic):
-        operands = tuple(rewrite_expr(o, replace, memo) for o in stmt.operands)
-        return Intrinsic(stmt.name, operands, rewrite_stmt(stmt.body, replace))
+        operands = tuple(
+            Load(o.buffer, tuple(rewrite_expr(i, replace, memo) for i in o.indices)) for o in stmt.operands
+        )
+        return replace_fields(stmt, operands=operands, body=rewrite_stmt(stmt.body, replace))
     assert isinstance(stmt, Store | Prefetch)
     indices = tuple(rewrite_expr(i, replace, memo) for i in stmt.indices)
     if isinstance(stmt, Prefetch):

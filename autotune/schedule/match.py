@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from autotune.schedule.relations import Fuse
+from autotune.schedule.relations import Fuse, Split
 from autotune.te.expr import (
     Binary,
     Call,
@@ -19,7 +20,9 @@ from autotune.te.expr import (
     Select,
     Var,
     children,
+    const,
     nodes,
+    substitute,
 )
 from autotune.te.printer import expr_text
 from autotune.te.tensor import ComputeOp, Tensor
@@ -27,12 +30,13 @@ from autotune.te.tensor import ComputeOp, Tensor
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
 
+Moves = dict[tuple[int, IterVar], int]
+"""How far a loop of the pattern moves a dimension, counted from the last one (1); nothing where it does not."""
+
 
 def difference(stage: Stage, iv: IterVar) -> str:
     """How the loops of ``stage`` from ``iv`` inwards differ from the pattern declared for them; empty if not."""
     pattern = stage.tensorized[iv].op
-    op = stage.op
-    assert isinstance(op, ComputeOp)
     loops = stage.leaf_iter_vars[stage.leaf_iter_vars.index(iv) :]
     wanted = pattern.axis + pattern.reduce_axis
     if len(loops) != len(wanted):
@@ -42,14 +46,13 @@ def difference(stage: Stage, iv: IterVar) -> str:
         )
     partners = paired(stage, iv)
     for loop in loops:
-        if loop not in partners or _axis_of(stage, loop) is None:
+        if loop not in partners or _is_fused_or_guarded(stage, loop):
             left = [w for w in wanted if w not in partners.values()]
             return (
                 f"loop {loop.name} ({loop.kind}, extent {loop.extent}) has no counterpart among the pattern's "
                 f"({_loops(left or wanted)})"
             )
-    axes = {_axis_of(stage, loop): axis for loop, axis in partners.items()}
-    return _body_difference(op, pattern, {a: b for a, b in axes.items() if a is not None})
+    return _Comparison(stage, pattern, partners).run()
 
 
 def paired(stage: Stage, iv: IterVar) -> dict[IterVar, IterVar]:
@@ -65,59 +68,145 @@ def paired(stage: Stage, iv: IterVar) -> dict[IterVar, IterVar]:
     return result
 
 
+def matched_reads(stage: Stage, iv: IterVar) -> dict[Tensor, Read]:
+    """What the stage reads for each input of the pattern; only for loops that do not differ from it."""
+    pattern = stage.tensorized[iv].op
+    comparison = _Comparison(stage, pattern, paired(stage, iv))
+    comparison.run()
+    return comparison.found
+
+
 def _loops(loops: tuple[IterVar, ...] | list[IterVar]) -> str:
     return ", ".join(f"{iv.name}: {iv.kind} {iv.extent}" for iv in loops) or "none"
 
 
-def _axis_of(stage: Stage, loop: IterVar) -> IterVar | None:
-    """The axis that a loop is the innermost part of; None for a fused loop or one whose split leaves a rest."""
-    if any(isinstance(r, Fuse) for r in stage.relations):
-        made = {r.fused for r in stage.relations if isinstance(r, Fuse)}
-        if loop in made:
-            return None
-    for relation in reversed(stage.relations):
+def _is_fused_or_guarded(stage: Stage, loop: IterVar) -> bool:
+    """Whether a loop comes from a fuse, or runs less often in a last iteration without code of its own."""
+    for relation in stage.relations:
         if isinstance(relation, Fuse):
-            continue
-        if loop is relation.inner:
-            if relation.outer.extent * loop.extent != relation.parent.extent:
-                return None
-            return _axis_of(stage, relation.parent)
-        if loop is relation.outer:
-            return None
-    return loop
+            if loop is relation.fused:
+                return True
+        elif loop in (relation.inner, relation.outer):
+            whole = relation.outer.extent * relation.inner.extent == relation.parent.extent
+            if not whole and (relation.tail == "guard" or loop is relation.outer):
+                return True
+            return _is_fused_or_guarded(stage, relation.parent)
+    return False
 
 
-def _body_difference(op: ComputeOp, pattern: ComputeOp, axes: dict[IterVar, IterVar]) -> str:
-    mine, theirs = op.body[0], pattern.body[0]
-    operands: dict[Tensor, Tensor] = {}
+class _Comparison:
+    """Walks the bodies of a stage and of a pattern together; ``found`` collects the operands."""
 
-    def differ(a: Expr, b: Expr) -> str:
+    def __init__(self, stage: Stage, pattern: ComputeOp, partners: Mapping[IterVar, IterVar]) -> None:
+        self.stage = stage
+        self.pattern = pattern
+        self.partners = partners
+        self.found: dict[Tensor, Read] = {}
+
+    def run(self) -> str:
+        """The first difference; empty if there is none."""
+        op = self.stage.op
+        assert isinstance(op, ComputeOp)
+        # Each element of the output must be moved as the pattern moves its own.
+        mine = Read(op.output(0), tuple(op.axis))
+        theirs = Read(self.pattern.output(0), tuple(self.pattern.axis))
+        if len(op.body) != 1:
+            return f"the stage has {len(op.body)} outputs, the pattern one"
+        return self._expr(op.body[0], self.pattern.body[0]) or self._read(mine, theirs, "writes")
+
+    def _expr(self, a: Expr, b: Expr) -> str:
         if type(a) is not type(b) or a.dtype != b.dtype or _label(a) != _label(b):
             return f"the stage computes {expr_text(a)} ({a.dtype}), the pattern {expr_text(b)} ({b.dtype})"
         if isinstance(a, Read) and isinstance(b, Read):
-            known = operands.setdefault(b.tensor, a.tensor)
-            if known != a.tensor:
-                return f"{b.tensor.name} of the pattern stands for {known.name} and for {a.tensor.name}"
-            return _read_difference(a, b)
+            known = self.found.setdefault(b.tensor, a)
+            if known.tensor != a.tensor:
+                return (
+                    f"{b.tensor.name} of the pattern stands for {known.tensor.name} and for {a.tensor.name}"
+                )
+            return self._read(a, b, "reads")
         for x, y in zip(children(a), children(b), strict=True):
-            found = differ(x, y)
+            found = self._expr(x, y)
             if found:
                 return found
         return ""
 
-    def _read_difference(a: Read, b: Read) -> str:
-        """Each loop of the pattern must move the same dimension, counted from the last one."""
-        for ours, pattern_loop in axes.items():
-            left = [a.tensor.ndim - d for d, i in enumerate(a.indices) if ours in nodes(i)]
-            right = [b.tensor.ndim - d for d, i in enumerate(b.indices) if pattern_loop in nodes(i)]
-            if left != right:
+    def _read(self, a: Read, b: Read, verb: str) -> str:
+        """Each loop must move the same dimensions by as much, counted from the last one."""
+        mine, theirs = self._moves(a), _pattern_moves(b)
+        if mine is None:
+            return (
+                f"the stage {verb} {expr_text(a)} where the pattern {verb} {expr_text(b)}: "
+                f"the place depends on more than loops"
+            )
+        for key in {**theirs, **mine}:
+            if mine.get(key, 0) != theirs.get(key, 0):
+                ours = next(loop for loop, partner in self.partners.items() if partner is key[1])
                 return (
-                    f"the stage reads {expr_text(a)} where the pattern reads {expr_text(b)}: "
-                    f"{pattern_loop.name} moves another dimension"
+                    f"the stage {verb} {expr_text(a)} where the pattern {verb} {expr_text(b)}: "
+                    f"{ours.name} moves {_dimensions(a, mine, key[1])}, "
+                    f"{key[1].name} of the pattern {_dimensions(b, theirs, key[1])}"
                 )
         return ""
 
-    return differ(mine, theirs)
+    def _moves(self, read: Read) -> Moves | None:
+        moves: Moves = {}
+        start = self._place(read, None)
+        for loop, partner in self.partners.items():
+            if loop.extent == 1:
+                continue
+            after = self._place(read, loop)
+            if start is None or after is None:
+                return None
+            for dim, (first, second) in enumerate(zip(start, after, strict=True)):
+                if first != second:
+                    moves[read.tensor.ndim - dim, partner] = second - first
+        return moves
+
+    def _place(self, read: Read, moved: IterVar | None) -> list[int] | None:
+        """Index of a read in the first iteration of all loops, or in the second one of ``moved``."""
+        values = {loop: int(loop is moved) for loop in self.stage.leaf_iter_vars}
+        for relation in reversed(self.stage.relations):
+            if isinstance(relation, Split):
+                inner = relation.factor or -(-relation.parent.extent // relation.nparts)
+                width = min(inner, relation.parent.extent)
+                values[relation.parent] = values[relation.outer] * width + values[relation.inner]
+            else:
+                size = relation.inner.extent
+                values[relation.outer], values[relation.inner] = divmod(values[relation.fused], size)
+        return _evaluated(read, values)
+
+
+def _pattern_moves(read: Read) -> Moves:
+    loops = {n for i in read.indices for n in nodes(i) if isinstance(n, IterVar)}
+    zero = dict.fromkeys(loops, 0)
+    start = _evaluated(read, zero) or []
+    moves: Moves = {}
+    for loop in loops:
+        after = _evaluated(read, {**zero, loop: 1}) or []
+        for dim, (first, second) in enumerate(zip(start, after, strict=True)):
+            if first != second and loop.extent > 1:
+                moves[read.tensor.ndim - dim, loop] = second - first
+    return moves
+
+
+def _evaluated(read: Read, values: Mapping[IterVar, int]) -> list[int] | None:
+    numbers: dict[Expr, Expr] = {iv: const(value + iv.start) for iv, value in values.items()}
+    index = [substitute(i, numbers) for i in read.indices]
+    return [int(i.value) for i in index if isinstance(i, Const)] if all(_known(i) for i in index) else None
+
+
+def _known(expr: Expr) -> bool:
+    return isinstance(expr, Const)
+
+
+def _dimensions(read: Read, moves: Moves, loop: IterVar) -> str:
+    """What one loop moves, in words."""
+    parts = [
+        f"dimension {read.tensor.ndim - dim} of {read.tensor.name}" + (f" by {step}" if step != 1 else "")
+        for (dim, by), step in sorted(moves.items(), key=lambda item: -item[0][0])
+        if by is loop
+    ]
+    return " and ".join(parts) or f"nothing of {read.tensor.name}"
 
 
 def _label(node: Expr) -> object:
@@ -134,4 +223,4 @@ def _label(node: Expr) -> object:
     return type(node)
 
 
-__all__ = ["difference", "paired"]
+__all__ = ["difference", "matched_reads", "paired"]

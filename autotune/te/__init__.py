@@ -22,7 +22,8 @@ from autotune.te.compat import (
 )
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Var, cast, const
-from autotune.te.intrinsic import TensorIntrin, decl_tensor_intrin, intrinsic_named
+from autotune.te.instructions import call_llvm_pure_intrin, reinterpret, splat
+from autotune.te.intrinsic import TensorIntrin, decl_buffer, decl_tensor_intrin, intrinsic_named
 from autotune.te.operations import (
     abs,
     all,
@@ -83,12 +84,14 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "call_llvm_pure_intrin",
     "cast",
     "ceil",
     "comm_reducer",
     "compute",
     "const",
     "create_schedule",
+    "decl_buffer",
     "decl_tensor_intrin",
     "erf",
     "evaluate",
@@ -116,11 +119,13 @@ __all__ = [
     "power",
     "prod",
     "reduce_axis",
+    "reinterpret",
     "round",
     "rsqrt",
     "scan",
     "sigmoid",
     "size_var",
+    "splat",
     "sqrt",
     "sum",
     "tanh",

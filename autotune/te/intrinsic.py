@@ -1,41 +1,100 @@
-"""Tensor intrinsics: a small computation under a name, and how its loops run when a schedule calls it."""
+"""Tensor intrinsics: a small computation under a name, and what runs in its place when a schedule calls it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import ScheduleError
+from autotune.te.expr import IterVar, Read, reads
+from autotune.te.instructions import LaneStore, Operand
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 KINDS = ("serial", "unrolled", "vectorized")
+PARTS = ("body", "init", "update")
+
+SHIPPED = "autotune.te.dot_products"
+"""Module that declares the intrinsics that come with the package; loaded when a name is not known yet."""
 
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Declared intrinsics by name; traces refer to them."""
 
+Replacement = Sequence[LaneStore] | LaneStore
+IntrinFunc = Callable[[list[Operand], list[Operand]], Any]
 
+
+@dataclass(frozen=True)
+class BufferDecl:
+    """Layout of an operand: strides in elements, None for any."""
+
+    strides: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, repr=False)
 class TensorIntrin:
-    """A declared intrinsic: ``op`` is the pattern, ``kinds`` how each of its loops runs in the replacement."""
+    """A declared intrinsic.
 
-    def __init__(self, name: str, op: ComputeOp, kinds: Mapping[str, str]) -> None:
-        self.name = name
-        self.op = op
-        self.kinds = dict(kinds)
+    ``op`` is the pattern, ``kinds`` how each of its loops runs where no instructions replace them. ``operands`` are
+    the output and then the inputs in the order of ``op.input_tensors``. ``instructions`` replace a part: "body" the
+    whole computation, "update" one that adds to what is there, "init" the start values. ``requires`` are features
+    of the target without which there is no code.
+    """
+
+    name: str
+    op: ComputeOp
+    kinds: Mapping[str, str]
+    operands: tuple[Operand, ...] = ()
+    instructions: Mapping[str, tuple[LaneStore, ...]] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def decl_buffer(
+    shape: Sequence[int],
+    dtype: str = "float32",
+    name: str = "buffer",
+    strides: Sequence[int | None] | None = None,
+    **_: Any,
+) -> BufferDecl:
+    """The layout of an operand of an intrinsic (TVM's ``tvm.tir.decl_buffer``); dense when no strides are given.
+
+    A stride of None fits any; TVM writes ``te.var("s")`` there.
+    """
+    if strides is None:
+        return BufferDecl(_dense(tuple(shape)))
+    if len(strides) != len(shape):
+        raise ValueError(f"te.decl_buffer: {name} has {len(shape)} dimensions and {len(strides)} strides")
+    return BufferDecl(tuple(strides))
+
 
 def decl_tensor_intrin(
-    op: Operation | Tensor, kinds: Mapping[str, str] | None = None, name: str = ""
+    op: Operation | Tensor,
+    intrin_func: IntrinFunc | None = None,
+    *,
+    kinds: Mapping[str, str] | None = None,
+    binds: Mapping[Tensor, BufferDecl] | None = None,
+    requires: Sequence[str] = (),
+    name: str = "",
 ) -> TensorIntrin:
     """Declare an intrinsic for ``tensorize`` (TVM's ``te.decl_tensor_intrin``).
 
-    ``op`` is the pattern: one operation over placeholders. TVM takes a function that emits IR here; ours is
-    declarative: ``kinds`` says for each loop of the pattern whether the replacement runs it "serial", "unrolled"
-    or "vectorized" (serial by default), so that every target can emit it and the interpreter can run it. The name
-    defaults to that of the operation; declaring a name again replaces it. Raises TypeError for a pattern that is
-    not a compute over placeholders, ValueError for an unknown loop or kind.
+    ``op`` is the pattern: one operation over placeholders. What replaces it is written in one of two ways. ``kinds``
+    says for each loop of the pattern whether it runs "serial", "unrolled" or "vectorized" (serial by default): every
+    target can emit that. ``intrin_func(ins, outs)`` gives instructions (see :mod:`autotune.te.instructions`): stores
+    for the whole pattern, or ``(body, init, update)`` for a reduction whose loop goes on outside, each of which may
+    be None. ``binds`` gives operands a layout (:func:`decl_buffer`; dense by default), ``requires`` names features
+    of the target that the instructions need. The interpreter runs the pattern, whatever replaces it.
+
+    The name defaults to that of the operation; declaring a name again replaces it. Raises TypeError for a pattern
+    that is not a compute over placeholders, ValueError for an unknown loop or kind, or instructions that do not fit
+    their operands.
 
     >>> from autotune import te
     >>> a, b = te.placeholder((4,), name="a"), te.placeholder((4, 8), name="b")
@@ -43,27 +102,37 @@ def decl_tensor_intrin(
     >>> row = te.compute((8,), lambda j: te.sum(a[k] * b[k, j], axis=k), name="row")
     >>> te.decl_tensor_intrin(row.op, kinds={"j": "vectorized", "k": "unrolled"}, name="row_4x8")
     TensorIntrin(row_4x8)
+    >>> def fma(ins, outs):
+    ...     total = outs[0].vload(0, "float32x8")
+    ...     for step in range(4):
+    ...         left = ins[0].vload(step).astype("float32x8")
+    ...         total = total + left * ins[1].vload((step, 0), "float32x8")
+    ...     return None, outs[0].vstore(0, te.splat(0, "float32x8")), outs[0].vstore(0, total)
+    >>> te.decl_tensor_intrin(row.op, fma, binds={b: te.decl_buffer(b.shape, strides=[None, 1])}, name="row_fma")
+    TensorIntrin(row_fma)
     """
     pattern: Any = op.op if isinstance(op, Tensor) else op
     if not isinstance(pattern, ComputeOp) or any(isinstance(t.op, ComputeOp) for t in pattern.input_tensors):
         raise TypeError("te.decl_tensor_intrin: the pattern must be one te.compute over placeholders")
     if len(pattern.body) != 1:
         raise TypeError("te.decl_tensor_intrin: the pattern must have one output")
-    loops = [iv.name for iv in pattern.axis + pattern.reduce_axis]
-    for loop, kind in (kinds or {}).items():
-        if loop not in loops:
-            raise ValueError(
-                f"te.decl_tensor_intrin: no loop {loop!r} in the pattern; it has {', '.join(loops)}"
-            )
-        if kind not in KINDS:
-            raise ValueError(f"te.decl_tensor_intrin: kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    intrin = TensorIntrin(name or pattern.name, pattern, kinds or {})
+    _check_kinds(pattern, kinds or {})
+    operands = _operands(pattern, binds or {})
+    instructions: dict[str, tuple[LaneStore, ...]] = {}
+    if intrin_func is not None:
+        _check_reads(pattern)
+        instructions = _parts(pattern, intrin_func(list(operands[1:]), list(operands[:1])))
+    intrin = TensorIntrin(
+        name or pattern.name, pattern, dict(kinds or {}), operands, instructions, tuple(requires)
+    )
     INTRINSICS[intrin.name] = intrin
     return intrin
 
 
 def intrinsic_named(name: str) -> TensorIntrin:
     """A declared intrinsic; raises ScheduleError listing the names."""
+    if name not in INTRINSICS:
+        importlib.import_module(SHIPPED)
     if name not in INTRINSICS:
         known = ", ".join(sorted(INTRINSICS)) or "none"
         raise ScheduleError(
@@ -72,4 +141,82 @@ def intrinsic_named(name: str) -> TensorIntrin:
     return INTRINSICS[name]
 
 
-__all__ = ["INTRINSICS", "TensorIntrin", "decl_tensor_intrin", "intrinsic_named"]
+def _check_kinds(pattern: ComputeOp, kinds: Mapping[str, str]) -> None:
+    loops = [iv.name for iv in pattern.axis + pattern.reduce_axis]
+    for loop, kind in kinds.items():
+        if loop not in loops:
+            raise ValueError(
+                f"te.decl_tensor_intrin: no loop {loop!r} in the pattern; it has {', '.join(loops)}"
+            )
+        if kind not in KINDS:
+            raise ValueError(f"te.decl_tensor_intrin: kind must be one of {', '.join(KINDS)}, got {kind!r}")
+
+
+def _operands(pattern: ComputeOp, binds: Mapping[Tensor, BufferDecl]) -> tuple[Operand, ...]:
+    tensors = [pattern.output(0), *pattern.input_tensors]
+    for tensor in binds:
+        if tensor not in tensors:
+            raise ValueError(
+                f"te.decl_tensor_intrin: {tensor.name} is bound but not an operand of the pattern"
+            )
+    return tuple(
+        Operand(n, t.name, t.shape, t.dtype, binds[t].strides if t in binds else _dense(t.shape))
+        for n, t in enumerate(tensors)
+    )
+
+
+def _check_reads(pattern: ComputeOp) -> None:
+    """Instructions address operands by dimension: each is read once, each of its dimensions moved by one loop."""
+    seen: set[Tensor] = set()
+    for read in (r for e in pattern.body for r in reads(e)):
+        if read.tensor in seen or not _is_plain(read):
+            raise TypeError(
+                f"te.decl_tensor_intrin: a pattern with instructions reads each operand once, indexed by its loops "
+                f"alone; got {read!r}"
+            )
+        seen.add(read.tensor)
+
+
+def _is_plain(read: Read) -> bool:
+    loops = [i for i in read.indices if isinstance(i, IterVar)]
+    return len(loops) == len(read.indices) == len(set(loops))
+
+
+def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[LaneStore, ...]]:
+    given = made if isinstance(made, tuple) and not _is_stores(made) else (made,)
+    if len(given) > len(PARTS) or (len(given) > 1 and not pattern.reduce_axis):
+        raise TypeError(
+            "te.decl_tensor_intrin: intrin_func returns stores, or (body, init, update) of a reduction"
+        )
+    parts: dict[str, tuple[LaneStore, ...]] = {}
+    for part, stores in zip(PARTS, given, strict=False):
+        if stores is None:
+            continue
+        listed = (stores,) if isinstance(stores, LaneStore) else tuple(stores)
+        if not _is_stores(listed):
+            raise TypeError(
+                f"te.decl_tensor_intrin: the {part} of intrin_func is not made of stores: {stores!r}"
+            )
+        parts[part] = listed
+    return parts
+
+
+def _is_stores(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(v, LaneStore) for v in value)
+
+
+def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides = [1]
+    for size in reversed(shape[1:]):
+        strides.append(strides[-1] * size)
+    return tuple(reversed(strides)) if shape else ()
+
+
+__all__ = [
+    "INTRINSICS",
+    "BufferDecl",
+    "TensorIntrin",
+    "decl_buffer",
+    "decl_tensor_intrin",
+    "intrinsic_named",
+]

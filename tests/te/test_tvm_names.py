@@ -18,7 +18,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "tvm.md"
 
 
 def test_the_program_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     space: dict[str, Any] = {}
     exec(code.replace("512", "48"), space)
     assert "vectorized" in capsys.readouterr().out

@@ -1,0 +1,131 @@
+"""Integer dot products of neighbouring bytes, as tensor intrinsics.
+
+Each adds to ``c[j]`` the products of a few neighbouring elements ``a[k]`` with ``b[j, k]``: the weights lie in groups
+of that size next to one another, and the group of ``a`` is copied into all lanes. All are exact modulo 2**32:
+AVX-512 VNNI's ``vpdpbusd`` without saturation, ``vpmaddwd`` on bytes widened to 16 bits (``vpmaddubsw`` would
+saturate), AArch64's ``sdot`` and ``udot``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from autotune.te.expr import cast
+from autotune.te.instructions import Lanes, LaneStore, Operand, call_llvm_pure_intrin, reinterpret
+from autotune.te.intrinsic import TensorIntrin, decl_tensor_intrin
+from autotune.te.operations import compute, placeholder, reduce_axis
+from autotune.te.operations import sum as te_sum
+
+if TYPE_CHECKING:
+    from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class DotProduct:
+    """An instruction: ``lanes`` sums of ``group`` products each."""
+
+    name: str
+    arch: str
+    requires: tuple[str, ...]
+    left: str
+    right: str
+    lanes: int
+    group: int
+    llvm: str
+
+    @property
+    def intrinsic(self) -> str:
+        """Name of the declared intrinsic."""
+        signs = "" if self.left != self.right and self.name == "vpdpbusd" else f"_{self.left}_{self.right}"
+        return f"{self.name}_{self.lanes}x{self.group}{signs}"
+
+
+def _vnni(bits: int, requires: tuple[str, ...]) -> DotProduct:
+    llvm = f"llvm.x86.avx512.vpdpbusd.{bits}"
+    return DotProduct("vpdpbusd", "x86_64", requires, "uint8", "int8", bits // 32, 4, llvm)
+
+
+def _madd(bits: int, requires: tuple[str, ...], llvm: str) -> list[DotProduct]:
+    bytes_ = ("uint8", "int8")
+    return [
+        DotProduct("vpmaddwd", "x86_64", requires, left, right, bits // 32, 2, llvm)
+        for left in bytes_
+        for right in bytes_
+    ]
+
+
+DOT_PRODUCTS: tuple[DotProduct, ...] = (
+    _vnni(512, ("avx512vnni",)),
+    _vnni(256, ("avx512vnni", "avx512vl")),
+    _vnni(128, ("avx512vnni", "avx512vl")),
+    *_madd(512, ("avx512bw",), "llvm.x86.avx512.pmaddw.d.512"),
+    *_madd(256, ("avx2",), "llvm.x86.avx2.pmadd.wd"),
+    *_madd(128, ("sse2",), "llvm.x86.sse2.pmadd.wd"),
+    DotProduct("sdot", "aarch64", ("dotprod",), "int8", "int8", 4, 4, "llvm.aarch64.neon.sdot.v4i32.v16i8"),
+    DotProduct("udot", "aarch64", ("dotprod",), "uint8", "uint8", 4, 4, "llvm.aarch64.neon.udot.v4i32.v16i8"),
+)
+"""Best first."""
+
+
+def dot_product(target: Target, left: str, right: str, columns: int) -> DotProduct | None:
+    """The best instruction of a target for operands of these types, at most ``columns`` wide; None if it has none."""
+    for found in DOT_PRODUCTS:
+        if (
+            found.arch == target.arch
+            and (found.left, found.right) == (left, right)
+            and set(found.requires) <= set(target.features)
+            and found.lanes * 32 <= target.vector_bits
+            and found.lanes <= columns
+        ):
+            return found
+    return None
+
+
+def _declare(dot: DotProduct) -> TensorIntrin:
+    a = placeholder((dot.group,), dot.left, name="a")
+    b = placeholder((dot.lanes, dot.group), dot.right, name="b")
+    k = reduce_axis((0, dot.group), name="k")
+    c: Any = compute(
+        (dot.lanes,), lambda j: te_sum(cast(a[k], "int32") * cast(b[j, k], "int32"), axis=k), name="c"
+    )
+
+    def instructions(ins: list[Operand], outs: list[Operand]) -> tuple[None, None, LaneStore]:
+        total = outs[0].vload(0, f"int32x{dot.lanes}")
+        left, right = _operands(dot, ins)
+        return None, None, outs[0].vstore(0, _accumulated(dot, total, left, right))
+
+    return decl_tensor_intrin(
+        c.op,
+        instructions,
+        kinds={"j": "vectorized", "k": "unrolled"},
+        requires=dot.requires,
+        name=dot.intrinsic,
+    )
+
+
+def _operands(dot: DotProduct, ins: list[Operand]) -> tuple[Lanes, Lanes]:
+    """The group of ``a`` in all lanes, and the groups of ``b``, in the types that the instruction takes."""
+    count = dot.lanes * dot.group
+    left = ins[0].vload(0, f"{dot.left}x{dot.group}")
+    right = ins[1].vload((0, 0), f"{dot.right}x{count}")
+    if dot.name == "vpmaddwd":
+        left, right = left.astype(f"int16x{dot.group}"), right.astype(f"int16x{count}")
+    copied = reinterpret("int32", left).astype(f"int32x{dot.lanes}")
+    if dot.name == "vpdpbusd":
+        return copied, reinterpret(f"int32x{dot.lanes}", right)
+    return reinterpret(f"{left.type.dtype}x{count}", copied), right
+
+
+def _accumulated(dot: DotProduct, total: Lanes, left: Lanes, right: Lanes) -> Lanes:
+    kind = f"int32x{dot.lanes}"
+    if dot.name == "vpmaddwd":
+        return total + call_llvm_pure_intrin(kind, dot.llvm, left, right)
+    return call_llvm_pure_intrin(kind, dot.llvm, total, left, right)
+
+
+for _dot in DOT_PRODUCTS:
+    _declare(_dot)
+
+
+__all__ = ["DOT_PRODUCTS", "DotProduct", "dot_product"]

@@ -21,7 +21,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.unroll": 1,
         "lower.storage": 1,
         "lower.hoist": 1,
-        "codegen.cpu": 1,
+        "codegen.cpu": 2,
         "codegen.fast_math": 1,
         "space.contraction": 1,
         "space.convolution": 1,

@@ -34,6 +34,10 @@ from autotune.te.operations import MAX, MIN, PROD, SUM
 STACK_BYTES = 16 << 10
 """Local memory of a kernel up to this goes on the stack, larger buffers into the worker's scratch memory."""
 
+_STEP_BORDER = '  fence syncscope("singlethread") acq_rel'
+"""Between the unrolled steps of a reduction; it is no instruction. LLVM's instruction selection would gather the loads
+of all steps at the front, because their addresses are near each other, and spill what it then cannot hold."""
+
 _HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "min": "min"}
 _REDUCERS = {"+": SUM, "*": PROD, "max": MAX, "min": MIN}
 
@@ -134,8 +138,11 @@ class KernelEmitter(InstructionEmitter):
             for start, width in chunks(node.extent, self._width):
                 self._chunk(node, start, width)
         elif node.kind == "unrolled":
+            apart = self._accumulates(node)
             for number in range(node.extent):
                 self.env[node.var] = number
+                if apart and number:
+                    self.lines.append(_STEP_BORDER)
                 self.stmt(node.body)
         elif node.kind == "serial":
             self._serial(node.var, "0", str(node.extent), node.body)
@@ -147,6 +154,14 @@ class KernelEmitter(InstructionEmitter):
                 self._threads.pop()
         else:
             raise BuildError(f"loop {node.var.name} is {node.kind} inside of a kernel")
+
+    def _accumulates(self, node: For) -> bool:
+        """Whether the steps of a loop add to the same registers: it is a reduction loop."""
+        stores = [s for s in walk(node.body) if isinstance(s, Store)]
+        return len(stores) > 0 and all(
+            s.buffer in self._slots and node.var not in self.form(s, s.buffer, s.indices).terms
+            for s in stores
+        )
 
     def _prefetch(self, node: Prefetch) -> None:
         """Fetch for reading, to be kept in all levels of the cache."""

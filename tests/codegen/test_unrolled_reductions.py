@@ -1,0 +1,47 @@
+"""The unrolled steps of a reduction stay in order, so that a tile fits into the registers."""
+
+from __future__ import annotations
+
+import re
+
+from autotune import te
+from autotune.codegen.cpu import emit_program
+from autotune.codegen.llvm import assembly
+from autotune.lower.program import lower_schedule
+from autotune.target import Target
+
+ROWS, STEPS = 12, 3
+
+
+def tile_of(rows: int, columns: int, steps: int) -> str:
+    """LLVM IR of a matrix product whose register tile is all of it; columns go in lanes of 16."""
+    a, b = te.placeholder((rows, 64 * steps), name="A"), te.placeholder((64 * steps, columns), name="B")
+    k = te.reduce_axis((0, 64 * steps), name="k")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    acc = s.cache_write(c, "local")
+    i, j = s[c].op.axis
+    one, rows_of_c = s[c].split(i, nparts=1)
+    vectors, lanes = s[c].split(j, factor=16)
+    for loop in (rows_of_c, vectors):
+        s[c].unroll(loop)
+    s[c].vectorize(lanes)
+    s[acc].compute_at(s[c], one)
+    ai, aj = s[acc].op.axis
+    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=steps)
+    jo, ji = s[acc].split(aj, factor=16)
+    s[acc].reorder(ko, ki, ai, jo, ji)
+    for loop in (ki, ai, jo):
+        s[acc].unroll(loop)
+    s[acc].vectorize(ji)
+    return emit_program(lower_schedule(s, [a, b, c]), Target.parse("x86-64-v4"), "tile")[0]
+
+
+def test_a_border_stands_between_the_steps_only() -> None:
+    assert tile_of(4, 32, STEPS).count("fence syncscope") == STEPS - 1
+
+
+def test_the_steps_of_a_large_tile_do_not_spill() -> None:
+    text = assembly(tile_of(ROWS, 32, STEPS), Target.parse("x86-64-v4"))
+    assert text.count("vfmadd") == ROWS * 2 * STEPS
+    assert not re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", text)

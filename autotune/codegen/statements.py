@@ -324,15 +324,14 @@ class KernelEmitter(InstructionEmitter):
         slot = self._register(load.buffer, form, lanes)
         if slot is None:
             return super().load_lanes(load, form, lanes)
-        kind = vector(scalar_type(load.dtype), lanes)
-        return Value(self.op(f"load {kind}, ptr {slot}"), load.dtype, lanes)
+        return self.read_slot(slot, load.dtype, lanes)
 
     def store_lanes(self, load: Load, form: Lin, value: Value) -> None:
         slot = self._register(load.buffer, form, value.lanes)
         if slot is None:
             super().store_lanes(load, form, value)
         else:
-            self.lines.append(f"  store {type_of(value)} {value.text}, ptr {slot}")
+            self.write_slot(slot, value)
 
     def _register(self, buffer: Buffer, form: Lin, lanes: int) -> str | None:
         """The slot that instructions access; None for a buffer in memory."""

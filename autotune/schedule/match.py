@@ -138,13 +138,12 @@ class _Comparison:
                 f"the stage {verb} {expr_text(a)} where the pattern {verb} {expr_text(b)}: "
                 f"the place depends on more than loops"
             )
-        for key in {**theirs, **mine}:
-            if mine.get(key, 0) != theirs.get(key, 0):
-                ours = next(loop for loop, partner in self.partners.items() if partner is key[1])
+        for loop, partner in self.partners.items():
+            ours, wanted = _of(mine, partner), _of(theirs, partner)
+            if ours != wanted:
                 return (
-                    f"the stage {verb} {expr_text(a)} where the pattern {verb} {expr_text(b)}: "
-                    f"{ours.name} moves {_dimensions(a, mine, key[1])}, "
-                    f"{key[1].name} of the pattern {_dimensions(b, theirs, key[1])}"
+                    f"the stage {verb} {expr_text(a)} where the pattern {verb} {expr_text(b)}: {loop.name} moves "
+                    f"{_in_words(a, ours)}, {partner.name} of the pattern {_in_words(b, wanted)}"
                 )
         return ""
 
@@ -177,7 +176,7 @@ class _Comparison:
 
 
 def _pattern_moves(read: Read) -> Moves:
-    loops = {n for i in read.indices for n in nodes(i) if isinstance(n, IterVar)}
+    loops = dict.fromkeys(n for i in read.indices for n in nodes(i) if isinstance(n, IterVar))
     zero = dict.fromkeys(loops, 0)
     start = _evaluated(read, zero) or []
     moves: Moves = {}
@@ -199,12 +198,15 @@ def _known(expr: Expr) -> bool:
     return isinstance(expr, Const)
 
 
-def _dimensions(read: Read, moves: Moves, loop: IterVar) -> str:
-    """What one loop moves, in words."""
+def _of(moves: Moves, loop: IterVar) -> dict[int, int]:
+    """What one loop moves: steps by dimension, counted from the last one."""
+    return {dim: step for (dim, by), step in moves.items() if by is loop}
+
+
+def _in_words(read: Read, steps: Mapping[int, int]) -> str:
     parts = [
         f"dimension {read.tensor.ndim - dim} of {read.tensor.name}" + (f" by {step}" if step != 1 else "")
-        for (dim, by), step in sorted(moves.items(), key=lambda item: -item[0][0])
-        if by is loop
+        for dim, step in sorted(steps.items(), reverse=True)
     ]
     return " and ".join(parts) or f"nothing of {read.tensor.name}"
 

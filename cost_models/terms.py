@@ -102,13 +102,17 @@ def _traffic(nest: LoopNest, capacity: float, near: bool) -> Numbers:
     level = np.argmax(sets <= capacity, axis=0)
     level = np.where(sets[-1] > capacity, levels, level)
     here = (level, np.arange(len(nest)))
-    total = np.zeros(len(nest))
+    total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
     for access, found in zip(nest.accesses, nest.touched, strict=True):
-        inside = found.moved[here] if near else found.cost[here]
+        moved = (found.moved[here] if near else found.cost[here]) * found.entries[here]
         # A written tensor is read for ownership first, then written back.
-        total = total + inside * found.entries[here] * (2.0 if access.write else 1.0)
+        through = moved * (2.0 if access.write else 1.0)
+        if access.streamed is not None:
+            streamed = streamed + np.where(access.streamed, moved, 0.0)
+            through = np.where(access.streamed, 0.0, through)
+        total = total + through
     # What fits whole is there already: written by the dispatch before, or read by the last run.
-    return np.where(sets[0] <= capacity, 0.0, total)
+    return np.where(sets[0] <= capacity, 0.0, total) + streamed
 
 
 def _scratch_traffic(nest: LoopNest, capacity: float) -> Numbers:

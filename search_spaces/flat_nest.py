@@ -32,13 +32,14 @@ def flat_nest(
     recomputed: Numbers | None = None,
     row_operations: Numbers | None = None,
     parts: Numbers | None = None,
+    streamed: NDArray[np.bool_] | None = None,
     tags: dict[str, Numbers] | None = None,
 ) -> LoopNest:
     """``rows`` rows of ``columns`` elements; each of ``stages`` passes over a row once.
 
     ``chains`` [n] is the number of independent accumulations where a stage reduces; ``recomputed`` [n] are
     extra vector instructions a vector of elements; ``row_operations`` [n] are those at the end of a row;
-    ``parts`` [n] are pieces of a row that run apart.
+    ``parts`` [n] are pieces of a row that run apart; ``streamed`` [n] says that the stores go past the caches.
     """
     n = len(vectors)
     one = np.ones(n)
@@ -56,7 +57,7 @@ def flat_nest(
     )
     work = float(sum(max(1, operations(op)) for op in stages))
     extra = np.zeros(n) if recomputed is None else recomputed
-    loads = float(sum(_load_cost(op, lanes) for op in stages))
+    loads = vectors * float(sum(_load_cost(op, lanes) for op in stages))
     arithmetic = vectors * (work + extra)
     return LoopNest(
         family=family,
@@ -64,15 +65,15 @@ def flat_nest(
         flops=float(flops),
         extents={ROW: rows, COLUMN: columns},
         loops=loops,
-        accesses=tuple(_accesses(stages, rows, columns)),
+        accesses=tuple(_accesses(stages, rows, columns, streamed)),
         body=Body(
             steps=rows * pieces * steps,
             arithmetic=arithmetic,
-            loads=vectors * loads,
+            loads=loads,
             stores=vectors,
             chains=arithmetic if chains is None else chains * work,
             registers=vectors * 2 + 2,
-            instructions=arithmetic + vectors * (loads + 1),
+            instructions=arithmetic + loads + vectors,
         ),
         tail_operations=None if row_operations is None else rows * pieces * row_operations,
         serial=~parallel,
@@ -91,10 +92,15 @@ def _load_cost(op: ComputeOp, lanes: int) -> float:
     return cost
 
 
-def _accesses(stages: Sequence[ComputeOp], rows: int, columns: int) -> list[Access]:
+def _accesses(
+    stages: Sequence[ComputeOp], rows: int, columns: int, streamed: NDArray[np.bool_] | None
+) -> list[Access]:
     last = stages[-1]
     identity = (((ROW, 1),), ((COLUMN, 1),))
-    found = [Access(last.name, item_bytes(last.output(0)), identity, (rows, columns), write=True)]
+    written = Access(
+        last.name, item_bytes(last.output(0)), identity, (rows, columns), write=True, streamed=streamed
+    )
+    found = [written]
     for op in stages:
         for read in read_forms(op):
             if isinstance(read.tensor.op, PlaceholderOp):

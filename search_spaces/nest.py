@@ -40,6 +40,7 @@ class Access:
     ``panel`` [n] says that the data was laid out in visiting order, so that no part of a line is wasted.
     Loops over the axes in ``outside`` do not repeat the access: it happens before or after them.
     ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
+    ``streamed`` [n] says that writes go past the caches: nothing is fetched for them, and nothing stays.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Access:
     panel: NDArray[np.bool_] | None = None
     outside: frozenset[str] = frozenset()
     row_bytes: int = 0
+    streamed: NDArray[np.bool_] | None = None
 
     @cached_property
     def axes(self) -> frozenset[str]:

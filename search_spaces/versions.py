@@ -30,7 +30,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "space.softmax": 1,
         "space.normalization": 1,
         "space.pool": 1,
-        "space.elementwise": 1,
+        "space.elementwise": 2,
     }
 )
 

@@ -45,11 +45,12 @@ class Autotune:
 
     def load(self, model: str, inputs: Arrays, threads: int) -> Run:
         from autotune.runtime import artifact
+        from autotune.runtime.device import aligned
         from autotune.runtime.module import Module
 
         self._compiled = compiled = Module(artifact.load(model), threads)
         self._arguments = arguments = [inputs[spec.name] for spec in compiled.inputs]
-        self._out = out = [np.empty(spec.shape, spec.dtype) for spec in compiled.outputs]
+        self._out = out = [aligned(np.empty(spec.shape, spec.dtype)) for spec in compiled.outputs]
         return lambda: compiled(*arguments, out=out)
 
     def outputs(self) -> list[Any]:

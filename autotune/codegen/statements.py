@@ -7,6 +7,7 @@ from autotune.codegen.lanes import settle_lanes
 from autotune.codegen.locals import chunks, slots_of
 from autotune.codegen.memory import Ramp
 from autotune.codegen.module import ModuleText
+from autotune.codegen.streams import alignment_test
 from autotune.codegen.types import Value, memory_type, scalar_type, suffix, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import (
@@ -67,28 +68,45 @@ class KernelEmitter(InstructionEmitter):
         return min((self.module.target.lanes(d) for d in sizes), default=1)
 
     def emit(self) -> None:
-        """Emit the kernel into the module."""
+        """Emit the kernel into the module; one that streams also as it is for arrays that are not aligned."""
+        self._emit_body("body")
+        if self.streamed:
+            plain = KernelEmitter(self.module, self.kernel, self.symbol)
+            plain.may_stream = False
+            plain._emit_body("plain")
+            self.scratch_bytes = max(self.scratch_bytes, plain.scratch_bytes)
+        self._emit_entry()
+
+    def _emit_body(self, name: str) -> None:
         body = settle_lanes(self.kernel.body, self.form)
         if isinstance(body, For) and body.kind == "parallel":
-            self._parallel(body)
+            with self.streams_of(body):
+                self._parallel(body)
         else:
             self.stmt(body)
-        arguments = ", ".join(
-            f"ptr noalias {'readonly ' if b in self.kernel.reads else ''}{self._pointers[b]}"
+        self.end_of_streams()
+        arguments = "".join(
+            f"ptr noalias {'readonly ' if b in self.kernel.reads else ''}{self._pointers[b]}, "
             for b in self.buffers
         )
-        comma = ", " if arguments else ""
-        inner = f"{self.symbol}.body"
         self.module.define(
-            f'define internal void @"{inner}"({arguments}{comma}i64 %begin, i64 %end, ptr noalias %scratch) #0 {{\n'
+            f'define internal void @"{self.symbol}.{name}"'
+            f"({arguments}i64 %begin, i64 %end, ptr noalias %scratch) #0 {{\n"
             "entry:\n" + "\n".join(self.entry + self.flat_lines()) + "\n  ret void\n}"
         )
+
+    def _emit_entry(self) -> None:
+        """The function that the runtime calls: pointers from the table, then one of the bodies."""
         lines = []
         for n, _ in enumerate(self.buffers):
             lines.append(f"  %p{n} = getelementptr i64, ptr %table, i64 {n}")
             lines.append(f"  %b{n} = load ptr, ptr %p{n}, align 8")
-        passed = "".join(f"ptr %b{n}, " for n in range(len(self.buffers)))
-        lines.append(f'  call void @"{inner}"({passed}i64 %begin, i64 %end, ptr %scratch)')
+        arguments = "".join(f"ptr %b{n}, " for n in range(len(self.buffers)))
+        arguments = f"({arguments}i64 %begin, i64 %end, ptr %scratch)"
+        if self.streamed:
+            lines += alignment_test([n for n, b in enumerate(self.buffers) if b in self.streamed])
+            lines += [f'  call void @"{self.symbol}.plain"{arguments}', "  ret void", "streams:"]
+        lines.append(f'  call void @"{self.symbol}.body"{arguments}')
         self.module.define(
             f"define void @{self.symbol}(ptr %table, i64 %begin, i64 %end, ptr %scratch) #0 {{\n"
             + "\n".join(lines)
@@ -113,6 +131,7 @@ class KernelEmitter(InstructionEmitter):
             with self.statement(), self._terms:
                 value = self.env[node.var] = self.expr(node.value)
                 self.available(value.text, self.depth)
+                self.divisible(node.var, node.value)
                 self.stmt(node.body)
         elif isinstance(node, If):
             self._if(node)
@@ -134,16 +153,21 @@ class KernelEmitter(InstructionEmitter):
             raise BuildError(f"no code for statement {type(node).__name__}")
 
     def _for(self, node: For) -> None:
+        with self.streams_of(node):
+            self._loop(node)
+
+    def _loop(self, node: For) -> None:
         if node.kind == "vectorized":
             for start, width in chunks(node.extent, self._width):
                 self._chunk(node, start, width)
         elif node.kind == "unrolled":
-            apart = self._accumulates(node)
-            for number in range(node.extent):
-                self.env[node.var] = number
-                if apart and number:
-                    self.lines.append(_STEP_BORDER)
-                self.stmt(node.body)
+            with self.unrolling(node):
+                apart = self._accumulates(node)
+                for number in range(node.extent):
+                    self.env[node.var] = number
+                    if apart and number:
+                        self.lines.append(_STEP_BORDER)
+                    self.stmt(node.body)
         elif node.kind == "serial":
             self._serial(node.var, "0", str(node.extent), node.body)
         elif is_thread_axis(node.kind):
@@ -212,7 +236,8 @@ class KernelEmitter(InstructionEmitter):
         if cond.number is not None:
             branch = node.then if cond.number else node.otherwise
             if branch is not None:
-                self.stmt(branch)
+                with self.decided():
+                    self.stmt(branch)
         elif cond.lanes == 1:
             self._branch(cond, node)
         else:
@@ -289,10 +314,11 @@ class KernelEmitter(InstructionEmitter):
     # -- loads and stores ------------------------------------------------------------------------------------
 
     def load(self, node: Load) -> Value:
-        address = self.address(self.form(node, node.buffer, node.indices))
+        form = self.form(node, node.buffer, node.indices)
+        address = self.address(form)
         slots = self._slots.get(node.buffer)
         if slots is None:
-            return self.load_from(node.buffer, address)
+            return self.block_load(node.buffer, form, address) or self.load_from(node.buffer, address)
         name, width = slots[address.constant]
         lanes = self.lanes if address.stride or node.buffer in self._private else 1
         if width != lanes or address.scalars or address.lanes is not None:
@@ -300,7 +326,8 @@ class KernelEmitter(InstructionEmitter):
         return self.read_slot(name, node.buffer.dtype, width)
 
     def _store(self, node: Store) -> None:
-        address = self.address(self.form(node, node.buffer, node.indices))
+        form = self.form(node, node.buffer, node.indices)
+        address = self.address(form)
         private = node.buffer in self._private
         if self.lanes > 1 and address.lanes is None and address.stride == 0 and not private:
             self._store_uniform(node)
@@ -308,7 +335,7 @@ class KernelEmitter(InstructionEmitter):
         value = self.cast(self.expr(node.value), node.buffer.dtype)
         slots = self._slots.get(node.buffer)
         if slots is None:
-            self.store_to(node.buffer, address, value)
+            self.store_to(node.buffer, address, value, self.streams(node.buffer, form))
             return
         name, width = slots[address.constant]
         value = self.splat(value, width)

@@ -18,7 +18,7 @@ from autotune.codegen.types import Value
 from autotune.lower.ir import NONTEMPORAL, Buffer, For
 from autotune.lower.linear import Lin
 from autotune.target import ITEM_BYTES
-from autotune.te.expr import Binary, Var
+from autotune.te.expr import INDEX_DTYPE, Binary, Expr, Var
 
 LINE_BYTES = 64
 """Alignment of arrays that are streamed to."""
@@ -37,6 +37,7 @@ class StreamStores(BlockLoads):
         self.streaming = False
         self.streamed: set[Buffer] = set()
         self.may_stream = True
+        self._divisors: dict[Var, int] = {}
 
     @contextmanager
     def streams_of(self, loop: For) -> Iterator[None]:
@@ -47,6 +48,11 @@ class StreamStores(BlockLoads):
             yield
         finally:
             self.streaming = before
+
+    def divisible(self, name: Var, value: Expr) -> None:
+        """Remember what divides a named index."""
+        if value.dtype == INDEX_DTYPE:
+            self._divisors[name] = self._divisor(self.linear.form(value))
 
     def streams(self, buffer: Buffer, form: Lin) -> bool:
         """Whether a store of the present lanes goes past the caches."""
@@ -69,6 +75,8 @@ class StreamStores(BlockLoads):
                 total += coefficient * known.base
             elif known is not None:
                 total += coefficient * known
+            elif isinstance(atom, Var) and atom in self._divisors:
+                divisor = gcd(divisor, coefficient * self._divisors[atom])
             elif isinstance(atom, Binary) and atom.op in ("min", "max"):
                 sides = [self._divisor(self.linear.form(side)) for side in (atom.a, atom.b)]
                 divisor = gcd(divisor, coefficient * gcd(*sides))

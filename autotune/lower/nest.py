@@ -14,6 +14,7 @@ from autotune.lower.attached import Attaching
 from autotune.lower.frame import Frame
 from autotune.lower.intrinsics import IntrinsicCall
 from autotune.lower.ir import (
+    NONTEMPORAL,
     Allocate,
     Buffer,
     For,
@@ -142,9 +143,8 @@ class NestBuilder(Attaching):
         var = Var(iv.name)
         self.simplifier.declare(var, 0, count - 1)
         frame.values[iv] = Lin({var: 1}, first)
-        ahead = frame.stage.pipelines.get(iv)
-        note = f"software pipeline of {ahead} stages" if ahead else ""
-        return For(var, count, frame.stage.kind_of(iv), self._opened(frame, at, mode, out), note)
+        body = self._opened(frame, at, mode, out)
+        return For(var, count, frame.stage.kind_of(iv), body, _hints(frame.stage, iv))
 
     def _peeled(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
         """The first and last iterations with code of their own around the rest."""
@@ -359,6 +359,15 @@ class NestBuilder(Attaching):
 def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
     load = Load(source.buffers[number], source.indices(index))
     return Store(target.buffers[number], target.indices(index), load)
+
+
+def _hints(stage: Stage, iv: IterVar) -> str:
+    """What the schedule says about a loop to code generators."""
+    ahead = stage.pipelines.get(iv)
+    hints = [f"software pipeline of {ahead} stages"] if ahead else []
+    if NONTEMPORAL in stage.pragmas.get(iv, ()):
+        hints.append(NONTEMPORAL)
+    return ", ".join(hints)
 
 
 __all__ = ["NestBuilder"]

@@ -90,7 +90,7 @@ def test_default_and_random_configurations_compute_the_reference(name: str) -> N
 def random_workloads(draw: st.DrawFn) -> Workload:
     """Contractions, convolutions and the rest with sizes that nothing divides, ones included."""
     size = st.integers(1, 40)
-    kind = draw(st.sampled_from(["matmul", "conv", "pool", "softmax", "norm", "add", "sum"]))
+    kind = draw(st.sampled_from(["matmul", "conv", "pool", "softmax", "norm", "add", "sum", "transpose"]))
     if kind == "matmul":
         m, k, n = draw(size), draw(size), draw(size)
         constant = draw(st.booleans())
@@ -119,6 +119,9 @@ def random_workloads(draw: st.DrawFn) -> Workload:
     if kind == "sum":
         axes = draw(st.sampled_from([(0,), (1,), (2,), (0, 2), (0, 1, 2)]))
         return make.unary("ReduceSum", shape, axes=axes, keepdims=draw(st.integers(0, 1)))
+    if kind == "transpose":
+        perm = draw(st.permutations(range(3)))
+        return make.unary("Transpose", shape, draw(st.sampled_from(["float32", "float64"])), perm=tuple(perm))
     return make.residual_add(*shape)
 
 

@@ -1,0 +1,122 @@
+"""Regions as one flat nest: what elementwise and movement recipes share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune import te
+from autotune.lower.ir import NONTEMPORAL
+from autotune.target import ITEM_BYTES
+from autotune.te.tensor import ComputeOp, PlaceholderOp, post_order
+from search_spaces.knob import Columns, Config, Knob
+from search_spaces.plain import schedule_plain
+
+if TYPE_CHECKING:
+    from autotune.graph.region import RegionProgram, Workload
+    from autotune.schedule.schedule import Schedule
+    from autotune.schedule.stage import Stage
+    from autotune.target import Target
+    from autotune.te.expr import IterVar
+
+_PARALLEL_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class FlatRecipe:
+    """Everything inlined into the outputs; each output is one nest, the largest as the knobs say."""
+
+    workload: Workload
+    family: str
+    lanes: int
+
+    @cached_property
+    def stages(self) -> list[ComputeOp]:
+        """All computed stages, producers first."""
+        found = post_order(list(self.workload.program().outputs))
+        return [op for op in found if isinstance(op, ComputeOp)]
+
+    @cached_property
+    def output(self) -> ComputeOp:
+        """The largest output, which the knobs are about."""
+        outputs = [t.op for t in self.workload.program().outputs]
+        computed = [op for op in outputs if isinstance(op, ComputeOp)]
+        return max(computed, key=lambda op: math.prod(op.shape))
+
+    @property
+    def wide_stages(self) -> list[ComputeOp]:
+        """The stages of the output's shape, which its loops compute."""
+        return [op for op in self.stages if op.shape == self.output.shape] or [self.output]
+
+    @property
+    def plain(self) -> bool:
+        """Whether the output is no elementwise stage that knobs could be about."""
+        op = self.output
+        return len(op.body) > 1 or op.reduction is not None or not op.axis or 0 in op.shape
+
+    @property
+    def rows(self) -> int:
+        """Rows of the output: all axes but the last."""
+        return max(1, math.prod(self.output.shape[:-1]))
+
+    @property
+    def columns(self) -> int:
+        """Extent of the last axis."""
+        return max(1, self.output.shape[-1]) if self.output.shape else 1
+
+    @property
+    def width(self) -> int:
+        """Lanes of the vectors along the last axis."""
+        return min(self.lanes, self.columns)
+
+    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
+        """The program with everything inlined into the outputs."""
+        schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+        for stage in schedule.order():
+            if isinstance(stage.op, PlaceholderOp):
+                continue
+            if stage.op.name != self.output.name:
+                schedule_plain(stage, self.lanes, inline=True)
+            elif self.plain:
+                schedule_plain(stage, self.lanes, inline=False)
+            else:
+                self._output(stage, config)
+        return schedule
+
+    def _output(self, stage: Stage, config: Config) -> None:
+        """The loops of the output."""
+        raise NotImplementedError
+
+    def _streamed(self, stage: Stage, loop: IterVar, config: Config) -> None:
+        if config.get("stream", False):
+            stage.pragma(loop, NONTEMPORAL)
+
+    def streamed(self, columns: Columns) -> NDArray[np.bool_]:
+        """Whether the output's stores go past the caches [n]."""
+        if "stream" in columns:
+            return columns["stream"].astype(np.bool_)
+        return np.zeros(len(next(iter(columns.values()))), np.bool_)
+
+
+def stream_knob(recipe: FlatRecipe, target: Target) -> list[Knob]:
+    """Whether stores go past the caches, asked where the output does not stay in a core's own cache."""
+    op = recipe.output
+    written = math.prod(op.shape) * ITEM_BYTES[op.body[0].dtype]
+    if recipe.plain or written < target.l2_bytes:
+        return []
+    large = recipe.workload.bytes > target.l3_bytes
+    return [Knob.of("stream", (False, True), large, "store past the caches")]
+
+
+def parallel_knob(recipe: FlatRecipe) -> Knob:
+    """Whether workers share the nest."""
+    wide = recipe.workload.bytes >= _PARALLEL_BYTES
+    return Knob.of("parallel", (False, True), wide, "share the tiles among workers")
+
+
+__all__ = ["FlatRecipe", "parallel_knob", "stream_knob"]

@@ -277,7 +277,9 @@ def nodes(*exprs: Expr) -> Iterator[Expr]:
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            stack.extend(reversed(operands(node)))
+            parts = operands(node)
+            if parts:
+                stack.extend(reversed(parts))
 
 
 def uses(expr: Expr, var: Var) -> bool:

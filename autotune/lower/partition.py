@@ -6,7 +6,8 @@ and Lengauer, 2000), the second loop unswitching; TVM calls the first LoopPartit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from autotune.lower.ir import (
     Allocate,
@@ -38,24 +39,53 @@ MAX_STATEMENTS = 12
 """Loops with larger bodies are not copied."""
 
 
+class Inside(NamedTuple):
+    """What is inside of a statement: the number of statements, itself included, and conditions in program order."""
+
+    size: int
+    conditions: tuple[Expr, ...]
+
+
 def partition(stmt: Stmt) -> Stmt:
     """The statement with its serial loops cut and unswitched, innermost loops first."""
-    if isinstance(stmt, Intrinsic):
-        return stmt  # its body is what the intrinsic does: never cut
-    loop = with_parts(stmt, partition)
-    if isinstance(loop, Allocate):
-        return _without_idle_stores(loop)
-    if not isinstance(loop, For):
-        return loop
-    if loop.kind == "parallel" or sum(1 for _ in walk(loop.body)) > MAX_STATEMENTS:
-        return loop
-    if loop.kind == "serial":
-        cuts = _cuts(loop)
+    return _Partition().apply(stmt)
+
+
+class _Partition:
+    """One run of the pass; what is inside of a statement is found once for all loops around it."""
+
+    def __init__(self) -> None:
+        self._inside: dict[int, Inside] = {}
+        self._seen: list[Stmt] = []  # an id is not reused while its statement lives
+
+    def apply(self, stmt: Stmt) -> Stmt:
+        """The statement with the loops in it cut and unswitched."""
+        if isinstance(stmt, Intrinsic):
+            return stmt  # its body is what the intrinsic does: never cut
+        loop = with_parts(stmt, self.apply)
+        if isinstance(loop, Allocate):
+            return _without_idle_stores(loop)
+        if not isinstance(loop, For) or loop.kind == "parallel":
+            return loop
+        size, conditions = self.inside(loop.body)
+        if not conditions or size > MAX_STATEMENTS:
+            return loop
+        cuts = _cuts(loop, conditions) if loop.kind == "serial" else []
         if cuts:
             return sequence(
                 [_segment(loop, a, b) for a, b in zip([0, *cuts], [*cuts, loop.extent], strict=True)]
             )
-    return _unswitched(loop)
+        return _unswitched(loop, conditions)
+
+    def inside(self, stmt: Stmt) -> Inside:
+        """Statements and conditions in a statement."""
+        done = self._inside.get(id(stmt))
+        if done is None:
+            parts = [self.inside(part) for part in sub_statements(stmt)]
+            conditions = [*_own_conditions(stmt), *(cond for part in parts for cond in part.conditions)]
+            done = self._inside[id(stmt)] = Inside(1 + sum(part.size for part in parts), tuple(conditions))
+            self._seen.append(stmt)
+        return done
 
 
 def _without_idle_stores(stmt: Allocate) -> Stmt:
@@ -81,14 +111,18 @@ def _pruned(stmt: Stmt, idle: Buffer | None = None) -> Stmt:
     return _without_idle_stores(rest) if isinstance(rest, Allocate) else rest
 
 
-def _selects(stmt: Stmt) -> Iterator[Expr]:
+def _conditions(stmt: Stmt) -> Iterator[Expr]:
     """Conditions of the branches and of the if_then_else expressions below."""
     for part in walk(stmt):
-        if isinstance(part, If):
-            yield part.cond
-        for node in nodes(*expressions(part)):
-            if isinstance(node, Select):
-                yield node.cond
+        yield from _own_conditions(part)
+
+
+def _own_conditions(stmt: Stmt) -> Iterator[Expr]:
+    if isinstance(stmt, If):
+        yield stmt.cond
+    for node in nodes(*expressions(stmt)):
+        if isinstance(node, Select):
+            yield node.cond
 
 
 def _conjuncts(cond: Expr) -> Iterator[Expr]:
@@ -103,11 +137,11 @@ def _is_index_compare(node: Expr) -> bool:
     return isinstance(node, Compare) and node.op not in ("==", "!=") and not is_float(node.a.dtype)
 
 
-def _cuts(loop: For) -> list[int]:
+def _cuts(loop: For, conditions: Iterable[Expr]) -> list[int]:
     """Values of the loop variable at which a condition over it alone changes."""
     found: set[int] = set()
     simplifier = Simplifier()
-    for cond in _selects(loop.body):
+    for cond in conditions:
         for part in _conjuncts(cond):
             if not isinstance(part, Compare) or not _is_index_compare(part):
                 continue
@@ -142,17 +176,17 @@ def _segment(loop: For, begin: int, end: int) -> Stmt:
     body = _pruned(rewrite_stmt(loop.body, replace))
     if single:
         return body
-    return _unswitched(For(var, end - begin, loop.kind, body, loop.note))
+    return _unswitched(For(var, end - begin, loop.kind, body, loop.note), _conditions(body))
 
 
 def _with(expr: Expr, var: Var, value: Expr) -> Expr:
     return rewrite_expr(expr, lambda node: value if node is var else None, {})
 
 
-def _unswitched(loop: For) -> Stmt:
+def _unswitched(loop: For, conditions: Iterable[Expr]) -> Stmt:
     """The loop with its first invariant condition outside of it."""
     inside = {loop.var} | {p.var for p in walk(loop.body) if isinstance(p, For | Let)}
-    for cond in _selects(loop.body):
+    for cond in conditions:
         if isinstance(cond, Const) or not _invariant(cond, inside):
             continue
         branches = []

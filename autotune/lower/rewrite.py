@@ -20,6 +20,7 @@ from autotune.lower.ir import (
     Store,
     operands,
     sequence,
+    sub_statements,
 )
 from autotune.te.expr import Const, Expr, Var, rebuild
 
@@ -47,20 +48,17 @@ def rewrite_expr(expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[
 
 
 def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
-    """The statement over changed direct parts; one without parts is itself."""
+    """The statement over changed direct parts; itself when all of them stay what they are."""
+    old = sub_statements(stmt)
+    new = [change(part) for part in old]
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return stmt
     if isinstance(stmt, Seq):
-        return sequence([change(s) for s in stmt.stmts])
-    if isinstance(stmt, For):
-        return For(stmt.var, stmt.extent, stmt.kind, change(stmt.body), stmt.note)
-    if isinstance(stmt, Let):
-        return Let(stmt.var, stmt.value, change(stmt.body))
+        return sequence(new)
     if isinstance(stmt, If):
-        return If(stmt.cond, change(stmt.then), None if stmt.otherwise is None else change(stmt.otherwise))
-    if isinstance(stmt, Allocate):
-        return Allocate(stmt.buffer, change(stmt.body), stmt.note)
-    if isinstance(stmt, Intrinsic):
-        return replace_fields(stmt, body=change(stmt.body))
-    return stmt
+        return If(stmt.cond, new[0], new[1] if stmt.otherwise is not None else None)
+    assert isinstance(stmt, For | Let | Allocate | Intrinsic)
+    return replace_fields(stmt, body=new[0])
 
 
 def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,7 @@ def _extent(text: str, shape: Sequence[int]) -> int:
     return modulus or outer
 
 
+@functools.lru_cache(maxsize=4096)
 def _piece(text: str) -> tuple[int, int, int]:
     """``(index, stride, modulus)`` of ``(i // stride) % modulus``; modulus 0 means unbounded."""
     names = {f"i{n}": IterVar(f"i{n}", 1, "data") for n in range(16)}

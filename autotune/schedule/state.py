@@ -125,11 +125,12 @@ class StageState:
         """Number of a loop; raises ScheduleError for what is not a loop of this stage now."""
         if not isinstance(iv, IterVar):
             raise ScheduleError(f"{step}: expected a loop variable of stage {self.op.name}, got {iv!r}")
-        if iv not in self.leaf_iter_vars:
-            known = iv in self.all_iter_vars
-            why = "is no longer a loop (it was split or fused)" if known else "is not a loop of this stage"
-            raise self.refuse(step, f"{iv.name} {why}")
-        return self.leaf_iter_vars.index(iv)
+        for number, leaf in enumerate(self.leaf_iter_vars):
+            if leaf is iv:
+                return number
+        known = iv in self.all_iter_vars
+        why = "is no longer a loop (it was split or fused)" if known else "is not a loop of this stage"
+        raise self.refuse(step, f"{iv.name} {why}")
 
     def fresh(self, name: str, extent: int, kind: str) -> IterVar:
         """A new loop variable under a name that the stage does not use yet."""

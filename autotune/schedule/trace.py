@@ -10,7 +10,7 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -189,7 +189,7 @@ def _replay(schedule: Schedule, step: Step) -> None:
     method = getattr(owner, step.primitive, None)
     if method is None:
         raise ScheduleError(f"{step.primitive} is not a primitive of a {type(owner).__name__}")
-    kinds = {p.name: p.kind for p in inspect.signature(function).parameters.values()}
+    kinds = _parameter_kinds(function)
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for name, value in step.args:
@@ -201,6 +201,11 @@ def _replay(schedule: Schedule, step: Step) -> None:
         else:
             named[name] = decoded
     method(*positional, **named)
+
+
+@functools.cache
+def _parameter_kinds(function: Callable[..., Any]) -> Mapping[str, Any]:
+    return {p.name: p.kind for p in inspect.signature(function).parameters.values()}
 
 
 def _result_names(result: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ and not a bool. Integer arithmetic on constants is folded while building.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 if TYPE_CHECKING:
@@ -409,19 +410,21 @@ def negate(a: ExprLike) -> Expr:
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """Direct operands of a node, in evaluation order."""
-    if isinstance(expr, Binary | Compare):
-        return (expr.a, expr.b)
-    if isinstance(expr, Select):
-        return (expr.cond, expr.a, expr.b)
-    if isinstance(expr, Not | Cast):
-        return (expr.a,)
-    if isinstance(expr, Call):
-        return expr.args
-    if isinstance(expr, Read):
-        return expr.indices
-    if isinstance(expr, Reduce):
-        return expr.sources
-    return ()
+    found = _CHILDREN.get(type(expr))
+    return () if found is None else found(expr)
+
+
+_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Binary: attrgetter("a", "b"),
+    Compare: attrgetter("a", "b"),
+    Select: attrgetter("cond", "a", "b"),
+    Not: lambda node: (node.a,),
+    Cast: lambda node: (node.a,),
+    Call: attrgetter("args"),
+    Read: attrgetter("indices"),
+    Reduce: attrgetter("sources"),
+}
+"""How to find the operands of a node; the other kinds have none."""
 
 
 def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:

@@ -23,7 +23,9 @@ def lower(schedule: Schedule, args: Sequence[Tensor], simple_mode: bool = True) 
     return program_text(program) if simple_mode else program
 
 
-def verify(schedule: Schedule, args: Sequence[Tensor]) -> Verified:
+def verify(
+    schedule: Schedule, args: Sequence[Tensor], *, constants: frozenset[str] = frozenset()
+) -> Verified:
     """Prove with isl that the lowered loops respect every flow dependence; see ``lower.verify_isl``.
 
     The result says "proven", or what could not be judged and why. Raises LoweringError with a counterexample,
@@ -31,7 +33,7 @@ def verify(schedule: Schedule, args: Sequence[Tensor]) -> Verified:
     """
     from autotune.lower import verify_isl
 
-    return verify_isl.verify(schedule, args)
+    return verify_isl.verify(schedule, args, constants=constants)
 
 
 class _CallablePackage(ModuleType):

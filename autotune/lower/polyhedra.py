@@ -160,14 +160,12 @@ class _Walker:
             bound = {**names, stmt.var: value}
             return self.walk(stmt.body, loops, conditions, time, bound, pending + more, position)
         if isinstance(stmt, If):
-            cond = condition(stmt.cond, names)
+            cond = self._branch(stmt, names)
             more = pending + tuple(self._reads((stmt.cond,), names))
             position = self.walk(stmt.then, loops, (*conditions, cond), time, names, more, position)
             if stmt.otherwise is not None:
-                negated = "true" if cond == "true" else f"(not {cond})"
-                position = self.walk(
-                    stmt.otherwise, loops, (*conditions, negated), time, names, more, position
-                )
+                negated = (*conditions, f"(not {cond})")
+                position = self.walk(stmt.otherwise, loops, negated, time, names, more, position)
             return position
         if isinstance(stmt, Allocate | Intrinsic):
             return self.walk(stmt.body, loops, conditions, time, names, pending, position)
@@ -176,6 +174,13 @@ class _Walker:
         assert isinstance(stmt, Store)
         self._store(stmt, loops, conditions, (*time, str(position)), names, pending)
         return position + 1
+
+    def _branch(self, stmt: If, names: Names) -> str:
+        """The condition of a branch: which side stores must be known."""
+        try:
+            return _condition(stmt.cond, names)
+        except NotAffine as error:
+            raise NotAffine("a branch on a condition that is not affine") from error
 
     def _store(
         self,
@@ -187,7 +192,10 @@ class _Walker:
         pending: tuple[Access, ...],
     ) -> None:
         assert stmt.origin is not None
-        write = Access(stmt.buffer, tuple(affine(i, names) for i in stmt.indices), "true")
+        try:
+            write = Access(stmt.buffer, tuple(affine(i, names) for i in stmt.indices), "true")
+        except NotAffine as error:
+            raise NotAffine(f"a store of {stmt.buffer.name} at an index that is not affine") from error
         reads = (*pending, *self._reads((*stmt.indices, stmt.value), names))
         instance = tuple(affine(i, names) for i in stmt.origin.instance)
         name = f"S{len(self.result.instances)}"

@@ -79,8 +79,14 @@ class Relations:
         return self.relation(parts)
 
     def flow(self, reads: Any, writes: Any) -> Any:
-        info = self.isl.UnionAccessInfo.from_sink(reads)
-        return info.set_must_source(writes).set_schedule_map(self.times).compute_flow()
+        """The last write before each read.
+
+        isl misses sources whose index divides a quotient again (a fused loop, fused again) unless the equalities
+        behind the quotients are explicit.
+        """
+        info = self.isl.UnionAccessInfo.from_sink(reads.detect_equalities())
+        info = info.set_must_source(writes.detect_equalities())
+        return info.set_schedule_map(self.times).compute_flow()
 
     def elements_of(self, instances: Sequence[Instance], *, whole: bool = False) -> Any:
         """Statement -> element of its stage; with ``whole`` the point of the reduction domain too."""

@@ -31,7 +31,8 @@ class Verified:
     """What became of a proof that found no error.
 
     "proven": every flow dependence. "not affine": every one but those of the reads that ``reason`` names, whose
-    index is not an affine function of the loops. "too large": isl did not finish within MAX_OPERATIONS steps.
+    index is not an affine function of the loops; nothing, where a branch or a store is not affine. "too large": isl
+    did not finish within MAX_OPERATIONS steps.
     "threads": threads wait for one another at barriers, which only the interpreter judges. The counts are 0 where
     nothing was proved.
     """
@@ -77,7 +78,7 @@ def prove(isl: Any, schedule: Schedule, program: LoopProgram, *, limit: int = MA
     try:
         extraction = extract(program)
     except NotAffine as error:
-        return Verified("not affine", f"an element is stored at an index with a {error}")
+        return Verified("not affine", str(error))
     if extraction.barriers:
         return Verified(
             "threads", "threads that wait at barriers are run by the interpreter, not judged here"

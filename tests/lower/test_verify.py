@@ -38,6 +38,13 @@ def test_random_programs_are_proved(seed: int) -> None:
     assert verify(schedule, args).status in ("proven", "not affine", "too large")
 
 
+def test_quotients_of_quotients() -> None:
+    """The rows of three fused loops are quotients of a quotient, peeled at both ends."""
+    s = te.create_schedule(te.compute((35, 2, 2), lambda i, j, k: te.cast(i + j + k, "float32"), name="T"))
+    s["T"].peel(s["T"].fuse(*s["T"].op.axis), first=1, last=1)
+    assert verify(s, arguments(s)).status == "proven"
+
+
 def rewritten(stmt: Stmt, change: Callable[[Stmt], Stmt | None]) -> Stmt:
     """The statement with parts replaced where ``change`` gives another one."""
     other = change(stmt)
@@ -173,6 +180,14 @@ def test_gathers_are_left_out_and_named() -> None:
         verdict.text()
         == "not affine: 2 statements, 1 dependences; a read of B at an index that is not affine"
     )
+
+
+def test_branches_on_values_are_not_judged() -> None:
+    a = te.placeholder((5,), name="A")
+    k = te.reduce_axis((0, 4), name="k")
+    b = te.compute((5,), lambda i: te.sum(te.if_then_else(te.ceil(i) > 1, a[i], 1.0), axis=k), name="B")
+    verdict = verify(te.create_schedule(b), [a, b])
+    assert verdict.text() == "not affine: a branch on a condition that is not affine"
 
 
 def test_barriers_are_not_judged() -> None:

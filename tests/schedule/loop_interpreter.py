@@ -1,5 +1,7 @@
 """A checking interpreter of loop IR: every access in bounds, every value read was written.
 
+A second interpreter beside ``autotune.codegen.interpreter``, on purpose: nothing is shared with the shipped one, which
+runs threads and barriers in the order of a GPU and trusts the program. This one looks for what it must not rely on.
 Loop programs become Python text over flat lists. Workspaces and local buffers start as POISON, so a
 read of an element that was never stored raises; parallel and vectorised loops run backwards, so an
 order that the schedule had no right to rely on shows. Arithmetic is Python's: exact for the integer
@@ -76,6 +78,7 @@ FUNCTIONS: dict[str, Any] = {
     "abs": abs,
     "floor": math.floor,
     "ceil": math.ceil,
+    "round": round,
     "pow": pow,
 }
 
@@ -154,10 +157,6 @@ class _Text:
         elif isinstance(stmt, Intrinsic):
             self.stmt(stmt.body, depth)
         elif isinstance(stmt, Prefetch | Barrier):
-            self.lines.append(f"{pad}pass")
-        elif isinstance(stmt, Intrinsic):
-            self.stmt(stmt.body, depth)
-        elif isinstance(stmt, Prefetch):
             self.lines.append(f"{pad}pass")
         else:
             assert isinstance(stmt, Allocate), type(stmt)

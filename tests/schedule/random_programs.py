@@ -20,8 +20,14 @@ import numpy as np
 from autotune import te
 
 EXACT_LIMIT = {"float32": 2.0**22, "float64": 2.0**50, "int32": 2.0**28}
-SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 31, 33)
+SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 33)
 NARROW = {"int8": (-3, 3), "uint8": (0, 3), "int16": (-3, 3), "int64": (-3, 3), "bool": (0, 1)}
+CUSTOM_REDUCERS = {
+    "add": "lambda x, y: x + y, lambda t: te.const(0, t)",
+    "larger": "lambda x, y: te.if_then_else(x > y, x, y), te.min_value",
+    "smaller": "lambda x, y: te.minimum(x, y), te.max_value",
+}
+"""Reducers of the user's own: what they combine and start with."""
 MAX_ELEMENTS = 1500
 MAX_ITERATIONS = 6000
 
@@ -274,8 +280,10 @@ class _Writer:
             quotient = f"({a.text} / (te.abs({b.text}) + 1))"
             choices.append(lambda: _Value(quotient, a.bound, False))
         if exact:
-            test = self.rng.choice(("<", "<=", ">", ">=", "==", "!="))
-            text = f"te.if_then_else({a.text} {test} {b.text}, {b.text}, {a.text})"
+            test = f"{a.text} {self.rng.choice(('<', '<=', '>', '>=', '==', '!='))} {b.text}"
+            if self.chance(0.2):
+                test = f"te.{self.rng.choice(('all', 'any'))}({test}, {b.text} > 0)"
+            text = f"te.if_then_else({test}, {b.text}, {a.text})"
             choices.append(lambda: _Value(text, max(a.bound, b.bound), exact))
         return self.rng.choice(choices)()
 
@@ -294,6 +302,7 @@ class _Writer:
                     ("sqrt", f"te.abs({a.text})", a.bound**0.5 + 1),
                     ("log", f"te.abs({a.text}) + 1", a.bound + 1),
                     ("rsqrt", f"te.abs({a.text}) + 1", 1.0),
+                    ("pow", f'te.abs({small}) + 1, te.const(1.5, "{self.dtype}")', 12.0),
                 ]
             )
             return _Value(f"te.{name}({argument})", bound, False)
@@ -301,9 +310,12 @@ class _Writer:
             divisor = self.rng.choice((2, 3, 4, 7, -2, -3))
             operator = self.rng.choice(("//", "%"))
             return _Value(f"({a.text} {operator} {divisor})", max(a.bound, 8), a.exact)
-        name = self.rng.choice(("abs", "neg"))
-        text = f"te.abs({a.text})" if name == "abs" else f"(-{a.text})"
-        return _Value(text, a.bound, a.exact)
+        choices = [f"te.abs({a.text})", f"(-{a.text})"]
+        if self.dtype != "int32" and a.exact:  # halves round to even, and integers stay as they are
+            choices += [f"te.{name}({a.text} * 0.5)" for name in ("floor", "ceil", "round")]
+        if self.dtype == "int32":
+            choices += [f"te.trunc{name}({a.text}, {self.rng.choice((2, 3, -4))})" for name in ("div", "mod")]
+        return _Value(self.rng.choice(choices), max(a.bound, 1), a.exact)
 
     def scalar(self, axes: list[_Axis], depth: int) -> _Value:
         if depth == 0 or self.chance(0.25):
@@ -435,6 +447,8 @@ class _Writer:
                 value.text = _replace_word(value.text, axis.name, f"({axis.name} - {start})")
         if self.chance(0.06) and value.exact:
             return self.argument_stage(name, shape, indices, value, reduce)
+        if self.chance(0.05) and value.bound * self.iterations(reduce) < EXACT_LIMIT[self.dtype]:
+            return self.pair_stage(name, shape, indices, value, reduce)
         self.reduction(name, shape, indices, value, reduce)
         return True
 
@@ -443,7 +457,14 @@ class _Writer:
         reducer, bound = self.reducer(value, self.iterations(reduce))
         names = ", ".join(a.name for a in reduce)
         axis_text = f"[{names}]" if len(reduce) > 1 else names
-        body = f"te.{reducer}({value.text}, axis={axis_text})"
+        call = f"te.{reducer}"
+        alike = {"sum": "add", "max": "larger", "min": "smaller"}
+        where = ""
+        if reducer in alike and self.chance(0.15):
+            call = f'te.comm_reducer({CUSTOM_REDUCERS[alike[reducer]]}, name="{alike[reducer]}")'
+        elif reducer == "sum" and self.chance(0.1):
+            where = f", where={self.rng.choice(reduce).name} % 2 == 0"
+        body = f"{call}({value.text}, axis={axis_text}{where})"
         self.run(f'{name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
         self.stages.append(_Source(name, bound, value.exact))
 
@@ -456,6 +477,18 @@ class _Writer:
         body = f'te.{which}((te.cast({flat}, "int32"), {value.text}), axis=[{names}])'
         self.run(f'{name}_index, {name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
         self.stages.append(_Source(name, value.bound, value.exact))
+        return True
+
+    def pair_stage(self, name: str, shape: str, indices: str, value: _Value, reduce: list[_Axis]) -> bool:
+        """Two reductions in one operation: the sum and the maximum of the same values."""
+        names = ", ".join(a.name for a in reduce)
+        combine = "lambda x, y: (x[0] + y[0], te.maximum(x[1], y[1]))"
+        start = "lambda t, u: (te.const(0, t), te.min_value(u))"
+        body = (
+            f'te.comm_reducer({combine}, {start}, name="pair")(({value.text}, {value.text}), axis=[{names}])'
+        )
+        self.run(f'{name}_other, {name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
+        self.stages.append(_Source(name, max(value.bound, 1), value.exact))
         return True
 
     def reducer(self, value: _Value, count: int) -> tuple[str, float]:

@@ -10,6 +10,7 @@ from autotune import te
 from autotune.errors import ScheduleError
 from autotune.schedule import PRIMITIVES, Schedule, Stage
 from autotune.te.tensor import ComputeOp, Tensor
+from tests.schedule.random_intrinsics import DoesNotFit, random_intrinsic
 
 FACTORS = (1, 2, 2, 3, 4, 4, 5, 7, 8, 16)
 TAILS = ("peel", "peel", "overlap", "guard")
@@ -192,6 +193,20 @@ class _Steps:
         sizes = self.s.sample_perfect_tile(loop, n=2, decision=_divisors(self.rng, loop.extent))
         stage.split(loop, factor=sizes[1])
 
+    def pragma(self) -> None:
+        stage = self.stage()
+        stage.pragma(self.loop(stage), "auto_unroll_max_step", self.rng.choice((0, 16)))
+
+    def tensorize(self) -> None:
+        """The innermost one to three loops as an intrinsic that computes what they do."""
+        stage = self.stage()
+        loops = stage.leaf_iter_vars[-self.rng.choice((1, 2, 2, 3)) :]
+        try:
+            intrinsic = random_intrinsic(self.rng, stage, loops)
+        except DoesNotFit:
+            raise NothingToChoose from None
+        stage.tensorize(loops[0], intrinsic)
+
     def nonsense(self) -> None:
         """An argument that no program can allow."""
         stage = self.stage()
@@ -250,6 +265,8 @@ WEIGHTS = {
     "sample_perfect_tile": 1,
     "sample_categorical": 1,
     "sample_compute_location": 1,
+    "pragma": 0.3,
+    "tensorize": 4,
 }
 
 

@@ -1,31 +1,39 @@
-"""Random programs under random schedules: NumPy, two interpreters and machine code give one answer."""
+"""Random programs under random schedules: NumPy, two interpreters, machine code and the isl proof give one answer."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.schedule.three_ways import check, describe, minimised, random_case
+from tests.schedule import fuzz
 
-BLOCK = 30
-
-
-def run_block(first: int, count: int) -> None:
-    """Check seeds first..first+count; a failure reports its smallest form as Python text."""
-    for seed in range(first, first + count):
-        case = random_case(seed)
-        try:
-            check(case, seed, with_reference=seed % 5 == 0)
-        except Exception as error:  # noqa: BLE001  # whatever went wrong is reported with its program
-            small = minimised(case, error)
-            pytest.fail(f"seed {seed}: {type(error).__name__}: {error}\n\n{describe(small)}")
+BLOCKS = 10
 
 
-@pytest.mark.parametrize("block", range(10))
-def test_three_executions_agree(block: int) -> None:
-    run_block(block * BLOCK, BLOCK)
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_executions_agree(block: int) -> None:
+    tally = fuzz.run_block(block * fuzz.BLOCK, fuzz.BLOCK, prove_every=10)
+    assert tally.findings == []
+
+
+def test_counts_add_up_and_a_record_is_continued(tmp_path: Path) -> None:
+    record = tmp_path / "fuzz.jsonl"
+    programs = fuzz.BLOCK + 4
+    record.write_text('{"first": cut short\n', encoding="utf-8")
+    once = fuzz.campaign(4, 1, record, prove_every=2, first=fuzz.FIRST + fuzz.BLOCK)
+    done = record.read_text(encoding="utf-8")
+    whole = fuzz.campaign(programs, 2, record, prove_every=1000)
+    assert record.read_text(encoding="utf-8").startswith(done)
+    assert (once.programs, sum(once.proofs.values())) == (4, 2)
+    assert whole.programs == programs
+    assert whole.findings == []
+    assert f"{programs} programs, {sum(whole.primitives.values())} steps" in whole.text()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(100))
-def test_three_executions_agree_on_many_programs(block: int) -> None:
-    run_block(1_000_000 + block * 200, 200)
+def test_executions_agree_on_many_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tally = fuzz.campaign(20_000, 2, tmp_path / "fuzz.jsonl", prove_every=5)
+    with capsys.disabled():
+        print(f"\n{tally.text()}")
+    assert tally.findings == []

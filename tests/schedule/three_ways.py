@@ -35,6 +35,10 @@ class Case:
     constants: frozenset[str] = frozenset()
     strides: tuple[tuple[str, tuple[int, ...]], ...] = ()
     target: str = "host"
+    refused: int = 0
+    """Steps that were refused while it was drawn."""
+    dropped: int = 0
+    """Steps that were legal alone, but without a loop nest at the end."""
 
     def lowered(self) -> LoopProgram:
         """The loop program of a fresh schedule."""
@@ -94,8 +98,8 @@ def random_case(seed: int, *, threads: bool = False) -> Case:
     rng = random.Random(seed)
     program = random_program(rng)
     schedule = te.create_schedule(program.tensors()[1])
-    apply_random_steps(rng, schedule, threads=threads)
-    case = Case(program, schedule.trace)
+    refused = apply_random_steps(rng, schedule, threads=threads)
+    case = Case(program, schedule.trace, refused=refused)
     return lowerable(case if threads else _with_layout(rng, case))
 
 
@@ -137,7 +141,7 @@ def lowerable(case: Case) -> Case:
             pass
         except Exception:  # noqa: BLE001  # a failure that `check` will raise again
             return case
-        case = replace(case, trace=Trace(case.trace.steps[:-1]))
+        case = replace(case, trace=Trace(case.trace.steps[:-1]), dropped=case.dropped + 1)
 
 
 def _stores(stmt: Stmt) -> int:

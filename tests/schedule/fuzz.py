@@ -1,0 +1,200 @@
+"""Many random programs in one command, with counts of what ran.
+
+::
+
+    python -m tests.schedule.fuzz 20000 -n 2 --record fuzz.jsonl
+
+Blocks of programs run in processes of their own, so that a crash of machine code is a finding like any other. Each
+finished block appends a line to the record; called again with the same record, the command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import multiprocessing
+import re
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from autotune.errors import LoweringError
+from autotune.lower import verify
+from autotune.lower.verify_isl import Verified
+from autotune.schedule import PRIMITIVES
+from tests.schedule.three_ways import Case, check, describe, minimised, random_case
+
+BLOCK = 50
+FIRST = 1_000_000
+THREADS_EVERY = 8
+"""One program in so many has its loops bound to the threads of a GPU."""
+REFERENCE_EVERY = 5
+"""One program in so many runs in the shipped interpreter too, which is slow."""
+
+
+@dataclass
+class Tally:
+    """What ran, and what it found."""
+
+    programs: int = 0
+    refused: int = 0
+    dropped: int = 0
+    primitives: Counter[str] = field(default_factory=Counter)
+    language: Counter[str] = field(default_factory=Counter)
+    proofs: Counter[str] = field(default_factory=Counter)
+    findings: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Add the counts of another run."""
+        self.programs += other.programs
+        self.refused += other.refused
+        self.dropped += other.dropped
+        self.primitives += other.primitives
+        self.language += other.language
+        self.proofs += other.proofs
+        self.findings += other.findings
+
+    def text(self) -> str:
+        """The report."""
+        missing = sorted(set(PRIMITIVES) - set(self.primitives))
+        lines = [
+            f"{self.programs} programs, {sum(self.primitives.values())} steps; "
+            f"{self.refused} further steps were refused, {self.dropped} did not lower",
+            f"{len(self.primitives)} primitives: {_counts(self.primitives)}",
+            f"never applied: {', '.join(missing) or 'none'}",
+            f"language: {_counts(self.language)}",
+            f"proofs by isl: {sum(self.proofs.values())}: {_counts(self.proofs) or 'none'}",
+            f"findings: {len(self.findings)}",
+        ]
+        return "\n".join([*lines, *self.findings])
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counter.most_common())
+
+
+def run_block(first: int, count: int, *, prove_every: int) -> Tally:
+    """Check seeds first..first+count; a failure becomes a finding in its smallest form."""
+    tally = Tally()
+    for seed in range(first, first + count):
+        case = random_case(seed, threads=seed % THREADS_EVERY == 0)
+        tally.programs += 1
+        tally.refused += case.refused
+        tally.dropped += case.dropped
+        tally.primitives.update(step.primitive for step in case.trace.steps)
+        tally.language.update(set(re.findall(r"\bte\.(\w+)\(", case.program.source)))
+        try:
+            check(case, seed, with_reference=seed % REFERENCE_EVERY == 0)
+        except Exception as error:  # noqa: BLE001  # whatever went wrong is reported with its program
+            small = minimised(case, error)
+            tally.findings.append(f"seed {seed}: {type(error).__name__}: {error}\n\n{describe(small)}")
+            continue
+        if seed % prove_every == 0 and importlib.util.find_spec("islpy") is not None:
+            _prove(case, seed, tally)
+    return tally
+
+
+def _prove(case: Case, seed: int, tally: Tally) -> None:
+    schedule, args = case.schedule()
+    try:
+        verdict: Verified = verify(schedule, args, constants=case.constants)
+    except LoweringError as error:
+        tally.proofs["wrong"] += 1
+        tally.findings.append(f"seed {seed}: {error}\n\n{describe(case)}")
+        return
+    tally.proofs[verdict.status] += 1
+
+
+def read_record(record: Path) -> dict[int, Tally]:
+    """The blocks of a record by their first seed; a line cut short by an interruption does not count."""
+    found = {}
+    for line in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        tally = Tally(**data["tally"])
+        for name in ("primitives", "language", "proofs"):
+            setattr(tally, name, Counter(getattr(tally, name)))
+        found[int(data["first"])] = tally
+    return found
+
+
+def _append(record: Path, first: int, tally: Tally) -> None:
+    with record.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"first": first, "tally": vars(tally)}) + "\n")
+
+
+def _work(record: Path, first: int, count: int, prove_every: int) -> None:
+    _append(record, first, run_block(first, count, prove_every=prove_every))
+
+
+def campaign(programs: int, workers: int, record: Path, *, prove_every: int, first: int = FIRST) -> Tally:
+    """Run the blocks that the record lacks; returns the counts of all."""
+    blocks = [
+        (start, min(BLOCK, first + programs - start)) for start in range(first, first + programs, BLOCK)
+    ]
+    done = read_record(record)
+    waiting = iter([block for block in blocks if block[0] not in done])
+    running: dict[int, BaseProcess] = {}
+    started = time.monotonic()
+    while _fill(running, waiting, workers, record, prove_every):
+        time.sleep(0.05)
+        for start in [s for s, process in running.items() if not process.is_alive()]:
+            code = running.pop(start).exitcode
+            if code:
+                _append(record, start, Tally(findings=[f"seeds {start}..: the process ended with {code}"]))
+            done = read_record(record)
+            if len(done) % 20 == 0:
+                total = sum(done[s].programs for s, _ in blocks if s in done)
+                print(f"{total} programs after {time.monotonic() - started:.0f} s", flush=True)
+    result = Tally()
+    done = read_record(record)
+    for start, _ in blocks:
+        result.add(done[start])
+    return result
+
+
+def _fill(
+    running: dict[int, BaseProcess],
+    waiting: Iterator[tuple[int, int]],
+    workers: int,
+    record: Path,
+    prove_every: int,
+) -> bool:
+    """Start processes until ``workers`` run; False when none runs any more."""
+    context = multiprocessing.get_context("fork")
+    while len(running) < workers:
+        block = next(waiting, None)
+        if block is None:
+            break
+        running[block[0]] = context.Process(target=_work, args=(record, *block, prove_every))
+        running[block[0]].start()
+    return bool(running)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("programs", type=int)
+    parser.add_argument("-n", "--workers", type=int, default=1, help="processes at a time")
+    parser.add_argument("--record", type=Path, help="file to go on from")
+    parser.add_argument("--first", type=int, default=FIRST, help="first seed")
+    parser.add_argument("--prove-every", type=int, default=5, help="prove one program in so many by isl")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        record = options.record or Path(folder) / "fuzz.jsonl"
+        tally = campaign(
+            options.programs, options.workers, record, prove_every=options.prove_every, first=options.first
+        )
+    print(tally.text())
+    raise SystemExit(1 if tally.findings else 0)
+
+
+if __name__ == "__main__":
+    main()

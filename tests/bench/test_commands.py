@@ -97,6 +97,14 @@ def test_vector_functions(capsys: pytest.CaptureFixture[str]) -> None:
     assert "geometric mean" in out
 
 
+def test_lowering(capsys: pytest.CaptureFixture[str]) -> None:
+    found = measured(capsys, "lowering", "GMM", "--repeat", 2, "--json")
+    (row,) = found["data"]
+    assert row["lines"] > 100
+    assert list(row["milliseconds"]) == ["program", "replay", "lower", "emit", "LLVM"]
+    assert all(len(times) == 2 and min(times) > 0 for times in row["milliseconds"].values())
+
+
 @pytest.mark.slow
 def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "search", "SFM", "--trials", 2, "--candidates", 100, "--threads", 1, "--json")
@@ -112,6 +120,7 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
         (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
         (("math", "sine"), "unknown function 'sine'; there are: exp"),
         (("search", "XYZ"), "unknown operator 'XYZ'; there are: GMM"),
+        (("lowering", "XYZ"), "unknown operator 'XYZ'; there are: CBR"),
         (("models", "no_such_model", "--peers", "none"), "no zoo model is called 'no_such_model'"),
         (("models", "mlp", "--peers", "tensorflow"), "unknown peer 'tensorflow'"),
         (("models", "mlp", "--peer-python", "/no/python"), "cannot run the Python interpreter /no/python"),

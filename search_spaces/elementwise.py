@@ -1,6 +1,7 @@
 """Elementwise, broadcast and movement regions: one nest, outer loops parallel, the last axis in vectors.
 
-Knobs: vectors (unrolled a step), row_block (rows a tile), stream (store past the caches), parallel; those of
+Rows are visited in the order in which the input has them: a core waits for scattered loads, not for scattered
+stores. Knobs: vectors (unrolled a step), row_block (rows a tile), parallel; those of
 :mod:`search_spaces.transposed` where the last axis walks across an input's lines.
 """
 
@@ -8,14 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.te.tensor import ComputeOp
+from autotune.te.tensor import ComputeOp, PlaceholderOp
+from search_spaces.analysis import read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_nest import flat_nest
-from search_spaces.flat_recipe import FlatRecipe, parallel_knob, stream_knob
+from search_spaces.flat_recipe import FlatRecipe, parallel_knob
 from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import LoopNest, Numbers
 from search_spaces.space import Space
@@ -38,6 +41,7 @@ class RowsRecipe(FlatRecipe):
     def _output(self, stage: Stage, config: Config) -> None:
         assert isinstance(stage.op, ComputeOp)
         *outer, last = stage.op.axis
+        outer.sort(key=lambda axis: self.input_order.index(axis.name))
         step, inner = stage.split(last, factor=self.width * int(config["vectors"]), tail="overlap")
         vectors, lanes = stage.split(inner, factor=self.width)
         stage.reorder(*outer, step, vectors, lanes)
@@ -48,10 +52,22 @@ class RowsRecipe(FlatRecipe):
             block, _ = stage.split(block, factor=int(config["row_block"]))
         if config["parallel"]:
             stage.parallel(block)
-        self._streamed(stage, block, config)
         stage.unroll(vectors)
         if self.width > 1:
             stage.vectorize(lanes)
+
+    @cached_property
+    def input_order(self) -> list[str]:
+        """The output's axes but the last, in the order in which the input that has most of them has its rows."""
+        outer = [axis.name for axis in self.output.axis[:-1]]
+        orders = [
+            [axis for terms in read.dims for axis, _ in terms if axis in outer]
+            for op in self.wide_stages
+            for read in read_forms(op)
+            if isinstance(read.tensor.op, PlaceholderOp)
+        ]
+        longest: list[str] = max(orders, key=len, default=outer)
+        return list(dict.fromkeys([*longest, *outer]))
 
     def _few_rows(self) -> bool:
         return self.rows < 16
@@ -76,7 +92,6 @@ class RowsRecipe(FlatRecipe):
             column(columns, "row_block", 1),
             vectors,
             columns["parallel"].astype(np.bool_),
-            streamed=self.streamed(columns),
             tags={"vectors": vectors, "unroll": vectors},
         )
 
@@ -95,7 +110,6 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     knobs = [
         Knob.of("vectors", vectors, vectors[min(1, len(vectors) - 1)], "vectors a step"),
         Knob.of("row_block", blocks, 1, "iterations of the fused outer loops a tile"),
-        *stream_knob(recipe, target),
         parallel_knob(recipe),
     ]
 

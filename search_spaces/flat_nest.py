@@ -32,14 +32,13 @@ def flat_nest(
     recomputed: Numbers | None = None,
     row_operations: Numbers | None = None,
     parts: Numbers | None = None,
-    streamed: NDArray[np.bool_] | None = None,
     tags: dict[str, Numbers] | None = None,
 ) -> LoopNest:
     """``rows`` rows of ``columns`` elements; each of ``stages`` passes over a row once.
 
     ``chains`` [n] is the number of independent accumulations where a stage reduces; ``recomputed`` [n] are
     extra vector instructions a vector of elements; ``row_operations`` [n] are those at the end of a row;
-    ``parts`` [n] are pieces of a row that run apart; ``streamed`` [n] says that the stores go past the caches.
+    ``parts`` [n] are pieces of a row that run apart.
     """
     n = len(vectors)
     one = np.ones(n)
@@ -65,7 +64,7 @@ def flat_nest(
         flops=float(flops),
         extents={ROW: rows, COLUMN: columns},
         loops=loops,
-        accesses=tuple(_accesses(stages, rows, columns, streamed)),
+        accesses=tuple(_accesses(stages, rows, columns)),
         body=Body(
             steps=rows * pieces * steps,
             arithmetic=arithmetic,
@@ -92,15 +91,10 @@ def _load_cost(op: ComputeOp, lanes: int) -> float:
     return cost
 
 
-def _accesses(
-    stages: Sequence[ComputeOp], rows: int, columns: int, streamed: NDArray[np.bool_] | None
-) -> list[Access]:
+def _accesses(stages: Sequence[ComputeOp], rows: int, columns: int) -> list[Access]:
     last = stages[-1]
     identity = (((ROW, 1),), ((COLUMN, 1),))
-    written = Access(
-        last.name, item_bytes(last.output(0)), identity, (rows, columns), write=True, streamed=streamed
-    )
-    found = [written]
+    found = [Access(last.name, item_bytes(last.output(0)), identity, (rows, columns), write=True)]
     for op in stages:
         for read in read_forms(op):
             if isinstance(read.tensor.op, PlaceholderOp):

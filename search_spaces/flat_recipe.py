@@ -7,22 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from autotune import te
-from autotune.lower.ir import NONTEMPORAL
-from autotune.target import ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp, post_order
-from search_spaces.knob import Columns, Config, Knob
+from search_spaces.knob import Config, Knob
 from search_spaces.plain import schedule_plain
 
 if TYPE_CHECKING:
     from autotune.graph.region import RegionProgram, Workload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
-    from autotune.target import Target
-    from autotune.te.expr import IterVar
 
 _PARALLEL_BYTES = 1 << 16
 
@@ -92,26 +85,6 @@ class FlatRecipe:
         """The loops of the output."""
         raise NotImplementedError
 
-    def _streamed(self, stage: Stage, loop: IterVar, config: Config) -> None:
-        if config.get("stream", False):
-            stage.pragma(loop, NONTEMPORAL)
-
-    def streamed(self, columns: Columns) -> NDArray[np.bool_]:
-        """Whether the output's stores go past the caches [n]."""
-        if "stream" in columns:
-            return columns["stream"].astype(np.bool_)
-        return np.zeros(len(next(iter(columns.values()))), np.bool_)
-
-
-def stream_knob(recipe: FlatRecipe, target: Target) -> list[Knob]:
-    """Whether stores go past the caches, asked where the output does not stay in a core's own cache."""
-    op = recipe.output
-    written = math.prod(op.shape) * ITEM_BYTES[op.body[0].dtype]
-    if recipe.plain or written < target.l2_bytes:
-        return []
-    large = recipe.workload.bytes > target.l3_bytes
-    return [Knob.of("stream", (False, True), large, "store past the caches")]
-
 
 def parallel_knob(recipe: FlatRecipe) -> Knob:
     """Whether workers share the nest."""
@@ -119,4 +92,4 @@ def parallel_knob(recipe: FlatRecipe) -> Knob:
     return Knob.of("parallel", (False, True), wide, "share the tiles among workers")
 
 
-__all__ = ["FlatRecipe", "parallel_knob", "stream_knob"]
+__all__ = ["FlatRecipe", "parallel_knob"]

@@ -7,16 +7,18 @@ output by some vectors is read along the input's lines (:mod:`autotune.codegen.b
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.lower.ir import NONTEMPORAL
 from autotune.target import ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import operations, read_forms
-from search_spaces.flat_recipe import FlatRecipe, parallel_knob, stream_knob
+from search_spaces.flat_recipe import FlatRecipe, parallel_knob
 from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import Access, Body, Loop, LoopNest
 from search_spaces.space import Space
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 GROUP_BYTES = 16
 """Bytes of a line that a block takes at least."""
+
+_STREAMS = 32
 
 _IMAGE, _LINE, _COLUMN = "image", "line", "column"
 
@@ -54,7 +58,8 @@ class TransposedRecipe(FlatRecipe):
         fused = stage.fuse(*outer) if len(outer) > 1 else outer[0]
         if config["parallel"]:
             stage.parallel(fused)
-        self._streamed(stage, fused, config)
+        if config.get("stream", False):
+            stage.pragma(fused, NONTEMPORAL)
         stage.unroll(vectors)
         stage.unroll(line)
         stage.vectorize(lanes)
@@ -89,7 +94,7 @@ class TransposedRecipe(FlatRecipe):
             flops=float(self.workload.flops),
             extents={_IMAGE: images, _LINE: self.line_extent, _COLUMN: self.columns},
             loops=loops,
-            accesses=self._accesses(images, item, self.streamed(columns)),
+            accesses=self._accesses(images, item, _streamed(columns)),
             body=Body(
                 steps=images * blocks * steps,
                 arithmetic=arithmetic,
@@ -113,6 +118,13 @@ class TransposedRecipe(FlatRecipe):
         )
 
 
+def _streamed(columns: Columns) -> NDArray[np.bool_]:
+    """Whether stores go past the caches [n]."""
+    if "stream" in columns:
+        return columns["stream"].astype(np.bool_)
+    return np.zeros(len(columns["tile"]), np.bool_)
+
+
 def crossed_lines(recipe: FlatRecipe) -> tuple[str, int] | None:
     """The output's axis that walks along an input's lines where the last axis does not, and its extent.
 
@@ -122,9 +134,9 @@ def crossed_lines(recipe: FlatRecipe) -> tuple[str, int] | None:
         return None
     for op in recipe.wide_stages:
         for read in read_forms(op):
-            along = read.contiguous
+            along, last = read.contiguous, op.axis[-1].name
             outer = [axis.name for axis in op.axis[:-1]]
-            if isinstance(read.tensor.op, PlaceholderOp) and along in outer:
+            if isinstance(read.tensor.op, PlaceholderOp) and along in outer and last in read.axes:
                 axis = recipe.output.axis[outer.index(along)]
                 least = GROUP_BYTES // ITEM_BYTES[read.tensor.dtype]
                 if axis.extent >= least:
@@ -137,15 +149,19 @@ def transposed_space(recipe: FlatRecipe, target: Target, lines: str, extent: int
     blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, lines, extent)
     least = GROUP_BYTES // ITEM_BYTES[recipe.output.body[0].dtype]
     tiles = ints(t * least for t in (1, 2, 4, 8) if t * least <= extent) or (extent,)
-    most = max(1, -(-recipe.columns // recipe.lanes))
+    # As many lines are read at once as a block has columns: prefetchers follow so many streams.
+    most = min(-(-recipe.columns // recipe.lanes), max(1, _STREAMS // recipe.lanes))
     vectors = ints(v for v in (1, 2, 4) if v <= most)
     knobs = [
         Knob.of("tile", tiles, tiles[min(2, len(tiles) - 1)], "lines of a block"),
         Knob.of("vectors", vectors, 1, "vectors of a block"),
         Knob.of("walk", ("input", "output"), "input", "along whose lines the innermost blocks go"),
-        *stream_knob(recipe, target),
         parallel_knob(recipe),
     ]
+    # Asked where the output does not stay in a core's own cache.
+    if math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0)) >= target.l2_bytes:
+        large = recipe.workload.bytes > target.l3_bytes
+        knobs.append(Knob.of("stream", (False, True), large, "store past the caches"))
     return Space(recipe.workload, target, recipe.family, tuple(knobs), (), blocked)
 
 

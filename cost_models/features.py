@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Matrix = NDArray[np.float32]
 
 FAMILIES = (
+    "attention",
     "contraction",
     "convolution",
     "depthwise",

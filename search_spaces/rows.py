@@ -6,7 +6,6 @@ from memory once. Reductions keep vectors of partial results (rfactor) that are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from search_spaces.flat_nest import flat_nest
 from search_spaces.knob import Columns, Config, Knob, Value
 from search_spaces.nest import LoopNest
 from search_spaces.row_shape import RowShape
+from search_spaces.row_vectors import attach, partial_vectors, vectorize_row
 from search_spaces.space import Space
 from search_spaces.tile_knobs import column, ints
 
@@ -53,11 +53,13 @@ class RowRecipe:
         if output.op.name in {op.name for op in self.shape.reductions}:
             self._inline(schedule)
             partial = self._reduce(schedule, output, config, None)
-            _attach(partial, output, self._rows(output, config))
+            row = self._rows(output, config)
+            if row is not None:
+                attach(partial, output, row)
             return schedule
         row = self._rows(output, config)
         assert isinstance(output.op, ComputeOp)
-        self._vectors(output, output.op.axis[self.shape.rank :], config)
+        vectorize_row(output, output.op.axis[self.shape.rank :], self.lanes, int(config["vectors"]))
         for op in reversed(self.shape.stages[:-1]):
             stage = schedule[op.name]
             if op.name in self.shape.wide:
@@ -84,7 +86,7 @@ class RowRecipe:
         piece = partial.fuse(*axes) if len(axes) > 1 else axes[0]
         if config["parallel"]:
             partial.parallel(piece)
-        _attach(vectors, partial, piece)
+        attach(vectors, partial, piece)
 
     def _inline(self, schedule: Schedule) -> None:
         for op in self.shape.stages:
@@ -103,16 +105,6 @@ class RowRecipe:
             output.parallel(block)
         return row
 
-    def _vectors(self, stage: Stage, axes: Sequence[IterVar], config: Config) -> None:
-        """Vectorise the last of ``axes`` in steps of several vectors."""
-        if not axes or axes[-1].extent < 2:
-            return
-        width = min(self.lanes, axes[-1].extent)
-        _, inner = stage.split(axes[-1], factor=width * int(config["vectors"]))
-        vectors, lanes = stage.split(inner, factor=width)
-        stage.unroll(vectors)
-        stage.vectorize(lanes)
-
     def _wide(self, stage: Stage, output: Stage, row: IterVar | None, config: Config) -> None:
         if config.get("store") == "inline" or stage.op.name not in self.shape.stored_rows:
             stage.compute_inline()
@@ -121,7 +113,7 @@ class RowRecipe:
         if row is not None:
             stage.compute_at(output, row)
             stage.set_scope("local")
-        self._vectors(stage, stage.op.axis[self.shape.rank :], config)
+        vectorize_row(stage, stage.op.axis[self.shape.rank :], self.lanes, int(config["vectors"]))
 
     def _reduce(
         self, schedule: Schedule, stage: Stage, config: Config, at: tuple[Stage, IterVar] | None
@@ -132,38 +124,17 @@ class RowRecipe:
         the caller where it is None.
         """
         assert isinstance(stage.op, ComputeOp)
-        last = stage.op.reduce_axis[-1]
-        width = min(self.lanes, last.extent)
         partial: list[Stage] = []
         if config["method"] == "fold":
+            last = stage.op.reduce_axis[-1]
+            width = min(self.lanes, last.extent)
             _, lanes = stage.split(last, factor=width)
             if width > 1:
                 stage.vectorize(lanes)
         else:
-            count = int(config["vectors"])
-            _, inner = stage.split(last, factor=width * count)
-            partial.append(self._factor(schedule, stage, inner, width))
-            if count > 1:  # add the vectors up before the lanes
-                _, lanes = stage.split(stage.op.reduce_axis[-1], factor=width)
-                partial.append(self._factor(schedule, stage, lanes, width))
-            stage.vectorize(stage.op.reduce_axis[-1])
+            partial = partial_vectors(schedule, stage, self.lanes, int(config["vectors"]))
         if at is not None:
-            for one in (stage, *reversed(partial)):  # readers first
-                one.compute_at(*at)
-                one.set_scope("local")
-        return partial
-
-    def _factor(self, schedule: Schedule, stage: Stage, loop: IterVar, width: int) -> Stage:
-        """Make ``loop`` a vectorised axis of a stage of partial results."""
-        assert isinstance(stage.op, ComputeOp)
-        tensor = schedule.rfactor(stage.tensor, loop, factor_axis=len(stage.op.axis))
-        partial = schedule[tensor]
-        assert isinstance(partial.op, ComputeOp)
-        *rows, factored = partial.op.axis
-        vectors, lanes = partial.split(factored, factor=width)
-        partial.reorder(*rows, *partial.op.reduce_axis, vectors, lanes)
-        partial.unroll(vectors)
-        partial.vectorize(lanes)
+            attach([*partial, stage], *at)
         return partial
 
     def loop_nest(self, columns: Columns) -> LoopNest:
@@ -195,14 +166,6 @@ class RowRecipe:
                 "split": np.asarray(fold, dtype=np.float64),
             },
         )
-
-
-def _attach(stages: Sequence[Stage], parent: Stage, loop: IterVar | None) -> None:
-    """Compute stages, each read by the next, inside a loop (at the root where there is none)."""
-    if loop is not None:
-        for stage in reversed(stages):  # readers first
-            stage.compute_at(parent, loop)
-            stage.set_scope("local")
 
 
 def _parts(shape: RowShape, target: Target) -> tuple[Value, ...]:

@@ -24,6 +24,7 @@ TILED = {
 """Families that tile an anchor in registers."""
 
 PLAIN = {
+    "attention": "search_spaces.attention",
     "reduction": "search_spaces.reduction",
     "softmax": "search_spaces.softmax",
     "normalization": "search_spaces.normalization",

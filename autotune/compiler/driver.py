@@ -42,6 +42,7 @@ def compile_model(
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
     convolutions: str = "auto",
+    attention: str = "auto",
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
@@ -53,7 +54,8 @@ def compile_model(
 
     ``model`` is a path, ``"zoo:NAME"``, bytes, a ``ModelProto`` or a graph. Schedules come from
     ``schedules`` (workload key to trace), then from ``database``, then from the analytic model.
-    ``convolutions`` is "auto" (Winograd's algorithm where the estimate likes it) or "direct".
+    ``convolutions`` is "auto" (Winograd's algorithm where the estimate likes it) or "direct",
+    ``attention`` "auto" (one region where the estimate likes it) or "separate".
     ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
 
     Raises:
@@ -66,6 +68,7 @@ def compile_model(
         database=database,
         layout=layout,
         convolutions=convolutions,
+        attention=attention,
         require_hit=require_hit,
         schedules=schedules,
         threads=threads,
@@ -82,6 +85,7 @@ def compile_in_detail(
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
     convolutions: str = "auto",
+    attention: str = "auto",
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
@@ -96,6 +100,7 @@ def compile_in_detail(
         model,
         layout=layout,
         convolutions=convolutions,
+        attention=attention,
         shapes=shapes,
         options=options,
         observer=observer,
@@ -109,7 +114,12 @@ def compile_in_detail(
     if require_hit and report.missed:
         raise MissError(_miss_message(parts.name, report))
     built = build_workloads(list(choices.values()), chosen_target, progress)
-    metadata = {"layout": layout, "convolutions": convolutions, "coverage": report.to_json()}
+    metadata = {
+        "layout": layout,
+        "convolutions": convolutions,
+        "attention": attention,
+        "coverage": report.to_json(),
+    }
     image, plan = assemble(parts, built, chosen_target, metadata)
     compilation = Compilation(image, report, parts, plan)
     dump(compilation, built)
@@ -145,13 +155,14 @@ def divide(
     *,
     layout: str = "NHWC",
     convolutions: str = "auto",
+    attention: str = "auto",
     shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches."""
     graph = _graph_of(model, shapes)
-    return partition(run_passes(graph, standard_passes(layout, convolutions), observer), options)
+    return partition(run_passes(graph, standard_passes(layout, convolutions, attention), observer), options)
 
 
 def _graph_of(model: Model, shapes: Shapes | None) -> Graph:

@@ -20,6 +20,7 @@ from autotune.graph.text import parse, print_graph
 from autotune.graph.verify import verify
 
 KINDS = (
+    "attention",
     "contraction",
     "convolution",
     "depthwise",

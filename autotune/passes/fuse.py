@@ -1,6 +1,6 @@
 """Fusion: which nodes share a dispatch. Greedy and legal by construction.
 
-An anchor (contraction, convolution, pool, reduction, softmax, normalization) takes in the elementwise
+An anchor (attention, contraction, convolution, pool, reduction, softmax, normalization) takes in the elementwise
 operations after it, and a convolution what prepares its input (by default transposes: they cost
 nothing where the input is padded anyway). What is left is fused in chains. A group
 grows from its first node by whole diamonds: operations join only together with every other reader
@@ -19,6 +19,7 @@ from autotune.graph.ir import ABSENT, Graph, Node
 from autotune.passes.views import ViewAnalysis
 
 ANCHOR_KINDS = (
+    "attention",
     "contraction",
     "convolution",
     "pool",

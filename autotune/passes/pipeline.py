@@ -17,6 +17,7 @@ from autotune.errors import GraphError, InternalError, UsageError
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.graph.verify import verify
+from autotune.passes.attention import Attention
 from autotune.passes.base import GraphPass
 from autotune.passes.common_subexpressions import CommonSubexpressions
 from autotune.passes.convert_layout import ConvertLayout
@@ -32,17 +33,25 @@ from autotune.passes.winograd import Winograd
 CONVOLUTIONS: Mapping[str, tuple[int, ...]] = {"auto": (2, 4), "direct": ()}
 """Choices of algorithms for convolutions: the tiles of Winograd's that the estimate may pick."""
 
+ATTENTION: Mapping[str, float] = {"auto": 1.0, "separate": 0.0}
+"""Choices for attention: the share of the separate regions' estimate that one region may take."""
 
-def standard_passes(layout: str = "NHWC", convolutions: str = "auto") -> tuple[GraphPass, ...]:
+
+def standard_passes(
+    layout: str = "NHWC", convolutions: str = "auto", attention: str = "auto"
+) -> tuple[GraphPass, ...]:
     """The pipeline from an imported model to the graph that is divided into dispatches.
 
     Raises:
-        UsageError: ``layout`` or ``convolutions`` (a key of :data:`CONVOLUTIONS`) is unknown.
+        UsageError: ``layout``, ``convolutions`` (a key of :data:`CONVOLUTIONS`) or ``attention`` (a key of
+            :data:`ATTENTION`) is unknown.
     """
     if convolutions not in CONVOLUTIONS:
         raise UsageError(
             f"unknown choice of convolutions {convolutions!r}\n  one of {', '.join(CONVOLUTIONS)}"
         )
+    if attention not in ATTENTION:
+        raise UsageError(f"unknown choice of attention {attention!r}\n  one of {', '.join(ATTENTION)}")
     return (
         FoldConstants(),
         Simplify(),
@@ -54,6 +63,7 @@ def standard_passes(layout: str = "NHWC", convolutions: str = "auto") -> tuple[G
         Simplify(),
         SplitGroups(),
         Winograd(CONVOLUTIONS[convolutions]),
+        Attention(ATTENTION[attention]),
         CommonSubexpressions(),
         DeadCode(),
     )
@@ -118,4 +128,12 @@ def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
     (path / f"{number:02d}_{name}.txt").write_text(print_graph(graph) + "\n", encoding="utf-8")
 
 
-__all__ = ["CONVOLUTIONS", "Observer", "PassRecord", "dump_folder", "run_passes", "standard_passes"]
+__all__ = [
+    "ATTENTION",
+    "CONVOLUTIONS",
+    "Observer",
+    "PassRecord",
+    "dump_folder",
+    "run_passes",
+    "standard_passes",
+]

@@ -9,6 +9,7 @@ from autotune.errors import UsageError
 from autotune.passes.base import GraphPass
 
 PASSES: Mapping[str, str] = {
+    "attention": "autotune.passes.attention:Attention",
     "common_subexpressions": "autotune.passes.common_subexpressions:CommonSubexpressions",
     "convert_layout": "autotune.passes.convert_layout:ConvertLayout",
     "dead_code": "autotune.passes.dead_code:DeadCode",

@@ -262,6 +262,19 @@ class _Model:
     def depth_to_space(self) -> str:
         return self.b.node("DepthToSpace", self.pick((4,)), blocksize=2)
 
+    def attention(self) -> str:
+        """Scores, scale, mask and softmax as separate operators, which a pass may join."""
+        q = self.pick((2, 3, 4))
+        *lead, _, d = self.shape(q)
+        n, e = self.rng.randint(1, 9), self.rng.randint(1, 9)
+        k, v = self.constant(*lead, d, n, scale=d**-0.5), self.constant(*lead, n, e)
+        scores = self.b.node("MatMul", q, k)
+        if self.rng.random() < 0.5:
+            scores = self.b.node(self.rng.choice(("Mul", "Div")), scores, self.positive(1))
+        if self.rng.random() < 0.5:
+            scores = self.b.node("Add", scores, self.constant(self.shape(q)[-2], n))
+        return self.b.node("MatMul", self.b.node("Softmax", scores, axis=-1), v)
+
     def expand(self) -> str:
         x = self.pick((2, 3))
         return self.b.node("Expand", x, shape=(self.rng.choice((1, 2, 3)), *self.shape(x)))
@@ -269,7 +282,7 @@ class _Model:
 
 _STEPS: dict[str, int] = {
     "unary": 6, "safe_root": 1, "clip": 1, "broadcast": 5, "divide": 1, "join": 5,
-    "convolution": 5, "large_convolution": 2, "pool": 2, "global_pool": 1, "batch_norm": 2,
+    "attention": 2, "convolution": 5, "large_convolution": 2, "pool": 2, "global_pool": 1, "batch_norm": 2,
     "instance_norm": 1, "layer_norm": 2, "lrn": 1, "matmul": 4, "gemm": 2, "softmax": 2,
     "reduce": 2, "transpose": 2, "reshape": 2, "flatten": 1, "concat": 2, "split": 1, "slice": 1,
     "pad": 1, "gather": 1, "depth_to_space": 1, "expand": 1,

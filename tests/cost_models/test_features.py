@@ -11,6 +11,7 @@ from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
 
 WORKLOADS = {
+    "attention": lambda: make.attention((2, 24, 16), 40, 16),
     "contraction": lambda: make.matmul(96, 64, 128),
     "convolution": lambda: make.conv((1, 14, 14, 32), 48, 3, pad=1),
     "depthwise": lambda: make.conv((1, 14, 14, 32), 32, 3, pad=1, group=32),

@@ -118,6 +118,8 @@ def test_other_names_in_a_text_become_canonical() -> None:
         ),
         (lambda: workload("ReduceSum", (2, 3)), "reduction"),
         (lambda: workload("Softmax", (2, 3)), "softmax"),
+        (lambda: workload("Attention", (2, 3, 4), (2, 5, 4), (2, 5, 6)), "attention"),
+        (lambda: workload("Attention", (3, 4), (5, 4), (5, 6), block=2), "attention"),
         (lambda: workload("LayerNormalization", (2, 3), (3,)), "normalization"),
         (lambda: workload("MaxPool", (1, 1, 4, 4), kernel_shape=(2, 2)), "pool"),
         (lambda: workload("BatchNormalization", (1, 2, 3), *[(2,)] * 4), "elementwise"),

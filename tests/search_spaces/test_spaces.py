@@ -22,6 +22,14 @@ from search_spaces.space import Space
 from tests.search_spaces import workloads as make
 
 FIXED: dict[str, Callable[[], Workload]] = {
+    "attention": lambda: make.attention((2, 3, 32, 16), 48, 16),
+    "attention_prime": lambda: make.attention((2, 13, 7), 197, 7, relu=True),
+    "attention_long": lambda: make.attention((197, 64), 197, 64, block=64),
+    "attention_masked": lambda: make.attention((2, 2, 7, 13), 13, 5, (2, 1, 1, 13), causal=1),
+    "attention_flags": lambda: make.attention((2, 7, 5), 37, 33, (7, 37), "bool", fill=-9.0, block=16),
+    "attention_causal_blocks": lambda: make.attention((1, 2, 40, 8), 40, 20, causal=1, block=7),
+    "attention_one_query": lambda: make.attention((3, 1, 8), 20, 1),
+    "attention_float64": lambda: make.attention((2, 9, 5), 11, 6, dtype="float64"),
     "matmul": lambda: make.matmul(26, 24, 40),
     "matmul_prime": lambda: make.matmul(13, 7, 37),
     "matmul_row": lambda: make.matmul(1, 31, 100),
@@ -144,7 +152,24 @@ def test_any_configuration_of_any_shape_computes_the_reference(workload: Workloa
         check_numerics(space, config)
 
 
-@pytest.mark.parametrize("name", ["matmul", "conv", "softmax", "add"])
+@pytest.mark.parametrize("block", [0, 5])
+def test_masked_rows_and_blocks_of_attention_equal_the_separate_operators(block: int) -> None:
+    workload = make.attention((2, 9, 8), 13, 6, (9, 13), block=block)
+    q, k, v, mask = workload.random_inputs(0)
+    mask[0, :6] = mask[1, 7:] = mask[2] = -np.inf  # a block, the last blocks, a whole row
+    scores = np.matmul(q, k.swapaxes(1, 2)) / np.sqrt(np.float32(8)) + mask
+    with np.errstate(invalid="ignore"):
+        exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    expected = np.matmul(exps / exps.sum(axis=-1, keepdims=True), v)
+    assert np.isnan(expected[:, 2]).all()
+    assert np.isfinite(np.delete(expected, 2, axis=1)).all()
+    space = spaces.space_for(workload, make.host())
+    for config in (analytic.default_config(space), *space.random(np.random.default_rng(0), 2)):
+        (computed,) = make.run_on(space, config, [q, k, v, mask])
+        np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-5, err_msg=str(config))
+
+
+@pytest.mark.parametrize("name", ["attention", "matmul", "conv", "softmax", "add"])
 def test_the_trace_of_a_schedule_replays_on_a_fresh_program(name: str) -> None:
     workload = FIXED[name]()
     space = spaces.space_for(workload, make.AVX2)

@@ -88,6 +88,28 @@ def unary(op: str, shape: tuple[int, ...], dtype: str = "float32", **attrs: Any)
     return of(b, b.node(op, b.input("x", shape, dtype), **attrs))
 
 
+def attention(
+    queries: tuple[int, ...],
+    keys: int,
+    values: int,
+    mask: tuple[int, ...] = (),
+    mask_dtype: str = "float32",
+    *,
+    relu: bool = False,
+    dtype: str = "float32",
+    **attrs: Any,
+) -> Workload:
+    """Attention of queries [..., m, d] over ``keys`` keys with values of ``values`` elements."""
+    b = GraphBuilder("attention")
+    *lead, _, d = queries
+    shapes = {"q": queries, "k": (*lead, keys, d), "v": (*lead, keys, values)}
+    inputs = [b.input(name, shape, dtype) for name, shape in shapes.items()]
+    if mask:
+        inputs.append(b.input("mask", mask, mask_dtype))
+    y = b.node("Attention", *inputs, **attrs)
+    return of(b, b.node("Relu", y) if relu else y)
+
+
 def typed_matmul(dtype: str) -> Workload:
     """A small matrix product of another type."""
     b = GraphBuilder("typed")
@@ -179,12 +201,17 @@ def of(builder: GraphBuilder, output: str, constants: set[str] | None = None) ->
 
 def run(space: Space, config: Any, seed: int = 0) -> tuple[list[Any], list[Any]]:
     """(computed, expected) outputs of a configuration compiled for the space's target."""
+    inputs = space.workload.random_inputs(seed)
+    return run_on(space, config, inputs), space.workload.reference(inputs)
+
+
+def run_on(space: Space, config: Any, inputs: list[Any]) -> list[Any]:
+    """The outputs for given inputs."""
     program = space.workload.program()
     schedule = space.apply(program, config)
     code = compile_schedule(
         schedule, program.args, space.target, constants=program.constants, strides=program.strides
     )
-    inputs = space.workload.random_inputs(seed)
     named = dict(zip([t.name for t in program.inputs], inputs, strict=True))
     memory = [_aligned(spec.nbytes) for spec in code.buffers]
     for spec, block in zip(code.buffers, memory, strict=True):
@@ -201,7 +228,7 @@ def run(space: Space, config: Any, seed: int = 0) -> tuple[list[Any], list[Any]]
         for spec, block in zip(code.buffers, memory, strict=True)
         if spec.role == "output"
     }
-    return [computed[t.name] for t in program.outputs], space.workload.reference(inputs)
+    return [computed[t.name] for t in program.outputs]
 
 
 def _aligned(nbytes: int) -> Any:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from autotune import te
 
 Kind: TypeAlias = Literal[
+    "attention",
     "contraction",
     "convolution",
     "reduction",
@@ -167,6 +168,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "Identity IsNaN LeakyRelu Log Neg Not Reciprocal Relu Round Sigmoid Sign Softplus Sqrt Tanh",
         "broadcast": "Add And Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod "
         "Mul Or Pow PRelu Sub Sum Where Xor",
+        "attention": "Attention",
         "contraction": "Gemm MatMul",
         "convolution": "Conv",
         "winograd": "WinogradInputColumns WinogradInputRows WinogradOutputColumns WinogradOutputRows",

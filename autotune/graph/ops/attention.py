@@ -1,0 +1,266 @@
+"""Attention(q, k, v[, mask]): softmax(scale * q @ k^T + mask) @ v as one operator.
+
+q [..., m, d], k [..., n, d], v [..., n, e], all with the same leading dimensions; the result is
+[..., m, e]. ``mask`` broadcasts to [..., m, n]: a floating one is added to the scaled scores, a bool one
+keeps the scores where it is true and puts ``fill`` elsewhere. ``causal`` keeps key j for query i where
+j <= i and puts minus infinity elsewhere. A row of which nothing is kept gives NaN, as the separate
+operators do.
+
+``block`` = 0 computes whole rows of scores. Otherwise keys come in blocks of that many, with a running
+maximum and sum (FlashAttention: Dao et al., NeurIPS 2022), so that the memory needed in between does not
+grow with n.
+
+te stages: "<out>.keys" (k transposed), "<out>.scores" (reduce re), "<out>.masked", "<out>.max" (reduce
+rj), "<out>.exp", "<out>.sum" (reduce rj), "<out>.acc" (reduce rj), then the output acc * rcp. With blocks
+all of these have an axis b after the leading ones, and "<out>.merged" folds (max, sum, acc) over it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune import te
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import (
+    Expr,
+    Index,
+    array_at,
+    at,
+    broadcasts_to,
+    float_attr,
+    int_attr,
+    named_axes,
+    optional,
+    read_broadcast,
+    require_float,
+    stage,
+    tensor_at,
+)
+from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+
+
+def _lowest(dtype: str) -> te.Expr:
+    """Stands for the maximum of a block of which nothing is kept: its exponentials are 0 and not NaN."""
+    return te.const(float(np.finfo(dtype).min), dtype)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """lead dimensions, m queries, n keys, d the size of a key and e that of a value."""
+
+    lead: tuple[int, ...]
+    m: int
+    n: int
+    d: int
+    e: int
+
+    @classmethod
+    def of(cls, q: Sequence[int], k: Sequence[int], v: Sequence[int]) -> _Sizes:
+        return cls(tuple(q[:-2]), q[-2], k[-2], q[-1], v[-1])
+
+    @property
+    def scores(self) -> tuple[int, ...]:
+        return (*self.lead, self.m, self.n)
+
+
+def _sizes(types: Types) -> _Sizes:
+    q, k, v = (at(types, i).shape for i in range(3))
+    if min(len(q), len(k), len(v)) < 2 or not q[:-2] == k[:-2] == v[:-2]:
+        raise GraphError(f"Attention of {q}, {k} and {v}: the leading dimensions differ")
+    if q[-1] != k[-1] or k[-2] != v[-2]:
+        raise GraphError(f"Attention of {q}, {k} and {v}: the inner dimensions differ")
+    if 0 in (*k, *v):
+        raise GraphError(f"Attention of {q}, {k} and {v}: there are no keys or values")
+    return _Sizes.of(q, k, v)
+
+
+def _complete(types: Types, attrs: dict[str, Attr]) -> None:
+    attrs.setdefault("scale", 1.0 / math.sqrt(max(at(types, 0).shape[-1], 1)))
+    block = int_attr(attrs, "block")
+    if block < 0:
+        raise GraphError(f"Attention: block = {block}; a size, or 0 for all keys at once")
+    if block >= at(types, 1).shape[-2]:
+        attrs["block"] = 0
+
+
+def _infer(types: Types, _: Attrs) -> list[TensorType]:
+    require_float("Attention", types[:3])
+    sizes, mask = _sizes(types), optional(types, 3)
+    if mask is not None and not broadcasts_to(mask.shape, sizes.scores):
+        raise GraphError(f"Attention: a mask of {mask.shape} does not broadcast to {sizes.scores}")
+    if mask is not None and mask.dtype not in ("bool", at(types, 0).dtype):
+        raise GraphError(f"Attention: a mask of {mask.dtype} beside {at(types, 0).dtype}; bool or the same")
+    return [TensorType((*sizes.lead, sizes.m, sizes.e), at(types, 0).dtype)]
+
+
+def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    q, k, v = (array_at(arrays, i) for i in range(3))
+    mask = optional(arrays, 3)
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) * q.dtype.type(float_attr(attrs, "scale"))
+    if mask is not None and mask.dtype == bool:
+        scores = np.where(mask, scores, q.dtype.type(float_attr(attrs, "fill")))
+    elif mask is not None:
+        scores = scores + mask
+    if int_attr(attrs, "causal"):
+        kept = np.tri(q.shape[-2], k.shape[-2], dtype=bool)
+        scores = np.where(kept, scores, q.dtype.type(-np.inf))
+    with np.errstate(invalid="ignore"):
+        exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return [np.matmul(exps / exps.sum(axis=-1, keepdims=True), v)]
+
+
+class _Program:
+    """The tensor expressions of one attention; ``blocks`` is empty where rows are computed whole."""
+
+    def __init__(self, tensors: Tensors, attrs: Attrs, out: str) -> None:
+        self.q, self.k, self.v = (tensor_at(tensors, i) for i in range(3))
+        self.mask: te.Tensor | None = optional(tensors, 3)
+        self.attrs, self.out = attrs, out
+        self.sizes = _Sizes.of(self.q.shape, self.k.shape, self.v.shape)
+        self.width = int_attr(attrs, "block") or self.sizes.n
+        self.blocks = (-(-self.sizes.n // self.width),) if self.width < self.sizes.n else ()
+        self.rank = len(self.sizes.lead)
+        self.outer = [f"b{i}" for i in range(self.rank)] + ["b"] * len(self.blocks)
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        return (*self.sizes.lead, *self.blocks)
+
+    def stage(self, suffix: str, matrix: Sequence[int], axes: str, body: Expr) -> te.Tensor:
+        names = [*self.outer, *axes]
+        shape = (*self.lead, *matrix)
+        return stage(shape, named_axes(names, body), f"{self.out}.{suffix}")
+
+    def split(self, index: Index, j: Expr) -> tuple[Index, Expr]:
+        """Leading index without the block, and the number of a key in all keys."""
+        if not self.blocks:
+            return index, j
+        return index[: self.rank], index[self.rank] * self.width + j
+
+    def key_guarded(self, key: Expr, value: Expr) -> Expr:
+        """0 for the keys that the last block does not have."""
+        if not self.blocks or self.sizes.n % self.width == 0:
+            return value
+        return te.if_then_else(key < self.sizes.n, value, te.const(0.0, self.q.dtype))
+
+    def exponentials(self) -> tuple[te.Tensor, te.Tensor]:
+        """(maxima of the scores, exponentials of what they exceed the scores by)."""
+        sizes, width, dtype = self.sizes, self.width, self.q.dtype
+
+        def key(*index: Expr) -> Expr:
+            lead, j = self.split(index[:-2], index[-1])
+            return self.key_guarded(j, self.k(*lead, j, index[-2]))
+
+        keys = self.stage("keys", (sizes.d, width), "xj", key)
+        re = te.reduce_axis((0, sizes.d), name="re")
+
+        def score(*index: Expr) -> Expr:
+            *outer, i, j = index
+            return te.sum(self.q(*outer[: self.rank], i, re) * keys(*outer, re, j), axis=re)
+
+        scores = self.stage("scores", (sizes.m, width), "ij", score)
+        masked = self.stage("masked", (sizes.m, width), "ij", lambda *x: self.masked(x, scores(*x)))
+        rj = te.reduce_axis((0, width), name="rj")
+        top = self.stage("max", (sizes.m,), "i", lambda *row: te.max(masked(*row, rj), axis=rj))
+        if self.blocks:
+            lowest = _lowest(dtype)
+            top = self.stage("base", (sizes.m,), "i", lambda *row: te.maximum(top(*row), lowest))
+        shape = (sizes.m, width)
+        return top, self.stage("exp", shape, "ij", lambda *x: te.exp(masked(*x) - top(*x[:-1])))
+
+    def masked(self, index: Index, score: Expr) -> Expr:
+        """A score with scale and masks."""
+        *outer, i, j = index
+        lead, key = self.split(outer, j)
+        dtype, mask = self.q.dtype, self.mask
+        value = score * te.const(float_attr(self.attrs, "scale"), dtype)
+        never = te.const(float("-inf"), dtype)
+        partial = bool(self.blocks) and self.sizes.n % self.width != 0
+        if mask is not None:
+            inside = te.minimum(key, self.sizes.n - 1) if partial else key
+            read = read_broadcast(mask, (*lead, i, inside))
+            if mask.dtype == "bool":
+                value = te.if_then_else(read, value, te.const(float_attr(self.attrs, "fill"), dtype))
+            else:
+                value = value + read
+        if int_attr(self.attrs, "causal"):
+            value = te.if_then_else(key <= i, value, never)
+        return te.if_then_else(key < self.sizes.n, value, never) if partial else value
+
+    def result(self) -> te.Tensor:
+        """The output."""
+        sizes, width = self.sizes, self.width
+        top, exps = self.exponentials()
+        rs = te.reduce_axis((0, width), name="rj")
+        total = self.stage("sum", (sizes.m,), "i", lambda *row: te.sum(exps(*row, rs), axis=rs))
+        rj = te.reduce_axis((0, width), name="rj")
+
+        def product(*index: Expr) -> Expr:
+            *outer, i, c = index
+            lead, key = self.split(outer, rj)
+            value = self.key_guarded(key, self.v(*lead, key, c))
+            return te.sum(exps(*outer, i, rj) * value, axis=rj)
+
+        acc = self.stage("acc", (sizes.m, sizes.e), "ic", product)
+        shape = (*sizes.lead, sizes.m, sizes.e)
+        if self.blocks:
+            total, acc = self.merged(top, total, acc)
+            return stage(shape, lambda *x: acc(*x) / total(*x), self.out)
+        inverse = self.stage("rcp", (sizes.m,), "i", lambda *row: 1.0 / total(*row))
+        return stage(shape, lambda *x: acc(*x) * inverse(*x[:-1]), self.out)
+
+    def merged(self, top: te.Tensor, total: te.Tensor, acc: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+        """Sum and weighted values of all blocks, each [..., m, e]: the smaller maximum is rescaled."""
+        rb = te.reduce_axis((0, math.prod(self.blocks)), name="rb")
+        dtype = self.q.dtype
+
+        def combine(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
+            peak = te.maximum(a[0], b[0])
+            old, new = te.exp(a[0] - peak), te.exp(b[0] - peak)
+            return peak, a[1] * old + b[1] * new, a[2] * old + b[2] * new
+
+        lowest = _lowest(dtype)
+        merge = te.comm_reducer(combine, lambda *_: (lowest, 0.0, 0.0), name="rescaled_sum")
+
+        def element(*index: Expr) -> Expr:
+            lead, i, c = index[: self.rank], index[-2], index[-1]
+            return merge((top(*lead, rb, i), total(*lead, rb, i), acc(*lead, rb, i, c)), axis=rb)
+
+        names = [*self.outer[: self.rank], "i", "c"]
+        shape = (*self.sizes.lead, self.sizes.m, self.sizes.e)
+        parts = te.compute(shape, named_axes(names, element), name=f"{self.out}.merged")
+        return parts[1], parts[2]
+
+
+def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    return [_Program(tensors, attrs, names[0]).result()]
+
+
+def _flops(types: Types, _: Sequence[TensorType], __: Attrs) -> int:
+    sizes = _sizes(types)
+    return math.prod(sizes.scores) * (2 * sizes.d + 2 * sizes.e + 5)
+
+
+register(
+    OpDef(
+        "Attention",
+        "attention",
+        (3, 4),
+        _infer,
+        _reference,
+        _compute,
+        {
+            "scale": Attribute("float"),
+            "causal": Attribute("int", 0),
+            "fill": Attribute("float", float("-inf")),
+            "block": Attribute("int", 0),
+        },
+        _complete,
+        _flops,
+    )
+)

@@ -1,0 +1,216 @@
+"""Attention written as separate operators becomes one where that is estimated to be faster.
+
+MatMul(q, k^T), scaled by a number, masked by an Add or a Where, Softmax along the keys, MatMul with the
+values. As one region the scores never leave the caches near a core: four passes over them through memory
+are saved. Where rows of scores would not fit there, keys are taken in blocks with a running maximum
+(FlashAttention: Dao et al., NeurIPS 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.graph.ir import Attr, Graph, Node
+from autotune.passes.attributes import integer, permutation
+from autotune.passes.base import GraphPass
+from autotune.passes.rewriter import Rewriter, rewrite
+
+_DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Attention(GraphPass):
+    """Convert chains of MatMul, scale, mask, Softmax, MatMul whose values in between have no other reader.
+
+    A chain is converted if the estimate for one region is at most ``threshold`` of that for separate ones;
+    0 turns the pass off. The estimate adds arithmetic and traffic, the latter in operations that take as long
+    as a byte. Keys come in blocks of ``block`` where there are more than ``whole`` of them.
+    """
+
+    name: ClassVar[str] = "attention"
+    threshold: float = 1.0
+    whole: int = 4096
+    block: int = 1024
+    operations_per_exponential: float = 40.0
+    operations_per_byte: float = 3.0
+    operations_per_dispatch: float = 5e4
+
+    def apply(self, graph: Graph) -> Graph:
+        if not self.threshold:
+            return graph
+        consumers = graph.consumers()
+        found: dict[str, _Chain] = {}
+        producers = graph.producers()
+        for node in graph.nodes:
+            chain = _chain(graph, producers, consumers, node) if node.op == "MatMul" else None
+            if chain is not None and self._wins(chain, graph):
+                found[node.outputs[0]] = chain
+        return rewrite(graph, lambda rewriter, node: self._convert(rewriter, node, found)) if found else graph
+
+    def _convert(self, rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> bool:
+        chain = found.get(node.outputs[0])
+        if chain is None:
+            return False
+        q, keys, v = (rewriter.current(value) for value in (chain.q, chain.keys, chain.v))
+        inputs = [q, _untransposed(rewriter, keys), v]
+        attrs: dict[str, Attr] = {"scale": chain.scale, "fill": chain.fill}
+        if rewriter.type_of(keys).shape[-1] > self.whole:
+            attrs["block"] = self.block
+        if chain.mask is not None:
+            mask = rewriter.current(chain.mask)
+            inputs.append(rewriter.emit("Not", [mask], name=f"{mask}.kept") if chain.inverted else mask)
+        rewriter.become(node.outputs[0], "Attention", inputs, attrs)
+        return True
+
+    def _wins(self, chain: _Chain, graph: Graph) -> bool:
+        """Whether one region is estimated to take at most ``threshold`` of what separate ones do."""
+        scores = graph.type_of(chain.scores)
+        d, e = graph.type_of(chain.q).shape[-1], graph.type_of(chain.v).shape[-1]
+        work = scores.size * (2 * (d + e) + self.operations_per_exponential)
+        traffic = 4 * scores.nbytes * self.operations_per_byte
+        separate = work + traffic + 2 * self.operations_per_dispatch
+        keys = scores.size // scores.shape[-2] * d
+        # The one region always turns the keys around, which separate ones need not where they come transposed.
+        turned = 0.0 if chain.transposed else float(keys) * self.operations_per_exponential
+        merged = 0.0
+        if scores.shape[-1] > self.whole:
+            blocks = math.ceil(scores.shape[-1] / self.block)
+            merged = scores.size / scores.shape[-1] * e * blocks * 2 * self.operations_per_exponential
+        return work + turned + merged <= self.threshold * separate
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Operands of an attention; ``keys`` are transposed: [..., d, n]. ``inverted``: the mask is of what goes."""
+
+    q: str
+    keys: str
+    v: str
+    scores: str
+    scale: float
+    mask: str | None
+    inverted: bool
+    fill: float
+    transposed: bool
+
+
+@dataclass
+class _Walk:
+    """Reading a chain backwards from the softmax: what was found between it and the scores."""
+
+    graph: Graph
+    producers: Mapping[str, Node]
+    consumers: Mapping[str, tuple[Node, ...]]
+    scale: float = 1.0
+    mask: str | None = None
+    inverted: bool = False
+    fill: float = float("-inf")
+
+    def only(self, value: str) -> Node | None:
+        """The node that makes a value which has one reader and is no output."""
+        if value in self.graph.outputs or len(self.consumers.get(value, ())) != 1:
+            return None
+        return self.producers.get(value)
+
+    def scores(self, value: str) -> Node | None:
+        """The product of queries and keys behind a softmax's operand, None if something else is there."""
+        node = self.only(value)
+        if node is not None and node.op in ("Add", "Where"):
+            value = self._masked(node)
+            node = self.only(value) if value else None
+        while node is not None and node.op in ("Mul", "Div"):
+            value = self._scaled(node)
+            node = self.only(value) if value else None
+        return node if node is not None and node.op == "MatMul" else None
+
+    def _masked(self, node: Node) -> str:
+        """The operand of an Add or a Where that leads to the scores, once the mask is noted; "" if none does."""
+        shape = self.graph.type_of(node.outputs[0]).shape
+        if node.op == "Add":
+            for number, value in enumerate(node.inputs):
+                if self._leads_to_scores(value) and self.graph.type_of(value).shape == shape:
+                    self.mask = node.inputs[1 - number]
+                    return value
+            return ""
+        condition, *sides = node.inputs
+        for number, value in enumerate(sides):
+            fill = self._number(sides[1 - number])
+            if fill is not None and self._leads_to_scores(value) and self.graph.type_of(value).shape == shape:
+                self.mask, self.fill, self.inverted = condition, fill, number == 1
+                return value
+        return ""
+
+    def _leads_to_scores(self, value: str) -> bool:
+        node = self.only(value)
+        return node is not None and node.op in ("MatMul", "Mul", "Div")
+
+    def _scaled(self, node: Node) -> str:
+        """The operand of a Mul or Div by a number, once the scale is noted; "" if it is by something else."""
+        for number, value in enumerate(node.inputs):
+            factor = self._number(node.inputs[1 - number])
+            if factor is None or (node.op == "Div" and (number == 1 or factor == 0)):
+                continue
+            self.scale = self.scale / factor if node.op == "Div" else self.scale * factor
+            return value
+        return ""
+
+    def _number(self, value: str) -> float | None:
+        array = self.graph.constants.get(value)
+        return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+def _chain(
+    graph: Graph,
+    producers: Mapping[str, Node],
+    consumers: Mapping[str, tuple[Node, ...]],
+    node: Node,
+) -> _Chain | None:
+    """The attention that ends in a MatMul, or None."""
+    walk = _Walk(graph, producers, consumers)
+    softmax = walk.only(node.inputs[0])
+    if softmax is None or softmax.op != "Softmax" or node.inputs[0] == node.inputs[1]:
+        return None
+    rank = graph.type_of(softmax.outputs[0]).rank
+    if rank < 2 or integer(softmax, "axis", -1) % rank != rank - 1:
+        return None
+    product = walk.scores(softmax.inputs[0])
+    if product is None:
+        return None
+    (q, keys), v = product.inputs, node.inputs[1]
+    shapes = [graph.type_of(value).shape for value in (q, keys, v)]
+    plain = all(len(shape) == rank and shape[:-2] == shapes[0][:-2] for shape in shapes)
+    if not plain or graph.type_of(q).dtype not in _DTYPES or 0 in (*shapes[0], *shapes[1], *shapes[2]):
+        return None
+    turned = producers.get(keys)
+    return _Chain(
+        q,
+        keys,
+        v,
+        product.outputs[0],
+        walk.scale,
+        walk.mask,
+        walk.inverted,
+        walk.fill,
+        turned is not None and turned.op == "Transpose",
+    )
+
+
+def _untransposed(rewriter: Rewriter, keys: str) -> str:
+    """Keys [..., n, d] from keys [..., d, n]; a Transpose that made them is joined with this one."""
+    rank = rewriter.type_of(keys).rank
+    swapped = (*range(rank - 2), rank - 1, rank - 2)
+    producer = rewriter.producer(keys)
+    if producer is None or producer.op != "Transpose":
+        return rewriter.emit("Transpose", [keys], {"perm": swapped}, name=f"{keys}.rows")
+    perm = permutation(producer, rank)
+    joined = tuple(perm[axis] for axis in swapped)
+    (source,) = producer.inputs
+    if joined == tuple(range(rank)):
+        return source
+    return rewriter.emit("Transpose", [source], {"perm": joined}, name=f"{keys}.rows")
+
+
+__all__ = ["Attention"]

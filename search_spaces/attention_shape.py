@@ -1,0 +1,96 @@
+"""The sizes of a region around an attention, which its schedules and their loop nests are about."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from autotune.te.tensor import ComputeOp
+from search_spaces.analysis import Structure, operations, structure
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """``name`` is the attention's output in the workload; stages are called ``<name>.<suffix>``;
+    ``values`` is the name of the operand that is averaged.
+
+    ``lead`` are the leading extents (batch, heads), ``m`` queries, ``n`` keys of which ``block`` are taken
+    at a time, ``d`` and ``e`` the sizes of a key and of a value.
+    """
+
+    structure: Structure
+    name: str
+    values: str
+    lead: tuple[int, ...]
+    m: int
+    n: int
+    block: int
+    d: int
+    e: int
+    lanes: int
+
+    @property
+    def blocked(self) -> bool:
+        """Whether keys come in blocks, with a running maximum and sum."""
+        return self.block < self.n
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of keys."""
+        return math.ceil(self.n / self.block)
+
+    @property
+    def heads(self) -> int:
+        """Independent attentions."""
+        return math.prod(self.lead)
+
+    @cached_property
+    def inlined(self) -> tuple[ComputeOp, ...]:
+        """Elementwise stages between the attention and what the region stores."""
+        plan = self.structure
+        own = f"{self.name}."
+        around = [op for op in (*plan.side, *plan.epilogue) if not op.name.startswith(own)]
+        return tuple(op for op in around if op is not plan.stored and op.reduction is None)
+
+    @cached_property
+    def finish(self) -> int:
+        """Arithmetic on an element of the result, in vector instructions."""
+        return operations(self.structure.stored) + sum(operations(op) for op in self.inlined)
+
+    @cached_property
+    def mask_operations(self) -> int:
+        """Arithmetic on an element of the scores before the exponential, in vector instructions."""
+        masked = next(op for op in self.structure.order if op.name == f"{self.name}.masked")
+        return operations(masked)
+
+
+def attention_shape(workload: Workload, target: Target) -> AttentionShape | None:
+    """The sizes of an attention's region, or None where it has nothing to compute."""
+    graph, node = workload.region.graph, workload.region.anchor
+    assert node is not None
+    q, k, v = (graph.type_of(value) for value in node.inputs[:3])
+    if q.size == 0:
+        return None
+    n, block = k.shape[-2], node.attrs["block"]
+    assert isinstance(block, int)
+    return AttentionShape(
+        structure=structure(workload.program()),
+        name=node.outputs[0],
+        values=node.inputs[2],
+        lead=q.shape[:-2],
+        m=q.shape[-2],
+        n=n,
+        block=block or n,
+        d=q.shape[-1],
+        e=v.shape[-1],
+        lanes=max(1, target.lanes(q.dtype)),
+    )
+
+
+__all__ = ["AttentionShape", "attention_shape"]

@@ -1,0 +1,65 @@
+"""Steps that all row-wise recipes share: a row in vectors, and its reduction by vectors of partial results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotune.te.tensor import ComputeOp
+
+if TYPE_CHECKING:
+    from autotune.schedule.schedule import Schedule
+    from autotune.schedule.stage import Stage
+    from autotune.te.expr import IterVar
+
+
+def vectorize_row(stage: Stage, axes: Sequence[IterVar], lanes: int, count: int) -> None:
+    """Vectorise the last of ``axes`` in steps of ``count`` vectors."""
+    if not axes or axes[-1].extent < 2:
+        return
+    width = min(lanes, axes[-1].extent)
+    _, inner = stage.split(axes[-1], factor=width * count)
+    vectors, last = stage.split(inner, factor=width)
+    stage.unroll(vectors)
+    stage.vectorize(last)
+
+
+def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: int) -> list[Stage]:
+    """Reduce the last axis into ``count`` vectors of partial results, add those up, then the lanes.
+
+    Returns the new stages, each read by the next and the last one by ``stage``, to be attached by the caller.
+    """
+    assert isinstance(stage.op, ComputeOp)
+    last = stage.op.reduce_axis[-1]
+    width = min(lanes, last.extent)
+    _, inner = stage.split(last, factor=width * count)
+    partial = [_factor(schedule, stage, inner, width)]
+    if count > 1:  # add the vectors up before the lanes
+        _, rest = stage.split(stage.op.reduce_axis[-1], factor=width)
+        partial.append(_factor(schedule, stage, rest, width))
+    stage.vectorize(stage.op.reduce_axis[-1])
+    return partial
+
+
+def attach(stages: Sequence[Stage], parent: Stage, loop: IterVar) -> None:
+    """Compute stages, each read by the next, inside a loop, in registers or on the stack."""
+    for stage in reversed(stages):  # readers first
+        stage.compute_at(parent, loop)
+        stage.set_scope("local")
+
+
+def _factor(schedule: Schedule, stage: Stage, loop: IterVar, width: int) -> Stage:
+    """Make ``loop`` a vectorised axis of a stage of partial results."""
+    assert isinstance(stage.op, ComputeOp)
+    tensor = schedule.rfactor(stage.tensor, loop, factor_axis=len(stage.op.axis))
+    partial = schedule[tensor]
+    assert isinstance(partial.op, ComputeOp)
+    *rows, factored = partial.op.axis
+    vectors, lanes = partial.split(factored, factor=width)
+    partial.reorder(*rows, *partial.op.reduce_axis, vectors, lanes)
+    partial.unroll(vectors)
+    partial.vectorize(lanes)
+    return partial
+
+
+__all__ = ["attach", "partial_vectors", "vectorize_row"]

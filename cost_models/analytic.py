@@ -15,6 +15,8 @@ from search_spaces.nest import Numbers
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
     from search_spaces.space import Space
 
 _ENUMERATE = 20_000
@@ -43,6 +45,15 @@ def predict_memory(space: Space, configs: Sequence[Config] | Population) -> Numb
     if nest.scratch is not None:
         total = total + nest.scratch[0] * np.minimum(nest.tiles, space.target.threads)
     return total
+
+
+def floor(workload: Workload, target: Target) -> float:
+    """Seconds that no schedule undercuts: arithmetic at the peak rate, or operands moved once from the
+    second-level cache."""
+    machine = Machine.of(target)
+    rate = 2.0 * machine.arithmetic_ports * target.lanes("float32") * machine.hertz
+    traffic = machine.l2_bytes_per_cycle * machine.hertz
+    return max(workload.flops / rate, workload.bytes / traffic) / machine.threads
 
 
 def default_config(space: Space) -> dict[str, Value]:
@@ -95,4 +106,4 @@ def _default(keyed: _Keyed) -> tuple[tuple[str, Value], ...]:
     return tuple(best_of(keyed.space).config(0).items())
 
 
-__all__ = ["best_of", "default_config", "predict", "predict_memory"]
+__all__ = ["best_of", "default_config", "floor", "predict", "predict_memory"]

@@ -86,7 +86,7 @@ def stage_times(case: Case, repeat: int) -> StageTimes:
 
 
 def _largest_region(case: Case) -> Workload:
-    parts = divide(case.build().graph, convolutions="direct")
+    parts = divide(case.build().graph)
     return max(distinct_workloads(parts), key=lambda workload: workload.flops)
 
 

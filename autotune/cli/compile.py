@@ -15,6 +15,7 @@ from autotune.cli.options import (
     machine_options,
     model_argument,
     print_json,
+    tolerance_option,
 )
 
 
@@ -23,6 +24,7 @@ from autotune.cli.options import (
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
 @database_option
 @machine_options
+@tolerance_option
 @click.option("--require-hit", is_flag=True, help="Fail unless every workload has a measured schedule.")
 @click.option("--details", is_flag=True, help="Print a line a dispatch.")
 @json_option
@@ -32,6 +34,7 @@ def command(
     database: str | None,
     target: str,
     threads: int | None,
+    tolerance: float,
     require_hit: bool,
     details: bool,
     as_json: bool,
@@ -42,7 +45,12 @@ def command(
 
     start = time.perf_counter()
     done, where = compile_with_database(
-        model, database=database, target=target, threads=threads, require_hit=require_hit
+        model,
+        database=database,
+        target=target,
+        threads=threads,
+        tolerance=tolerance,
+        require_hit=require_hit,
     )
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start
@@ -56,6 +64,7 @@ def command(
                 "database": where,
                 "coverage": str(done.coverage),
                 "dispatches": dispatches,
+                "decisions": [decision.to_json() for decision in done.coverage.decisions],
             }
         )
         return

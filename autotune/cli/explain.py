@@ -15,6 +15,7 @@ from autotune.cli.options import (
     machine_options,
     model_argument,
     print_json,
+    tolerance_option,
 )
 
 if TYPE_CHECKING:
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 @model_argument
 @database_option
 @machine_options
+@tolerance_option
 @json_option
-def command(model: str, database: str | None, target: str, threads: int | None, as_json: bool) -> None:
+def command(
+    model: str, database: str | None, target: str, threads: int | None, tolerance: float, as_json: bool
+) -> None:
     """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why."""
     from autotune.tuning.api import compile_with_database
 
@@ -36,6 +40,7 @@ def command(model: str, database: str | None, target: str, threads: int | None, 
         database=database,
         target=target,
         threads=threads,
+        tolerance=tolerance,
         observer=lambda record, graph: records.append(record),
     )
     if as_json:
@@ -45,6 +50,7 @@ def command(model: str, database: str | None, target: str, threads: int | None, 
                 "database": where,
                 "coverage": str(done.coverage),
                 "dispatches": json.loads(done.coverage.to_json()),
+                "decisions": [decision.to_json() for decision in done.coverage.decisions],
                 "arena_bytes": done.image.arena_bytes,
             }
         )

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from autotune.passes.preference import TOLERANCE
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 EPILOG_DATABASE = "Without --db the database is tuning.db in the folder AUTOTUNE_HOME."
@@ -43,6 +45,18 @@ def machine_options(command: F) -> F:
     )(command)
 
 
+def tolerance_option(command: F) -> F:
+    """``--tolerance``."""
+    return click.option(
+        "--tolerance",
+        type=click.FloatRange(min=0),
+        default=TOLERANCE,
+        show_default=True,
+        metavar="X",
+        help="Largest declared error of an algorithm, relative to the largest result; 0: exact ones only.",
+    )(command)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, default=str))
@@ -56,4 +70,5 @@ __all__ = [
     "model_argument",
     "print_json",
     "seed_option",
+    "tolerance_option",
 ]

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, machine_options, print_json
+from autotune.cli.options import (
+    EPILOG_DATABASE,
+    database_option,
+    json_option,
+    machine_options,
+    print_json,
+    tolerance_option,
+)
 
 if TYPE_CHECKING:
     from autotune.database import Run
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
 @click.argument("what", metavar="MODEL|WORKLOAD")
 @database_option
 @machine_options
+@tolerance_option
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -34,6 +42,7 @@ def command(
     database: str | None,
     target: str,
     threads: int | None,
+    tolerance: float,
     top: int,
     explain: bool,
     as_json: bool,
@@ -45,7 +54,7 @@ def command(
     from autotune.target import Target
     from autotune.tuning.api import query
 
-    found = query(what, database=database, target=target, threads=threads, top=top)
+    found = query(what, database=database, target=target, threads=threads, tolerance=tolerance, top=top)
     chosen = Target.parse(target, threads)
     answers = [_advised(answer, chosen, target, threads) for answer in found]
     if as_json:
@@ -86,6 +95,8 @@ def lines_of(answer: Answer, top: int) -> list[str]:
     count = f" ×{len(answer.names)}" if len(answer.names) > 1 else ""
     name = (answer.names[0] if answer.names else workload.kind) + count
     lines = [f"{workload.key[:12]}  {name}"]
+    if answer.decision is not None:
+        lines.append(f"  {answer.decision}")
     if isinstance(found, Miss):
         lines.append(f"  {found}")
     else:
@@ -148,6 +159,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "workload": answer.workload.key,
         "kind": answer.workload.kind,
         "dispatches": list(answer.names),
+        "decision": None if answer.decision is None else answer.decision.to_json(),
         "hit": not isinstance(found, Miss),
     }
     if isinstance(found, Miss):

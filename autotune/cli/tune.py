@@ -14,6 +14,7 @@ from autotune.cli.options import (
     machine_options,
     model_argument,
     seed_option,
+    tolerance_option,
 )
 
 DEFAULT_BUDGET = "10m"
@@ -25,6 +26,7 @@ DEFAULT_BUDGET = "10m"
 @click.option("--trials", type=int, metavar="N", help="Candidates to measure, instead of or beside a time.")
 @database_option
 @machine_options
+@tolerance_option
 @seed_option
 @click.option(
     "--sampler",
@@ -41,6 +43,7 @@ def command(
     database: str | None,
     target: str,
     threads: int | None,
+    tolerance: float,
     seed: int,
     sampler: str,
     as_json: bool,
@@ -67,6 +70,7 @@ def command(
         threads=threads,
         seed=seed,
         sampler=sampler,
+        tolerance=tolerance,
         progress=display(sys.stdout, as_json=as_json),
     )
     return INTERRUPTED if report.stopped else 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from autotune.compiler.choice import DEFAULT, Choice
+from autotune.compiler.decision import Decision
 from autotune.passes.partition import Partition
 
 
@@ -27,9 +29,10 @@ class DispatchCoverage:
 
 @dataclass(frozen=True)
 class CoverageReport:
-    """The coverage of all dispatches, in the order they run."""
+    """The coverage of all dispatches, in the order they run, and what was decided among algorithms."""
 
     dispatches: tuple[DispatchCoverage, ...]
+    decisions: tuple[Decision, ...] = ()
 
     @property
     def covered(self) -> tuple[DispatchCoverage, ...]:
@@ -53,12 +56,13 @@ class CoverageReport:
         return f"{len(self.covered)} of {len(self.dispatches)} dispatches tuned, {share}"
 
     def details(self) -> str:
-        """The one line, then a line a dispatch."""
+        """The one line, then a line a dispatch, then a line a decision among algorithms."""
         lines = [str(self)]
         for d in self.dispatches:
             latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs"
             why = f"  ({d.reason})" if d.reason else ""
             lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.source}{latency}{why}")
+        lines += [f"  {d.workload.kind}  {d.workload.key[:12]}  {d}" for d in self.decisions]
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -66,8 +70,10 @@ class CoverageReport:
         return json.dumps([asdict(d) for d in self.dispatches], separators=(",", ":"))
 
 
-def coverage(partition: Partition, choices: dict[str, Choice]) -> CoverageReport:
-    """The report of a partition, given the choice of each workload key."""
+def coverage(
+    partition: Partition, choices: dict[str, Choice], decisions: Iterable[Decision] = ()
+) -> CoverageReport:
+    """The report of a partition, given the choice of each workload key and the decisions behind it."""
     rows = []
     for dispatch in partition.dispatches:
         workload = dispatch.workload
@@ -83,7 +89,7 @@ def coverage(partition: Partition, choices: dict[str, Choice]) -> CoverageReport
                 choice.latency_ns,
             )
         )
-    return CoverageReport(tuple(rows))
+    return CoverageReport(tuple(rows), tuple(decisions))
 
 
 __all__ = ["CoverageReport", "DispatchCoverage", "coverage"]

@@ -11,6 +11,7 @@ from autotune.codegen.code import DispatchCode
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.choice import Choice, apply, choose
 from autotune.compiler.coverage import CoverageReport, coverage
+from autotune.compiler.decision import chosen, decide_all
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.region import region_partition
 from autotune.errors import MissError, UsageError
@@ -21,6 +22,8 @@ from autotune.graph.ir import Array, Graph
 from autotune.graph.region import Workload
 from autotune.passes.partition import Partition, PartitionOptions, partition
 from autotune.passes.pipeline import Observer, run_passes, standard_passes
+from autotune.passes.preference import TOLERANCE, Preference
+from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
 from autotune.schedule.trace import Trace
 from autotune.target import Target, usable_cores
@@ -41,8 +44,9 @@ def compile_model(
     target: Target | str | None = None,
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
-    convolutions: str = "auto",
     attention: str = "auto",
+    tolerance: float = TOLERANCE,
+    algorithm: str | None = None,
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
@@ -54,8 +58,10 @@ def compile_model(
 
     ``model`` is a path, ``"zoo:NAME"``, bytes, a ``ModelProto`` or a graph. Schedules come from
     ``schedules`` (workload key to trace), then from ``database``, then from the analytic model.
-    ``convolutions`` is "auto" (Winograd's algorithm where the estimate likes it) or "direct",
-    ``attention`` "auto" (one region where the estimate likes it) or "separate".
+    Of several algorithms for an operation the fastest is used whose declared error is at most
+    ``tolerance`` (relative to the largest result; 0 allows direct computation only); ``algorithm``
+    names the one to use wherever it applies, for comparisons.
+    ``attention`` is "auto" (one region where the estimate likes it) or "separate".
     ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
 
     Raises:
@@ -67,8 +73,9 @@ def compile_model(
         target=target,
         database=database,
         layout=layout,
-        convolutions=convolutions,
         attention=attention,
+        tolerance=tolerance,
+        algorithm=algorithm,
         require_hit=require_hit,
         schedules=schedules,
         threads=threads,
@@ -84,8 +91,9 @@ def compile_in_detail(
     target: Target | str | None = None,
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
-    convolutions: str = "auto",
     attention: str = "auto",
+    tolerance: float = TOLERANCE,
+    algorithm: str | None = None,
     require_hit: bool = False,
     schedules: Mapping[str, Trace] | None = None,
     threads: int | None = None,
@@ -99,24 +107,27 @@ def compile_in_detail(
     parts = divide(
         model,
         layout=layout,
-        convolutions=convolutions,
         attention=attention,
         shapes=shapes,
         options=options,
         observer=observer,
     )
     with _Opened(database) as opened:
+        decisions = decide_all(
+            distinct_workloads(parts), chosen_target, opened, Preference(tolerance, algorithm)
+        )
+        parts = substitute(parts, chosen(decisions))
         choices = {
             workload.key: choose(workload, chosen_target, opened, schedules or {})
             for workload in distinct_workloads(parts)
         }
-    report = coverage(parts, choices)
+    report = coverage(parts, choices, decisions.values())
     if require_hit and report.missed:
         raise MissError(_miss_message(parts.name, report))
     built = build_workloads(list(choices.values()), chosen_target, progress)
     metadata = {
         "layout": layout,
-        "convolutions": convolutions,
+        "tolerance": str(tolerance),
         "attention": attention,
         "coverage": report.to_json(),
     }
@@ -154,15 +165,14 @@ def divide(
     model: Model,
     *,
     layout: str = "NHWC",
-    convolutions: str = "auto",
     attention: str = "auto",
     shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
 ) -> Partition:
-    """Import a model, run the graph passes and divide it into dispatches."""
+    """Import a model, run the graph passes and divide it into dispatches, each computed directly."""
     graph = _graph_of(model, shapes)
-    return partition(run_passes(graph, standard_passes(layout, convolutions, attention), observer), options)
+    return partition(run_passes(graph, standard_passes(layout, attention), observer), options)
 
 
 def _graph_of(model: Model, shapes: Shapes | None) -> Graph:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from autotune.database.query import Hit, Miss, MissReason
-from autotune.database.records import JobRow, Key, Latency, Origin, Outcome, Run, WorkloadRow
+from autotune.database.records import (
+    ContestRow,
+    JobRow,
+    Key,
+    Latency,
+    Origin,
+    Outcome,
+    Run,
+    WorkloadRow,
+)
 
 if TYPE_CHECKING:
     from autotune.database.store import Database
@@ -21,6 +30,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ContestRow",
     "Database",
     "Hit",
     "JobRow",

@@ -117,7 +117,7 @@ def _begin(connection: Connection) -> None:
 
 
 def create_tables(engine: Engine, where: str) -> None:
-    """Create what is missing in an empty database; two processes may do it at once."""
+    """Create the tables of an empty database and what an older one lacks; two processes may do it at once."""
     with engine.execution_options(writes=True).begin() as connection:
         tables = set(sqlalchemy.inspect(connection).get_table_names())
         if tables and schema.meta.name not in tables:
@@ -129,16 +129,28 @@ def create_tables(engine: Engine, where: str) -> None:
             schema.metadata.create_all(connection)
             row = {"name": "schema_version", "value": str(schema.VERSION)}
             connection.execute(schema.meta.insert().values(row))
+        elif _is_older(_version(connection)):
+            schema.metadata.create_all(connection)
+            known = schema.meta.c.name == "schema_version"
+            connection.execute(schema.meta.update().where(known).values(value=str(schema.VERSION)))
+
+
+def _version(connection: Connection) -> str | None:
+    query = sqlalchemy.select(schema.meta.c.value).where(schema.meta.c.name == "schema_version")
+    return connection.execute(query).scalar()
+
+
+def _is_older(found: str | None) -> bool:
+    return found is not None and found.isdigit() and schema.OLDEST <= int(found) < schema.VERSION
 
 
 def check_version(engine: Engine, where: str) -> None:
-    """Raise SchemaVersionError unless the database has the version that this code knows."""
+    """Raise SchemaVersionError unless the database has a version that this code knows."""
     with engine.connect() as connection:
         if not sqlalchemy.inspect(connection).has_table(schema.meta.name):
             raise DatabaseError(f"cannot use the database {where}: it is not a tuning database")
-        query = sqlalchemy.select(schema.meta.c.value).where(schema.meta.c.name == "schema_version")
-        found = connection.execute(query).scalar()
-    if found == str(schema.VERSION):
+        found = _version(connection)
+    if found == str(schema.VERSION) or _is_older(found):
         return
     newer = found is not None and found.isdigit() and int(found) > schema.VERSION
     raise SchemaVersionError(

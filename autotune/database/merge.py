@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, inspect, select
 
 from autotune.database import rows, schema
 from autotune.database.records import Key
@@ -27,7 +27,7 @@ class MergeReport:
 
 
 def merge(into: Database, source: Database) -> MergeReport:
-    """Copy every run of ``source`` that ``into`` does not have, with its confirmations.
+    """Copy every run and contest of ``source`` that ``into`` does not have, with confirmations.
 
     A run that both have keeps the reading of ``into``. Interrupted, it is simply run again.
     """
@@ -38,10 +38,13 @@ def merge(into: Database, source: Database) -> MergeReport:
         readings: dict[int, list[dict[str, Any]]] = {}
         for row in _all(connection, schema.confirmations):
             readings.setdefault(row["run_id"], []).append(row)
+        contests = _all(connection, schema.contests)
     with into._writing() as connection:
         for table, values in tables:
             for row in values:
                 into._insert(connection, table, row)
+        for row in contests:
+            into._insert(connection, schema.contests, {k: v for k, v in row.items() if k != "id"})
     new = 0
     for start in range(0, len(runs), _CHUNK):
         with into._writing() as connection:
@@ -51,6 +54,8 @@ def merge(into: Database, source: Database) -> MergeReport:
 
 
 def _all(connection: Any, table: Any) -> list[dict[str, Any]]:
+    if not inspect(connection).has_table(table.name):
+        return []  # a source of an older version
     return [dict(row._mapping) for row in connection.execute(select(table))]
 
 

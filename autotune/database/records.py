@@ -85,6 +85,23 @@ class Run:
 
 
 @dataclass(frozen=True)
+class ContestRow:
+    """One alternative of a workload, timed taking turns with the others as a whole.
+
+    ``key`` covers its regions and their search spaces. ``latency`` is None, and ``message`` says why,
+    for one that failed or is less exact than it declares; ``error`` is its largest difference from
+    the exact result over that one's largest magnitude. ``created`` is set by the database.
+    """
+
+    name: str
+    key: str
+    latency: Latency | None
+    error: float | None = None
+    message: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True)
 class WorkloadRow:
     """A stored workload: ``text`` parses back, ``flops`` and ``bytes`` are per execution."""
 
@@ -119,4 +136,4 @@ class JobRow:
     DONE = "done"
 
 
-__all__ = ["JobRow", "Key", "Latency", "Origin", "Outcome", "Run", "WorkloadRow"]
+__all__ = ["ContestRow", "JobRow", "Key", "Latency", "Origin", "Outcome", "Run", "WorkloadRow"]

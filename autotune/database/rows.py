@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, select
 from sqlalchemy.engine import Row
 
 from autotune.database import schema
-from autotune.database.records import Key, Latency, Origin, Outcome, Run
+from autotune.database.records import ContestRow, Key, Latency, Origin, Outcome, Run
 
 _PLAIN = (
     "trace_key",
@@ -120,6 +120,21 @@ def from_row(row: Row[Any]) -> Run:
         id=row.id,
         confirmed_ns=row.confirmed_ns,
     )
+
+
+def select_contest(workload: str, target: str) -> Select[Any]:
+    """The entries of the newest contest of a workload on a target."""
+    columns = schema.contests.c
+    same = and_(columns.workload_key == workload, columns.target_key == target)
+    newest = select(func.max(columns.created)).where(same).scalar_subquery()
+    return select(schema.contests).where(same, columns.created == newest).order_by(columns.id)
+
+
+def contest_from_row(row: Row[Any]) -> ContestRow:
+    """An entry from a row of :func:`select_contest`."""
+    numbers = (row.n, row.latency_min_ns, row.latency_median_ns, row.latency_spread_ns)
+    latency = Latency(*numbers) if row.latency_min_ns is not None else None
+    return ContestRow(row.name, row.key, latency, row.error, row.message, row.created)
 
 
 def flat(runs: Iterable[Run]) -> list[dict[str, Any]]:

@@ -1,4 +1,5 @@
-"""Tables of the tuning database. Changing a column means raising VERSION: other versions are refused."""
+"""Tables of the tuning database. Changing a column means raising VERSION, and OLDEST unless older
+databases can be brought up to date."""
 
 from __future__ import annotations
 
@@ -16,8 +17,14 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 1
-"""Version of the schema that this code reads and writes."""
+VERSION = 2
+"""Version of the schema that this code writes.
+
+Version 2 added contests. A database of version 1 is read as it is, and gets the new table when it is opened
+to write.
+"""
+OLDEST = 1
+"""The oldest version that this code can read and bring up to date."""
 
 metadata = MetaData()
 
@@ -109,9 +116,30 @@ confirmations = Table(
     Column("created", Float, nullable=False),
 )
 
+contests = Table(
+    "contests",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("workload_key", ForeignKey("workloads.key"), nullable=False),
+    Column("target_key", ForeignKey("targets.key"), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("key", String(64), nullable=False),
+    Column("latency_min_ns", Float),
+    Column("latency_median_ns", Float),
+    Column("latency_spread_ns", Float),
+    Column("n", Integer, nullable=False),
+    Column("error", Float),
+    Column("message", Text, nullable=False),
+    Column("job", ForeignKey("jobs.id")),
+    Column("created", Float, nullable=False),
+    UniqueConstraint("workload_key", "target_key", "name", "created", name="one_entry_each"),
+)
+
 __all__ = [
+    "OLDEST",
     "VERSION",
     "confirmations",
+    "contests",
     "jobs",
     "meta",
     "metadata",

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, func, insert, inspect, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from autotune.database import engine as opening
 from autotune.database import rows, schema
 from autotune.database.query import Hit, Miss, miss
-from autotune.database.records import JobRow, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.database.records import ContestRow, JobRow, Key, Latency, Outcome, Run, WorkloadRow
 from autotune.errors import DatabaseError, UsageError
 from autotune.target import Target
 
@@ -152,6 +152,31 @@ class Database:
         changed = {"state": job.state, "owner": job.owner, "elapsed_s": job.elapsed_s}
         statement = update(schema.jobs).where(schema.jobs.c.id == job.id)
         connection.execute(statement.values(**changed, updated=time.time()))
+
+    def record_contest(
+        self, workload_key: str, target_key: str, entries: Sequence[ContestRow], job: str = ""
+    ) -> None:
+        """Store alternatives of a workload that were timed taking turns, all of them at once."""
+        now = time.time()
+        common = {"workload_key": workload_key, "target_key": target_key, "job": job or None, "created": now}
+        with self._writing() as connection:
+            for entry in entries:
+                described = {
+                    "name": entry.name,
+                    "key": entry.key,
+                    "error": entry.error,
+                    "message": entry.message,
+                }
+                values = common | described | rows.stats(entry.latency)
+                connection.execute(insert(schema.contests).values(values))
+
+    def contest(self, workload_key: str, target_key: str) -> list[ContestRow]:
+        """The alternatives that took part in the newest contest of a workload; none if there was none."""
+        with self._reading() as connection:
+            if not inspect(connection).has_table(schema.contests.name):
+                return []  # a database of version 1 that was opened to read
+            found = connection.execute(rows.select_contest(workload_key, target_key))
+            return [rows.contest_from_row(row) for row in found]
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """The fastest schedule known for exactly this key, or why there is none.

@@ -32,4 +32,25 @@ class GraphPass(ABC):
         return f"{self.name}{{{' '.join(options)}}}" if options else self.name
 
 
-__all__ = ["GraphPass"]
+class Algorithm(GraphPass):
+    """Another way to compute a region: a pass over its graph, in which it may become several regions.
+
+    ``apply`` gives the very same graph back where the algorithm cannot compute the region.
+    """
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The name that databases store and users read."""
+
+    @property
+    @abstractmethod
+    def error(self) -> float:
+        """The bound on its error that is declared, over the largest magnitude of the exact result.
+
+        It holds for inputs and weights of independent elements. An algorithm that exceeds it when it
+        is measured is not used.
+        """
+
+
+__all__ = ["Algorithm", "GraphPass"]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import settings
-from autotune.errors import GraphError, InternalError, UsageError
+from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.graph.verify import verify
@@ -28,28 +28,17 @@ from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.simplify import Simplify
 from autotune.passes.split_groups import SplitGroups
-from autotune.passes.winograd import Winograd
-
-CONVOLUTIONS: Mapping[str, tuple[int, ...]] = {"auto": (2, 4), "direct": ()}
-"""Choices of algorithms for convolutions: the tiles of Winograd's that the estimate may pick."""
 
 ATTENTION: Mapping[str, float] = {"auto": 1.0, "separate": 0.0}
 """Choices for attention: the share of the separate regions' estimate that one region may take."""
 
 
-def standard_passes(
-    layout: str = "NHWC", convolutions: str = "auto", attention: str = "auto"
-) -> tuple[GraphPass, ...]:
+def standard_passes(layout: str = "NHWC", attention: str = "auto") -> tuple[GraphPass, ...]:
     """The pipeline from an imported model to the graph that is divided into dispatches.
 
     Raises:
-        UsageError: ``layout``, ``convolutions`` (a key of :data:`CONVOLUTIONS`) or ``attention`` (a key of
-            :data:`ATTENTION`) is unknown.
+        UsageError: ``layout`` or ``attention`` (a key of :data:`ATTENTION`) is unknown.
     """
-    if convolutions not in CONVOLUTIONS:
-        raise UsageError(
-            f"unknown choice of convolutions {convolutions!r}\n  one of {', '.join(CONVOLUTIONS)}"
-        )
     if attention not in ATTENTION:
         raise UsageError(f"unknown choice of attention {attention!r}\n  one of {', '.join(ATTENTION)}")
     return (
@@ -62,7 +51,6 @@ def standard_passes(
         FoldConstants(),
         Simplify(),
         SplitGroups(),
-        Winograd(CONVOLUTIONS[convolutions]),
         Attention(ATTENTION[attention]),
         CommonSubexpressions(),
         DeadCode(),
@@ -130,7 +118,6 @@ def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
 
 __all__ = [
     "ATTENTION",
-    "CONVOLUTIONS",
     "Observer",
     "PassRecord",
     "dump_folder",

@@ -109,13 +109,14 @@ class ViewAnalysis:
 
     def placement(self, value: str) -> Placement:
         """Memory of a value."""
-        shape = self.graph.type_of(value).shape
+        found = self.graph.type_of(value)
+        shape = found.shape
         if value in self._inside:
             node, index = self._inside[value]
             return self._operand_placement(node, index)
         producer = self.producers.get(value)
         if producer is None or not self.is_view(producer) or producer.op == "Concat":
-            return Placement(value, 0, dense_strides(shape))
+            return Placement(value, 0, found.strides or dense_strides(shape))
         if self._reads_its_result(producer):
             return Placement(value, 0, dense_strides(shape))
         source = self.placement(producer.inputs[0])

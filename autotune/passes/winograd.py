@@ -1,38 +1,43 @@
-"""3x3 convolutions by Winograd's algorithm where that is estimated to be faster.
+"""3x3 convolutions by Winograd's algorithm.
 
 Conv becomes two transforms of its input, a batched MatMul with weights transformed at compile time,
-and two transforms of the result, of which the last takes in what follows. F(4, 3) needs a quarter of the
-multiplications, F(2, 3) four ninths; both move more data, and their weights are larger.
+and two transforms of the result, of which the last takes in what follows. F(m, 3) needs (m + 2)^2 / 9m^2
+of the multiplications: four ninths, a quarter, and a fifth. The larger m, the more data is moved by the
+transforms, the larger are the weights, and the less exact is the result.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.graph.ir import ABSENT, Attr, Graph, Node
 from autotune.graph.ops import winograd
 from autotune.passes.attributes import integer, ints, is_channels_last
-from autotune.passes.base import GraphPass
+from autotune.passes.base import Algorithm
 from autotune.passes.rewriter import Rewriter, rewrite
+
+_ERRORS: Mapping[int, float] = {2: 3e-6, 4: 6e-5, 6: 8e-5}
 
 
 @dataclass(frozen=True)
-class Winograd(GraphPass):
-    """Convert channels-last 3x3 convolutions of stride 1 with constant weights.
-
-    A convolution is converted with the tile of ``tiles`` that the estimate likes best, if it then
-    takes at most ``threshold`` of the direct one. The estimate adds arithmetic and traffic, the
-    latter in operations that take as long as a byte: from memory (weights) and from the caches
-    (what is between the steps). Empty ``tiles`` turn the pass off.
-    """
+class Winograd(Algorithm):
+    """Convert channels-last 3x3 convolutions of stride 1 with constant weights, by tiles of ``tile``."""
 
     name: ClassVar[str] = "winograd"
-    tiles: tuple[int, ...] = (2, 4)
-    threshold: float = 0.8
-    operations_per_weight_byte: float = 14.0
-    operations_per_value_byte: float = 3.0
+    tile: int = 4
+
+    @property
+    def label(self) -> str:
+        """``winograd F(4x4)`` and so on."""
+        return f"winograd F({self.tile}x{self.tile})"
+
+    @property
+    def error(self) -> float:
+        """About four times what was measured for 16 to 512 channels; see docs/kernels/convolution.md."""
+        return _ERRORS[self.tile]
 
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, self._convert)
@@ -40,49 +45,8 @@ class Winograd(GraphPass):
     def _convert(self, rewriter: Rewriter, node: Node) -> bool:
         if not _is_eligible(rewriter, node):
             return False
-        shape = _Shape.of(rewriter, node)
-        costs = {tile: self._cost(shape, tile) for tile in self.tiles}
-        best = min(costs, key=lambda tile: costs[tile], default=0)
-        if not best or costs[best] > self.threshold * self._direct_cost(shape):
-            return False
-        _emit(rewriter, node, best)
+        _emit(rewriter, node, self.tile)
         return True
-
-    def _direct_cost(self, shape: _Shape) -> float:
-        weights = 9 * shape.inner * shape.outer
-        operations = 2 * weights * shape.batch * shape.rows * shape.columns
-        traffic = shape.batch * shape.rows * shape.columns * (shape.inner + shape.outer)
-        return max(operations, 4 * weights * self.operations_per_weight_byte) + (
-            4 * traffic * self.operations_per_value_byte
-        )
-
-    def _cost(self, shape: _Shape, tile: int) -> float:
-        window = tile + 2
-        tiles = shape.batch * math.ceil(shape.rows / tile) * math.ceil(shape.columns / tile)
-        weights = window * window * shape.inner * shape.outer
-        products = max(2 * tiles * weights, 4 * weights * self.operations_per_weight_byte)
-        # Elements after each transform: along rows only, then along both axes.
-        rows = tiles * window * tile * (shape.inner + shape.outer)
-        both = tiles * window * window * (shape.inner + shape.outer)
-        transforms = 2 * window * (rows + both)
-        traffic = 2 * 4 * (rows + both)
-        return products + transforms + traffic * self.operations_per_value_byte
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """Sizes of a convolution; rows and columns are those of its result."""
-
-    batch: int
-    rows: int
-    columns: int
-    inner: int
-    outer: int
-
-    @classmethod
-    def of(cls, rewriter: Rewriter, node: Node) -> _Shape:
-        batch, rows, columns, outer = rewriter.graph.type_of(node.outputs[0]).shape
-        return cls(batch, rows, columns, rewriter.graph.type_of(node.inputs[0]).shape[-1], outer)
 
 
 def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
@@ -98,28 +62,40 @@ def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
 def _emit(rewriter: Rewriter, node: Node, tile: int) -> None:
     x, w = (rewriter.current(v) for v in node.inputs)
     (output,) = node.outputs
-    u = rewriter.constant(f"{w}.winograd", winograd.transformed_weights(rewriter.constants[w], tile))
+    u = _weights(rewriter, w, tile)
     b = rewriter.constant("winograd.b", winograd.input_matrix(tile))
     a = rewriter.constant("winograd.a", winograd.output_matrix(tile))
 
     def step(op: str, operand: str, matrix: str, name: str, **attrs: Attr) -> str:
         return rewriter.emit(op, [operand, matrix], {"tile": tile, **attrs}, name=f"{output}.{name}")
 
-    def reshape(value: str, *shape: int) -> str:
-        return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
-
     rows = step("WinogradInputRows", x, b, "rows", pads=ints(node, "pads") or (0, 0, 0, 0))
     v = step("WinogradInputColumns", rows, b, "columns")
     window, _, *tiles, inner = rewriter.type_of(v).shape
-    flat = reshape(v, window * window, math.prod(tiles), inner)
+    flat = _reshape(rewriter, v, window * window, math.prod(tiles), inner)
     products = rewriter.emit("MatMul", [flat, u], name=f"{output}.products")
     outer = rewriter.type_of(products).shape[-1]
-    m = reshape(products, window, window, *tiles, outer)
+    m = _reshape(rewriter, products, window, window, *tiles, outer)
     s = step("WinogradOutputColumns", m, a, "columns_summed")
     batch, tile_rows, tile_columns = tiles
-    s = reshape(s, window, batch, tile_rows, tile_columns * tile, outer)
+    s = _reshape(rewriter, s, window, batch, tile_rows, tile_columns * tile, outer)
     attrs: dict[str, Attr] = {"tile": tile, "size": rewriter.graph.type_of(output).shape[1:3]}
     rewriter.become(output, "WinogradOutputRows", [s, a], attrs)
+
+
+def _weights(rewriter: Rewriter, weights: str, tile: int) -> str:
+    """U [t*t, c, oc] of weights [3, 3, c, oc], worked out in float64."""
+    inner, outer = rewriter.type_of(weights).shape[2:]
+    g = rewriter.constant("winograd.g", winograd.weight_matrix(tile))
+    wide = rewriter.emit("Cast", [weights], {"to": "float64"}, name=f"{weights}.wide")
+    flat = _reshape(rewriter, wide, 9, inner * outer)
+    product = rewriter.emit("MatMul", [g, flat], name=f"{weights}.winograd")
+    u = _reshape(rewriter, product, (tile + 2) ** 2, inner, outer)
+    return rewriter.emit("Cast", [u], {"to": "float32"}, name=f"{weights}.transformed")
+
+
+def _reshape(rewriter: Rewriter, value: str, *shape: int) -> str:
+    return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
 
 
 __all__ = ["Winograd"]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from autotune.tuning.objective import Objective
 from autotune.tuning.task import Task
 
 ALPHA = 0.2
@@ -19,25 +18,28 @@ WINDOW = 16
 class Allocator:
     """Gradient-based task scheduling of Ansor (Zheng et al., OSDI 2020, 6.2).
 
-    The objective is the sum of weight × latency over the tasks. With probability ``explore`` the turn
+    The objective is the model's latency; a task that only alternatives need which are ruled out gets no
+    turn. With probability ``explore`` the turn
     goes to any unfinished task.
     """
 
-    def __init__(self, tasks: Sequence[Task], seed: int, explore: float = 0.05) -> None:
-        self._tasks = tasks
+    def __init__(self, objective: Objective, seed: int, explore: float = 0.05) -> None:
+        self._objective = objective
+        self._tasks = objective.tasks
         self._rng = np.random.default_rng(seed)
         self._explore = explore
 
     def choose(self) -> Task | None:
         """The task of the next turn; None when all are finished."""
-        open_tasks = [task for task in self._tasks if not task.finished]
+        weights = self._objective.weights()
+        open_tasks = [task for task in self._tasks if not task.finished and task.workload.key in weights]
         if not open_tasks:
             return None
         if self._rng.random() < self._explore:
             return open_tasks[int(self._rng.integers(len(open_tasks)))]
-        return max(open_tasks, key=self.gain)
+        return max(open_tasks, key=lambda task: self._gain(task, weights[task.workload.key]))
 
-    def gain(self, task: Task) -> float:
+    def _gain(self, task: Task, weight: float) -> float:
         """Expected gain of one more run of ``task``, in ns of the model's latency."""
         runs, best = len(task.curve), task.best_ns
         if not np.isfinite(best):
@@ -45,7 +47,7 @@ class Allocator:
         before = task.curve[max(0, runs - 1 - WINDOW)]
         seen = (before - best) / min(WINDOW, runs) if np.isfinite(before) else best
         hoped = min(best / runs, max(0.0, best - self._similar(task) / BETA))
-        return task.weight * (ALPHA * seen + (1 - ALPHA) * hoped)
+        return weight * (ALPHA * seen + (1 - ALPHA) * hoped)
 
     def _similar(self, task: Task) -> float:
         """Latency of ``task`` at the best FLOP rate of any task of its kind, in ns."""

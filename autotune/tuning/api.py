@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune import settings
 from autotune.database import Database, Hit, Key, Miss, Run
 from autotune.errors import MissError, UsageError
+from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
 from autotune.tuning.budget import Budget
 from autotune.tuning.report import Report
 
 if TYPE_CHECKING:
+    from autotune.compiler.decision import Decision
     from autotune.compiler.driver import Compilation, Model
     from autotune.graph.region import Workload
     from autotune.passes.pipeline import Observer
@@ -66,10 +68,12 @@ def tune(
     threads: int | None = None,
     seed: int = 0,
     sampler: str = "guided",
+    tolerance: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
+    Algorithms of a declared error above ``tolerance`` are left out.
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError,
     ModelImportError, DatabaseError and MeasureError.
@@ -80,7 +84,7 @@ def tune(
     from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
-    from autotune.tuning.model import subjects_of, time_whole_model
+    from autotune.tuning.model import time_whole_model, work_of
     from autotune.tuning.progress import Silent
     from autotune.tuning.sampler import factory
 
@@ -90,10 +94,12 @@ def tune(
     graph = model if isinstance(model, Graph) else load(model)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
-        parts = divide(graph)
+        parts, preference = divide(graph), Preference(tolerance)
+        subjects, forks = work_of(parts, chosen, preference)
         job = Job(
             model=graph.name if not isinstance(model, str | Path) else str(model),
-            subjects=subjects_of(parts, chosen),
+            subjects=subjects,
+            forks=forks,
             target=chosen,
             budget=budget,
             database=store,
@@ -101,7 +107,7 @@ def tune(
             progress=progress or Silent(),
             options=options,
             prior=_prior(),
-            whole_model=lambda known: time_whole_model(parts, chosen, store, seed, known),
+            whole_model=lambda known: time_whole_model(parts, chosen, store, preference, seed, known),
         )
         return job.run()
 
@@ -136,17 +142,24 @@ def compile(
     database: DatabaseLike | None = None,
     target: Target | str = "host",
     threads: int | None = None,
+    tolerance: float = TOLERANCE,
     require_hit: bool = False,
 ) -> Module:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
-    Without ``database`` the default one is used if it exists. Raises MissError with ``require_hit``
+    Without ``database`` the default one is used if it exists. Algorithms of a declared error above
+    ``tolerance`` are not used. Raises MissError with ``require_hit``
     when a workload has no measured schedule.
     """
     from autotune.runtime.module import Module
 
     done, _ = compile_with_database(
-        model, database=database, target=target, threads=threads, require_hit=require_hit
+        model,
+        database=database,
+        target=target,
+        threads=threads,
+        tolerance=tolerance,
+        require_hit=require_hit,
     )
     return Module(done.image, threads)
 
@@ -157,6 +170,7 @@ def compile_with_database(
     database: DatabaseLike | None = None,
     target: Target | str = "host",
     threads: int | None = None,
+    tolerance: float = TOLERANCE,
     require_hit: bool = False,
     observer: Observer | None = None,
 ) -> tuple[Compilation, str | None]:
@@ -172,6 +186,7 @@ def compile_with_database(
             target=target,
             threads=threads,
             database=store,
+            tolerance=tolerance,
             require_hit=require_hit,
             observer=observer,
         )
@@ -188,13 +203,15 @@ def compile_with_database(
 class Answer:
     """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
 
-    ``top`` holds the fastest runs, fastest first.
+    ``top`` holds the fastest runs, fastest first. ``decision`` compares the ways to compute it, if there
+    are several.
     """
 
     names: tuple[str, ...]
     workload: Workload
     answer: Hit | Miss
     top: tuple[Run, ...]
+    decision: Decision | None = None
 
 
 def query(
@@ -203,22 +220,33 @@ def query(
     database: DatabaseLike | None = None,
     target: Target | str = "host",
     threads: int | None = None,
+    tolerance: float = TOLERANCE,
     top: int = 1,
 ) -> list[Answer]:
     """The best schedule known for each workload of a model, or of one workload by its key.
 
+    Where another algorithm than the direct one is used, the workloads that it makes of one follow it.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
     for an unknown one, and for a database that does not exist.
     """
+    from autotune.compiler.decision import decide
     from search_spaces.spaces import space_for
 
     chosen = Target.parse(target, threads)
     with opened(database, read_only=True) as store:
-        answers = []
-        for workload, names in _workloads(what, store):
+
+        def answer(workload: Workload, names: tuple[str, ...]) -> Answer:
             key = Key(workload.key, chosen.key, space_for(workload, chosen).key)
             found = store.lookup(key.workload, key.target, key.space)
-            answers.append(Answer(names, workload, found, tuple(store.top(key, top))))
+            return Answer(names, workload, found, tuple(store.top(key, top)))
+
+        answers = []
+        for workload, names in _workloads(what, store):
+            decision = decide(workload, chosen, store, Preference(tolerance))
+            answers.append(replace(answer(workload, names), decision=decision))
+            steps = decision.chosen.steps if decision is not None else None
+            for step in steps.dispatches if steps is not None else ():
+                answers.append(answer(step.workload, tuple(f"{name}/{step.name}" for name in names)))
         return answers
 
 

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,12 @@ from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.confirm import confirm
+from autotune.tuning.contest import contest
 from autotune.tuning.guide import Guide
 from autotune.tuning.loop import Loop
 from autotune.tuning.measure.interface import Built, Measurer
-from autotune.tuning.report import DispatchRow, Report
+from autotune.tuning.objective import Fork, Objective
+from autotune.tuning.report import DispatchRow, Report, nanoseconds
 from autotune.tuning.sampler import GUIDED, factory
 from autotune.tuning.search import Search
 from autotune.tuning.status import Progress, Status
@@ -74,6 +76,7 @@ class Job:
     progress: Progress
     options: Options = Options()
     prior: Ranker | None = None
+    forks: Sequence[Fork] = ()
     whole_model: WholeModel | None = None
 
     def run(self) -> Report:
@@ -85,10 +88,11 @@ class Job:
         tasks = [self._task(subject, guide) for subject in self.subjects]
         self._register()
         row = self._claim()
-        status = self._status(row, tasks)
+        objective = Objective(tasks, self.forks)
+        status = self._status(row, objective)
         loop = Loop(
             tasks=tasks,
-            allocator=Allocator(tasks, self.options.seed),
+            allocator=Allocator(objective, self.options.seed),
             measurer=self.measurer,
             store=self.database,
             guide=guide,
@@ -157,17 +161,17 @@ class Job:
         search = Search(subject.space, make, options.seed)
         return Task(subject.names, subject.workload, subject.space, search, subject.default, options.seed)
 
-    def _status(self, row: JobRow, tasks: Sequence[Task]) -> Status:
+    def _status(self, row: JobRow, objective: Objective) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, trials=done, before_s=row.elapsed_s)
         limit = self.budget.limit_s
-        meter.reserve_s = min(0.1 * limit, 0.5 * len(tasks)) if limit else 0.0
+        meter.reserve_s = min(0.1 * limit, 0.5 * len(objective.tasks)) if limit else 0.0
         return Status(
             model=self.model,
             database=self.database.where,
             job=row.id,
             target=f"{self.target.device}, {self.target.threads} threads",
-            tasks=tasks,
+            objective=objective,
             meter=meter,
             continued=done > 0,
         )
@@ -194,13 +198,14 @@ class Job:
         status.phase = "confirm"
         self.progress.phase(status)
         limit = self.budget.limit_s or float("inf")
-        confirm(
-            status.tasks,
-            self.database,
-            self.measurer,
-            status.job,
-            lambda: status.meter.elapsed_s > limit,
-        )
+
+        def out_of_time() -> bool:
+            return status.meter.elapsed_s > limit
+
+        weights = status.objective.weights()
+        wanted = [task for task in status.tasks if task.workload.key in weights]
+        confirm(wanted, self.database, self.measurer, status.job, out_of_time)
+        contest(status.objective, self.database, self.measurer, status.job, out_of_time)
 
     def _whole_model(self, status: Status) -> tuple[Latency, Latency] | None:
         if self.whole_model is None:
@@ -225,12 +230,28 @@ class Job:
             trials_per_second=status.trials_per_second,
             outcomes=dict(status.outcomes),
             failures=dict(status.failures),
-            dispatches=tuple(self._row(task) for task in status.tasks),
+            dispatches=self._rows(status.objective),
+            decisions=tuple(self._decisions(status.objective)),
             before=before,
             after=after,
         )
 
-    def _row(self, task: Task) -> DispatchRow:
+    def _rows(self, objective: Objective) -> tuple[DispatchRow, ...]:
+        """Those tasks that the fastest alternatives need."""
+        uses = objective.uses()
+        tasks = [task for task in objective.tasks if task.workload.key in uses]
+        return tuple(self._row(task, uses[task.workload.key]) for task in tasks)
+
+    def _decisions(self, objective: Objective) -> Iterator[str]:
+        """What was measured of the alternatives, a line a workload."""
+        for fork in objective.forks:
+            rows = self.database.contest(fork.workload.key, self.target.key)
+            timed = sorted((row.latency.min_ns, row.name) for row in rows if row.latency is not None)
+            shown = ", ".join(f"{name} {nanoseconds(ns)}" for ns, name in timed)
+            failed = [f"{row.name}: {row.message}" for row in rows if row.latency is None]
+            yield f"{fork.names[0]}: {'; '.join([shown or 'not compared', *failed])}"
+
+    def _row(self, task: Task, count: int) -> DispatchRow:
         key = task.key
         answer = self.database.lookup(key.workload, key.target, key.space)
         before = after = None
@@ -240,7 +261,7 @@ class Job:
             task.names[0],
             task.workload.kind,
             key.workload,
-            task.weight,
+            count,
             before,
             after,
             len(task.known),

@@ -34,7 +34,8 @@ class Report:
     """The result of a tuning job.
 
     ``before`` and ``after`` are the whole model untuned and tuned, run taking turns; None when the job
-    was stopped before that. ``outcomes`` counts the runs of this session, ``failures`` has one message
+    was stopped before that. ``decisions`` says how alternatives compared, a line
+    a workload. ``outcomes`` counts the runs of this session, ``failures`` has one message
     of each kind of failure.
     """
 
@@ -50,6 +51,7 @@ class Report:
     outcomes: Mapping[str, int]
     failures: Mapping[str, str]
     dispatches: tuple[DispatchRow, ...]
+    decisions: tuple[str, ...] = ()
     before: Latency | None = None
     after: Latency | None = None
 
@@ -110,7 +112,7 @@ def lines_of(report: Report, columns: int | None = None) -> list[str]:
         f"{nanoseconds(row.after_ns):>10} {times(row.speedup):>8} {row.runs:>5}"
         for row in rows
     ]
-    return [*lines, *summary(report)]
+    return [*lines, *report.decisions, *summary(report)]
 
 
 def _cut(name: str, width: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from autotune.database.records import Outcome, Run
 from autotune.tuning.budget import Meter
+from autotune.tuning.objective import Objective
 from autotune.tuning.report import Report
 from autotune.tuning.task import Task
 
@@ -21,7 +22,7 @@ class Status:
     database: str
     job: str
     target: str
-    tasks: Sequence[Task]
+    objective: Objective
     meter: Meter
     continued: bool = False
     recalled: int = 0
@@ -30,6 +31,11 @@ class Status:
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     """One message of each kind of failure, the newest."""
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """All tasks of the job."""
+        return self.objective.tasks
 
     def count(self, run: Run) -> None:
         """Take one more measured run into account."""
@@ -55,11 +61,11 @@ class Status:
 
     @property
     def default_ns(self) -> float | None:
-        """Sum of the default latencies over all dispatches; None until all are known."""
+        """The model's latency by the default schedules; None until all are known."""
         parts = [task.default_ns for task in self.tasks]
         if any(part is None for part in parts):
             return None
-        return sum(t.weight * (t.default_ns or 0.0) for t in self.tasks)
+        return self.objective.default_total(lambda task: task.default_ns or 0.0)
 
     @property
     def best_known(self) -> bool:
@@ -68,8 +74,8 @@ class Status:
 
     @property
     def best_ns(self) -> float | None:
-        """Sum of the best latencies over all dispatches; None until all are known."""
-        total = sum(task.weight * task.best_ns for task in self.tasks)
+        """The model's latency by the best schedules known; None until there is one for all it needs."""
+        total = self.objective.total(lambda task: task.best_ns)
         return total if total < float("inf") else None
 
     def to_json(self) -> dict[str, Any]:

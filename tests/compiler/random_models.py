@@ -10,12 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler.decision import chosen, decide_all
 from autotune.errors import GraphError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.passes.alternatives import ALGORITHMS, DIRECT
 from autotune.passes.fuse import FusionOptions
 from autotune.passes.partition import PartitionOptions
+from autotune.passes.preference import Preference
+from autotune.passes.substitute import substitute
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -34,7 +38,7 @@ class Way:
     """How a model is compiled; ``choice`` seeds the schedule of every dispatch."""
 
     layout: str
-    convolutions: str
+    algorithm: str | None
     threads: int
     options: PartitionOptions
     source: str  # "plain", "default" or "random"
@@ -319,7 +323,7 @@ def random_way(rng: random.Random) -> Way:
     fusion = FusionOptions(rng.random() < 0.85, rng.choice(("none", "transpose", "elementwise")))
     return Way(
         rng.choice(("NHWC", "NHWC", "NCHW")),
-        rng.choice(("auto", "direct")),
+        rng.choice((None, DIRECT, *(algorithm.label for algorithm in ALGORITHMS))),
         rng.choice((1, 2)),
         PartitionOptions(fusion, rng.random() < 0.8, rng.random() < 0.8),
         rng.choice(("plain", "default", "random", "random")),
@@ -337,7 +341,7 @@ def check_model(graph: Graph, way: Way) -> None:
     image = compile_in_detail(
         graph,
         layout=way.layout,
-        convolutions=way.convolutions,
+        algorithm=way.algorithm,
         threads=way.threads,
         options=way.options,
         schedules=_schedules(graph, way),
@@ -355,7 +359,9 @@ def _schedules(graph: Graph, way: Way) -> dict[str, Trace]:
     if way.source == "default":
         return {}
     target = Target.detect(threads=way.threads)
-    parts = divide(graph, layout=way.layout, convolutions=way.convolutions, options=way.options)
+    parts = divide(graph, layout=way.layout, options=way.options)
+    decisions = decide_all(distinct_workloads(parts), target, None, Preference(algorithm=way.algorithm))
+    parts = substitute(parts, chosen(decisions))
     rng = np.random.default_rng(way.choice)
     traces = {}
     for workload in distinct_workloads(parts):

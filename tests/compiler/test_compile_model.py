@@ -81,10 +81,13 @@ def test_convolutions_by_winograd():
     w = b.constant("w", normal(64, 48, 3, 3) / 20)
     x = b.node("Conv", x, w, b.constant("b", normal(64)), pads=(1, 1, 1, 1))
     graph = b.graph(b.node("Relu", x, name="y"))
-    names = [d.name for d in check(graph).image.dispatches]
+    compilation = check(graph, algorithm="winograd F(4x4)")
+    names = [d.name for d in compilation.image.dispatches]
     assert any(name.endswith("winogradoutputrows_add_relu") for name in names)
-    direct = check(graph, convolutions="direct")
+    direct = check(graph, tolerance=0.0)
     assert not any("winograd" in d.name for d in direct.image.dispatches)
+    with pytest.raises(UsageError, match="unknown algorithm 'fft'"):
+        compile_in_detail(graph, algorithm="fft")
 
 
 def test_one_and_two_threads_compute_the_same():

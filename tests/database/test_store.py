@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from autotune.database import (
+    ContestRow,
     Database,
     Hit,
     JobRow,
@@ -28,6 +29,7 @@ from autotune.database import (
     WorkloadRow,
 )
 from autotune.database.engine import translated
+from autotune.database.merge import merge
 from autotune.errors import DatabaseError, MissingExtraError, SchemaVersionError, UsageError
 from autotune.target import Target
 
@@ -212,7 +214,7 @@ def test_a_newer_schema_is_refused_with_both_versions(path: Path) -> None:
     with pytest.raises(SchemaVersionError) as caught:
         Database(path)
     assert str(caught.value) == (
-        f"the database {path} has schema version 99, this autotune knows version 1; "
+        f"the database {path} has schema version 99, this autotune knows version 2; "
         "install a newer autotune, or give another --db"
     )
 
@@ -302,3 +304,54 @@ def test_any_file_name(tmp_path: Path, name: str) -> None:
 def test_message_that_is_not_text() -> None:
     with pytest.raises(DatabaseError, match="the file is damaged"), translated("x.db"):
         b"\x9e".decode()
+
+
+def contestants(*named: tuple[str, float | None]) -> list[ContestRow]:
+    return [
+        ContestRow(name, "k" * 64, None if ns is None else Latency(5, ns, ns * 1.1, 1.0), 1e-6, "m")
+        for name, ns in named
+    ]
+
+
+def test_the_newest_contest_is_found_again(path: Path) -> None:
+    with Database(path) as database:
+        assert database.contest(KEY.workload, KEY.target) == []
+        database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0), ("b", 2.0)))
+        newest = contestants(("a", 3.0), ("c", None))
+        database.record_contest(KEY.workload, KEY.target, newest)
+        found = database.contest(KEY.workload, KEY.target)
+        assert [replace(row, created=0.0) for row in found] == newest
+        assert database.contest(KEY.workload, OTHER.key) == []
+
+
+def as_version_1(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute("DROP TABLE contests")
+        raw.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
+    raw.close()
+
+
+def test_a_database_of_version_1_is_read_as_it_is_and_brought_up_to_date_by_writing(path: Path) -> None:
+    with Database(path) as database:
+        database.record(run("a", 5.0))
+    as_version_1(path)
+    with Database(path, read_only=True) as database:
+        assert len(database.runs()) == 1
+        assert database.contest(KEY.workload, KEY.target) == []
+    with Database(path) as database:
+        assert len(database.runs()) == 1
+        database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+    with Database(path, read_only=True) as database:
+        assert [row.name for row in database.contest(KEY.workload, KEY.target)] == ["a"]
+
+
+def test_contests_are_merged_once_and_databases_of_version_1_have_none(path: Path, tmp_path: Path) -> None:
+    with Database(path) as source, Database(tmp_path / "into.db") as into:
+        source.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+        for _ in range(2):
+            merge(into, source)
+        assert into.contest(KEY.workload, KEY.target) == source.contest(KEY.workload, KEY.target)
+    as_version_1(path)
+    with Database(path, read_only=True) as source, Database(tmp_path / "other.db") as into:
+        merge(into, source)
+        assert into.contest(KEY.workload, KEY.target) == []

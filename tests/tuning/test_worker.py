@@ -11,7 +11,9 @@ import pytest
 
 from autotune.compiler import distinct_workloads, divide
 from autotune.errors import LoweringError
+from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
+from autotune.passes.alternatives import alternatives_of
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.measure import check, timing, wire, worker
@@ -202,3 +204,43 @@ def test_timing_stops_early_when_clearly_slower() -> None:
     assert sum(slow_asked) < sum(fast_asked)
     found = timing.statistics(np.array([4.0, 1.0, 3.0, 2.0]))
     assert (found.n, found.min_ns, found.median_ns, found.spread_ns) == (4, 1.0, 2.5, 1.5)
+
+
+@pytest.fixture(scope="module")
+def convolution() -> Workload:
+    b = GraphBuilder("convolution")
+    w = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype(np.float32)
+    x = b.node("Conv", b.input("x", (1, 4, 9, 9)), b.constant("w", w), pads=(1, 1, 1, 1))
+    return divide(b.graph(b.node("Relu", x))).dispatches[0].workload
+
+
+def contest(workload: Workload) -> dict[str, Any]:
+    entries = []
+    for alternative in alternatives_of(workload):
+        payloads = {}
+        for region in alternative.regions:
+            _, answer = built(space_for(region, TARGET))
+            payloads[region.key] = answer["payload"]
+        entries.append({"name": alternative.name, "payloads": payloads})
+    asked = {"workload": workload.text, "target": TARGET.to_json(), "seed": 0}
+    return {**asked, "entries": entries, "rounds": 2}
+
+
+def test_whole_alternatives_are_checked_and_timed(convolution: Workload) -> None:
+    results = through_a_pipe(worker.contest(contest(convolution)))["results"]
+    assert [result["outcome"] for result in results] == ["ok"] * 4
+    assert all(result["latency"]["min_ns"] > 0 for result in results)
+    for result, alternative in zip(results[1:], alternatives_of(convolution)[1:], strict=True):
+        assert result["error"] < alternative.error
+
+
+def test_an_alternative_that_is_less_exact_than_it_declares_is_not_timed(
+    convolution: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = contest(convolution)
+    *others, last = alternatives_of(convolution)
+    proud = dataclasses.replace(last, error=1e-12)
+    monkeypatch.setattr(worker, "alternatives_of", lambda _: (*others, proud))
+    results = worker.contest(asked)["results"]
+    assert [result["outcome"] for result in results] == ["ok", "ok", "ok", "wrong_result"]
+    assert "latency" not in results[-1]

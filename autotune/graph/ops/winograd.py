@@ -10,9 +10,9 @@ along one axis at a time:
     WinogradOutputColumns(M, a)                                   -> s [t, n, th, tw, m, oc]
     WinogradOutputRows(s, a)       s as [t, n, th, m*tw, oc]      -> y [n, h', w', oc]
 
-b [t, t] and a [m, t] are constant operands: `input_matrix`, `output_matrix`; `transformed_weights`
-gives U [t*t, c, oc]. Attributes: tile (m: 2 or 4), pads (of the convolution, as ONNX) for the first,
-size (h', w') for the last.
+b [t, t] and a [m, t] are constant operands: `input_matrix`, `output_matrix`. U [t*t, c, oc] is
+`weight_matrix` [t*t, 9] times the weights [9, c, oc]. Attributes: tile (m: 2, 4 or 6), pads (of the
+convolution, as ONNX) for the first, size (h', w') for the last.
 
 te: one reduction each (rk), after "<out>.pad" for the first; axes as above, a for a new t or m.
 """
@@ -48,7 +48,8 @@ from autotune.graph.ops.registry import (
     register,
 )
 
-# The transforms of F(2, 3) and F(4, 3): B^T of the input, G of the weights, A^T of the output.
+# The transforms of F(m, 3): B^T of the input, G of the weights, A^T of the output. The points are 0, 1, -1
+# and infinity; 2 and -2 from m = 4 on; 1/2 and -1/2 for m = 6.
 _INPUT = {
     2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
     4: (
@@ -58,6 +59,16 @@ _INPUT = {
         (0, -2, -1, 2, 1, 0),
         (0, 2, -1, -2, 1, 0),
         (0, 4, 0, -5, 0, 1),
+    ),
+    6: (
+        (1, 0, -21 / 4, 0, 21 / 4, 0, -1, 0),
+        (0, 1, 1, -17 / 4, -17 / 4, 1, 1, 0),
+        (0, -1, 1, 17 / 4, -17 / 4, -1, 1, 0),
+        (0, 1 / 2, 1 / 4, -5 / 2, -5 / 4, 2, 1, 0),
+        (0, -1 / 2, 1 / 4, 5 / 2, -5 / 4, -2, 1, 0),
+        (0, 2, 4, -5 / 2, -5, 1 / 2, 1, 0),
+        (0, -2, 4, 5 / 2, -5, -1 / 2, 1, 0),
+        (0, -1, 0, 21 / 4, 0, -21 / 4, 0, 1),
     ),
 }
 _WEIGHTS = {
@@ -70,10 +81,28 @@ _WEIGHTS = {
         (1 / 24, -1 / 12, 1 / 6),
         (0, 0, 1),
     ),
+    6: (
+        (1, 0, 0),
+        (-2 / 9, -2 / 9, -2 / 9),
+        (-2 / 9, 2 / 9, -2 / 9),
+        (1 / 90, 1 / 45, 2 / 45),
+        (1 / 90, -1 / 45, 2 / 45),
+        (32 / 45, 16 / 45, 8 / 45),
+        (32 / 45, -16 / 45, 8 / 45),
+        (0, 0, 1),
+    ),
 }
 _OUTPUT = {
     2: ((1, 1, 1, 0), (0, 1, -1, -1)),
     4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
+    6: (
+        (1, 1, 1, 1, 1, 1, 1, 0),
+        (0, 1, -1, 2, -2, 1 / 2, -1 / 2, 0),
+        (0, 1, 1, 4, 4, 1 / 4, 1 / 4, 0),
+        (0, 1, -1, 8, -8, 1 / 8, -1 / 8, 0),
+        (0, 1, 1, 16, 16, 1 / 16, 1 / 16, 0),
+        (0, 1, -1, 32, -32, 1 / 32, -1 / 32, 1),
+    ),
 }
 TILES = tuple(_INPUT)
 
@@ -88,11 +117,10 @@ def output_matrix(tile: int) -> Array:
     return np.array(_OUTPUT[tile], np.float32)
 
 
-def transformed_weights(weights: Array, tile: int) -> Array:
-    """U [t*t, c, oc] of convolution weights [3, 3, c, oc], worked out in float64."""
+def weight_matrix(tile: int) -> Array:
+    """G of both axes, float64 [t*t, 9]: what the weights of a window, flat, are multiplied with."""
     g = np.array(_WEIGHTS[tile], np.float64)
-    u: Array = np.einsum("xi,yj,ijco->xyco", g, g, weights.astype(np.float64), optimize=True)
-    return u.reshape(-1, *weights.shape[2:]).astype(weights.dtype)
+    return np.kron(g, g)
 
 
 def _tile(attrs: Attrs) -> int:

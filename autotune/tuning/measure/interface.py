@@ -38,6 +38,24 @@ class Built:
     payload: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Entry:
+    """An alternative by its name; ``payloads`` are those of :class:`Built` by workload key of its regions."""
+
+    name: str
+    payloads: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Alternatives of one workload; ``workload`` and ``target`` are their canonical texts."""
+
+    workload: str
+    target: str
+    seed: int
+    entries: tuple[Entry, ...]
+
+
 class Measurer(Protocol):
     """Builds candidates, checks them against the reference, and times them."""
 
@@ -50,8 +68,11 @@ class Measurer(Protocol):
     def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
         """Time several candidates of one workload taking turns; None for one that failed."""
 
+    def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
+        """Check whole alternatives against their declared errors, and time those that pass taking turns."""
+
     def close(self) -> None:
         """Stop everything; safe to call twice, and from an interrupt."""
 
 
-__all__ = ["Built", "Candidate", "Measurer"]
+__all__ = ["Built", "Candidate", "Contest", "Entry", "Measurer"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from autotune.database.records import Latency, Outcome
 from autotune.errors import MeasureError
-from autotune.tuning.measure.interface import Built, Candidate
+from autotune.tuning.measure.interface import Built, Candidate, Contest
 from autotune.tuning.measure.process import WORKER, Died, WorkerProcess
 from autotune.tuning.outcome import Measurement
 
@@ -104,21 +104,21 @@ class ProcessPool:
             "incumbent_ns": incumbent_ns if incumbent_ns < float("inf") else None,
         }
         try:
-            limit = self._prepare(built.candidate)
+            limit = self._prepare(built.candidate.workload, built.candidate.seed)
             if incumbent_ns < float("inf"):
                 limit += 100 * incumbent_ns / 1e9
             return _measurement(self._runner.call(request, limit, "running"))
         except Died as death:
             return death.measurement
 
-    def _prepare(self, candidate: Candidate) -> float:
+    def _prepare(self, workload: str, seed: int) -> float:
         """Have the inputs and the reference computed under a limit of their own.
 
         Returns the seconds that a candidate may run: more where large weights have to be packed.
         """
         if self._warm is not None:
             self._warm.result()
-        request = {"do": "prepare", **vars(candidate)}
+        request = {"do": "prepare", "workload": workload, "seed": seed}
         answer = self._runner.call(request, self.limits.prepare_s, "computing the reference")
         return self.limits.run_s + float(answer["nbytes"]) / _PACKING_RATE
 
@@ -126,11 +126,25 @@ class ProcessPool:
         """Time the rivals taking turns; all None when one of them ends the runner."""
         request = {**_request("compare", rivals), "rounds": rounds}
         try:
-            limit = self._prepare(rivals[0].candidate) * len(rivals) + 3.0 * len(rivals) * rounds
+            candidate = rivals[0].candidate
+            limit = (
+                self._prepare(candidate.workload, candidate.seed) * len(rivals) + 3.0 * len(rivals) * rounds
+            )
             answer = self._runner.call(request, limit, "comparing")
         except Died:
             return [None] * len(rivals)
         return [Latency(**stats) if stats else None for stats in answer["latencies"]]
+
+    def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
+        """Check and time whole alternatives in the one runner; all fail when one of them ends it."""
+        entries = [{"name": e.name, "payloads": dict(e.payloads)} for e in contest.entries]
+        request = {"do": "contest", **vars(contest), "entries": entries, "rounds": rounds}
+        try:
+            limit = self._prepare(contest.workload, contest.seed) + self.limits.prepare_s
+            answer = self._runner.call(request, limit, "comparing alternatives")
+        except Died as death:
+            return [death.measurement] * len(entries)
+        return [_measurement(result) for result in answer["results"]]
 
     def close(self) -> None:
         """Kill all workers; waiting builds end with them."""

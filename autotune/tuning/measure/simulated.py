@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autotune.database.records import Latency, Outcome, Run
-from autotune.tuning.measure.interface import Built, Candidate
+from autotune.tuning.measure.interface import Built, Candidate, Contest
 from autotune.tuning.outcome import Measurement
 
 Answer = Callable[[Candidate], Measurement]
@@ -54,6 +54,10 @@ class SimulatedMeasurer:
     def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
         """The recorded latencies."""
         return [self._answer(rival.candidate).latency for rival in rivals]
+
+    def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
+        """Nothing: whole alternatives are not recorded."""
+        return [Measurement(Outcome.ILLEGAL, message="not recorded") for _ in contest.entries]
 
     def close(self) -> None:
         """Nothing to stop."""

@@ -1,7 +1,8 @@
 """The measuring worker: builds candidates, and checks and times built ones.
 
 Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`serve`. Requests:
-``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``compare``.
+``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``compare``,
+``contest`` (whole alternatives).
 What only the runner needs (numba and the executor) is imported by its requests.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -19,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.graph.evaluate import run_node
 from autotune.graph.ir import Array
 from autotune.graph.region import Workload
+from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.target import Target
 from autotune.tuning.measure import wire
 from autotune.tuning.measure.check import relative_error, tolerance
@@ -112,8 +115,9 @@ def measure(request: Request) -> Answer:
     incumbent = request["incumbent_ns"]
     prepared = _prepared(request["workload"], request["seed"])
     try:
-        with _module(prepared, request["target"], request["payloads"][0]) as module:
-            error, allowed = _check(prepared, module)
+        payload = request["payloads"][0]
+        with _module(prepared, request["target"], {prepared.workload.key: payload}) as module:
+            error, allowed = _error(prepared, module, prepared.reference), _allowed(prepared)
             if not error <= allowed:
                 return _outcome(of_difference(error, allowed))
             limit = float("inf") if incumbent is None else float(incumbent)
@@ -128,7 +132,7 @@ def compare(request: Request) -> Answer:
     prepared = _prepared(request["workload"], request["seed"])
     with ExitStack() as stack:
         modules = [
-            stack.enter_context(_module(prepared, request["target"], payload))
+            stack.enter_context(_module(prepared, request["target"], {prepared.workload.key: payload}))
             for payload in request["payloads"]
         ]
         samples = [_sampler(prepared, module) for module in modules]
@@ -137,31 +141,86 @@ def compare(request: Request) -> Answer:
         return {"latencies": [asdict(found) for found in time_rivals(samples, request["rounds"], _COMPARE_S)]}
 
 
-def _module(prepared: Prepared, target: str, payload: Request) -> Module:
-    """The candidate as a module of one dispatch; constants are packed here, untimed."""
+def contest(request: Request) -> Answer:
+    """Check each alternative against the exact result, then time those that pass, taking turns."""
+    prepared = _prepared(request["workload"], request["seed"])
+    exact = exact_reference(prepared.workload, prepared.arrays)
+    known = {alternative.name: alternative for alternative in alternatives_of(prepared.workload)}
+    results: list[Answer] = []
+    samples: list[tuple[int, Sample]] = []
+    with ExitStack() as stack:
+        for number, entry in enumerate(request["entries"]):
+            alternative = known[entry["name"]]
+            module = stack.enter_context(_module(prepared, request["target"], entry["payloads"], alternative))
+            error = _error(prepared, module, exact)
+            allowed = alternative.error or _allowed(prepared)
+            if error <= allowed:
+                samples.append((number, _sampler(prepared, module)))
+                results.append({"outcome": "ok", "error": error})
+            else:
+                results.append(_outcome(of_difference(error, allowed)))
+        timed = time_rivals([sample for _, sample in samples], request["rounds"], _COMPARE_S)
+    for (number, _), latency in zip(samples, timed, strict=True):
+        results[number]["latency"] = asdict(latency)
+    return {"results": results}
+
+
+def exact_reference(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
+    """The workload's outputs worked out in float64 and rounded to their dtypes at the end."""
+    graph = workload.region.graph
+    values = {v: _widened(array) for v, array in zip(graph.inputs, arrays, strict=True)}
+    for node in graph.nodes:
+        values.update(run_node(node, values))
+    return [values[v].astype(graph.type_of(v).dtype) for v in graph.outputs]
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.float64) if array.dtype.kind == "f" else array
+
+
+def _module(
+    prepared: Prepared,
+    target: str,
+    payloads: Mapping[str, Request],
+    alternative: Alternative | None = None,
+) -> Module:
+    """The workload as a module, computed by an alternative if one is given; constants are packed here,
+    untimed. ``payloads`` has the code of each dispatch by its workload's key."""
     from autotune.compiler.assemble import BuiltWorkload, assemble
     from autotune.compiler.choice import GIVEN, Choice
     from autotune.compiler.region import region_partition
+    from autotune.passes.substitute import substitute
     from autotune.runtime.module import Module
     from autotune.schedule.trace import Trace
 
     workload = prepared.workload
-    built = BuiltWorkload(Choice(workload, Trace(()), GIVEN), wire.from_json(payload))
     parts = region_partition(workload, prepared.arrays)
-    image, _ = assemble(parts, {workload.key: built}, Target.from_json(target), {})
+    if alternative is not None:
+        parts = substitute(parts, {workload.key: alternative})
+    built = {
+        d.workload.key: BuiltWorkload(
+            Choice(d.workload, Trace(()), GIVEN), wire.from_json(payloads[d.workload.key])
+        )
+        for d in parts.dispatches
+    }
+    image, _ = assemble(parts, built, Target.from_json(target), {})
     return Module(image)
 
 
-def _check(prepared: Prepared, module: Module) -> tuple[float, float]:
-    """The relative error of the module's outputs, and the allowed one."""
+def _error(prepared: Prepared, module: Module, reference: Sequence[Array]) -> float:
+    """The relative error of the module's outputs."""
     from autotune.compiler.region import region_inputs, region_outputs
 
     workload = prepared.workload
     outputs = module(*region_inputs(workload, prepared.arrays))
-    error = relative_error(region_outputs(workload, outputs), prepared.reference)
+    return relative_error(region_outputs(workload, outputs), reference)
+
+
+def _allowed(prepared: Prepared) -> float:
+    """The error that rounding explains."""
     elements = sum(reference.size for reference in prepared.reference)
-    terms = workload.flops // max(1, 2 * elements)
-    return error, max(tolerance(str(r.dtype), terms) for r in prepared.reference)
+    terms = prepared.workload.flops // max(1, 2 * elements)
+    return max(tolerance(str(r.dtype), terms) for r in prepared.reference)
 
 
 def _sampler(prepared: Prepared, module: Module) -> Sample:
@@ -200,6 +259,7 @@ HANDLERS: dict[str, Handler] = {
     "prepare": prepare,
     "measure": measure,
     "compare": compare,
+    "contest": contest,
 }
 
 
@@ -212,4 +272,14 @@ def main(run: Callable[..., None] = serve) -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["HANDLERS", "Prepared", "build", "compare", "main", "measure", "prepare"]
+__all__ = [
+    "HANDLERS",
+    "Prepared",
+    "build",
+    "compare",
+    "contest",
+    "exact_reference",
+    "main",
+    "measure",
+    "prepare",
+]

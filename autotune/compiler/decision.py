@@ -1,0 +1,197 @@
+"""Which alternative computes a workload: the fastest measured one, else the one estimated fastest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from autotune.graph.region import Workload
+from autotune.passes.alternatives import Alternative, allowed
+from autotune.passes.preference import Preference
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.database.records import ContestRow
+    from autotune.database.store import Database
+
+
+_PROMISING = 2.0
+"""The analytic model is rarely further off than this when it compares alternatives."""
+
+
+class Source(StrEnum):
+    """Where the latency of an alternative comes from, best source first."""
+
+    TOGETHER = "measured"
+    """Whole alternatives were timed taking turns."""
+    APART = "measured apart"
+    """The sum over its dispatches, each the fastest that the database has."""
+    ESTIMATED = "estimated"
+    """The analytic model's time of the default schedules."""
+    AT_LEAST = "estimated at least"
+    """What arithmetic and traffic need at the machine's rates: too much to look closer."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an alternative fares, in ns for one execution."""
+
+    alternative: Alternative
+    latency_ns: float
+    source: Source
+
+    def __str__(self) -> str:
+        return f"{self.alternative.name}: {self.latency_ns / 1e6:.3f} ms {self.source}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The alternatives of a workload with several, fastest first."""
+
+    workload: Workload
+    standings: tuple[Standing, ...]
+
+    @property
+    def chosen(self) -> Alternative:
+        """The fastest."""
+        return self.standings[0].alternative
+
+    @property
+    def promising(self) -> tuple[Alternative, ...]:
+        """The alternatives that are worth measuring: the direct one, and those that take at most twice the
+        time of the fastest."""
+        limit = _PROMISING * self.standings[0].latency_ns
+        return tuple(
+            s.alternative for s in self.standings if s.latency_ns <= limit or s.alternative.steps is None
+        )
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.standings))
+
+    def to_json(self) -> dict[str, Any]:
+        """The standings by name."""
+        return {
+            "workload": self.workload.key,
+            "chosen": self.chosen.name,
+            "alternatives": [
+                {
+                    "name": s.alternative.name,
+                    "latency_ns": s.latency_ns,
+                    "source": s.source.value,
+                    "declared_error": s.alternative.error,
+                }
+                for s in self.standings
+            ],
+        }
+
+
+def decide(
+    workload: Workload, target: Target, database: Database | None, preference: Preference
+) -> Decision | None:
+    """The decision for a workload; None where there is only one way."""
+    found = allowed(workload, preference)
+    if len(found) == 1 and found[0].steps is None:
+        return None
+    standings = _together(found, target, database) or _apart(found, target, database)
+    ranked = sorted(standings or _estimated(found, target), key=lambda s: s.latency_ns)
+    return Decision(workload, tuple(ranked))
+
+
+def decide_all(
+    workloads: Iterable[Workload], target: Target, database: Database | None, preference: Preference
+) -> dict[str, Decision]:
+    """The decisions by workload key, for workloads with several alternatives."""
+    found = {w.key: decide(w, target, database, preference) for w in workloads}
+    return {key: decision for key, decision in found.items() if decision is not None}
+
+
+def chosen(decisions: Mapping[str, Decision]) -> dict[str, Alternative]:
+    """The chosen alternatives by workload key."""
+    return {key: decision.chosen for key, decision in decisions.items()}
+
+
+def alternative_key(alternative: Alternative, target: Target) -> str:
+    """SHA-256 (hex) of everything that gives a measured alternative its meaning: regions and spaces."""
+    from search_spaces.spaces import space_for
+
+    parts = [(region.key, space_for(region, target).key) for region in alternative.regions]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _together(allowed: Sequence[Alternative], target: Target, database: Database | None) -> list[Standing]:
+    """The newest contest, as far as its entries are allowed, exact enough and up to date."""
+    if database is None:
+        return []
+    named = {a.name: a for a in allowed}
+    standings = []
+    for row in database.contest(allowed[0].workload.key, target.key):
+        found = named.get(row.name)
+        if found is not None and row.latency is not None and _is_current(row, found, target):
+            standings.append(Standing(found, row.latency.min_ns, Source.TOGETHER))
+    return standings
+
+
+def _is_current(row: ContestRow, alternative: Alternative, target: Target) -> bool:
+    return row.key == alternative_key(alternative, target)
+
+
+def _apart(allowed: Sequence[Alternative], target: Target, database: Database | None) -> list[Standing]:
+    """Sums over dispatches, if all of all alternatives are known."""
+    if database is None:
+        return []
+    sums = [_sum(alternative, target, database) for alternative in allowed]
+    known = [Standing(a, ns, Source.APART) for a, ns in zip(allowed, sums, strict=True) if ns is not None]
+    return known if len(known) == len(allowed) else []
+
+
+def _sum(alternative: Alternative, target: Target, database: Database) -> float | None:
+    from autotune.database.query import Miss
+    from search_spaces.spaces import space_for
+
+    total = 0.0
+    for region in alternative.regions:
+        found = database.best(region.key, target.key, space_for(region, target).key)
+        if isinstance(found, Miss):
+            return None
+        total += found.confirmed_ns or found.latency_ns
+    return total
+
+
+def _estimated(allowed: Sequence[Alternative], target: Target) -> list[Standing]:
+    """Predictions of the analytic model, the most promising first; a hopeless one is not looked at."""
+    from cost_models import analytic
+
+    floors = {a.name: sum(analytic.floor(r, target) for r in a.regions) for a in allowed}
+    standings: list[Standing] = []
+    best = float("inf")
+    for alternative in sorted(allowed, key=lambda a: floors[a.name]):
+        seconds, source = floors[alternative.name], Source.AT_LEAST
+        if seconds < best:
+            seconds, source = _predicted(alternative, target), Source.ESTIMATED
+            best = min(best, seconds)
+        standings.append(Standing(alternative, 1e9 * seconds, source))
+    return standings
+
+
+def _predicted(alternative: Alternative, target: Target) -> float:
+    """Seconds, by the analytic model, of the default schedules of all regions."""
+    from cost_models import analytic
+    from search_spaces.spaces import space_for
+
+    spaces = [space_for(region, target) for region in alternative.regions]
+    return sum(float(analytic.predict(s, [analytic.default_config(s)])[0]) for s in spaces)
+
+
+__all__ = [
+    "Decision",
+    "Source",
+    "Standing",
+    "alternative_key",
+    "chosen",
+    "decide",
+    "decide_all",
+]

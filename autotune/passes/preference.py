@@ -1,0 +1,28 @@
+"""What a user wants of algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from autotune.errors import UsageError
+
+TOLERANCE = 1e-4
+"""The error that is tolerated unless a user says otherwise, over the largest magnitude of the result."""
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Algorithms whose declared error is at most ``tolerance`` (0: direct computation only).
+
+    ``algorithm`` names the one to use wherever it applies, for benchmarks and tests.
+    """
+
+    tolerance: float = TOLERANCE
+    algorithm: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.tolerance >= 0:
+            raise UsageError(f"tolerance {self.tolerance}; allowed: 0 (exact algorithms only) or more")
+
+
+__all__ = ["TOLERANCE", "Preference"]

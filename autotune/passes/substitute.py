@@ -1,0 +1,93 @@
+"""Put the dispatches of an alternative in the place of a dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from autotune.graph.ir import Array, TensorType, fresh_name
+from autotune.passes.alternatives import Alternative
+from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.views import Placement
+
+
+def substitute(parts: Partition, chosen: Mapping[str, Alternative]) -> Partition:
+    """``parts`` with every dispatch computed by the alternative that ``chosen`` has for its workload's key.
+
+    Dispatches without one stay; the very same partition comes back where all do.
+    """
+    if all(chosen.get(d.workload.key) is None or _stays(chosen, d) for d in parts.dispatches):
+        return parts
+    work = _Substitution(parts)
+    for dispatch in parts.dispatches:
+        if dispatch.workload.key not in chosen or _stays(chosen, dispatch):
+            work.dispatches.append(dispatch)
+        else:
+            work.expand(dispatch, chosen[dispatch.workload.key])
+    return work.finish()
+
+
+def _stays(chosen: Mapping[str, Alternative], dispatch: Dispatch) -> bool:
+    return chosen[dispatch.workload.key].steps is None
+
+
+@dataclass
+class _Substitution:
+    parts: Partition
+    dispatches: list[Dispatch] = field(default_factory=list)
+    placements: dict[str, Placement] = field(default_factory=dict)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.placements.update(self.parts.placements)
+        self.types.update(self.parts.types)
+        self.constants.update(self.parts.constants)
+
+    def expand(self, dispatch: Dispatch, alternative: Alternative) -> None:
+        """Append the alternative's dispatches, their values under fresh names."""
+        steps = alternative.steps
+        assert steps is not None
+        region = dispatch.workload.region.graph
+        names = dict(zip(region.inputs, dispatch.inputs, strict=True))
+        names |= dict(zip(region.outputs, dispatch.outputs, strict=True))
+        arguments = dict(names)
+        inner = {*steps.types, *steps.placements, *steps.constants}
+        for value in sorted(inner - names.keys()):
+            names[value] = fresh_name(f"{dispatch.outputs[0]}.{value}", self.types)
+            self.types[names[value]] = steps.types[value]
+        roots = {steps.placements[v].root: self.placements[names[v]] for v in region.outputs}
+        roots |= {v: self.placements[names[v]] for v in region.inputs if v in steps.placements}
+        for value, placement in steps.placements.items():
+            if value not in arguments:
+                self.placements[names[value]] = _composed(placement, names, roots)
+        given = {v: self.constants[names[v]] for v in region.inputs if names[v] in self.constants}
+        computed = alternative.constants(given)
+        self.constants.update({names[v]: array for v, array in computed.items() if v not in arguments})
+        for step in steps.dispatches:
+            inputs, outputs = (tuple(names[v] for v in vs) for vs in (step.inputs, step.outputs))
+            name = f"{dispatch.name}/{step.name}"
+            self.dispatches.append(replace(step, name=name, inputs=inputs, outputs=outputs))
+
+    def finish(self) -> Partition:
+        """The new partition, without what nothing reads any more."""
+        read = {v for dispatch in self.dispatches for v in dispatch.inputs}
+        constants = {v: array for v, array in self.constants.items() if v in read}
+        return replace(
+            self.parts,
+            dispatches=tuple(self.dispatches),
+            placements=self.placements,
+            types=self.types,
+            constants=constants,
+        )
+
+
+def _composed(placement: Placement, names: Mapping[str, str], roots: Mapping[str, Placement]) -> Placement:
+    """Where a value of the steps lies in the model's memory."""
+    outer = roots.get(placement.root)
+    if outer is None:
+        return Placement(names[placement.root], placement.offset, placement.strides)
+    return Placement(outer.root, outer.offset + placement.offset, placement.strides)
+
+
+__all__ = ["substitute"]

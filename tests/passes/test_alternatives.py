@@ -1,0 +1,115 @@
+"""Alternatives of a workload: which there are, and that putting one in a model's place changes no number."""
+
+import numpy as np
+import pytest
+
+from autotune.compiler import distinct_workloads, divide
+from autotune.errors import UsageError
+from autotune.graph import evaluate
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
+from autotune.passes.alternatives import DIRECT, allowed, alternatives_of
+from autotune.passes.partition import Partition
+from autotune.passes.preference import Preference
+from autotune.passes.substitute import substitute
+
+NAMES = [DIRECT, "winograd F(2x2)", "winograd F(4x4)", "winograd F(6x6)"]
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def fire() -> Graph:
+    """Two convolutions written into one Concat, after one that is used twice."""
+    b = GraphBuilder("fire")
+    x = b.node("Conv", b.input("x", (1, 6, 9, 11)), b.constant("w0", normal(6, 6, 3, 3)), pads=(1, 1, 1, 1))
+    x = b.node("Relu", x)
+    left = b.node("Relu", b.node("Conv", x, b.constant("w1", normal(4, 6, 1, 1))))
+    right = b.node("Conv", x, b.constant("w2", normal(5, 6, 3, 3)), pads=(1, 1, 1, 1))
+    return b.graph(b.node("Concat", left, right, axis=1, name="y"))
+
+
+def run(parts: Partition, x: np.ndarray) -> np.ndarray:
+    """Every dispatch in NumPy, in the memory that its placements say."""
+    memory = {**parts.constants, parts.inputs[0]: x}
+    flat = {name: np.ascontiguousarray(array).reshape(-1) for name, array in memory.items()}
+
+    def view(value: str, shape: tuple[int, ...]) -> np.ndarray:
+        place = parts.placements[value]
+        root = flat.setdefault(place.root, np.zeros(parts.types[place.root].size, np.float32))
+        strides = [s * root.itemsize for s in place.strides]
+        return np.lib.stride_tricks.as_strided(root[place.offset :], shape, strides)
+
+    for dispatch in parts.dispatches:
+        graph = dispatch.workload.region.graph
+        arrays = [view(v, graph.type_of(i).shape) for v, i in zip(dispatch.inputs, graph.inputs, strict=True)]
+        results = dispatch.workload.reference(arrays)
+        for value, result in zip(dispatch.outputs, results, strict=True):
+            view(value, result.shape)[...] = result
+    return view(parts.outputs[0], parts.types[parts.outputs[0]].shape).copy()
+
+
+def test_a_convolution_of_3x3_has_four_ways():
+    found = {w.kind: [a.name for a in alternatives_of(w)] for w in distinct_workloads(divide("zoo:mlp"))}
+    assert found == {"contraction": [DIRECT]}
+    workload = divide(fire()).dispatches[0].workload
+    assert [a.name for a in alternatives_of(workload)] == NAMES
+    direct, *others = alternatives_of(workload)
+    assert direct.regions == (workload,)
+    for other in others:
+        kinds = [region.kind for region in other.regions]
+        assert kinds.count("contraction") == 1
+        assert other.error > direct.error == 0
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_a_model_computes_the_same_by_any(name):
+    graph = fire()
+    parts = divide(graph)
+    chosen = {w.key: allowed(w, Preference(algorithm=name))[0] for w in distinct_workloads(parts)}
+    other = substitute(parts, chosen)
+    assert len(other.dispatches) > len(parts.dispatches)
+    x = normal(1, 6, 9, 11)
+    (expected,) = evaluate.run(graph, {"x": x}).values()
+    np.testing.assert_allclose(run(other, x), expected, rtol=1e-3, atol=1e-3)
+    assert set(other.constants) == {v for d in other.dispatches for v in d.inputs} & set(other.constants)
+
+
+def test_without_a_choice_nothing_changes():
+    parts = divide(fire())
+    assert substitute(parts, {}) is parts
+
+
+def test_what_is_not_exact_enough_is_not_allowed():
+    workload = divide(fire()).dispatches[0].workload
+    assert [a.name for a in allowed(workload, Preference(0.0))] == [DIRECT]
+    assert [a.name for a in allowed(workload, Preference(1e-5))] == NAMES[:2]
+    with pytest.raises(UsageError, match=r"tolerance -1; allowed: 0 \(exact algorithms only\) or more"):
+        Preference(-1)
+
+
+def test_errors_are_within_what_is_declared():
+    workload = divide(fire()).dispatches[0].workload
+    arrays = workload.random_inputs(0)
+    exact = workload.reference(arrays)[0].astype(np.float64)
+    fixed = workload.region.constant_inputs
+    for alternative in alternatives_of(workload)[1:]:
+        names = workload.region.graph.inputs
+        given = {v: a for v, a in zip(names, arrays, strict=True) if v in fixed}
+        values = dict(zip(names, arrays, strict=True)) | alternative.constants(given)
+        assert alternative.steps is not None
+        for step in alternative.steps.dispatches:
+            graph = step.workload.region.graph
+            shapes = [graph.type_of(v).shape for v in graph.inputs]
+            read = [
+                values_of(alternative.steps, values, v).reshape(s)
+                for v, s in zip(step.inputs, shapes, strict=True)
+            ]
+            values.update(zip(step.outputs, step.workload.reference(read), strict=True))
+        result = values[workload.region.graph.outputs[0]]
+        assert np.abs(result - exact).max() / np.abs(exact).max() < alternative.error
+
+
+def values_of(parts: Partition, values: dict[str, np.ndarray], value: str) -> np.ndarray:
+    return values[value] if value in values else values[parts.placements[value].root]

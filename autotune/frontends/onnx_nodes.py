@@ -155,6 +155,42 @@ def _resolve_auto_pad(node: OnnxNode) -> None:
     node.attrs["pads"] = (*begins, *ends)
 
 
+def _conv_transpose(node: OnnxNode) -> None:
+    """Explicit pads for auto_pad and output_shape; output_shape wins over pads, as ONNX says."""
+    x, attrs = node.input_type(0), node.attrs
+    mode, wanted = attrs.pop("auto_pad", "NOTSET"), attrs.pop("output_shape", None)
+    spatial = x.rank - 2
+    if mode not in ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"):
+        raise node.fail(f"unknown auto_pad {mode!r}")
+    strides = attrs.get("strides", (1,) * spatial)
+    kernel = attrs.get("kernel_shape", node.input_type(1).shape[2:])
+    dilations = attrs.get("dilations", (1,) * spatial)
+    extra = attrs.get("output_padding", (0,) * spatial)
+    given = {"strides": strides, "kernel_shape": kernel, "dilations": dilations, "output_padding": extra}
+    for key, value in ({**given, "output_shape": wanted} if wanted is not None else given).items():
+        if len(value) != spatial:
+            raise node.fail(f"{key} = {tuple(value)}: it takes {spatial} ints for x of shape {x.shape}")
+    if any(e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
+        raise node.fail(
+            f"output_padding = {tuple(extra)} must be smaller than strides {tuple(strides)} "
+            f"or dilations {tuple(dilations)}"
+        )
+    if wanted is None and mode.startswith("SAME"):
+        wanted = tuple(size * stride for size, stride in zip(x.shape[2:], strides, strict=True))
+    if wanted is None:
+        if mode == "VALID":
+            attrs["pads"] = (0,) * (2 * spatial)
+        return
+    begins, ends, extended = [], [], []
+    for i, size in enumerate(x.shape[2:]):
+        total = strides[i] * (size - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1 - wanted[i]
+        extended.append(extra[i] + max(-total, 0))
+        small, large = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
+        begins.append(small if mode == "SAME_UPPER" else large)
+        ends.append(large if mode == "SAME_UPPER" else small)
+    attrs["pads"], attrs["output_padding"] = (*begins, *ends), tuple(extended)
+
+
 def _batch_norm(node: OnnxNode) -> None:
     if node.attrs.pop("training_mode", 0):
         raise node.fail("training_mode=1 is for training\n  export the model for inference")
@@ -274,6 +310,7 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "Conv": _resolve_auto_pad,
+    "ConvTranspose": _conv_transpose,
     "Dropout": _dropout,
     "LogSoftmax": _softmax,
     "MaxPool": _resolve_auto_pad,

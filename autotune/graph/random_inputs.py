@@ -94,6 +94,10 @@ def _use_of(
 
 def _role(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Draw | None:
     types = graph.input_types(node)
+    if node.op == "ConvTranspose" and position == 1:
+        weights = graph.type_of(node.inputs[1]).shape
+        last = node.attrs.get("layout") == "NHWC"
+        return _scaled(math.prod(weights) // max(weights[-1 if last else 1], 1))
     if node.op == "Conv" and position == 1:
         weights = graph.type_of(node.inputs[1]).shape
         last = node.attrs.get("layout") == "NHWC"

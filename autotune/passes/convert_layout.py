@@ -8,7 +8,7 @@ rows of a matrix that multiplies a flattened feature map, so that flattening nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -64,6 +64,17 @@ def kernel_last(rank: int) -> tuple[int, ...]:
     return (*range(2, rank), 1, 0)
 
 
+def transposed_kernel_last(rank: int) -> tuple[int, ...]:
+    """The permutation of transposed convolution weights from [ic, oc, kernel...] to [kernel..., ic, oc]."""
+    return (*range(2, rank), 0, 1)
+
+
+_KERNEL_LAST: Mapping[str, Callable[[int], tuple[int, ...]]] = {
+    "Conv": kernel_last,
+    "ConvTranspose": transposed_kernel_last,
+}
+
+
 class _Conversion:
     """One run of the pass: which values have a channels-last twin, and what reads them."""
 
@@ -103,8 +114,8 @@ class _Conversion:
         if is_channels_last(node) or self._rank(node.inputs[0]) < 3:
             return False
         inputs = [self._twin(node.inputs[0])]
-        if node.op == "Conv":
-            inputs.append(self._permuted(node.inputs[1], kernel_last(self._rank(node.inputs[1]))))
+        if node.op in _KERNEL_LAST:
+            inputs.append(self._permuted(node.inputs[1], _KERNEL_LAST[node.op](self._rank(node.inputs[1]))))
             inputs += [self.rewriter.current(v) for v in node.inputs[2:] if v != ABSENT]
         else:
             inputs += [v if v == ABSENT else self.rewriter.current(v) for v in node.inputs[1:]]

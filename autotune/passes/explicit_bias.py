@@ -19,7 +19,10 @@ from autotune.passes.rewriter import Rewriter, rewrite
 
 @dataclass(frozen=True)
 class ExplicitBias(GraphPass):
-    """Conv(x, w, b) -> Add(Conv(x, w), b'); Gemm(a, b, c) -> Add(Mul(MatMul(a, b'), alpha), c')."""
+    """Conv(x, w, b) -> Add(Conv(x, w), b'); Gemm(a, b, c) -> Add(Mul(MatMul(a, b'), alpha), c').
+
+    ConvTranspose is treated like Conv.
+    """
 
     name: ClassVar[str] = "explicit_bias"
 
@@ -28,7 +31,7 @@ class ExplicitBias(GraphPass):
 
 
 def _split(rewriter: Rewriter, node: Node) -> bool:
-    if node.op == "Conv":
+    if node.op in ("Conv", "ConvTranspose"):
         return _split_conv(rewriter, node)
     if node.op == "Gemm":
         return _split_gemm(rewriter, node)
@@ -40,7 +43,7 @@ def _split_conv(rewriter: Rewriter, node: Node) -> bool:
         return False
     x, w, bias = (rewriter.current(v) for v in node.inputs)
     (output,) = node.outputs
-    product = rewriter.emit("Conv", (x, w), node.attrs, name=f"{output}.conv")
+    product = rewriter.emit(node.op, (x, w), node.attrs, name=f"{output}.conv")
     if not is_channels_last(node):
         bias = _column(rewriter, bias, rewriter.type_of(product).rank - 2, output)
     rewriter.become(output, "Add", (product, bias))

@@ -5,7 +5,7 @@ With c, d constants and W constant weights (one use each):
     Mul(Mul(x, c), d)          -> Mul(x, c*d)
     Add(Add(x, c), d)          -> Add(x, c+d)
     Mul(Add(x, c), d)          -> Add(Mul(x, d), c*d)
-    Mul(Conv(x, W), c)         -> Conv(x, W*c)        c one value an output channel
+    Mul(Conv(x, W), c)         -> Conv(x, W*c)        c one value an output channel; also ConvTranspose
     Mul(MatMul(x, W), c)       -> MatMul(x, W*c)      c one value a column
 """
 
@@ -17,11 +17,12 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.graph.ir import Array, Graph, Node
-from autotune.passes.attributes import is_channels_last
+from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
 _FLOATS = ("float32", "float64")
+_CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _constant_operand(graph: Graph, node: Node) -> tuple[str, str] | None:
 def _merge(rewriter: Rewriter, graph: Graph, node: Node, inner: Node, constant: str) -> bool:
     c = graph.constants[constant]
     (output,) = node.outputs
-    if node.op == "Mul" and inner.op in ("Conv", "MatMul"):
+    if node.op == "Mul" and inner.op in (*_CONVOLUTIONS, "MatMul"):
         return _scale_weights(rewriter, graph, inner, c, output)
     match = _constant_operand(graph, inner)
     if match is None:
@@ -104,13 +105,19 @@ def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, 
         return False
     weight = graph.constants[inner.inputs[1]]
     nhwc = is_channels_last(inner)
-    channel_axis = 1 if inner.op == "Conv" and not nhwc else -1
+    channel_axis = 1 if inner.op in _CONVOLUTIONS and not nhwc else -1
     rank = graph.type_of(inner.outputs[0]).rank
     channels = graph.type_of(inner.outputs[0]).shape[channel_axis]
     vector = _per_channel(scale, rank, channel_axis % rank, channels)
     if vector is None or (inner.op == "MatMul" and weight.ndim != 2):
         return False
-    column = vector.reshape(-1, *(1,) * (weight.ndim - 1)) if channel_axis == 1 else vector
+    column = vector
+    if inner.op == "ConvTranspose":  # [ic, oc/group, kernel...] or [kernel..., ic, oc/group]
+        if integer(inner, "group", 1) != 1:
+            return False
+        column = vector.reshape(-1, *(1,) * (weight.ndim - 2)) if channel_axis == 1 else vector
+    elif channel_axis == 1:
+        column = vector.reshape(-1, *(1,) * (weight.ndim - 1))
     scaled = rewriter.constant(inner.inputs[1], (weight * column).astype(weight.dtype))
     inputs = (rewriter.current(inner.inputs[0]), scaled)
     rewriter.become(output, inner.op, inputs, inner.attrs)

@@ -28,6 +28,7 @@ from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.simplify import Simplify
 from autotune.passes.split_groups import SplitGroups
+from autotune.passes.split_phases import SplitPhases
 
 ATTENTION: Mapping[str, float] = {"auto": 1.0, "separate": 0.0}
 """Choices for attention: the share of the separate regions' estimate that one region may take."""
@@ -50,6 +51,7 @@ def standard_passes(layout: str = "NHWC", attention: str = "auto") -> tuple[Grap
         ConvertLayout(layout),
         FoldConstants(),
         Simplify(),
+        SplitPhases(),
         SplitGroups(),
         Attention(ATTENTION[attention]),
         CommonSubexpressions(),

@@ -18,6 +18,7 @@ PASSES: Mapping[str, str] = {
     "fold_batch_norm": "autotune.passes.fold_batch_norm:FoldBatchNorm",
     "fold_constants": "autotune.passes.fold_constants:FoldConstants",
     "simplify": "autotune.passes.simplify:Simplify",
+    "split_phases": "autotune.passes.split_phases:SplitPhases",
     "split_groups": "autotune.passes.split_groups:SplitGroups",
     "winograd": "autotune.passes.winograd:Winograd",
 }

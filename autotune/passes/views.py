@@ -1,8 +1,8 @@
 """Which values need no memory of their own, because they lie inside another value's memory.
 
 Reshape and its kin, slices, and transposes that leave the last axis alone read their source through
-other strides. A Concat is turned around: its operands are written straight into it, so that joining
-costs nothing. Where that is impossible the operation stays a dispatch that copies.
+other strides. A Concat or Interleave is turned around: its operands are written straight into it, so
+that joining costs nothing. Where that is impossible the operation stays a dispatch that copies.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node, fresh_name
+from autotune.graph.ops.interleave import phases
 from autotune.passes.attributes import integer, ints, permutation
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
+JOINS = ("Concat", "Interleave")
+"""Operations whose operands are written straight into their result."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class ViewAnalysis:
     """Decides, node by node in graph order, what becomes a view; then resolves placements.
 
     ``views`` are the nodes without a dispatch, ``copies`` the operands that must be copied into a
-    Concat that is otherwise made in place (operand position by Concat output).
+    join that is otherwise made in place (operand positions by its output).
     """
 
     def __init__(self, graph: Graph, in_place_concat: bool = True, views: bool = True) -> None:
@@ -100,8 +103,8 @@ class ViewAnalysis:
                 self._transpose(node)
             elif node.op in ("Slice", "Split"):
                 self._slice(node)
-            elif node.op == "Concat" and in_place_concat:
-                self._concat(node)
+            elif node.op in JOINS and in_place_concat:
+                self._join(node)
 
     def is_view(self, node: Node) -> bool:
         """Whether a node has no dispatch."""
@@ -115,7 +118,7 @@ class ViewAnalysis:
             node, index = self._inside[value]
             return self._operand_placement(node, index)
         producer = self.producers.get(value)
-        if producer is None or not self.is_view(producer) or producer.op == "Concat":
+        if producer is None or not self.is_view(producer) or producer.op in JOINS:
             return Placement(value, 0, found.strides or dense_strides(shape))
         if self._reads_its_result(producer):
             return Placement(value, 0, dense_strides(shape))
@@ -183,7 +186,7 @@ class ViewAnalysis:
         if regular and all(self._may_be_strided(output) for output in node.present_outputs):
             self._add(node)
 
-    def _concat(self, node: Node) -> None:
+    def _join(self, node: Node) -> None:
         (output,) = node.outputs
         fitting = [
             index
@@ -198,12 +201,12 @@ class ViewAnalysis:
         self.copies[output] = tuple(i for i in range(len(node.inputs)) if i not in fitting)
 
     def _fits(self, operand: str) -> bool:
-        """Whether the operand can be placed: written by a dispatch, a Concat made in place, or a
+        """Whether the operand can be placed: written by a dispatch, a join made in place, or a
         view whose source was placed inside it."""
         producer = self.producers.get(operand)
         if producer is None or operand in self._inside:
             return False
-        if not self.is_view(producer) or producer.op == "Concat":
+        if not self.is_view(producer) or producer.op in JOINS:
             return True
         return self._reads_its_result(producer)
 
@@ -216,13 +219,15 @@ class ViewAnalysis:
             perm = permutation(node, len(result.strides))
             strides = tuple(result.strides[perm.index(axis)] for axis in range(len(perm)))
             return Placement(result.root, result.offset, strides)
+        if node.op == "Interleave":
+            return _phase_placement(result, ints(node, "strides"), index)
         axis = integer(node, "axis") % len(result.strides)
         start = sum(self.graph.type_of(v).shape[axis] for v in node.inputs[:index])
         offset = result.offset + start * result.strides[axis]
         return Placement(result.root, offset, result.strides)
 
     def copy_placement(self, node: Node, index: int) -> Placement:
-        """Where the copied operand ``index`` of an in-place Concat goes."""
+        """Where the copied operand ``index`` of a join made in place goes."""
         return self._operand_placement(node, index)
 
     def _window(self, node: Node, part: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -243,7 +248,17 @@ class ViewAnalysis:
         return tuple(starts), tuple(steps)
 
 
+def _phase_placement(result: Placement, strides: Sequence[int], index: int) -> Placement:
+    """Operand ``index`` of an Interleave: every stride-th row, from its phase on."""
+    phase = phases(strides)[index]
+    spatial = result.strides[1:-1]
+    offset = result.offset + sum(p * step for p, step in zip(phase, spatial, strict=True))
+    wider = (s * step for s, step in zip(strides, spatial, strict=True))
+    return Placement(result.root, offset, (result.strides[0], *wider, result.strides[-1]))
+
+
 __all__ = [
+    "JOINS",
     "RESHAPES",
     "Placement",
     "ViewAnalysis",

@@ -13,10 +13,6 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Array
 
 CAPSULE = 4
-FEW_OUTPUTS = 16
-"""Below, a phase of a transposed convolution would leave most of a vector empty."""
-_TAPS = {0: [3, 1], 1: [2, 0]}
-"""Taps that even and odd output rows read, in the order of the input rows."""
 
 
 @dataclass(frozen=True)
@@ -101,50 +97,20 @@ def convolution(sizes: Convolution, seed: int, *, normalised: bool = False) -> P
 
 
 def transposed(sizes: Convolution, seed: int) -> Problem:
-    """A transposed convolution with kernel 4, stride 2, pad 1.
-
-    Ours has no multiplication by the zeros between input pixels: output row 2a reads input rows a-1 and
-    a with taps 3 and 1, row 2a+1 reads a and a+1 with taps 2 and 0, and the same for columns. These four
-    phases are convolutions of their own, or, with few output channels, one with all phases' channels
-    and zeros where a phase does not look; they are interleaved at the end.
-    """
-    if (sizes.kernel, sizes.stride, sizes.pad) != (4, 2, 1):
-        raise ValueError(f"only kernel 4, stride 2, pad 1 is known here, got {sizes}")
+    """A transposed convolution."""
     rng = np.random.default_rng(seed)
-    weight = _scaled(rng, (sizes.inputs, sizes.outputs, 4, 4), 4 * sizes.inputs)
+    kernel = (sizes.kernel,) * sizes.rank
+    weight = _scaled(rng, (sizes.inputs, sizes.outputs, *kernel), sizes.kernel**sizes.rank * sizes.inputs)
     x = rng.standard_normal((sizes.batch, *sizes.size, sizes.inputs), dtype=np.float32)
+    first = _first(sizes.rank)
     b, m = GraphBuilder("conv_transpose"), ModelBuilder("conv_transpose")
     b.input("x", x.shape)
-    m.input("x", x.transpose(_first(2)).shape)
+    m.input("x", x.transpose(first).shape)
+    b.constant("w", np.ascontiguousarray(np.moveaxis(weight, (0, 1), (-2, -1))))
     m.constant("w", weight)
-    phases = _phases_at_once if sizes.outputs < FEW_OUTPUTS else _phases_apart
-    ours = b.node("DepthToSpace", phases(b, weight), blocksize=2, mode="DCR", layout="NHWC")
-    theirs = m.node("ConvTranspose", ["x", "w"], "y", kernel_shape=(4, 4), strides=(2, 2), pads=(1, 1, 1, 1))
-    return Problem(b.graph(ours), {"x": x}, m.finish([theirs]), {"x": _first(2)}, _last(2))
-
-
-def _phases_apart(b: GraphBuilder, weight: Array) -> str:
-    """Four convolutions of 2×2, their channels behind each other."""
-    phases = []
-    for row in (0, 1):
-        for column in (0, 1):
-            part = weight[:, :, _TAPS[row]][:, :, :, _TAPS[column]].transpose(2, 3, 0, 1)
-            name = b.constant(f"w{row}{column}", np.ascontiguousarray(part))
-            pads = (1 - row, 1 - column, row, column)
-            phases.append(b.node("Conv", "x", name, layout="NHWC", pads=pads))
-    return b.node("Concat", *phases, axis=3)
-
-
-def _phases_at_once(b: GraphBuilder, weight: Array) -> str:
-    """One convolution of 3×3 with the channels of all phases."""
-    inputs, outputs = weight.shape[:2]
-    merged = np.zeros((3, 3, inputs, 2, 2, outputs), np.float32)
-    for row in (0, 1):
-        for column in (0, 1):
-            part = weight[:, :, _TAPS[row]][:, :, :, _TAPS[column]].transpose(2, 3, 0, 1)
-            merged[row : row + 2, column : column + 2, :, row, column] = part
-    b.constant("w", merged.reshape(3, 3, inputs, 4 * outputs))
-    return b.node("Conv", "x", "w", layout="NHWC", pads=(1, 1, 1, 1))
+    ours = b.node("ConvTranspose", "x", "w", layout="NHWC", **sizes.window())
+    theirs = m.node("ConvTranspose", ["x", "w"], "y", kernel_shape=kernel, **sizes.window())
+    return Problem(b.graph(ours), {"x": x}, m.finish([theirs]), {"x": first}, _last(sizes.rank))
 
 
 def capsule(sizes: Convolution, seed: int) -> Problem:
@@ -181,4 +147,4 @@ def capsule(sizes: Convolution, seed: int) -> Problem:
     return Problem(b.graph(ours), {"x": x}, m.finish([theirs]))
 
 
-__all__ = ["CAPSULE", "FEW_OUTPUTS", "Convolution", "capsule", "convolution", "transposed"]
+__all__ = ["CAPSULE", "Convolution", "capsule", "convolution", "transposed"]

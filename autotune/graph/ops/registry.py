@@ -171,6 +171,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "attention": "Attention",
         "contraction": "Gemm MatMul",
         "convolution": "Conv",
+        "convolution_transposed": "ConvTranspose",
         "winograd": "WinogradInputColumns WinogradInputRows WinogradOutputColumns WinogradOutputRows",
         "pool": "AveragePool GlobalAveragePool GlobalMaxPool MaxPool",
         "normalization": "BatchNormalization InstanceNormalization LayerNormalization LRN",
@@ -178,6 +179,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "reduction": "ArgMax ArgMin ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
         "reshape": "Expand Flatten Reshape Squeeze Tile Unsqueeze",
         "movement": "ChannelShuffle Concat DepthToSpace SpaceToDepth Split Transpose",
+        "interleave": "Interleave",
         "indexing": "Gather GatherElements Pad Slice Trilu",
         "shape": "ConstantOfShape Range Shape",
     }.items()

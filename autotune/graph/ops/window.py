@@ -89,7 +89,7 @@ def window_of(op: str, x: Sequence[int], attrs: Attrs, ceil_mode: bool = False) 
     """
     rank = len(x) - 2
     size = tuple(x[1:-1]) if attrs["layout"] == "NHWC" else tuple(x[2:])
-    _check(op, attrs, rank)
+    check_window(op, attrs, rank)
     kernel, strides = ints_attr(attrs, "kernel_shape"), ints_attr(attrs, "strides")
     dilations, pads = ints_attr(attrs, "dilations"), ints_attr(attrs, "pads")
     out, extra = [], []
@@ -111,7 +111,8 @@ def window_of(op: str, x: Sequence[int], attrs: Attrs, ceil_mode: bool = False) 
     return Window(size, kernel, strides, dilations, pads[:rank], pads[rank:], tuple(out), tuple(extra))
 
 
-def _check(op: str, attrs: Attrs, rank: int) -> None:
+def check_window(op: str, attrs: Attrs, rank: int) -> None:
+    """Raise GraphError unless kernel, strides, dilations and pads are what `rank` dimensions take."""
     for key, length, least in (
         ("kernel_shape", rank, 1),
         ("strides", rank, 1),

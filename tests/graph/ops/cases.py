@@ -172,4 +172,10 @@ MOVEMENT = [
     case("ConstantOfShape", shape=(2, 19), value=2.5),
 ]
 
-CASES = [*UNARY, *NARY, *CONTRACTIONS, *WINDOWS, *ROWS, *MOVEMENT]
+TRANSPOSED = [
+    case("ConvTranspose", normal(1, 4, 5, 3), normal(4, 4, 3, 5), strides=(2, 2), pads=(1, 1, 1, 1), **NHWC),
+    case("ConvTranspose", normal(2, 4, 5), normal(4, 3, 3), normal(6), group=2, strides=(3,), dilations=(2,)),
+    case("Interleave", normal(1, 3, 5), normal(1, 2, 5), strides=(2,), size=(5,)),
+]
+
+CASES = [*TRANSPOSED, *UNARY, *NARY, *CONTRACTIONS, *WINDOWS, *ROWS, *MOVEMENT]

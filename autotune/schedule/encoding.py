@@ -65,9 +65,9 @@ def encode(schedule: Schedule, value: Any) -> Any:
         return ("list", *[encode(schedule, v) for v in value])
     if callable(value):
         return ("map", *IndexMap.from_callable(value).texts)
-    if hasattr(value, "op"):
+    if isinstance(getattr(value, "op", None), Operation):  # a stage
         return ("stage", value.op.name)
-    if hasattr(value, "item"):
+    if getattr(value, "ndim", None) == 0:  # a number of NumPy
         return value.item()
     raise ScheduleError(f"a schedule step cannot take a {type(value).__name__}: {value!r}")
 

@@ -26,13 +26,17 @@ class IndexMap:
     @staticmethod
     def from_callable(function: Callable[..., Any]) -> IndexMap:
         """The map that a Python function of the old indices computes."""
-        rank = len(inspect.signature(function).parameters)
-        axes = [Var(f"i{n}") for n in range(rank)]
-        result = function(*axes)
-        if isinstance(result, IndexMap):
-            return result
-        parts = result if isinstance(result, list | tuple) else (result,)
-        return IndexMap(tuple(expr_text(p) if isinstance(p, Expr) else str(int(p)) for p in parts))
+        try:
+            rank = len(inspect.signature(function).parameters)
+            result = function(*(Var(f"i{n}") for n in range(rank)))
+            if isinstance(result, IndexMap):
+                return result
+            parts = result if isinstance(result, list | tuple) else (result,)
+            return IndexMap(tuple(expr_text(p) if isinstance(p, Expr) else str(int(p)) for p in parts))
+        except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
+            raise ScheduleError(
+                f"index map: the function must take the old indices and return the new ones ({error})"
+            ) from error
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The new indices of an element."""

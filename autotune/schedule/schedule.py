@@ -22,7 +22,7 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
     def __init__(self, outputs: Sequence[Operation]) -> None:
         self.outputs = list(outputs)
         self.steps: list[Step] = []
-        self.recording_depth = 0
+        self.step = ""  # the primitive that runs now; it may call others
         self.replaying = False
         self.rng = random.Random(0)
         self.decisions: dict[str, tuple[Any, ...]] = {}
@@ -43,9 +43,13 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
         if isinstance(key, str):
             return self.stage_named(key)
         op = key.op if isinstance(key, Tensor) else key
+        if not isinstance(op, Operation):
+            raise ScheduleError(f"expected a stage, a tensor, an operation or a name, got {key!r}")
         stage = self._stages.get(op)
         if stage is None:
-            raise ScheduleError(f"{getattr(op, 'name', op)!r} is not part of this schedule")
+            raise ScheduleError(
+                f"{op.name!r} is not part of this schedule; its stages: {', '.join(self._by_name)}"
+            )
         return stage
 
     def stage_named(self, name: str) -> Stage:

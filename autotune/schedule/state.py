@@ -100,8 +100,11 @@ class StageState:
         return f"stage {self.op.name}:\n  " + "\n  ".join(lines)
 
     def refuse(self, step: str, reason: str, mark: IterVar | None = None) -> ScheduleError:
-        """The error of an illegal step: the reason first, then the loops with a mark."""
-        return ScheduleError(f"{step}: {reason}\n{self.nest_text(mark)}")
+        """The error of an illegal step: the reason first, then the loops with a mark.
+
+        A primitive that is called by another one is refused under the name of that, which the user wrote.
+        """
+        return ScheduleError(f"{self.schedule.step or step}: {reason}\n{self.nest_text(mark)}")
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the attributes, containers copied one level deep."""
@@ -121,10 +124,8 @@ class StageState:
             )
         return self.op
 
-    def leaf(self, step: str, iv: Any) -> int:
+    def leaf(self, step: str, iv: IterVar) -> int:
         """Number of a loop; raises ScheduleError for what is not a loop of this stage now."""
-        if not isinstance(iv, IterVar):
-            raise ScheduleError(f"{step}: expected a loop variable of stage {self.op.name}, got {iv!r}")
         for number, leaf in enumerate(self.leaf_iter_vars):
             if leaf is iv:
                 return number
@@ -142,18 +143,17 @@ class StageState:
 
     def forget(self, iv: IterVar) -> None:
         """Raise ScheduleError when something depends on a loop that a step takes away."""
+        step = self.schedule.step
         for stage in self.schedule.stages:
             if stage.attach_stage is self and stage.attach_ivar is iv:
                 raise self.refuse(
-                    "split or fuse", f"{stage.op.name} is computed at {iv.name}; do that after this step", iv
+                    step, f"{stage.op.name} is computed at {iv.name}; do that after this step", iv
                 )
-        if self.kinds.pop(iv, None) is not None:
-            raise self.refuse("split or fuse", f"{iv.name} is annotated already; annotate the result instead")
+        if iv in self.kinds:
+            raise self.refuse(step, f"{iv.name} is annotated already; annotate the result instead", iv)
         hints = (*self.peeled, *self.pipelines, *self.tensorized, *(p[1] for p in self.prefetches))
         if iv in hints or iv is self.init_at:
-            raise self.refuse(
-                "split or fuse", f"another step refers to {iv.name} already; do that after this step", iv
-            )
+            raise self.refuse(step, f"another step refers to {iv.name} already; do that after this step", iv)
 
     def take_loops(self, op: ComputeOp) -> None:
         """Start again with the axes of a rewritten operation."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotune.errors import AutotuneError, ScheduleError
 from autotune.schedule import legality
+from autotune.schedule.arguments import accepted
 from autotune.schedule.encoding import Choice, Decision, decode, encode, frozen, identifier, python_text
 from autotune.te.expr import IterVar
 from autotune.te.tensor import Tensor
@@ -152,33 +153,55 @@ def primitive(function: F) -> F:
     @functools.wraps(function)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         schedule: Schedule = self if not hasattr(self, "schedule") else self.schedule
-        if schedule.recording_depth:
+        if schedule.step:
             return function(self, *args, **kwargs)
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError as error:
-            names = ", ".join(list(signature.parameters)[1:])
-            raise ScheduleError(f"{function.__name__}: {error}; its arguments are: {names}") from error
         stage = "" if self is schedule else self.op.name
-        encoded = {name: encode(schedule, value) for name, value in list(bound.arguments.items())[1:]}
+        bound, encoded = _bound(signature, function.__name__, self, args, kwargs)
         before = None if schedule.replaying else schedule.snapshot()
-        schedule.recording_depth += 1
+        schedule.step = function.__name__
         try:
-            result = function(self, *args, **kwargs)
+            result = function(*bound.args, **bound.kwargs)
             if not schedule.replaying:
                 legality.check(schedule, function.__name__)
-        except BaseException:
+        except BaseException as error:
             if before is not None:
                 schedule.restore(before)
+            if isinstance(error, ScheduleError) and not str(error).startswith(f"{function.__name__}: "):
+                raise ScheduleError(f"{function.__name__}: {error}") from error
             raise
         finally:
-            schedule.recording_depth -= 1
+            schedule.step = ""
         encoded |= schedule.take_decided()
         args = tuple((name, encoded[name]) for name in signature.parameters if name in encoded)
         schedule.steps.append(Step(function.__name__, stage, args, _result_names(result)))
         return result
 
     return wrapper  # type: ignore[return-value]
+
+
+def _bound(
+    signature: inspect.Signature, name: str, owner: Any, args: Any, kwargs: Any
+) -> tuple[inspect.BoundArguments, dict[str, Any]]:
+    """The arguments of a call as the primitive takes them, and as plain data; raises ScheduleError."""
+    schedule: Schedule = owner if not hasattr(owner, "schedule") else owner.schedule
+    try:
+        bound = signature.bind(owner, *args, **kwargs)
+    except TypeError as error:
+        names = ", ".join(list(signature.parameters)[1:])
+        raise ScheduleError(f"{name}: {error}; its arguments are: {names}") from error
+    encoded = {}
+    try:
+        for parameter in list(bound.arguments)[1:]:
+            declared, value = signature.parameters[parameter], bound.arguments[parameter]
+            if declared.kind is inspect.Parameter.VAR_POSITIONAL:
+                value = tuple(accepted(parameter, declared.annotation, item) for item in value)
+            else:
+                value = accepted(parameter, declared.annotation, value)
+            bound.arguments[parameter], encoded[parameter] = value, encode(schedule, value)
+    except ScheduleError as error:
+        nest = "" if owner is schedule else f"\n{owner.nest_text()}"
+        raise ScheduleError(f"{name}: {error}{nest}") from error
+    return bound, encoded
 
 
 def _replay(schedule: Schedule, step: Step) -> None:

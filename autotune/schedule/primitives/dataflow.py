@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ScheduleError
@@ -76,7 +75,9 @@ class DataflowPrimitives:
             autotune.errors.ScheduleError: cache_write: A is an input; use cache_read to copy it
         """
         tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
-        if not tensors or len({id(t.op) for t in tensors}) != 1:
+        if not all(isinstance(t, Tensor) for t in tensors):
+            raise ScheduleError(f"cache_write: expected a tensor or a list of tensors, got {tensor!r}")
+        if len({id(t.op) for t in tensors}) != 1:
             raise ScheduleError("cache_write: a list must hold outputs of one operation")
         stage = self.untouched("cache_write", tensors[0])
         _check_scope("cache_write", scope)
@@ -92,7 +93,7 @@ class DataflowPrimitives:
         return outputs if isinstance(tensor, list | tuple) else outputs[0]
 
     @primitive
-    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Any]) -> Tensor:
+    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
         """Copy a tensor for some of its readers.
 
         TVM: cache_read. Halide: in, with compute_at. Exo: stage_mem. Attach the copy to a reader's loop to pack or

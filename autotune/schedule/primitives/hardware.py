@@ -62,7 +62,7 @@ class HardwarePrimitives(KindPrimitives):
               serial i in 0..64    <---
         """
         self.leaf("bind", ivar)
-        if not isinstance(thread_ivar, IterVar) or thread_ivar.kind != "thread":
+        if thread_ivar.kind != "thread":
             raise self.refuse("bind", f"expected te.thread_axis(...), got {thread_ivar!r}", ivar)
         tag = thread_ivar.tag
         if not THREAD_TAG.fullmatch(tag):
@@ -157,8 +157,6 @@ class HardwarePrimitives(KindPrimitives):
                   serial k in 0..8 (reduce)
         """
         self.leaf("tensorize", var)
-        if not isinstance(tensor_intrin, TensorIntrin):
-            raise self.refuse("tensorize", f"expected te.decl_tensor_intrin(...), got {tensor_intrin!r}", var)
         self.tensorized[var] = tensor_intrin
         reason = difference(self, var)  # type: ignore[arg-type]  # a stage, of which this is a part
         if reason:

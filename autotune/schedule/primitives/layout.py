@@ -143,14 +143,12 @@ class LayoutPrimitives(DataflowPrimitives):
         step = "pad_to_multiple"
         stage = self.untouched(step, tensor)
         op = stage.computed(step)
-        if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
+        if factor < 1:
             raise stage.refuse(step, f"the factor must be a positive integer, got {factor!r}")
         axes = op.axis + op.reduce_axis
         if axis not in axes:
             legal = ", ".join(a.name for a in axes)
-            raise stage.refuse(
-                step, f"{getattr(axis, 'name', axis)} is not an axis of {op.name}; legal: {legal}"
-            )
+            raise stage.refuse(step, f"{axis.name} is not an axis of {op.name}; legal: {legal}")
         extent = -(-axis.extent // factor) * factor
         if extent == axis.extent:
             return Tensor(stage.op, tensor.value_index)

@@ -61,7 +61,8 @@ class LoopPrimitives(StageState):
         if (factor is None) == (nparts is None):
             raise self.refuse("split", "give exactly one of factor and nparts", parent)
         number = factor if factor is not None else nparts
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        assert number is not None
+        if number < 1:
             raise self.refuse("split", f"the factor must be a positive integer, got {number!r}", parent)
         if tail not in TAILS:
             raise self.refuse("split", f"tail must be one of {', '.join(TAILS)}, got {tail!r}", parent)
@@ -69,6 +70,7 @@ class LoopPrimitives(StageState):
             raise self.refuse(
                 "split", "tail='overlap' would add some elements of a reduction twice; use 'peel'", parent
             )
+        self.forget(parent)
         count = max(parent.extent, 1)
         if factor is not None:
             inner_extent = min(int(number), count)
@@ -81,7 +83,6 @@ class LoopPrimitives(StageState):
         self.relations.append(Split(parent, outer, inner, int(factor or 0), int(nparts or 0), tail))
         self.leaf_iter_vars[at : at + 1] = [outer, inner]
         self.all_iter_vars += [outer, inner]
-        self.forget(parent)
         return outer, inner
 
     @primitive
@@ -146,12 +147,12 @@ class LoopPrimitives(StageState):
                 )
             if inner.kind != fused.kind:
                 raise self.refuse("fuse", f"{fused.name} and {inner.name}: one is a reduction loop", inner)
+            self.forget(fused)
+            self.forget(inner)
             new = self.fresh(f"{fused.name}.{inner.name}.fused", fused.extent * inner.extent, fused.kind)
             self.relations.append(Fuse(fused, inner, new))
             self.leaf_iter_vars[at : at + 2] = [new]
             self.all_iter_vars.append(new)
-            self.forget(fused)
-            self.forget(inner)
             fused = new
         return fused
 
@@ -261,7 +262,7 @@ class LoopPrimitives(StageState):
         Raises:
             >>> s[B].tile(i, j, 2, 4)
             Traceback (most recent call last):
-            autotune.errors.ScheduleError: split: i is no longer a loop (it was split or fused)
+            autotune.errors.ScheduleError: tile: i is no longer a loop (it was split or fused)
             stage B:
               serial i.outer in 0..4
                 serial j.outer in 0..3
@@ -311,7 +312,7 @@ class LoopPrimitives(StageState):
         """
         self.leaf("peel", var)
         for number in (first, last):
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            if number < 0:
                 raise self.refuse(
                     "peel", f"first and last must be integers of at least 0, got {number!r}", var
                 )

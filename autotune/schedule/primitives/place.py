@@ -64,8 +64,7 @@ class PlacePrimitives(StageState):
         if self.is_output:
             raise self.refuse("compute_at", f"{op.name} is an output of the program and stays at the root")
         if scope not in stage.leaf_iter_vars:
-            name = getattr(scope, "name", scope)
-            raise stage.refuse("compute_at", f"{name} is not a loop of stage {stage.op.name} now")
+            raise stage.refuse("compute_at", f"{scope.name} is not a loop of stage {stage.op.name} now")
         if stage.kind_of(scope) == "vectorized":
             raise stage.refuse("compute_at", f"{scope.name} is vectorized; attach outside of it", scope)
         if not self.schedule.reads_from(stage, self):  # type: ignore[arg-type]

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
 
 
+MAX_SIZES = 8
+"""Tile sizes that one decision holds; each way to factor an extent is listed to draw one."""
+
+
 class SamplingPrimitives:
     """sample_perfect_tile, sample_categorical, sample_compute_location."""
 
@@ -76,7 +80,7 @@ class SamplingPrimitives:
 
         Args:
             loop: a loop of any stage.
-            n: how many sizes, at least 1, outermost first.
+            n: how many sizes, 1 to 8, outermost first.
             max_innermost_factor: the largest last size.
             decision: the sizes, if they are to be these; else drawn at random.
             name: of the decision in the trace; "d0", "d1", ... by default.
@@ -110,15 +114,13 @@ class SamplingPrimitives:
             autotune.errors.ScheduleError: sample_perfect_tile: the decision must be 2 positive sizes with the product 16, the extent of i; got [3, 4]
         """
         step = "sample_perfect_tile"
-        if not isinstance(loop, IterVar):
-            raise ScheduleError(f"{step}: expected a loop variable, got {loop!r}")
-        if not isinstance(n, int) or n < 1:
-            raise ScheduleError(f"{step}: n must be a positive integer, got {n!r}")
+        if not 1 <= n <= MAX_SIZES:
+            raise ScheduleError(f"{step}: n must be in 1..{MAX_SIZES}, got {n!r}")
         if decision is None:
             options = [t for t in _factorizations(loop.extent, n) if t[-1] <= max_innermost_factor]
             sizes = list(self.rng.choice(options or [(*[1] * (n - 1), loop.extent)]))
         else:
-            sizes = [int(size) for size in decision]
+            sizes = list(decision)
             product = 1
             for size in sizes:
                 product *= size
@@ -182,15 +184,15 @@ class SamplingPrimitives:
         """
         step = "sample_categorical"
         values = list(candidates)
-        if not values or any(isinstance(v, bool) or not isinstance(v, int | str) for v in values):
-            raise ScheduleError(f"{step}: candidates must be numbers or texts, got {values!r}")
+        if not values:
+            raise ScheduleError(f"{step}: candidates must have at least one value")
         if probs is not None and (len(probs) != len(values) or min(probs) < 0 or sum(probs) <= 0):
             raise ScheduleError(
                 f"{step}: probs must be {len(values)} weights of at least 0, got {list(probs)!r}"
             )
         if decision is None:
             decision = self.rng.choices(range(len(values)), probs)[0]
-        if not isinstance(decision, int) or not 0 <= decision < len(values):
+        if not 0 <= decision < len(values):
             raise ScheduleError(f"{step}: the decision must be in 0..{len(values) - 1}, got {decision!r}")
         return self._decide(name, [values[decision]], int(decision), single=True)[0]
 

@@ -102,7 +102,7 @@ class StoragePrimitives(StageState):
             legal = ", ".join(a.name for a in op.axis[:-1]) or "none"
             raise self.refuse(
                 "storage_align",
-                f"{getattr(axis, 'name', axis)} is not a data axis of {op.name}; legal: {legal}",
+                f"{axis.name} is not a data axis of {op.name}; legal: {legal}",
             )
         number = op.axis.index(axis)
         if number == len(op.axis) - 1:
@@ -111,12 +111,7 @@ class StoragePrimitives(StageState):
                 f"{axis.name} is the last dimension, whose elements stay neighbours; name an outer one",
                 axis,
             )
-        if (
-            not isinstance(factor, int)
-            or factor < 1
-            or not isinstance(offset, int)
-            or not 0 <= offset < factor
-        ):
+        if factor < 1 or not 0 <= offset < factor:
             raise self.refuse(
                 "storage_align",
                 f"factor must be positive and offset in 0..factor-1, got {factor!r} and {offset!r}",
@@ -224,16 +219,14 @@ class StoragePrimitives(StageState):
         """
         op = self.computed("prefetch")
         self.leaf("prefetch", var)
-        if not isinstance(tensor, Tensor) or all(
-            self.schedule[t] is not self.schedule[tensor] for t in op.input_tensors
-        ):
+        if all(self.schedule[t] is not self.schedule[tensor] for t in op.input_tensors):
             legal = ", ".join(t.name for t in op.input_tensors) or "none"
             raise self.refuse(
                 "prefetch",
-                f"{op.name} does not read {getattr(tensor, 'name', tensor)}; it reads: {legal}",
+                f"{op.name} does not read {tensor.name}; it reads: {legal}",
                 var,
             )
-        if not isinstance(offset, int) or isinstance(offset, bool) or offset < 1:
+        if offset < 1:
             raise self.refuse("prefetch", f"offset must be a positive integer, got {offset!r}", var)
         if self.kind_of(var) == "vectorized":
             raise self.refuse("prefetch", f"{var.name} is vectorized; name a loop outside of it", var)
@@ -290,7 +283,7 @@ class StoragePrimitives(StageState):
                 serial i.inner in 0..4    <---
         """
         self.leaf("software_pipeline", var)
-        if not isinstance(stages, int) or isinstance(stages, bool) or stages < 2:
+        if stages < 2:
             raise self.refuse(
                 "software_pipeline", f"stages must be an integer of at least 2, got {stages!r}", var
             )

@@ -1,0 +1,64 @@
+"""Arguments of primitives by their annotations: what a parameter cannot take is refused before anything is done."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from autotune.errors import ScheduleError
+from autotune.te.expr import Const, IterVar
+from autotune.te.intrinsic import TensorIntrin
+from autotune.te.tensor import Operation, Tensor
+
+LARGEST = 2**31 - 1
+"""Extents, factors and offsets are at most this."""
+
+
+def accepted(name: str, annotation: str, value: Any) -> Any:
+    """``value`` as a parameter of that annotation takes it; raises ScheduleError saying what it must be.
+
+    Integers of NumPy and constants of ``te`` become Python's, operations their first output.
+    """
+    kind = annotation.removesuffix(" | None")
+    if kind == "Any" or (value is None and kind != annotation):
+        return value
+    if kind.startswith("Sequence["):
+        if not isinstance(value, list | tuple):
+            raise ScheduleError(f"{name} must be a list, got {value!r}")
+        inside = kind.removeprefix("Sequence[").removesuffix("]")
+        return [accepted(f"{name}[{number}]", inside, item) for number, item in enumerate(value)]
+    if kind == "int":
+        return _integer(name, value)
+    if kind == "Tensor" and isinstance(value, Operation):
+        return value.output(0)
+    types, wanted = _TYPES[kind]
+    if not isinstance(value, types) or isinstance(value, bool):
+        raise ScheduleError(f"{name} must be {wanted}, got {value!r}")
+    return value
+
+
+_TYPES: dict[str, tuple[Any, str]] = {
+    "str": (str, "a text"),
+    "float": (int | float, "a number"),
+    "int | str": (int | str, "an integer or a text"),
+    "IterVar": (IterVar, "a loop variable"),
+    "Tensor": (Tensor, "a tensor"),
+    "TensorIntrin": (TensorIntrin, "an intrinsic, from te.decl_tensor_intrin(...)"),
+}
+
+
+def _integer(name: str, value: Any) -> int:
+    number = value.value if isinstance(value, Const) else value
+    if isinstance(number, bool):
+        raise ScheduleError(f"{name} must be an integer, got {value!r}")
+    if not isinstance(number, int):
+        try:
+            number = operator.index(number)
+        except TypeError:
+            raise ScheduleError(f"{name} must be an integer, got {value!r}") from None
+    if abs(number) > LARGEST:
+        raise ScheduleError(f"{name} must be an integer of at most {LARGEST}, got {value!r}")
+    return number
+
+
+__all__ = ["LARGEST", "accepted"]

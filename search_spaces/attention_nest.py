@@ -18,7 +18,7 @@ from search_spaces.tile_knobs import ceil_div, column
 
 # Vector instructions: an exponential with its subtraction, maximum and sum; folding the lanes of a row twice;
 # gathering a vector of transposed keys, for each lane; and joining a vector of a block to what is before it.
-_SOFTMAX, _FOLD, _GATHER, _MERGE = 32.0, 60.0, 1.2, 60.0
+_SOFTMAX, _FOLD, _GATHER, _MERGE = 32.0, 60.0, 1.2, 45.0
 # Share of the loads of a tile that its arithmetic does not hide, and what a step of a loop costs.
 _LOADS, _STEP = 0.4, 3.0
 
@@ -34,7 +34,8 @@ def attention_nest(shape: AttentionShape, family: str, flops: int, columns: Colu
     accumulators = rows * vectors
     repeats = float(shape.heads * shape.blocks) * blocks * row_block * panels
     item = ITEM_BYTES[shape.structure.anchor.body[0].dtype]
-    scratch = rows * row_block * shape.block * 2.0 * item
+    # Scores and exponentials of a block of rows, and half as much for the keys and values that stream by.
+    scratch = 3.0 * rows * row_block * shape.block * item
     return LoopNest(
         family=family,
         lanes=shape.lanes,

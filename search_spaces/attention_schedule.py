@@ -180,8 +180,9 @@ class _Attention:
         *outer, columns, rows = _axes(stage)
         steps, step = stage.split(columns, factor=_KEY_STEPS)
         vectors, lane = stage.split(rows, factor=lanes)
-        # Walking down some columns at a time reuses the lines of the keys that a vector gathers.
+        # The unrolled steps of a vector are a block that is read along its lines and turned in registers.
         stage.reorder(*outer, steps, vectors, step, lane)
+        stage.unroll(step)
         stage.vectorize(lane)
         if heads is not None:
             stage.compute_at(self.output, heads)

@@ -23,7 +23,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.hoist": 1,
         "codegen.cpu": 2,
         "codegen.fast_math": 1,
-        "space.attention": 1,
+        "space.attention": 2,
         "space.contraction": 1,
         "space.convolution": 1,
         "space.depthwise": 1,

@@ -32,8 +32,8 @@ class Attention(GraphPass):
 
     name: ClassVar[str] = "attention"
     threshold: float = 1.0
-    whole: int = 4096
-    block: int = 1024
+    whole: int = 2048
+    block: int = 512
     operations_per_exponential: float = 40.0
     operations_per_byte: float = 3.0
     operations_per_dispatch: float = 5e4

@@ -220,8 +220,10 @@ class _Program:
         dtype = self.q.dtype
 
         def combine(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
-            peak = te.maximum(a[0], b[0])
-            old, new = te.exp(a[0] - peak), te.exp(b[0] - peak)
+            peak, one = te.maximum(a[0], b[0]), te.const(1.0, dtype)
+            smaller = te.exp(te.minimum(a[0], b[0]) - peak)
+            old = te.if_then_else(a[0] >= b[0], one, smaller)
+            new = te.if_then_else(a[0] >= b[0], smaller, one)
             return peak, a[1] * old + b[1] * new, a[2] * old + b[2] * new
 
         lowest = _lowest(dtype)

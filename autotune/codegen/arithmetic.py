@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autotune.codegen.module import ModuleText
 from autotune.codegen.types import Value, constant, number, scalar_type, suffix, type_of, vector
 from autotune.codegen.writer import Writer
 from autotune.target import ITEM_BYTES
@@ -19,6 +20,10 @@ _INT_COMPARE = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!
 class Arithmetic(Writer):
     """Emits operations whose operands are values already."""
 
+    def __init__(self, module: ModuleText) -> None:
+        super().__init__(module)
+        self._symbols: dict[tuple[str, str, int], str] = {}
+
     @contextmanager
     def masked(self, mask: Value) -> Iterator[None]:
         """Lanes outside of ``mask`` neither read nor write."""
@@ -30,11 +35,20 @@ class Arithmetic(Writer):
 
     def intrinsic(self, name: str, dtype: str, lanes: int, *args: Value) -> Value:
         """Call ``llvm.<name>`` on operands of one type."""
-        symbol = f"@llvm.{name}.{suffix(dtype, lanes)}"
         kind = vector(scalar_type(dtype), lanes)
-        self.module.declare(f"declare {kind} {symbol}({', '.join([kind] * len(args))})")
-        values = ", ".join(f"{kind} {a.text}" for a in args)
+        symbol = self._symbol(name, dtype, lanes, len(args))
+        values = ", ".join([f"{kind} {a.text}" for a in args])
         return Value(self.op(f"call {kind} {symbol}({values})"), dtype, lanes)
+
+    def _symbol(self, name: str, dtype: str, lanes: int, count: int) -> str:
+        """The symbol of an intrinsic over ``count`` operands of one type, declared once."""
+        key = (name, dtype, lanes)
+        symbol = self._symbols.get(key)
+        if symbol is None:
+            kind = vector(scalar_type(dtype), lanes)
+            symbol = self._symbols[key] = f"@llvm.{name}.{suffix(dtype, lanes)}"
+            self.module.declare(f"declare {kind} {symbol}({', '.join([kind] * count)})")
+        return symbol
 
     def negated(self, value: Value) -> Value:
         return Value(self.op(f"fneg {type_of(value)} {value.text}"), value.dtype, value.lanes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.codegen.expressions import ExpressionEmitter
-from autotune.codegen.types import Value, constant, memory_type, scalar_type, type_of, vector
+from autotune.codegen.types import Value, constant, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Intrinsic, Load
 from autotune.lower.linear import Lin
@@ -39,16 +39,14 @@ class InstructionEmitter(ExpressionEmitter):
 
     def load_lanes(self, load: Load, form: Lin, lanes: int) -> Value:
         """``lanes`` neighbouring elements of a buffer from offset ``form`` on."""
-        pointer = self.pointer(load.buffer, self.address(form))
-        text = f"load {vector(memory_type(load.dtype), lanes)}, ptr {pointer}, align {ITEM_BYTES[load.dtype]}"
-        loaded = Value(self._loaded(load.buffer, pointer, lanes, text), load.dtype, lanes)
-        return self.from_memory(loaded)
+        return self.plain_load(load.buffer, self.address(form), lanes)
 
     def store_lanes(self, load: Load, form: Lin, value: Value) -> None:
         """Store neighbouring elements of a buffer from offset ``form`` on."""
         pointer = self.pointer(load.buffer, self.address(form))
         item = ITEM_BYTES[value.dtype]
         self.lines.append(f"  store {type_of(value)} {value.text}, ptr {pointer}, align {item}")
+        self.held.clear()
 
     def _element(self, node: Intrinsic, operand: int, index: tuple[int, ...]) -> tuple[Load, Lin]:
         load = node.operands[operand]

@@ -163,30 +163,26 @@ class MemoryEmitter(Arithmetic):
 
     def load_from(self, buffer: Buffer, address: Address) -> Value:
         """Load from memory: scalar, contiguous lanes, or a gather."""
+        if self.mask is None and address.lanes is None and address.stride in (0, 1):
+            return self.plain_load(buffer, address, self.lanes if address.stride else 1)
         kind, item = memory_type(buffer.dtype), ITEM_BYTES[buffer.dtype]
         if address.lanes is None and address.stride == 0:
             pointer = self._safe_pointer(self.pointer(buffer, address))
             text = f"load {kind}, ptr {pointer}, align {item}"
-            return self.from_memory(Value(self._loaded(buffer, pointer, 1, text), buffer.dtype))
+            return self.from_memory(Value(self.op(text), buffer.dtype))
         lanes = self.lanes
         wide = f"<{lanes} x {kind}>"
+        mask = "splat (i1 true)" if self.mask is None else self.mask.text
         if address.lanes is None and address.stride == 1:
             pointer = self.pointer(buffer, address)
-            if self.mask is None:
-                text = f"load {wide}, ptr {pointer}, align {item}"
-                return self.from_memory(
-                    Value(self._loaded(buffer, pointer, lanes, text), buffer.dtype, lanes)
-                )
-            else:
-                name = f"@llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
-                self.module.declare(f"declare {wide} {name}(ptr, <{lanes} x i1>, {wide})")
-                text = (
-                    f"call {wide} {name}(ptr align {item} {pointer}, <{lanes} x i1> {self.mask.text}, "
-                    f"{wide} zeroinitializer)"
-                )
+            name = f"@llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
+            self.module.declare(f"declare {wide} {name}(ptr, <{lanes} x i1>, {wide})")
+            text = (
+                f"call {wide} {name}(ptr align {item} {pointer}, <{lanes} x i1> {mask}, "
+                f"{wide} zeroinitializer)"
+            )
             return self.from_memory(Value(self.op(text), buffer.dtype, lanes))
         pointers = self._lane_pointers(buffer, address)
-        mask = "splat (i1 true)" if self.mask is None else self.mask.text
         name = f"@llvm.masked.gather.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
         self.module.declare(f"declare {wide} {name}(<{lanes} x ptr>, <{lanes} x i1>, {wide})")
         text = (
@@ -195,11 +191,21 @@ class MemoryEmitter(Arithmetic):
         )
         return self.from_memory(Value(self.op(text), buffer.dtype, lanes))
 
-    def _loaded(self, buffer: Buffer, pointer: str, lanes: int, text: str) -> str:
-        """The result of a load; a buffer that the function does not write is loaded once a place."""
-        if buffer in self.constant_buffers:
-            return self.cached(("load", pointer, lanes), text)
-        return self.op(text)
+    def plain_load(self, buffer: Buffer, address: Address, lanes: int) -> Value:
+        """A scalar or contiguous lanes, loaded once: in the scope when the function does not write the buffer, else
+        until something may have written it.
+        """
+        key = ("load", self.base_pointer(buffer), address.scalars, address.constant, lanes)
+        constant = buffer in self.constant_buffers
+        name = self.known(key) if constant else self.held.get(key)
+        if name is None:
+            kind, pointer = vector(memory_type(buffer.dtype), lanes), self.pointer(buffer, address)
+            name = self.op(f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}")
+            if constant:
+                self.remember(key, name)
+            else:
+                self.held[key] = name
+        return self.from_memory(Value(name, buffer.dtype, lanes))
 
     def _lane_pointers(self, buffer: Buffer, address: Address) -> str:
         lanes, kind = self.lanes, memory_type(buffer.dtype)
@@ -232,6 +238,7 @@ class MemoryEmitter(Arithmetic):
 
     def store_to(self, buffer: Buffer, address: Address, value: Value, stream: bool = False) -> None:
         """Store to memory: scalar, contiguous lanes (past the caches on request), or a scatter."""
+        self.held.clear()
         kind, item = memory_type(buffer.dtype), ITEM_BYTES[buffer.dtype]
         if value.dtype == "bool":
             wide = self.op(f"zext {type_of(value)} {value.text} to {vector('i8', value.lanes)}")

@@ -11,6 +11,7 @@ from autotune.codegen.streams import alignment_test
 from autotune.codegen.types import Value, memory_type, scalar_type, suffix, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import (
+    NONTEMPORAL,
     Allocate,
     Barrier,
     Buffer,
@@ -153,7 +154,10 @@ class KernelEmitter(InstructionEmitter):
             raise BuildError(f"no code for statement {type(node).__name__}")
 
     def _for(self, node: For) -> None:
-        with self.streams_of(node):
+        if NONTEMPORAL in node.note:
+            with self.streams_of(node):
+                self._loop(node)
+        else:
             self._loop(node)
 
     def _loop(self, node: For) -> None:
@@ -167,6 +171,7 @@ class KernelEmitter(InstructionEmitter):
                     self.env[node.var] = number
                     if apart and number:
                         self.lines.append(_STEP_BORDER)
+                        self.held.clear()
                     self.stmt(node.body)
         elif node.kind == "serial":
             self._serial(node.var, "0", str(node.extent), node.body)

@@ -39,6 +39,8 @@ class Writer:
         self._before: list[list[str]] = [[]]
         """For each open scope the place before it, for what does not depend on it."""
         self._depths: dict[str, int] = {}
+        self.held: dict[tuple[object, ...], str] = {}
+        """What this block has loaded, until a store may change it."""
         self._in_slots: dict[str, Value] = {}
         """What slots are known to hold in this block."""
         self._unstored: dict[str, Value] = {}
@@ -81,6 +83,7 @@ class Writer:
             self.lines.append(f"  store {type_of(value)} {value.text}, ptr {slot}")
         self._unstored.clear()
         self._in_slots.clear()
+        self.held.clear()
         self.lines.append(f"  {line}")
 
     def read_slot(self, slot: str, dtype: str, lanes: int) -> Value:
@@ -158,20 +161,19 @@ class Writer:
         """The value in every lane."""
         if value.lanes == lanes:
             return value
-        kind = scalar_type(value.dtype)
-        if not value.text.startswith("%"):
-            return Value(f"splat ({kind} {value.text})", value.dtype, lanes)
-        wide = f"<{lanes} x {kind}>"
-        one = self.cached(
-            ("insert", value.text, lanes), f"insertelement {wide} poison, {kind} {value.text}, i64 0"
-        )
-        name = self.cached(
-            ("splat", value.text, lanes),
-            f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer",
-        )
+        key = ("splat", value.text, lanes)
+        name = self.known(key)
+        if name is None:
+            kind = scalar_type(value.dtype)
+            if not value.text.startswith("%"):
+                return Value(f"splat ({kind} {value.text})", value.dtype, lanes)
+            wide = f"<{lanes} x {kind}>"
+            one = self.op(f"insertelement {wide} poison, {kind} {value.text}, i64 0")
+            text = f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer"
+            name = self.cached(key, text)
         return Value(name, value.dtype, lanes)
 
     def alike(self, *values: Value) -> tuple[list[Value], int]:
         """The values with the same number of lanes."""
-        lanes = max(v.lanes for v in values)
+        lanes = max([v.lanes for v in values])
         return [self.splat(v, lanes) for v in values], lanes

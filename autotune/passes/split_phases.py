@@ -3,6 +3,9 @@
 Output elements of the same phase (index modulo the stride) meet the same taps: each phase is a convolution of
 stride 1 with part of the weights, turned around at compile time ("sub-pixel convolution", Shi et al., 2016). The
 phases are written straight into the result (see ``views``). Elementwise operations after it go along, phase by phase.
+
+With few output channels a phase leaves most of a vector empty. A matrix product of the input with the weights of all
+taps at once does not, and its columns are then added where they overlap.
 """
 
 from __future__ import annotations
@@ -25,19 +28,66 @@ from autotune.passes.rewriter import Rewriter, rewrite
 
 @dataclass(frozen=True)
 class SplitPhases(GraphPass):
-    """Split channels-last transposed convolutions with constant weights into their phases."""
+    """Split channels-last transposed convolutions with constant weights into their phases, or columns.
+
+    Both are estimated in vector operations, for vectors of ``lanes`` elements; ``moves`` are those that a column
+    costs between the product and the sum.
+    """
 
     name: ClassVar[str] = "split_phases"
+    lanes: int = 16
+    moves: int = 3
 
     def apply(self, graph: Graph) -> Graph:
         consumers = graph.consumers()
 
         def rule(rewriter: Rewriter, node: Node) -> bool:
             if node.op == "ConvTranspose":
-                return _split(rewriter, node)
+                return self._split(rewriter, node)
             return _follow(rewriter, node, consumers)
 
         return rewrite(graph, rule)
+
+    def _split(self, rewriter: Rewriter, node: Node) -> bool:
+        weight = rewriter.constant_of(rewriter.current(node.inputs[1]))
+        if weight is None or not is_channels_last(node) or any(v != ABSENT for v in node.inputs[2:]):
+            return False
+        types = rewriter.graph.input_types(node)
+        geo = transposed_geometry(types, ops.get(node.op).canonical(types, node.attrs))
+        if self._prefers_columns(geo):
+            _columns(rewriter, node, geo, weight)
+            return True
+        return _phases(rewriter, node, geo, weight)
+
+    def _prefers_columns(self, geo: TransposedGeometry) -> bool:
+        """Whether one product for all taps takes fewer operations an input element than one for each tap."""
+        aligned = not any(k % s for k, s in zip(geo.kernel, geo.strides, strict=True))
+        if geo.groups > 1 or set(geo.dilations) != {1} or not aligned:
+            return False
+        taps = math.prod(geo.kernel)
+        apart = taps * math.ceil(geo.out_channels / self.lanes)
+        at_once = math.ceil(taps * geo.out_channels / self.lanes)
+        return geo.in_channels * at_once + self.moves * apart < geo.in_channels * apart
+
+
+def _columns(rewriter: Rewriter, node: Node, geo: TransposedGeometry, weight: Array) -> None:
+    """A product of pixels and taps, then the sum of what overlaps."""
+    x, (output,) = rewriter.current(node.inputs[0]), node.outputs
+    taps = math.prod(geo.kernel) * geo.out_channels
+    matrix = np.ascontiguousarray(np.moveaxis(weight, -2, 0)).reshape(geo.in_channels, taps)
+    pixels = geo.batch * math.prod(geo.size)
+    flat = rewriter.emit("Reshape", [x], {"shape": (pixels, geo.in_channels)}, name=f"{x}.pixels")
+    name = rewriter.constant(f"{node.inputs[1]}.columns", matrix)
+    product = rewriter.emit("MatMul", [flat, name], name=f"{output}.columns")
+    shape = (geo.batch, *geo.size, taps)
+    image = rewriter.emit("Reshape", [product], {"shape": shape}, name=f"{output}.columns_image")
+    attrs: dict[str, Attr] = {
+        "kernel_shape": geo.kernel,
+        "strides": geo.strides,
+        "pads": geo.pad_begin,
+        "size": geo.out_size,
+    }
+    rewriter.become(output, "OverlapAdd", [image], attrs)
 
 
 @dataclass(frozen=True)
@@ -73,12 +123,8 @@ class _Axis:
         return self.start < size and self.end > 0
 
 
-def _split(rewriter: Rewriter, node: Node) -> bool:
-    weight = rewriter.constant_of(rewriter.current(node.inputs[1]))
-    if weight is None or not is_channels_last(node) or any(v != ABSENT for v in node.inputs[2:]):
-        return False
-    types = rewriter.graph.input_types(node)
-    geo = transposed_geometry(types, ops.get(node.op).canonical(types, node.attrs))
+def _phases(rewriter: Rewriter, node: Node, geo: TransposedGeometry, weight: Array) -> bool:
+    """A convolution for each phase; False where a phase reads nothing."""
     every = [[_Axis.of(geo, axis, p) for axis, p in enumerate(phase)] for phase in phases(geo.strides)]
     small = any(o < s for o, s in zip(geo.out_size, geo.strides, strict=True))
     outside = any(

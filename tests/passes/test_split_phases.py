@@ -28,7 +28,7 @@ def random_graph(seed: int) -> Graph:
     ]
     begins = [int(rng.integers(0, min(4, o))) for o in whole]
     ends = [int(rng.integers(0, min(4, o - b))) for o, b in zip(whole, begins, strict=True)]
-    ic, oc = 2 * group, int(rng.integers(1, 9)) * group
+    ic, oc = int(rng.choice([2, 9])) * group, int(rng.integers(1, 9)) * group
     b = GraphBuilder("transposed")
     b.input("x", (1, ic, *size))
     b.constant("w", rng.standard_normal((ic, oc // group, *kernel), dtype=np.float32))
@@ -88,3 +88,14 @@ def test_stride_one_is_one_convolution() -> None:
     b.constant("w", np.ones((3, 3, 4, 8), np.float32))
     graph = run_passes(b.graph(b.node("ConvTranspose", "x", "w", layout="NHWC")), standard_passes())
     assert [node.op for node in graph.nodes] == ["Conv"]
+
+
+def test_few_output_channels_are_one_product() -> None:
+    b = GraphBuilder("picture")
+    b.input("x", (1, 4, 4, 32))
+    b.constant("w", np.ones((4, 4, 32, 3), np.float32))
+    b.constant("bias", np.ones(3, np.float32))
+    y = b.node("ConvTranspose", "x", "w", "bias", layout="NHWC", strides=(2, 2), pads=(1, 1, 1, 1))
+    parts = divide(b.graph(b.node("Tanh", y)))
+    regions = [[node.op for node in d.region.graph.nodes] for d in parts.dispatches]
+    assert regions == [["MatMul"], ["OverlapAdd", "Add", "Tanh"]]

@@ -180,6 +180,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "reshape": "Expand Flatten Reshape Squeeze Tile Unsqueeze",
         "movement": "ChannelShuffle Concat DepthToSpace SpaceToDepth Split Transpose",
         "interleave": "Interleave",
+        "overlap_add": "OverlapAdd",
         "indexing": "Gather GatherElements Pad Slice Trilu",
         "shape": "ConstantOfShape Range Shape",
     }.items()

@@ -175,6 +175,7 @@ MOVEMENT = [
 TRANSPOSED = [
     case("ConvTranspose", normal(1, 4, 5, 3), normal(4, 4, 3, 5), strides=(2, 2), pads=(1, 1, 1, 1), **NHWC),
     case("ConvTranspose", normal(2, 4, 5), normal(4, 3, 3), normal(6), group=2, strides=(3,), dilations=(2,)),
+    case("OverlapAdd", normal(1, 3, 4, 48), kernel_shape=(4, 4), strides=(2, 2), pads=(1, 1), size=(6, 8)),
     case("Interleave", normal(1, 3, 5), normal(1, 2, 5), strides=(2,), size=(5,)),
 ]
 

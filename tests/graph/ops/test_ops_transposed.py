@@ -79,6 +79,33 @@ def test_interleave_undoes_slicing(size: tuple[int, ...], strides: tuple[int, ..
     np.testing.assert_array_equal(result, whole)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "strides", "pads", "size"),
+    [
+        ((4,), (2,), (1,), (6,)),
+        ((4, 4), (2, 2), (1, 1), (6, 8)),
+        ((3, 2), (3, 1), (4, 0), (2, 5)),
+        ((6, 4, 2), (2, 4, 1), (3, 5, 0), (9, 17, 4)),
+    ],
+)
+def test_overlap_add_is_a_transposed_convolution_by_ones(
+    kernel: Any, strides: Any, pads: Any, size: Any
+) -> None:
+    taps, channels = int(np.prod(kernel)), 3
+    x = normal(2, *(3, 4, 2)[: len(kernel)], taps * channels)
+    w = np.eye(taps * channels, dtype=np.float32).reshape(taps * channels, *kernel, channels)
+    w = np.moveaxis(w, 0, -2).copy()
+    result = check("OverlapAdd", x, kernel_shape=kernel, strides=strides, pads=pads, size=size)
+    whole = ops.get("ConvTranspose").reference([x, w], {"layout": "NHWC", "strides": strides})[0]
+    widths = [
+        (0, 0),
+        *[(0, max(0, p + o - e)) for p, o, e in zip(pads, size, whole.shape[1:-1], strict=True)],
+    ]
+    whole = np.pad(whole, [*widths, (0, 0)])
+    kept = tuple(slice(p, p + o) for p, o in zip(pads, size, strict=True))
+    np.testing.assert_allclose(result, whole[(slice(None), *kept)], rtol=1e-5, atol=1e-5)
+
+
 def test_stages() -> None:
     x, w = normal(1, 3, 3, 2), normal(2, 2, 2, 4)
     assert stages("ConvTranspose", x, w, layout="NHWC") == ["out.spread", "out"]

@@ -22,7 +22,7 @@ class Machine:
     load_ports: float = 2.0
     store_ports: float = 1.0
     issue_width: float = 4.0
-    port_conflict: float = 0.4
+    port_conflict: float = 0.6
     latency: float = 4.0
     step_overhead: float = 1.5
     l2_bytes_per_cycle: float = 32.0
@@ -33,6 +33,7 @@ class Machine:
     l3: float = 8 << 20
     threads: int = 1
     registers: int = 16
+    spill_cycles: float = 4.0
     exposed: float = 0.25
     l3_exposed: float = 0.5
     kernel_seconds: float = 1.0e-6

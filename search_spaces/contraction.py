@@ -1,6 +1,6 @@
 """Matrix products: register tile, blocks, packed panels of the right operand.
 
-Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, tail, parallel.
+Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, k_block, tail, parallel.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces.knob import Knob
 from search_spaces.space import Space
+from search_spaces.tile_blocked import k_block_constraint, k_block_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ FAMILY = "contraction"
 
 def space(workload: Workload, target: Target, shape: TileShape) -> Space:
     """The schedules of a matrix product around ``shape``."""
-    return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])
+    blocks = k_block_knob(shape)
+    rules = [k_block_constraint(shape, target)] if blocks else []
+    return tiled_space(
+        FAMILY, workload, target, shape, [*pack_knob(shape), *blocks, *stage_knob(shape)], rules
+    )
 
 
 def pack_knob(shape: TileShape) -> list[Knob]:

@@ -64,6 +64,7 @@ class Body:
     """One execution of the unrolled innermost body, in instructions [n].
 
     ``chains`` counts independent accumulations (their latency overlaps); ``instructions`` is its code size.
+    ``stalls`` are cycles that its loads lose on the way: at borders of cache lines, and in address translation.
     """
 
     steps: Numbers
@@ -73,6 +74,7 @@ class Body:
     chains: Numbers
     registers: Numbers
     instructions: Numbers
+    stalls: Numbers | float = 0.0
 
 
 @dataclass(frozen=True)

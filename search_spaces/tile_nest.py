@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.knob import Columns
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
+from search_spaces.tile_blocked import reduction_blocks
 from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
+from search_spaces.tile_loads import loads_of, stalls_of
 from search_spaces.tile_shape import TileShape
 from search_spaces.tile_staging import outside_operations, passes, scratch_of
 
@@ -74,6 +76,7 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
     if shape.spatial:
         loops.append(Loop(shape.spatial[0], rows_total / row_block, "parallel"))
     loops.append(Loop(vector, np.where(blocks_by_vector, 1.0, vector_blocks), "parallel"))
+    loops.append(Loop(main, one * reduction_blocks(shape, columns)))
     loops.append(Loop(vector, np.where(tiles_by_vector, vector_block, 1.0)))
     if shape.spatial:
         loops.append(Loop(shape.spatial[0], row_block))
@@ -82,7 +85,7 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
         loops.append(Loop(last, ceil_div(extents[last], tile.rows[last])))
     loops.append(Loop(vector, np.where(tiles_by_vector, 1.0, vector_block)))
     channel_first = equals(columns, "reduce_order", "channel")
-    steps = ceil_div(extents[main], tile.unroll)
+    steps = ceil_div(extents[main] / reduction_blocks(shape, columns), tile.unroll)
     loops.append(Loop(main, np.where(channel_first, steps, 1.0)))
     unrolled = flag(columns, "unroll_window")
     for axis in shape.window:
@@ -110,11 +113,12 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
     source = max(1, operations(shape.structure.anchor))
     arithmetic = tile.accumulators * repeats * source
     pack = flag(columns, "pack")
-    loads, shared = np.zeros(len(tile.vectors)), np.zeros(len(tile.vectors))
+    loads, shared, stalls = (np.zeros(len(tile.vectors)) for _ in range(3))
     for read in shape.reads:
-        mine, saved = _loads(shape, read, tile, flag(columns, "unroll_window"), pack)
+        mine, saved = loads_of(shape, read, tile, flag(columns, "unroll_window"), pack)
         loads = loads + mine
         shared = shared + np.where(saved, mine, 0.0)
+        stalls = stalls + stalls_of(shape, read, tile, mine, pack)
     return Body(
         steps=steps,
         arithmetic=arithmetic,
@@ -123,40 +127,8 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
         chains=tile.accumulators,
         registers=tile.accumulators + tile.vectors + 1 + _KEPT * shared,
         instructions=arithmetic + loads,
+        stalls=stalls,
     )
-
-
-def _loads(
-    shape: TileShape,
-    read: ReadForm,
-    tile: Tile,
-    unrolled: NDArray[np.bool_],
-    pack: NDArray[np.bool_],
-) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Load instructions of one read in one step, and whether some of them serve several positions.
-
-    A load is a vector, a broadcast, or part of a gather of single elements. Equal elements of an unrolled
-    body are loaded once: windows that overlap share their loads.
-    """
-    one = np.ones(len(tile.vectors))
-    repeats = {**tile.rows, shape.main: tile.unroll}
-    repeats |= {axis: np.where(unrolled, float(shape.extents[axis]), 1.0) for axis in shape.window}
-    count, shared = one, one < 0
-    for terms in read.dims:
-        every, span = one, one
-        for axis, coefficient in terms:
-            times = repeats.get(axis, one)
-            every = every * times
-            span = span + abs(coefficient) * (times - 1)
-        count = count * np.minimum(every, span)
-        shared = shared | (span < every)
-    if shape.vector not in read.axes:
-        return count, shared
-    count = count * tile.vectors
-    if read.contiguous == shape.vector:
-        return count, shared
-    packed = pack & (read == shape.weights)
-    return np.where(packed, count, count * shape.lanes), shared
 
 
 def _accesses(shape: TileShape, pack: NDArray[np.bool_]) -> list[Access]:

@@ -31,18 +31,24 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
     for op in (*plan.side, *plan.epilogue):
         if op.name != plan.stored.name and op.reduction is None:
             schedule[op.name].compute_inline()
-    looped = config.get("epilogue") == "looped"
+    k_block = int(config.get("k_block", WHOLE))
+    looped = config.get("epilogue") == "looped" and k_block == WHOLE
     stored, accumulator = _accumulator(schedule, shape, looped)
     width = int(config["vectors"]) * shape.lanes
     if config.get("pack"):
         _pack(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
-    blocks, tiles, inner = _tile_stored(stored, shape, config, width)
-    if looped:
-        _spill(schedule[plan.anchor.name], stored, tiles[-1], shape)
-    accumulator.compute_at(stored, tiles[-1])
-    _tile_accumulator(accumulator, shape, config)
-    _place_producers(schedule, shape, stored, blocks, str(config.get("stage", "root")))
-    _finish(stored, shape, inner, looped)
+    if k_block != WHOLE:
+        block = _block_stored(stored, shape, config, width)
+        accumulator.compute_at(stored, block)
+        _block_accumulator(accumulator, shape, config, width)
+    else:
+        block, tiles, inner = _tile_stored(stored, shape, config, width)
+        if looped:
+            _spill(schedule[plan.anchor.name], stored, tiles[-1], shape)
+        accumulator.compute_at(stored, tiles[-1])
+        _tile_accumulator(accumulator, shape, config)
+        _finish(stored, shape, inner, looped)
+    _place_producers(schedule, shape, stored, block, str(config.get("stage", "root")))
     for op in plan.rest:
         schedule_plain(schedule[op.name], shape.lanes, inline=True)
     return schedule
@@ -126,6 +132,60 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Config) -> None:
     if config.get("unroll_window"):
         for loop in window:
             stage.unroll(loop)
+    for loop in (step, *rows, vectors):
+        stage.unroll(loop)
+    stage.vectorize(lanes)
+
+
+def _block_stored(stage: Stage, shape: TileShape, config: Config, width: int) -> IterVar:
+    """Split the stored stage into blocks and run the epilogue over each; returns the block loop."""
+    axes = _named(stage, shape)
+    tail = str(config["tail"])
+    rows, columns = [axes[axis] for axis in shape.spatial], axes[shape.vector]
+    row_blocks: list[IterVar] = []
+    vector_blocks: list[IterVar] = []
+    if rows and config["row_block"] != WHOLE:
+        knob = "outer_rows" if len(rows) == 2 else "rows"
+        size = int(config["row_block"]) * int(config[knob])
+        block, rows[0] = stage.split(rows[0], factor=size, tail=tail)
+        row_blocks = [block]
+    if config["vector_block"] != WHOLE:
+        size = int(config["vector_block"]) * width
+        block, columns = stage.split(columns, factor=size, tail="peel" if config.get("pack") else tail)
+        vector_blocks = [block]
+    rows_first = config.get("block_order", "rows") == "rows"
+    blocks = row_blocks + vector_blocks if rows_first else vector_blocks + row_blocks
+    blocks = [axes[axis] for axis in shape.batch] + blocks
+    stage.reorder(*blocks, *rows, columns)
+    if not blocks:  # everything is one block: a loop of one iteration to attach to
+        one, rest = stage.split(rows[0] if rows else columns, nparts=1)
+        rows, columns = ([rest, *rows[1:]], columns) if rows else ([], rest)
+        blocks = [one]
+    block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
+    if config["parallel"]:
+        stage.parallel(block)
+    _, lanes = stage.split(columns, factor=shape.lanes)
+    stage.vectorize(lanes)
+    return block
+
+
+def _block_accumulator(stage: Stage, shape: TileShape, config: Config, width: int) -> None:
+    """Blocks of the reduction outside, then tiles, then the steps of a block with sums in registers."""
+    axes = _named(stage, shape)
+    assert isinstance(stage.op, ComputeOp)
+    reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
+    vector_tiles, columns = stage.split(axes[shape.vector], factor=width)
+    vectors, lanes = stage.split(columns, factor=shape.lanes)
+    outer, inner = {}, {}
+    for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False):
+        outer[axis], inner[axis] = stage.split(axes[axis], factor=int(config[knob]))
+    row_tiles, rows = [outer[axis] for axis in shape.spatial], [inner[axis] for axis in shape.spatial]
+    blocks, steps = stage.split(reduce[shape.main], factor=int(config["k_block"]))
+    steps, step = stage.split(steps, factor=int(config["unroll"]))
+    rows_outside = config.get("tile_order", "vector") == "rows"
+    tiles = [*row_tiles, vector_tiles] if rows_outside else [vector_tiles, *row_tiles]
+    batch = [axes[axis] for axis in shape.batch]
+    stage.reorder(*batch, blocks, *tiles, steps, step, *rows, vectors, lanes)
     for loop in (step, *rows, vectors):
         stage.unroll(loop)
     stage.vectorize(lanes)

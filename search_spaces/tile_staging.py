@@ -11,6 +11,7 @@ from autotune.te.tensor import ComputeOp
 from search_spaces.analysis import operations
 from search_spaces.knob import Columns
 from search_spaces.nest import Numbers, Pass
+from search_spaces.tile_blocked import reduction_blocks, sums_of
 from search_spaces.tile_common import Tile, item_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
 from search_spaces.tile_shape import TileShape
@@ -43,6 +44,8 @@ def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: ND
         tiles = tiles * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
     tiles = tiles * math.prod(shape.extents[axis] for axis in shape.batch)
     total = tiles * (2 + shape.structure.epilogue_operations)
+    passes = reduction_blocks(shape, columns)
+    total = total + np.where(passes > 1, tiles * 2 * (passes + 1), 0.0)
     overlap = _halo(shape, columns)
     for op in staged_ops(shape):
         elements = math.prod(op.shape) * _repeats(shape, columns, op) * overlap
@@ -62,10 +65,10 @@ def _repeats(shape: TileShape, columns: Columns, op: ComputeOp) -> Numbers:
 def scratch_of(
     shape: TileShape, columns: Columns, block: NDArray[np.bool_]
 ) -> tuple[Numbers, Numbers] | None:
-    """Bytes that a block stages, and how many blocks do."""
+    """Bytes that a block stages and sums in memory, and how often those are gone through."""
     staged = staged_ops(shape)
     if not staged:
-        return None
+        return sums_of(shape, columns) if "k_block" in columns else None
     vectors_total, rows_total = vector_tiles(shape, columns), row_tiles(shape, columns)
     blocks = vectors_total / whole(column(columns, "vector_block", WHOLE), vectors_total)
     blocks = blocks * rows_total / whole(column(columns, "row_block", WHOLE), rows_total)
@@ -74,7 +77,11 @@ def scratch_of(
     for op in staged:
         elements = math.prod(op.shape) * _repeats(shape, columns, op) * _halo(shape, columns)
         total = total + elements * item_bytes(op.output(0))
-    return np.where(block, total / blocks, 0.0), blocks
+    staged_bytes = np.where(block, total / blocks, 0.0)
+    if "k_block" not in columns:
+        return staged_bytes, blocks
+    sums, times = sums_of(shape, columns)
+    return staged_bytes + sums, np.where(sums > 0, times, blocks)
 
 
 def _halo(shape: TileShape, columns: Columns) -> Numbers:

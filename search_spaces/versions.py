@@ -24,7 +24,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "codegen.cpu": 2,
         "codegen.fast_math": 1,
         "space.attention": 2,
-        "space.contraction": 1,
+        "space.contraction": 2,
         "space.convolution": 1,
         "space.depthwise": 1,
         "space.reduction": 1,

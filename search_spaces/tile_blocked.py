@@ -1,0 +1,77 @@
+"""Register tiles with the reduction in blocks: the sums of a block of the output wait in memory.
+
+A panel of the right operand as tall as the whole reduction does not stay in a cache once the reduction is
+long. With blocks of ``k_block`` steps outside of the tiles, each tile loads its sums, adds a block's part and
+stores them: the loops of Goto and van de Geijn (TOMS 2008), as in BLIS (Van Zee and van de Geijn, TOMS 2015).
+The block of sums is scratch memory, dense whatever the output's rows are; the epilogue runs once it is complete.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from autotune.target import ITEM_BYTES, Target
+from search_spaces.constraint import Constraint
+from search_spaces.knob import Columns, Knob
+from search_spaces.nest import Numbers
+from search_spaces.tile_common import whole
+from search_spaces.tile_knobs import WHOLE, column, row_tiles, vector_tiles
+from search_spaces.tile_shape import TileShape
+
+_SIZES = (256, 512, 1024)
+
+
+def k_block_knob(shape: TileShape) -> list[Knob]:
+    """Blocks of a reduction that is at least two of them long."""
+    steps = shape.extents[shape.main]
+    sizes = tuple(size for size in _SIZES if 2 * size <= steps)
+    if shape.window or not sizes:
+        return []
+    return [Knob.of("k_block", (WHOLE, *sizes), WHOLE, "steps of a block of the reduction (0: all)")]
+
+
+def k_block_constraint(shape: TileShape, target: Target) -> Constraint:
+    """What workers keep of their sums must fit the last cache that they share, with room for the operands."""
+    room = max(target.l2_bytes, target.l3_bytes / (2 * target.threads))
+    item = ITEM_BYTES[shape.structure.anchor.body[0].dtype]
+    outer = ("outer_rows",) if len(shape.spatial) == 2 else ()
+    return Constraint(
+        "k_block",
+        ("k_block", "rows", *outer, "vectors", "row_block", "vector_block"),
+        lambda c: (c["k_block"] == WHOLE) | (block_elements(shape, c) * item <= room),
+        "the sums of a block would not fit a cache",
+    )
+
+
+def reduction_blocks(shape: TileShape, columns: Columns) -> Numbers:
+    """Blocks of the reduction [n], as floats."""
+    steps = float(shape.extents[shape.main])
+    size = column(columns, "k_block", WHOLE)
+    return np.where(size == WHOLE, 1.0, np.ceil(steps / np.maximum(size, 1.0)))
+
+
+def block_elements(shape: TileShape, columns: Columns) -> Numbers:
+    """Elements of the output in one block [n]."""
+    rows, vectors = row_tiles(shape, columns), vector_tiles(shape, columns)
+    result = (
+        whole(column(columns, "vector_block", WHOLE), vectors) * column(columns, "vectors", 1) * shape.lanes
+    )
+    result = result * whole(column(columns, "row_block", WHOLE), rows)
+    for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False):
+        tile = column(columns, knob, 1)
+        result = result * (tile if axis == shape.spatial[0] else np.ceil(shape.extents[axis] / tile) * tile)
+    return np.asarray(result)
+
+
+def sums_of(shape: TileShape, columns: Columns) -> tuple[Numbers, Numbers]:
+    """Bytes of the sums of a block, 0 where they never leave registers, and how often all are gone through."""
+    passes = reduction_blocks(shape, columns)
+    item = ITEM_BYTES[shape.structure.anchor.body[0].dtype]
+    size = block_elements(shape, columns)
+    blocks = np.maximum(math.prod(shape.structure.anchor.shape) / size, 1.0)
+    return np.where(passes > 1, size * item, 0.0), blocks * passes
+
+
+__all__ = ["block_elements", "k_block_constraint", "k_block_knob", "reduction_blocks", "sums_of"]

@@ -1,0 +1,63 @@
+"""Reductions in blocks: the sums of a block of the output wait in memory, and come out as they should."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from autotune.errors import KnobError
+from cost_models import analytic
+from search_spaces import spaces
+from search_spaces.knob import Value
+from tests.search_spaces import workloads as make
+
+CONFIGS: dict[str, Mapping[str, Value]] = {
+    "one block": {"row_block": 0, "vector_block": 0, "tail": "peel"},
+    "one block, serial": {"row_block": 0, "vector_block": 0, "tail": "peel", "parallel": False},
+    "rows": {"rows": 5, "row_block": 2, "tail": "peel", "block_order": "rows"},
+    "overlap": {"rows": 5, "row_block": 2, "tail": "overlap", "pack": False},
+    "vectors": {"rows": 3, "vectors": 1, "row_block": 0, "vector_block": 1, "block_order": "vector"},
+    "tiles by rows": {"rows": 4, "tile_order": "rows", "row_block": 1, "tail": "peel"},
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("relu", [False, True])
+def test_blocks_of_the_reduction_add_up(name: str, relu: bool) -> None:
+    space = spaces.space_for(make.matmul(17, 515, 37, relu=relu), make.host())
+    config = {**space.default(), "k_block": 256, **CONFIGS[name]}
+    for computed, expected in zip(*make.run(space, config), strict=True):
+        np.testing.assert_allclose(computed, expected, rtol=2e-4, atol=2e-3, err_msg=str(config))
+
+
+def test_batches_have_blocks_too() -> None:
+    space = spaces.space_for(make.matmul(6, 512, 20, batch=(2, 3), constant=False, relu=False), make.host())
+    config = {**space.default(), "k_block": 256, "row_block": 0, "vector_block": 0}
+    for computed, expected in zip(*make.run(space, config), strict=True):
+        np.testing.assert_allclose(computed, expected, rtol=2e-4, atol=2e-3)
+
+
+def test_short_reductions_have_no_blocks() -> None:
+    assert "k_block" not in spaces.space_for(make.matmul(64, 511, 64), make.host()).names
+    assert "k_block" in spaces.space_for(make.matmul(64, 512, 64), make.host()).names
+
+
+def test_blocks_that_fit_no_cache_are_refused() -> None:
+    space = spaces.space_for(make.matmul(40_000, 512, 4096), make.host())
+    config = space.default() | {"k_block": 256, "row_block": 0, "vector_block": 0}
+    with pytest.raises(KnobError, match="the sums of a block would not fit a cache"):
+        space.check(config)
+
+
+def test_the_model_counts_how_often_sums_are_gone_through() -> None:
+    space = spaces.space_for(make.matmul(2048, 2048, 2048, constant=False), make.host())
+    config = analytic.default_config(space) | {"row_block": 0, "vector_block": 1, "tail": "overlap"}
+    config |= {"rows": 8, "vectors": 2}
+    few, many = (config | {"k_block": size} for size in (1024, 256))
+    nest = space.loop_nest(space.of([few, many]).columns())
+    assert nest.scratch is not None
+    size, times = nest.scratch
+    assert size[0] == size[1] > 0
+    assert times[1] == 4 * times[0]

@@ -22,7 +22,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.storage": 1,
         "lower.hoist": 1,
         "codegen.cpu": 2,
-        "codegen.fast_math": 1,
+        "codegen.fast_math": 2,
         "space.attention": 2,
         "space.contraction": 2,
         "space.convolution": 1,

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.codegen.vector_math import FUNCTIONS, math_function
+from autotune.codegen.vector_math import FUNCTIONS, has_avx512, math_function
+from autotune.runtime.device import address_of
+from autotune.target import Target
 
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
@@ -74,9 +76,14 @@ class Speed:
     expression: str
 
 
-def loop_module(name: str, lanes: int, dtype: str) -> str:
-    """LLVM IR of ``void run(ptr x, ptr y, ptr out, i64 n)``, n a multiple of ``lanes``; y is pow's exponent."""
-    function = math_function(name, lanes, dtype)
+def loop_module(name: str, lanes: int, dtype: str, avx512: bool | None = None) -> str:
+    """LLVM IR of ``void run(ptr x, ptr y, ptr out, i64 n)``, n a multiple of ``lanes``; y is pow's exponent.
+
+    ``avx512`` says whether AVX-512 may be used; None asks the host.
+    """
+    if avx512 is None:
+        avx512 = has_avx512(Target.detect())
+    function = math_function(name, lanes, dtype, avx512)
     element = {"float32": "float", "float64": "double"}[dtype]
     vector = element if lanes == 1 else f"<{lanes} x {element}>"
     align = np.dtype(dtype).itemsize
@@ -107,7 +114,7 @@ done:
 
 
 @cache
-def _engine(name: str, lanes: int, dtype: str) -> llvm.ExecutionEngine:
+def _engine(name: str, lanes: int, dtype: str, avx512: bool | None) -> llvm.ExecutionEngine:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -116,7 +123,7 @@ def _engine(name: str, lanes: int, dtype: str) -> llvm.ExecutionEngine:
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=features, opt=2
     )
-    module = llvm.parse_assembly(loop_module(name, lanes, dtype))
+    module = llvm.parse_assembly(loop_module(name, lanes, dtype, avx512))
     module.verify()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))
     builder.getModulePassManager().run(module, builder)
@@ -125,25 +132,25 @@ def _engine(name: str, lanes: int, dtype: str) -> llvm.ExecutionEngine:
     return engine
 
 
-def compiled(name: str, lanes: int, dtype: str) -> Function:
+def compiled(name: str, lanes: int, dtype: str, avx512: bool | None = None) -> Function:
     """The function over flat arrays (x, y, out) whose size is a multiple of ``lanes``."""
-    address = _engine(name, lanes, dtype).get_function_address("run")
+    address = _engine(name, lanes, dtype, avx512).get_function_address("run")
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     call = prototype(address)
 
     def run(x: Floats, y: Floats, out: Floats) -> None:
-        call(x.ctypes.data, y.ctypes.data, out.ctypes.data, out.size)
+        call(address_of(x), address_of(y), address_of(out), out.size)
 
     return run
 
 
-def evaluate(name: str, lanes: int, x: Floats, y: Floats) -> Floats:
+def evaluate(name: str, lanes: int, x: Floats, y: Floats, avx512: bool | None = None) -> Floats:
     """The function of every element of flat arrays of any size."""
     padded = -(-x.size // lanes) * lanes
     operands = [np.zeros(padded, x.dtype) for _ in range(2)]
     operands[0][: x.size], operands[1][: x.size] = x, y
     out = np.empty(padded, x.dtype)
-    compiled(name, lanes, str(x.dtype))(operands[0], operands[1], out)
+    compiled(name, lanes, str(x.dtype), avx512)(operands[0], operands[1], out)
     return out[: x.size]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.codegen.vector_math import math_function
+from autotune.codegen.vector_math import has_avx512, math_function
 from autotune.target import Target
 
 
@@ -26,7 +26,7 @@ class ModuleText:
 
     def math(self, name: str, lanes: int, dtype: str) -> str:
         """Make an elementary function available; returns its symbol."""
-        function = math_function(name, lanes, dtype)
+        function = math_function(name, lanes, dtype, has_avx512(self.target))
         self._library[function.symbol] = function.ir
         for line in function.needs:
             self.declare(line)

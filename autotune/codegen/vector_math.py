@@ -14,7 +14,7 @@ without them LLVM would turn `llvm.fma` into a library call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, nan
 from typing import Final
@@ -29,8 +29,9 @@ from autotune.codegen.vector_math_fits import (
     LOG_TAIL,
 )
 from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
+from autotune.target import Target
 
-__all__ = ["FUNCTIONS", "MathFunction", "math_function"]
+__all__ = ["FUNCTIONS", "MathFunction", "has_avx512", "math_function"]
 
 _LOG2_E = 1.4426950408889634
 _LN2 = 0.6931471805599453
@@ -82,8 +83,8 @@ def _reduce_by_ln2(w: VectorWriter, x: str) -> tuple[str, str, str]:
 
 
 def _exp_of_clamped(w: VectorWriter, x: str) -> str:
-    _, k, r = _reduce_by_ln2(w, x)
-    return w.scale(w.add(_exp_kernel(w, r), w.const(1.0)), k)
+    n, k, r = _reduce_by_ln2(w, x)
+    return w.scale(w.add(_exp_kernel(w, r), w.const(1.0)), n, k)
 
 
 def _exp(w: VectorWriter, x: str) -> str:
@@ -93,7 +94,7 @@ def _exp(w: VectorWriter, x: str) -> str:
 def _inverse(w: VectorWriter, high: str, low: str) -> str:
     """1/(high + low) with one Newton step, so that the result is nearly correctly rounded."""
     one = w.const(1.0)
-    quotient = w.div(one, high)
+    quotient = w.reciprocal(high)
     residual = w.fma(w.neg(quotient), low, w.fma(w.neg(quotient), high, one))
     return w.fma(quotient, residual, quotient)
 
@@ -124,7 +125,7 @@ def _tanh(w: VectorWriter, x: str) -> str:
 
     divisor = w.add(u, w.const(2.0))
     divisor_low = w.sub(u, w.sub(divisor, w.const(2.0)))
-    inverse = w.div(w.const(1.0), divisor)
+    inverse = w.reciprocal(divisor)
     quotient = w.mul(u, inverse)
     negated = w.neg(quotient)
     residual = w.fma(negated, divisor_low, w.fma(negated, divisor, u))
@@ -132,7 +133,7 @@ def _tanh(w: VectorWriter, x: str) -> str:
 
 
 def _log_core(w: VectorWriter, x: str) -> str:
-    """log(x) for positive normal x."""
+    """log(x) for positive normal x; for every x where the exponent is split natively."""
     high, low = _LN2_PARTS[w.fmt.dtype]
     m, e = w.split_exponent(x)
     f = w.sub(m, w.const(1.0))
@@ -143,14 +144,25 @@ def _log_core(w: VectorWriter, x: str) -> str:
         small = w.sub(w.fma(e, w.const(low), w.mul(cube, tail)), half_square)
         return w.fma(e, w.const(high), w.add(f, small))
     # log(1+f) = f - f**2/2 + s*(f**2/2 + R(s**2)), s = f/(2+f): the form of msun's e_log.c.
-    s = w.div(f, w.add(f, w.const(2.0)))
+    s = _quotient(w, f, w.add(f, w.const(2.0)))
     square = w.mul(s, s)
     tail = w.mul(square, w.polynomial(square, LOG_TAIL["float64"]))
     correction = w.fma(e, w.const(low), w.mul(s, w.add(half_square, tail)))
     return w.fma(e, w.const(high), w.sub(f, w.sub(half_square, correction)))
 
 
+def _quotient(w: VectorWriter, a: str, b: str) -> str:
+    """a/b, for b whose inverse is a normal number."""
+    if not w.native:
+        return w.div(a, b)
+    inverse = w.reciprocal(b)
+    quotient = w.mul(a, inverse)
+    return w.fma(w.fma(w.neg(quotient), b, a), inverse, quotient)
+
+
 def _log(w: VectorWriter, x: str) -> str:
+    if w.native:
+        return _log_core(w, x)
     smallest_normal = 2.0 ** (1 - w.fmt.bias)
     lift = float(w.fmt.mantissa + 1)
     subnormal = w.compare("olt", x, w.const(smallest_normal))
@@ -174,18 +186,22 @@ def _erf(w: VectorWriter, x: str) -> str:
 
 
 def _rsqrt(w: VectorWriter, x: str) -> str:
-    return w.div(w.const(1.0), w.sqrt(x))
+    return w.reciprocal_root(x)
 
 
 def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
     """|x|**y of float32 through log2 and exp2 in float64, for finite x != 0."""
     d = w.wide()
+    if w.native and not d.native:  # float64 takes two registers: one after the other
+        half = replace(w, lanes=w.lanes // 2)
+        pairs = zip(w.halves(x), w.halves(y), strict=True)
+        return w.joined(*(_pow_magnitude_wide(half, a, b) for a, b in pairs))
     m, e = d.split_exponent(d.extend_from(w, w.fabs(x)))
     f = d.sub(m, d.const(1.0))
     log2 = d.fma(f, d.polynomial(f, LOG2_WIDE), e)
     z = d.clamp(d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
     n, k = d.round_with_bits(z, 1.0)
-    return w.truncate(d.scale(d.polynomial(d.sub(z, n), EXP2_WIDE), k))
+    return w.truncate(d.scale(d.polynomial(d.sub(z, n), EXP2_WIDE), n, k))
 
 
 def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
@@ -198,7 +214,7 @@ def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
     numerator = w.sub(m, w.const(1.0))
     denominator = w.add(m, w.const(1.0))
     rest = w.sub(m, w.sub(denominator, w.const(1.0)))
-    inverse = w.div(w.const(1.0), denominator)
+    inverse = w.reciprocal(denominator)
     s = w.mul(numerator, inverse)
     remainder = w.fma(w.neg(s), denominator, numerator)
     s_low = w.mul(w.fma(w.neg(s), rest, remainder), inverse)
@@ -236,8 +252,8 @@ def _pow_magnitude_double(w: VectorWriter, x: str, y: str) -> str:
     in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
     product_low = w.select(in_range, product_low, w.const(0.0))
     z = w.clamp(product, *_EXP_RANGE["float64"])
-    _, k, r = _reduce_by_ln2(w, z)
-    return w.scale(w.add(_exp_kernel(w, w.add(r, product_low)), w.const(1.0)), k)
+    n, k, r = _reduce_by_ln2(w, z)
+    return w.scale(w.add(_exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
 
 
 def _pow(w: VectorWriter, x: str, y: str) -> str:
@@ -281,16 +297,22 @@ _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {
     "rsqrt": _rsqrt,
 }
 
+
+def has_avx512(target: Target) -> bool:
+    """Whether a target has the AVX-512 instructions that the functions may use."""
+    return {"avx512f", "avx512vl"} <= set(target.features)
+
+
 FUNCTIONS: Final = (*_UNARY, "pow")
 """The names that `math_function` knows; pow takes two arguments, the others one."""
 
 
 @cache
-def math_function(name: str, lanes: int, dtype: str) -> MathFunction:
+def math_function(name: str, lanes: int, dtype: str, avx512: bool = False) -> MathFunction:
     """The definition of one function on vectors of `lanes` elements; 1 means a scalar.
 
-    `dtype` is "float32" or "float64". Raises KeyError for another dtype or a name that is not in
-    `FUNCTIONS`, ValueError for `lanes` below one.
+    `dtype` is "float32" or "float64"; `avx512` says that the target has AVX-512F and VL. Raises
+    KeyError for another dtype or a name that is not in `FUNCTIONS`, ValueError for `lanes` below one.
 
     >>> f = math_function("rsqrt", 1, "float32")
     >>> print(f.ir)
@@ -304,7 +326,7 @@ def math_function(name: str, lanes: int, dtype: str) -> MathFunction:
     """
     if lanes < 1:
         raise ValueError(f"lanes must be at least 1, got {lanes}")
-    writer = VectorWriter(FLOATS[dtype], lanes)
+    writer = VectorWriter(FLOATS[dtype], lanes, avx512=avx512)
     binary = name == "pow"
     result = _pow(writer, "%x", "%y") if binary else _UNARY[name](writer, "%x")
     parameters = ("%x", "%y") if binary else ("%x",)

@@ -51,12 +51,19 @@ class VectorWriter:
     """Appends instructions on values of `lanes` elements; operands and results are SSA names.
 
     `lanes == 1` means scalars. Float operations take a value's format from the writer; `wide()`
-    gives a writer of float64 that appends to the same body.
+    gives a writer of float64 that appends to the same body. With `avx512` the target has AVX-512F
+    and VL, whose instructions for exponents and approximate reciprocals are used on whole registers.
     """
 
     fmt: FloatFormat
     lanes: int
     body: _Body = field(default_factory=_Body)
+    avx512: bool = False
+
+    @property
+    def native(self) -> bool:
+        """Whether values are whole registers of a machine with AVX-512."""
+        return self.avx512 and self.lanes * self.fmt.bits in (128, 256, 512)
 
     def wide(self) -> VectorWriter:
         """The float64 writer of the same body."""
@@ -170,6 +177,22 @@ class VectorWriter:
         """The float64 `a` rounded to this writer's format."""
         return self._append(f"fptrunc {self.wide().floats} {a} to {self.floats}")
 
+    def halves(self, a: str) -> tuple[str, str]:
+        """The lower and the upper half of the lanes, for a writer of half as many."""
+        parts = []
+        for start in (0, self.lanes // 2):
+            order = ", ".join(f"i32 {start + n}" for n in range(self.lanes // 2))
+            kind = f"<{self.lanes // 2} x i32>"
+            text = f"shufflevector {self.floats} {a}, {self.floats} poison, {kind} <{order}>"
+            parts.append(self._append(text))
+        return parts[0], parts[1]
+
+    def joined(self, low: str, high: str) -> str:
+        """Two halves as one."""
+        half = replace(self, lanes=self.lanes // 2).floats
+        order = ", ".join(f"i32 {n}" for n in range(self.lanes))
+        return self._append(f"shufflevector {half} {low}, {half} {high}, <{self.lanes} x i32> <{order}>")
+
     # short compositions -------------------------------------------------------------------------
 
     def clamp(self, a: str, low: float, high: float) -> str:
@@ -180,11 +203,54 @@ class VectorWriter:
         return self.select(self.compare("olt", a, bottom), bottom, capped)
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
-        """The polynomial with `coefficients` (lowest power first) at `x`, by Horner's rule."""
-        total = self.const(coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            total = self.fma(total, x, self.const(coefficient))
+        """The polynomial with `coefficients` (lowest power first) at `x`.
+
+        In pairs of neighbouring powers, then Horner's rule over the pairs in x**2: half the chain of
+        dependent operations of Horner's rule alone, which is what limits a core that has other
+        vectors to work on only as far as its window reaches (Estrin 1960, one level of it).
+        """
+        if len(coefficients) < 4:
+            return self._horner(x, [self.const(c) for c in coefficients])
+        pairs = [
+            self.fma(x, self.const(high), self.const(low))
+            for low, high in zip(coefficients[::2], coefficients[1::2], strict=False)
+        ]
+        odd_one = [self.const(coefficients[-1])] if len(coefficients) % 2 else []
+        return self._horner(self.mul(x, x), [*pairs, *odd_one])
+
+    def _horner(self, x: str, terms: Sequence[str]) -> str:
+        total = terms[-1]
+        for term in reversed(terms[:-1]):
+            total = self.fma(total, x, term)
         return total
+
+    def reciprocal(self, a: str) -> str:
+        """1/a within about an ulp, for a whose inverse is a normal number."""
+        if not self.native:
+            return self.div(self.const(1.0), a)
+        inverse = self._avx512("rcp14", a)
+        for _ in range(1 if self.fmt.bits == 32 else 2):  # Newton's step doubles the 14 bits
+            residual = self.fma(self.neg(a), inverse, self.const(1.0))
+            inverse = self.fma(inverse, residual, inverse)
+        return inverse
+
+    def _avx512(self, name: str, *operands: str, control: int | None = None) -> str:
+        """An AVX-512 instruction on all lanes; `control` is its immediate operand."""
+        kind = {32: "ps", 64: "pd"}[self.fmt.bits]
+        mask = f"i{max(8, self.lanes)}"
+        width = self.lanes * self.fmt.bits
+        masked = name in ("getexp", "getmant", "scalef")
+        types = [self.floats] * len(operands)
+        values = [*operands]
+        if control is not None:
+            types, values = [*types, "i32"], [*values, str(control)]
+        types, values = [*types, self.floats, mask], [*values, "zeroinitializer", "-1"]
+        if masked and width == 512:
+            types, values = [*types, "i32"], [*values, "4"]  # round as the mode says
+        symbol = f"@llvm.x86.avx512.{'mask.' if masked else ''}{name}.{kind}.{width}"
+        self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(types)})")
+        arguments = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
+        return self._append(f"call {self.floats} {symbol}({arguments})")
 
     def round_with_bits(self, a: str, scale: float) -> tuple[str, str]:
         """(n, k): n = a*scale rounded to an integer, as a float and as an integer.
@@ -199,11 +265,13 @@ class VectorWriter:
         k = self.integer("sub", self.bits(shifted), self.int_const(self.fmt.pattern(magic)))
         return n, k
 
-    def scale(self, a: str, k: str) -> str:
-        """a * 2**k for an integer k, as two products so that the result may be subnormal.
+    def scale(self, a: str, n: str, k: str) -> str:
+        """a * 2**k for an integer k, which `n` is as a float; the result may be subnormal.
 
-        The biased exponents of the two powers of two are the halves of k + 2*bias.
+        As two products: the biased exponents of the two powers of two are the halves of k + 2*bias.
         """
+        if self.native:
+            return self._avx512("scalef", a, n)
         total = self.integer("add", k, self.int_const(2 * self.fmt.bias))
         first = self.integer("lshr", total, self.int_const(1))
         second = self.integer("sub", total, first)
@@ -217,6 +285,8 @@ class VectorWriter:
 
         e comes as a float. Reads the bits relative to sqrt(1/2), as FreeBSD's msun does.
         """
+        if self.native:
+            return self._native_split(x)
         mantissa_bits = self.fmt.mantissa
         root = self.fmt.pattern(0.5**0.5)
         offset = self.fmt.bias + 1  # keeps the exponent's integer positive
@@ -228,3 +298,28 @@ class VectorWriter:
         exponent = self.sub(as_float, self.const(ruler + offset))
         fraction = self.integer("and", relative, self.int_const((1 << mantissa_bits) - 1))
         return self.from_bits(self.integer("add", fraction, self.int_const(root))), exponent
+
+    def _native_split(self, x: str) -> tuple[str, str]:
+        """The same by `vgetmant` and `vgetexp`, which know subnormal numbers and infinities too.
+
+        Zero gives (1, -inf), +inf gives (1, inf), negative numbers and NaN give NaN.
+        """
+        negative_is_nan, positive = 8, 4
+        m = self._avx512("getmant", x, control=negative_is_nan | positive)
+        e = self._avx512("getexp", x)
+        upper = self.compare("oge", m, self.const(2.0**0.5))
+        halved = self.select(upper, self.mul(m, self.const(0.5)), m)
+        return halved, self.select(upper, self.add(e, self.const(1.0)), e)
+
+    def reciprocal_root(self, x: str) -> str:
+        """1/sqrt(x) within 1.4 ulp."""
+        if not self.native:
+            return self.div(self.const(1.0), self.sqrt(x))
+        y = self._avx512("rsqrt14", x)
+        better = y
+        for _ in range(1 if self.fmt.bits == 32 else 2):
+            product = self.mul(x, better)
+            residual = self.fma(self.neg(product), better, self.const(1.0))
+            better = self.fma(self.mul(better, self.const(0.5)), residual, better)
+        # Zero and infinity are right at once, and have no residual.
+        return self.select(self.compare("uno", better, better), y, better)

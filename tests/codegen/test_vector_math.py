@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from autotune.codegen.vector_math import FUNCTIONS, math_function
+from autotune.codegen.vector_math import FUNCTIONS, has_avx512, math_function
+from autotune.target import Target
 from tests.codegen.vector_math_harness import assembly, run, ulp_error
 
 DTYPES = ("float32", "float64")
@@ -23,6 +24,9 @@ BOUNDS = {
     ("rsqrt", "float32"): 1.5, ("rsqrt", "float64"): 1.5,
     ("pow", "float32"): 0.51, ("pow", "float64"): 1.3,
 }  # fmt: skip
+
+CHOICES = (False, True) if has_avx512(Target.detect()) else (False,)
+"""Whether the instructions of AVX-512 are used."""
 
 needs_wider_type = pytest.mark.skipif(
     np.finfo(np.longdouble).nmant < 63, reason="float64 needs a wider type to compare with"
@@ -78,16 +82,17 @@ def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -
     return np.concatenate(x), np.concatenate([*y, rng.normal(0, 1e4, quarter)]).astype(dtype)
 
 
-def worst_error(name: str, dtype: str, lanes: int, count: int) -> float:
+def worst_error(name: str, dtype: str, lanes: int, count: int, avx512: bool | None = None) -> float:
     x, y = random_values(name, dtype, count, np.random.default_rng(len(name) * lanes))
-    return ulp_error(run(name, lanes, x, y), reference(name, x, y))
+    return ulp_error(run(name, lanes, x, y, avx512), reference(name, x, y))
 
 
 @needs_wider_type
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_error_of_random_values_is_bounded(name: str, dtype: str) -> None:
-    assert worst_error(name, dtype, 8, 1_000_000) <= BOUNDS[name, dtype]
+@pytest.mark.parametrize("avx512", CHOICES)
+def test_error_of_random_values_is_bounded(name: str, dtype: str, avx512: bool) -> None:
+    assert worst_error(name, dtype, 8, 1_000_000, avx512) <= BOUNDS[name, dtype]
 
 
 @pytest.mark.slow
@@ -104,17 +109,26 @@ def test_error_of_ten_million_values_is_bounded(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("lanes", [1, 3, 4, 16])
 def test_lane_counts_agree(name: str, dtype: str, lanes: int) -> None:
     x, y = random_values(name, dtype, 4000, np.random.default_rng(1))
-    np.testing.assert_array_equal(run(name, lanes, x, y), run(name, 8, x, y))
+    np.testing.assert_array_equal(run(name, lanes, x, y, avx512=False), run(name, 8, x, y, avx512=False))
 
 
 @needs_wider_type
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_special_values(name: str, dtype: str) -> None:
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+def test_registers_of_every_width_use_the_instructions_of_avx512(name: str, dtype: str, lanes: int) -> None:
+    assert worst_error(name, dtype, lanes, 20_000) <= BOUNDS[name, dtype]
+
+
+@needs_wider_type
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("avx512", CHOICES)
+def test_special_values(name: str, dtype: str, avx512: bool) -> None:
     x, y = special_values(dtype), None
     if name == "pow":
         x, y = (grid.ravel() for grid in np.meshgrid(x, x))
-    got, exact = run(name, 8, x, y), reference(name, x, y)
+    got, exact = run(name, 8, x, y, avx512), reference(name, x, y)
     assert ulp_error(got, exact) <= BOUNDS[name, dtype]
     with np.errstate(all="ignore"):
         zero = exact.astype(dtype) == 0
@@ -126,7 +140,7 @@ def test_rsqrt_is_the_quotient_of_one_and_the_root(dtype: str) -> None:
     x = np.abs(random_values("rsqrt", dtype, 10_000, np.random.default_rng(2))[0])
     with np.errstate(all="ignore"):
         expected = np.dtype(dtype).type(1) / np.sqrt(x)
-    np.testing.assert_array_equal(run("rsqrt", 8, x), expected)
+    np.testing.assert_array_equal(run("rsqrt", 8, x, avx512=False), expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -28,9 +28,11 @@ def assembly(name: str, lanes: int, dtype: str) -> str:
     return text
 
 
-def run(name: str, lanes: int, x: FloatArray, y: FloatArray | None = None) -> FloatArray:
-    """The function over the flat array `x` (and `y` for pow)."""
-    return evaluate(name, lanes, x, np.zeros_like(x) if y is None else y)
+def run(
+    name: str, lanes: int, x: FloatArray, y: FloatArray | None = None, avx512: bool | None = None
+) -> FloatArray:
+    """The function over the flat array `x` (and `y` for pow); `avx512` None: with it if the host has it."""
+    return evaluate(name, lanes, x, np.zeros_like(x) if y is None else y, avx512)
 
 
 def ulp_error(got: FloatArray, exact: FloatArray) -> float:

@@ -29,6 +29,8 @@ DTYPES = ("float32", "float64")
 CHUNK = 1_000_000
 _TIMED_ELEMENTS = 32_768
 """Elements of a timed call: input and output stay in the second-level cache."""
+UNROLLED = 2
+"""Vectors of a step of the timed loop."""
 _REACH = {"exp": 0.97, "sigmoid": 100.0, "tanh": 10.0}
 _EDGES: tuple[float, ...] = (
     88.0,
@@ -77,8 +79,9 @@ class Speed:
 
 
 def loop_module(name: str, lanes: int, dtype: str, avx512: bool | None = None) -> str:
-    """LLVM IR of ``void run(ptr x, ptr y, ptr out, i64 n)``, n a multiple of ``lanes``; y is pow's exponent.
+    """LLVM IR of ``void run(ptr x, ptr y, ptr out, i64 n)``, y being pow's exponent.
 
+    n is a positive multiple of ``UNROLLED * lanes``: kernels too work on several vectors a step.
     ``avx512`` says whether AVX-512 may be used; None asks the host.
     """
     if avx512 is None:
@@ -87,30 +90,34 @@ def loop_module(name: str, lanes: int, dtype: str, avx512: bool | None = None) -
     element = {"float32": "float", "float64": "double"}[dtype]
     vector = element if lanes == 1 else f"<{lanes} x {element}>"
     align = np.dtype(dtype).itemsize
-    second = f"%b = load {vector}, ptr %py, align {align}" if name == "pow" else ""
-    arguments = f"{vector} %a" + (f", {vector} %b" if name == "pow" else "")
-    body = f"""
-define void @run(ptr %x, ptr %y, ptr %out, i64 %n) {{
+    operands = ("x", "y") if name == "pow" else ("x",)
+    steps: list[str] = []
+    for n in range(UNROLLED):
+        steps.append(f"  %i{n} = add i64 %i, {n * lanes}")
+        for array in operands:
+            steps.append(f"  %p{array}{n} = getelementptr {element}, ptr %{array}, i64 %i{n}")
+            steps.append(f"  %{array}{n} = load {vector}, ptr %p{array}{n}, align {align}")
+    for n in range(UNROLLED):
+        arguments = ", ".join(f"{vector} %{array}{n}" for array in operands)
+        steps.append(f"  %r{n} = call {vector} @{function.symbol}({arguments})")
+    for n in range(UNROLLED):
+        steps.append(f"  %po{n} = getelementptr {element}, ptr %out, i64 %i{n}")
+        steps.append(f"  store {vector} %r{n}, ptr %po{n}, align {align}")
+    body = "\n".join(steps)
+    loop = f"""
+define void @run(ptr noalias %x, ptr noalias %y, ptr noalias %out, i64 %n) {{
 entry:
-  br label %head
-head:
-  %i = phi i64 [0, %entry], [%next, %body]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %done
+  br label %body
 body:
-  %px = getelementptr {element}, ptr %x, i64 %i
-  %py = getelementptr {element}, ptr %y, i64 %i
-  %po = getelementptr {element}, ptr %out, i64 %i
-  %a = load {vector}, ptr %px, align {align}
-  {second}
-  %r = call {vector} @{function.symbol}({arguments})
-  store {vector} %r, ptr %po, align {align}
-  %next = add i64 %i, {lanes}
-  br label %head
+  %i = phi i64 [0, %entry], [%next, %body]
+{body}
+  %next = add i64 %i, {UNROLLED * lanes}
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %body, label %done
 done:
   ret void
 }}"""
-    return "\n".join([*function.needs, function.ir, body])
+    return "\n".join([*function.needs, function.ir, loop])
 
 
 @cache
@@ -133,7 +140,7 @@ def _engine(name: str, lanes: int, dtype: str, avx512: bool | None) -> llvm.Exec
 
 
 def compiled(name: str, lanes: int, dtype: str, avx512: bool | None = None) -> Function:
-    """The function over flat arrays (x, y, out) whose size is a multiple of ``lanes``."""
+    """The function over flat arrays (x, y, out) whose size is a multiple of ``UNROLLED * lanes``."""
     address = _engine(name, lanes, dtype, avx512).get_function_address("run")
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     call = prototype(address)
@@ -146,7 +153,8 @@ def compiled(name: str, lanes: int, dtype: str, avx512: bool | None = None) -> F
 
 def evaluate(name: str, lanes: int, x: Floats, y: Floats, avx512: bool | None = None) -> Floats:
     """The function of every element of flat arrays of any size."""
-    padded = -(-x.size // lanes) * lanes
+    step = UNROLLED * lanes
+    padded = max(1, -(-x.size // step)) * step
     operands = [np.zeros(padded, x.dtype) for _ in range(2)]
     operands[0][: x.size], operands[1][: x.size] = x, y
     out = np.empty(padded, x.dtype)

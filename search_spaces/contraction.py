@@ -22,7 +22,7 @@ FAMILY = "contraction"
 
 def space(workload: Workload, target: Target, shape: TileShape) -> Space:
     """The schedules of a matrix product around ``shape``."""
-    blocks = k_block_knob(shape)
+    blocks = [] if shape.dot is not None else k_block_knob(shape)
     rules = [k_block_constraint(shape, target)] if blocks else []
     return tiled_space(
         FAMILY, workload, target, shape, [*pack_knob(shape), *blocks, *stage_knob(shape)], rules
@@ -33,6 +33,8 @@ def pack_knob(shape: TileShape) -> list[Knob]:
     """Panels are free where the operand is a compile-time constant, and cost a pass where it is not."""
     if shape.weights is None:
         return []
+    if shape.dot is not None:
+        return [Knob.of("pack", (True,), True, "lay the weights out in groups of neighbouring steps")]
     return [Knob.of("pack", (False, True), shape.weights_constant, "lay the weights out in visiting order")]
 
 

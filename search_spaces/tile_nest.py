@@ -85,7 +85,7 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
         loops.append(Loop(last, ceil_div(extents[last], tile.rows[last])))
     loops.append(Loop(vector, np.where(tiles_by_vector, 1.0, vector_block)))
     channel_first = equals(columns, "reduce_order", "channel")
-    steps = ceil_div(extents[main] / reduction_blocks(shape, columns), tile.unroll)
+    steps = ceil_div(extents[main] / reduction_blocks(shape, columns), tile.unroll * shape.group)
     loops.append(Loop(main, np.where(channel_first, steps, 1.0)))
     unrolled = flag(columns, "unroll_window")
     for axis in shape.window:
@@ -96,6 +96,8 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
     loops.append(Loop(main, tile.unroll, "unrolled"))
     loops += [Loop(axis, tile.rows[axis], "unrolled") for axis in shape.spatial]
     loops.append(Loop(vector, tile.vectors * shape.lanes, "vectorized"))
+    if shape.group > 1:  # one instruction
+        loops.append(Loop(main, one * shape.group, "vectorized"))
     return loops
 
 

@@ -13,6 +13,7 @@ from autotune import te
 from autotune.schedule.index_map import IndexMap
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
+from search_spaces.dot_tile import grouped, tensorize_group
 from search_spaces.knob import Config
 from search_spaces.plain import schedule_plain
 from search_spaces.tile_knobs import WHOLE
@@ -75,6 +76,8 @@ def _pack(schedule: Schedule, shape: TileShape, accumulator: Stage, width: int, 
     column = dims.pop(shape.vector)
     ordered = [dims.pop(axis) for axis in reduce_order if axis in dims]
     texts = [*fixed, *dims.values(), f"{column} // {width}", *ordered, f"{column} % {width}"]
+    if shape.dot is not None:
+        texts = grouped(texts, ordered[-1 if order == "window" else 0], shape.group)
     source = schedule[read.tensor.op.name]
     packed = schedule.cache_read(source.tensor, "global", [accumulator])
     packed = schedule.transform_layout(packed, IndexMap(tuple(texts)))
@@ -122,7 +125,7 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Config) -> None:
     axes = _named(stage, shape)
     assert isinstance(stage.op, ComputeOp)
     reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
-    main, step = stage.split(reduce[shape.main], factor=int(config["unroll"]))
+    main, step = stage.split(reduce[shape.main], factor=int(config["unroll"]) * shape.group)
     window = [reduce[axis] for axis in shape.window]
     vectors, lanes = stage.split(axes[shape.vector], factor=shape.lanes)
     loops = [*window, main] if config.get("reduce_order", "window") == "window" else [main, *window]
@@ -132,9 +135,12 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Config) -> None:
     if config.get("unroll_window"):
         for loop in window:
             stage.unroll(loop)
+    if shape.dot is not None:
+        step = tensorize_group(stage, shape.dot, step, lanes)
     for loop in (step, *rows, vectors):
         stage.unroll(loop)
-    stage.vectorize(lanes)
+    if shape.dot is None:
+        stage.vectorize(lanes)
 
 
 def _block_stored(stage: Stage, shape: TileShape, config: Config, width: int) -> IterVar:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, Structure, is_constant, is_view, read_forms
+from search_spaces.dot_tile import dot_of
 
 if TYPE_CHECKING:
     from autotune.target import Target
+    from autotune.te.dot_products import DotProduct
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class TileShape:
     lanes: int
     weights: ReadForm | None
     staged: tuple[str, ...]
+    dot: DotProduct | None = None
+    """The instruction that adds up products of neighbouring steps of ``main``, where one fits."""
+
+    @property
+    def group(self) -> int:
+        """Steps of the innermost reduction that one instruction takes."""
+        return 1 if self.dot is None else self.dot.group
 
     @cached_property
     def reads(self) -> list[ReadForm]:
@@ -77,7 +86,7 @@ def tile_shape(structure: Structure, target: Target) -> TileShape | None:
     reduce_names = [axis.name for axis in anchor.reduce_axis]
     main = _main(reduce_names, extents)
     dtype = anchor.body[0].dtype
-    return TileShape(
+    shape = TileShape(
         structure=structure,
         extents=extents,
         batch=tuple(axis for axis in data[:-1] if axis not in spatial),
@@ -89,6 +98,8 @@ def tile_shape(structure: Structure, target: Target) -> TileShape | None:
         weights=_weights(reads, data, spatial) if extents[data[-1]] > 1 else None,
         staged=_staged(structure),
     )
+    dot = dot_of(shape, target)
+    return shape if dot is None else replace(shape, dot=dot, lanes=dot.lanes)
 
 
 def _spatial(data: list[str], extents: dict[str, int], reads: list[ReadForm]) -> tuple[str, ...]:

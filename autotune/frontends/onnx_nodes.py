@@ -191,6 +191,24 @@ def _conv_transpose(node: OnnxNode) -> None:
     attrs["pads"], attrs["output_padding"] = (*begins, *ends), tuple(extended)
 
 
+def _resolve_linear_pad(node: OnnxNode) -> None:
+    """As Conv, whose weights are input 3 here."""
+    node.attrs.setdefault("kernel_shape", node.input_type(3).shape[2:])
+    _resolve_auto_pad(node)
+
+
+def _quantize(node: OnnxNode) -> None:
+    from autotune.frontends.onnx_read import element_dtype
+
+    if node.attrs.pop("block_size", 0):
+        raise node.fail("block_size (a scale for each block) is not supported")
+    node.attrs.pop("saturate", None)
+    node.attrs.pop("precision", None)
+    to = node.attrs.pop("output_dtype", 0)
+    if to:
+        node.attrs["to"] = element_dtype(to, f"node {node.name!r} ({node.op})")
+
+
 def _batch_norm(node: OnnxNode) -> None:
     if node.attrs.pop("training_mode", 0):
         raise node.fail("training_mode=1 is for training\n  export the model for inference")
@@ -311,10 +329,14 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "CastLike": _cast_like,
     "Conv": _resolve_auto_pad,
     "ConvTranspose": _conv_transpose,
+    "ConvInteger": _resolve_auto_pad,
     "Dropout": _dropout,
     "LogSoftmax": _softmax,
     "MaxPool": _resolve_auto_pad,
     "Pad": _pad,
+    "QLinearConv": _resolve_linear_pad,
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _quantize,
     "Reshape": _reshape,
     "Slice": _slice,
     "Softmax": _softmax,

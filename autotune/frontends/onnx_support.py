@@ -10,7 +10,13 @@ from autotune.frontends.onnx_nodes import REWRITTEN
 from autotune.frontends.onnx_read import LoadedModel
 from autotune.graph import ops
 
-INTERNAL = ("ChannelShuffle", "Interleave", "OverlapAdd", *ops.FAMILIES["winograd"])
+INTERNAL = (
+    "ChannelShuffle",
+    "Interleave",
+    "OverlapAdd",
+    *ops.FAMILIES["winograd"],
+    *ops.FAMILIES["integer"],
+)
 """Operators of the graph IR that ONNX does not have."""
 _MAX_NAMED_NODES = 3
 

@@ -71,6 +71,7 @@ def transposed_kernel_last(rank: int) -> tuple[int, ...]:
 
 _KERNEL_LAST: Mapping[str, Callable[[int], tuple[int, ...]]] = {
     "Conv": kernel_last,
+    "IntegerConv": kernel_last,
     "ConvTranspose": transposed_kernel_last,
 }
 

@@ -26,6 +26,7 @@ from autotune.passes.explicit_bias import ExplicitBias
 from autotune.passes.fold_affine import FoldAffine
 from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
+from autotune.passes.integer_products import IntegerProducts
 from autotune.passes.simplify import Simplify
 from autotune.passes.split_groups import SplitGroups
 from autotune.passes.split_phases import SplitPhases
@@ -43,6 +44,7 @@ def standard_passes(layout: str = "NHWC", attention: str = "auto") -> tuple[Grap
     if attention not in ATTENTION:
         raise UsageError(f"unknown choice of attention {attention!r}\n  one of {', '.join(ATTENTION)}")
     return (
+        IntegerProducts(),
         FoldConstants(),
         Simplify(),
         ExplicitBias(),

@@ -17,6 +17,7 @@ PASSES: Mapping[str, str] = {
     "fold_affine": "autotune.passes.fold_affine:FoldAffine",
     "fold_batch_norm": "autotune.passes.fold_batch_norm:FoldBatchNorm",
     "fold_constants": "autotune.passes.fold_constants:FoldConstants",
+    "integer_products": "autotune.passes.integer_products:IntegerProducts",
     "simplify": "autotune.passes.simplify:Simplify",
     "split_phases": "autotune.passes.split_phases:SplitPhases",
     "split_groups": "autotune.passes.split_groups:SplitGroups",

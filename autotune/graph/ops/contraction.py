@@ -37,7 +37,8 @@ from autotune.graph.ops.common import (
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
 
 
-def _matmul_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+def matmul_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """Shape of a MatMul; raises GraphError if the operands do not fit."""
     if not a or not b:
         raise GraphError("MatMul takes no scalars")
     if a[-1] != b[-2 if len(b) > 1 else 0]:
@@ -56,7 +57,7 @@ def _numeric_dtype(name: str, types: Types) -> str:
 
 def _matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
     dtype = _numeric_dtype("MatMul", types)
-    return [TensorType(_matmul_shape(at(types, 0).shape, at(types, 1).shape), dtype)]
+    return [TensorType(matmul_shape(at(types, 0).shape, at(types, 1).shape), dtype)]
 
 
 def _matmul_reference(arrays: Arrays, _: Attrs) -> list[Array]:
@@ -64,8 +65,13 @@ def _matmul_reference(arrays: Arrays, _: Attrs) -> list[Array]:
 
 
 def _matmul_compute(tensors: Tensors, _: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    a, b = tensor_at(tensors, 0), tensor_at(tensors, 1)
-    shape = _matmul_shape(a.shape, b.shape)
+    a = tensor_at(tensors, 0)
+    return [matmul_stage(a, tensor_at(tensors, 1), names[0], a.dtype)]
+
+
+def matmul_stage(a: te.Tensor, b: te.Tensor, name: str, dtype: str) -> te.Tensor:
+    """The sums of products of a MatMul, its operands converted to ``dtype`` before they are multiplied."""
+    shape = matmul_shape(a.shape, b.shape)
     rows, columns = min(a.ndim - 1, 1), min(b.ndim - 1, 1)
     batch_rank = len(shape) - rows - columns
     rk = te.reduce_axis((0, a.shape[-1]), name="rk")
@@ -79,13 +85,14 @@ def _matmul_compute(tensors: Tensors, _: Attrs, names: Sequence[str]) -> list[te
         batch, inner = index[:batch_rank], index[batch_rank:]
         left = batched(a, batch, *inner[:rows], rk)
         right = batched(b, batch, rk, *inner[rows:])
-        return te.sum(left * right, axis=rk)
+        return te.sum(te.cast(left, dtype) * te.cast(right, dtype), axis=rk)
 
     axes = [f"b{n}" for n in range(batch_rank)] + ["i"] * rows + ["j"] * columns
-    return [stage(shape, named_axes(axes, element), names[0])]
+    return stage(shape, named_axes(axes, element), name)
 
 
-def _matmul_flops(types: Types, results: Sequence[TensorType], _: Attrs) -> int:
+def matmul_flops(types: Types, results: Sequence[TensorType], _: Attrs) -> int:
+    """A multiplication and an addition an element of the result and step of the sum."""
     return 2 * results[0].size * at(types, 0).shape[-1]
 
 
@@ -162,7 +169,7 @@ register(
         _matmul_infer,
         _matmul_reference,
         _matmul_compute,
-        flops_rule=_matmul_flops,
+        flops_rule=matmul_flops,
     )
 )
 register(

@@ -82,7 +82,8 @@ def _spatial_rank(types: Types) -> int:
     return len(x) - 2
 
 
-def _complete(types: Types, attrs: dict[str, Attr]) -> None:
+def complete_conv(types: Types, attrs: dict[str, Attr]) -> None:
+    """Fill in kernel_shape, strides, dilations and pads."""
     rank = _spatial_rank(types)
     w = at(types, 1).shape
     kernel = w[:rank] if attrs["layout"] == "NHWC" else w[2:]
@@ -131,13 +132,21 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    """Sum over kernel positions of a shifted input times a [channels, out channels] matrix."""
     x, w, bias = array_at(arrays, 0), array_at(arrays, 1), optional(arrays, 2)
+    out = conv_array(x, w, attrs)
+    if bias is None:
+        return [out]
+    channel = out.ndim - 1 if attrs["layout"] == "NHWC" else 1
+    return [out + bias.reshape([-1 if d == channel else 1 for d in range(out.ndim)])]
+
+
+def conv_array(x: Array, w: Array, attrs: Attrs, fill: float = 0) -> Array:
+    """Sum over kernel positions of a shifted input times a [channels, out channels] matrix."""
     geo = geometry([TensorType.of(x), TensorType.of(w)], attrs)
     if not geo.channels_last:
         x, w = np.moveaxis(x, 1, -1), np.moveaxis(w, (0, 1), (-1, -2))
     window = geo.window
-    x = window.pad_array(x, 0)
+    x = window.pad_array(x, fill)
     pixels = geo.batch * math.prod(window.out_size)
     g, ci, co = geo.groups, geo.group_inputs, geo.group_outputs
     total = np.zeros((g, pixels, co), x.dtype)
@@ -146,9 +155,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
         matrix = w[tap].reshape(ci, g, co).swapaxes(0, 1)
         total += part * matrix if ci == 1 else part @ matrix
     out = total.swapaxes(0, 1).reshape(geo.batch, *window.out_size, geo.out_channels)
-    if bias is not None:
-        out = out + bias
-    return [np.ascontiguousarray(out if geo.channels_last else np.moveaxis(out, -1, 1))]
+    return np.ascontiguousarray(out if geo.channels_last else np.moveaxis(out, -1, 1))
 
 
 def _input_channel(geo: ConvGeometry, oc: Expr, rc: Expr) -> Expr:
@@ -158,7 +165,8 @@ def _input_channel(geo: ConvGeometry, oc: Expr, rc: Expr) -> Expr:
     return group if geo.group_inputs == 1 else group * geo.group_inputs + rc
 
 
-def _sum_stage(geo: ConvGeometry, x: te.Tensor, w: te.Tensor, name: str) -> te.Tensor:
+def sum_stage(geo: ConvGeometry, x: te.Tensor, w: te.Tensor, name: str, dtype: str) -> te.Tensor:
+    """The sums of products of a convolution, converted to ``dtype`` before they are multiplied."""
     spatial = spatial_names(geo.window.rank)
     window = geo.window.reduce_axes()
     rc = te.reduce_axis((0, geo.group_inputs), name="rc")
@@ -169,8 +177,10 @@ def _sum_stage(geo: ConvGeometry, x: te.Tensor, w: te.Tensor, name: str) -> te.T
         source = geo.window.source(position, window)
         ic = _input_channel(geo, oc, rc)
         if geo.channels_last:
-            return te.sum(x(n, *source, ic) * w(*window, rc, oc), axis=[*window, rc])
-        return te.sum(x(n, ic, *source) * w(oc, rc, *window), axis=[rc, *window])
+            left, right, axes = x(n, *source, ic), w(*window, rc, oc), [*window, rc]
+        else:
+            left, right, axes = x(n, ic, *source), w(oc, rc, *window), [rc, *window]
+        return te.sum(te.cast(left, dtype) * te.cast(right, dtype), axis=axes)
 
     axes = ["n", *spatial, "oc"] if geo.channels_last else ["n", "oc", *spatial]
     return stage(geo.out_shape, named_axes(axes, element), name)
@@ -182,8 +192,8 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
     out = names[0]
     x = geo.window.pad_tensor(x, geo.channels_last, 0.0, f"{out}.pad")
     if bias is None:
-        return [_sum_stage(geo, x, w, out)]
-    acc = _sum_stage(geo, x, w, f"{out}.acc")
+        return [sum_stage(geo, x, w, out, x.dtype)]
+    acc = sum_stage(geo, x, w, f"{out}.acc", x.dtype)
     channel = len(geo.out_shape) - 1 if geo.channels_last else 1
     return [stage(geo.out_shape, lambda *i: acc(*i) + bias(i[channel]), out)]
 
@@ -194,6 +204,13 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
     return 2 * results[0].size * geo.group_inputs * math.prod(geo.window.kernel) + adds
 
 
+CONV_ATTRIBUTES = {
+    **WINDOW_ATTRIBUTES,
+    "group": Attribute("int", 1),
+    "kernel_shape": Attribute("ints"),
+    "layout": LAYOUT,
+}
+
 register(
     OpDef(
         "Conv",
@@ -202,13 +219,8 @@ register(
         _infer,
         _reference,
         _compute,
-        {
-            **WINDOW_ATTRIBUTES,
-            "group": Attribute("int", 1),
-            "kernel_shape": Attribute("ints"),
-            "layout": LAYOUT,
-        },
-        complete=_complete,
+        CONV_ATTRIBUTES,
+        complete=complete_conv,
         flops_rule=_flops,
     )
 )

@@ -172,6 +172,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "contraction": "Gemm MatMul",
         "convolution": "Conv",
         "convolution_transposed": "ConvTranspose",
+        "integer": "IntegerConv IntegerMatMul",
+        "quantized": "ConvInteger DequantizeLinear MatMulInteger QLinearConv QLinearMatMul QuantizeLinear",
         "winograd": "WinogradInputColumns WinogradInputRows WinogradOutputColumns WinogradOutputRows",
         "pool": "AveragePool GlobalAveragePool GlobalMaxPool MaxPool",
         "normalization": "BatchNormalization InstanceNormalization LayerNormalization LRN",

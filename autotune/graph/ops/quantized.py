@@ -1,0 +1,197 @@
+"""ONNX's quantised operators: real = (q - zero) * scale.
+
+They have references only: the pass ``integer_products`` expresses them by IntegerMatMul, IntegerConv
+and elementwise operators. Scales are float32; zero points (0 if absent) have the type of what they
+belong to. Scale and zero point are scalars or one an index of an axis.
+
+QuantizeLinear(x, scale[, zero]), DequantizeLinear(q, scale[, zero]): attribute axis (1), and to: the
+dtype of the result (that of zero, else uint8; float32).
+MatMulInteger(a, b[, a_zero, b_zero]), ConvInteger(x, w[, x_zero, w_zero]): int32.
+QLinearMatMul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero), QLinearConv(x, x_scale, x_zero,
+w, w_scale, w_zero, y_scale, y_zero[, bias]): y of y_zero's type; bias is int32 in steps of
+x_scale * w_scale. A sum is multiplied by x_scale * w_scale / y_scale in float32 and rounded to even.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import array_at, at, int_attr, optional, str_attr
+from autotune.graph.ops.contraction import matmul_shape
+from autotune.graph.ops.convolution import CONV_ATTRIBUTES, complete_conv, conv_array, geometry
+from autotune.graph.ops.integer import wrapped
+from autotune.graph.ops.registry import Arrays, Attribute, Kind, OpDef, Types, register
+
+QUANTIZED = ("int8", "uint8")
+
+
+def along(values: Array, rank: int, axis: int) -> Array:
+    """Scalars, or values along one axis of a tensor of ``rank`` dimensions, so that they broadcast to it."""
+    if values.size == 1:
+        return values.reshape(())
+    return values.reshape([-1 if d == axis % rank else 1 for d in range(rank)])
+
+
+def _zero(arrays: Arrays, i: int) -> Array:
+    found = optional(arrays, i)
+    return np.zeros((), np.int8) if found is None else np.asarray(found)
+
+
+def _check(op: str, types: Types, *positions: int) -> None:
+    for i in positions:
+        if at(types, i).dtype not in QUANTIZED:
+            raise GraphError(f"{op}: input {i} is {at(types, i).dtype}, not {' or '.join(QUANTIZED)}")
+
+
+def _complete_quantize(types: Types, attrs: dict[str, Attr]) -> None:
+    zero = optional(types, 2)
+    attrs.setdefault("to", "uint8" if zero is None else zero.dtype)
+
+
+def _quantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    if attrs["to"] not in QUANTIZED:
+        raise GraphError(f"QuantizeLinear to {attrs['to']}; supported: {', '.join(QUANTIZED)}")
+    return [TensorType(at(types, 0).shape, str_attr(attrs, "to"))]
+
+
+def _quantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x = array_at(arrays, 0).astype(np.float32)
+    axis, to = int_attr(attrs, "axis"), str_attr(attrs, "to")
+    scale = along(array_at(arrays, 1), x.ndim, axis)
+    return [saturated(np.rint(x / scale) + along(_zero(arrays, 2), x.ndim, axis), to)]
+
+
+def saturated(values: Array, dtype: str) -> Array:
+    """Whole numbers in floating point as integers, clipped to their range."""
+    limits = np.iinfo(dtype)
+    return np.asarray(np.clip(values, limits.min, limits.max)).astype(dtype)
+
+
+def _dequantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    if at(types, 0).dtype not in (*QUANTIZED, "int32", "int16") or attrs["to"] != "float32":
+        raise GraphError(f"DequantizeLinear of {at(types, 0).dtype} to {attrs['to']} is not supported")
+    return [TensorType(at(types, 0).shape, "float32")]
+
+
+def _dequantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    q, axis = array_at(arrays, 0), int_attr(attrs, "axis")
+    centred = q.astype(np.int32) - along(_zero(arrays, 2), q.ndim, axis).astype(np.int32)
+    return [centred.astype(np.float32) * along(array_at(arrays, 1), q.ndim, axis)]
+
+
+def _matmul_sums(a: Array, a_zero: Array, b: Array, b_zero: Array) -> Array:
+    left = a.astype(np.float64) - (a_zero.reshape(-1, 1) if a_zero.size > 1 else a_zero.reshape(()))
+    return wrapped(np.asarray(np.matmul(left, b.astype(np.float64) - along(b_zero, b.ndim, -1))))
+
+
+def _conv_sums(x: Array, x_zero: Array, w: Array, w_zero: Array, attrs: Attrs) -> Array:
+    weights = w.astype(np.float64) - along(w_zero, w.ndim, 0)
+    return wrapped(conv_array(x.astype(np.float64) - x_zero.reshape(()), weights, attrs))
+
+
+def _matmul_integer_infer(types: Types, _: Attrs) -> list[TensorType]:
+    _check("MatMulInteger", types, 0, 1)
+    return [TensorType(matmul_shape(at(types, 0).shape, at(types, 1).shape), "int32")]
+
+
+def _conv_integer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    _check("ConvInteger", types, 0, 1)
+    return [TensorType(geometry(types, attrs).out_shape, "int32")]
+
+
+def _qlinear_matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
+    _check("QLinearMatMul", types, 0, 3, 7)
+    return [TensorType(matmul_shape(at(types, 0).shape, at(types, 3).shape), at(types, 7).dtype)]
+
+
+def _operands(types: Types) -> Types:
+    return [at(types, 0), at(types, 3)]
+
+
+def _qlinear_conv_infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    _check("QLinearConv", types, 0, 3, 7)
+    return [TensorType(geometry(_operands(types), attrs).out_shape, at(types, 7).dtype)]
+
+
+def _rescaled(sums: Array, arrays: Arrays, axis: int) -> list[Array]:
+    left, right, out = (array_at(arrays, i).astype(np.float32) for i in (1, 4, 6))
+    factor = left * right / out
+    zero = array_at(arrays, 7)
+    real = sums.astype(np.float32) * along(factor, sums.ndim, axis)
+    return [saturated(np.rint(real) + zero.reshape(()).astype(np.float32), str(zero.dtype))]
+
+
+def _qlinear_matmul(arrays: Arrays, _: Attrs) -> list[Array]:
+    a, a_zero, b, b_zero = (array_at(arrays, i) for i in (0, 2, 3, 5))
+    return _rescaled(_matmul_sums(a, a_zero, b, b_zero), arrays, -1)
+
+
+def _qlinear_conv(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x, x_zero, w, w_zero = (array_at(arrays, i) for i in (0, 2, 3, 5))
+    sums, bias = _conv_sums(x, x_zero, w, w_zero, attrs), optional(arrays, 8)
+    return _rescaled(sums if bias is None else sums + along(bias, sums.ndim, 1), arrays, 1)
+
+
+_AXIS = {"axis": Attribute("int", 1)}
+_CONV = {k: v for k, v in CONV_ATTRIBUTES.items() if k != "layout"} | {"layout": Attribute("str", "NCHW")}
+
+
+def _register_quantized() -> None:
+    to_quantized = {**_AXIS, "to": Attribute("str")}
+    to_real = {**_AXIS, "to": Attribute("str", "float32")}
+    elementwise: Kind = "elementwise"
+    register(
+        OpDef(
+            "QuantizeLinear",
+            elementwise,
+            (2, 3),
+            _quantize_infer,
+            _quantize,
+            None,
+            to_quantized,
+            _complete_quantize,
+        )
+    )
+    register(OpDef("DequantizeLinear", elementwise, (2, 3), _dequantize_infer, _dequantize, None, to_real))
+    register(
+        OpDef(
+            "MatMulInteger",
+            "contraction",
+            (2, 4),
+            _matmul_integer_infer,
+            lambda a, _: [_matmul_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3))],
+        )
+    )
+    register(
+        OpDef(
+            "ConvInteger",
+            "convolution",
+            (2, 4),
+            _conv_integer_infer,
+            lambda a, attrs: [_conv_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3), attrs)],
+            None,
+            _CONV,
+            complete_conv,
+        )
+    )
+    register(OpDef("QLinearMatMul", "contraction", (8, 8), _qlinear_matmul_infer, _qlinear_matmul))
+    register(
+        OpDef(
+            "QLinearConv",
+            "convolution",
+            (8, 9),
+            _qlinear_conv_infer,
+            _qlinear_conv,
+            None,
+            _CONV,
+            lambda types, attrs: complete_conv(_operands(types), attrs),
+        )
+    )
+
+
+_register_quantized()
+
+
+__all__ = ["along", "saturated"]

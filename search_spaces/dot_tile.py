@@ -1,0 +1,79 @@
+"""Register tiles of small integers: dot products of neighbouring steps, weights in groups of them.
+
+Panels of weights have the columns of a register tile, and within a column the ``group`` steps that one
+instruction adds up (oneDNN calls the layout of VNNI ``BA16a64b4a``). The other operand must have the
+same steps next to one another in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotune import te
+from autotune.te.dot_products import DotProduct, dot_product
+from autotune.te.expr import Binary, Cast, Expr, IterVar, Read
+from autotune.te.tensor import PlaceholderOp
+
+if TYPE_CHECKING:
+    from autotune.schedule.stage import Stage
+    from autotune.target import Target
+    from search_spaces.analysis import ReadForm
+    from search_spaces.tile_shape import TileShape
+
+
+def dot_of(shape: TileShape, target: Target) -> DotProduct | None:
+    """The instruction for the anchor's products, or None where its types or layouts do not fit."""
+    reads = _factors(shape)
+    if reads is None or shape.weights is None:
+        return None
+    left, right = reads
+    forms = {form.tensor: form for form in shape.reads}
+    if right.tensor != shape.weights.tensor or right.tensor == left.tensor or len(forms) != 2:
+        return None
+    if shape.vector in forms[left.tensor].axes or not _neighbours(shape, forms[left.tensor]):
+        return None
+    found = dot_product(target, left.dtype, right.dtype, shape.extents[shape.vector])
+    return found if found is not None and shape.extents[shape.main] >= found.group else None
+
+
+def _factors(shape: TileShape) -> tuple[Read, Read] | None:
+    """The operands of an int32 sum of products of small integers."""
+    reduction = shape.structure.anchor.reduction
+    product = None if reduction is None else reduction.sources[0]
+    if reduction is None or reduction.reducer.name != "sum" or not isinstance(product, Binary):
+        return None
+    if product.op != "*" or product.dtype != "int32":
+        return None
+    left, right = _small(product.a), _small(product.b)
+    return None if left is None or right is None else (left, right)
+
+
+def _small(expr: Expr) -> Read | None:
+    if isinstance(expr, Cast) and isinstance(expr.a, Read) and expr.a.dtype in ("int8", "uint8"):
+        return expr.a
+    return None
+
+
+def _neighbours(shape: TileShape, form: ReadForm) -> bool:
+    """Whether steps of the reduction are next to one another, in memory and not computed on the way."""
+    name, plan = form.tensor.op.name, shape.structure
+    strides = plan.program.strides.get(form.tensor.name)
+    stored = isinstance(form.tensor.op, PlaceholderOp) or name in shape.staged
+    return form.affine and stored and form.contiguous == shape.main and (strides is None or strides[-1] == 1)
+
+
+def grouped(texts: list[str], step: str, group: int) -> list[str]:
+    """The index map of panels whose innermost dimension are the steps that an instruction takes."""
+    return [f"{step} // {group}" if text == step else text for text in texts] + [f"{step} % {group}"]
+
+
+def tensorize_group(stage: Stage, dot: DotProduct, step: IterVar, lanes: IterVar) -> IterVar:
+    """Split the innermost steps into groups inside of the lanes, and replace these; the loop over groups."""
+    outer, inner = stage.split(step, factor=dot.group)
+    leaves = [iv for iv in stage.leaf_iter_vars if iv is not inner]
+    stage.reorder(*leaves, inner)
+    stage.tensorize(lanes, te.intrinsic_named(dot.intrinsic))
+    return outer
+
+
+__all__ = ["dot_of", "grouped", "tensorize_group"]

@@ -1,0 +1,172 @@
+"""Quantised operators: ONNX's numbers before and after they become integer products, and as machine code."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.errors import ModelImportError, UsageError
+from autotune.frontends import onnx as frontend
+from autotune.graph import evaluate
+from autotune.passes.integer_products import SIGNS, IntegerProducts
+from autotune.passes.pipeline import run_passes, standard_passes
+
+QUANTISED = ("quantize", "qlinear", "integer")
+
+
+def onnx_cases() -> list[Any]:
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [c for c in collect_testcases(None) if any(word in c.name for word in QUANTISED)]
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Any]:
+    return onnx_cases()
+
+
+@pytest.mark.parametrize("activations", SIGNS)
+def test_onnx_cases_give_their_numbers(cases: list[Any], activations: str) -> None:
+    checked = 0
+    for case in cases:
+        for opset in case.model.opset_import:
+            opset.version = min(opset.version, 23)
+        try:
+            graph = frontend.load(case.model)
+        except ModelImportError:
+            continue
+        given, expected = case.data_sets[0]
+        names = (declared.name for declared in case.model.graph.input)
+        feed = {n: np.asarray(a) for n, a in zip(names, given, strict=True) if n in graph.inputs}
+        for form in (graph, run_passes(graph, (IntegerProducts(activations), *standard_passes()))):
+            found = evaluate.run(form, feed)
+            for name, wanted in zip(graph.outputs, expected, strict=True):
+                np.testing.assert_allclose(found[name], wanted, rtol=1e-5, err_msg=case.name)
+        checked += 1
+    assert checked >= 15
+
+
+def model(node: Any, inputs: dict[str, Any], constants: dict[str, Any], result: int) -> Any:
+    import onnx
+    from onnx import helper, numpy_helper
+
+    given = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in inputs.items()
+    ]
+    fixed = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    output = helper.make_tensor_value_info(node.output[0], result, None)
+    graph = helper.make_graph([node], "quantised", given, [output], fixed)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    made.ir_version = 8
+    assert isinstance(made, onnx.ModelProto)
+    return made
+
+
+def compiled_gives_reference(proto: Any, inputs: dict[str, Any]) -> None:
+    graph = frontend.load(proto)
+    wanted = evaluate.run(graph, inputs)
+    found = autotune.compile(proto, threads=1).run(inputs)
+    for name in graph.outputs:
+        np.testing.assert_array_equal(found[name], wanted[name])
+
+
+def random(rng: np.random.Generator, dtype: str, *shape: int) -> Any:
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, endpoint=True).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 64, 64), (5, 7, 9), (33, 100, 70), (17, 16, 4)], ids=lambda size: str(size)
+)
+@pytest.mark.parametrize(
+    ("a", "b", "a_zero", "b_zero"),
+    [
+        ("uint8", "int8", 3, 0),
+        ("int8", "int8", -3, 0),
+        ("uint8", "uint8", 0, 128),
+        ("int8", "uint8", 7, 3),
+    ],
+)
+def test_compiled_matmul_integer(m: int, n: int, k: int, a: str, b: str, a_zero: int, b_zero: int) -> None:
+    from onnx import TensorProto, helper
+
+    rng = np.random.default_rng(0)
+    inputs = {"a": random(rng, a, m, k)}
+    constants = {
+        "b": random(rng, b, k, n),
+        "az": np.array(a_zero, a),
+        "bz": np.array(b_zero, b),
+    }
+    node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["c"])
+    compiled_gives_reference(model(node, inputs, constants, TensorProto.INT32), inputs)
+
+
+def test_zero_points_that_are_known_only_at_run_time() -> None:
+    from onnx import TensorProto, helper
+
+    rng = np.random.default_rng(0)
+    inputs = {
+        "a": random(rng, "uint8", 9, 24),
+        "b": random(rng, "uint8", 24, 40),
+        "az": np.array(7, "uint8"),
+        "bz": random(rng, "uint8", 40),
+    }
+    node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["c"])
+    compiled_gives_reference(model(node, inputs, {}, TensorProto.INT32), inputs)
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_compiled_qlinear_conv(group: int) -> None:
+    from onnx import TensorProto, helper
+
+    rng = np.random.default_rng(0)
+    inputs = {"x": random(rng, "uint8", 1, 8, 9, 11)}
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(11),
+        "w": random(rng, "int8", 20, 8 // group, 3, 3),
+        "ws": rng.uniform(0.001, 0.02, 20).astype("float32"),
+        "wz": np.zeros(20, "int8"),
+        "ys": np.float32(0.05),
+        "yz": np.uint8(100),
+        "bias": rng.integers(-1000, 1000, 20).astype("int32"),
+    }
+    node = helper.make_node(
+        "QLinearConv", ["x", *constants], ["y"], pads=[1, 1, 1, 1], strides=[2, 1], group=group
+    )
+    compiled_gives_reference(model(node, inputs, constants, TensorProto.UINT8), inputs)
+
+
+def test_a_dynamically_quantised_product_compiles() -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    b, x = random(rng, "int8", 64, 48), rng.standard_normal((16, 64)).astype("float32")
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "b", "z"], ["c"]),
+        helper.make_node("Cast", ["c"], ["r"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["r", "s"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "dynamic",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(b, "b")],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    found = autotune.compile(proto, threads=1).run({"x": x})["y"]
+    np.testing.assert_allclose(found, x @ b.astype("float32"), atol=20)
+
+
+def test_unknown_activations_are_refused() -> None:
+    with pytest.raises(UsageError, match="activations are uint8 or int8, not 'int4'"):
+        IntegerProducts("int4")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.machine import Machine
 from cost_models.terms import terms
@@ -69,22 +70,28 @@ def best_of(space: Space) -> Population:
     """The best candidates that the model finds, best first (up to 16)."""
     if space.exact and space.size() <= _ENUMERATE:
         population = space.enumerate()
-        order = np.argsort(predict(space, population), kind="stable")
+        order = _ranking(space, population)
         return population.take(order[:_SURVIVORS])
     return _descend(space)
 
 
 def _descend(space: Space) -> Population:
     start = space.population(np.random.default_rng(0), _SAMPLES)
-    best = start.take(np.argsort(predict(space, start), kind="stable")[:_SURVIVORS])
+    best = start.take(_ranking(space, start)[:_SURVIVORS])
     for _ in range(_ROUNDS):
         pool = Population.concatenate([best, space.neighbourhood(best)]).distinct()
-        order = np.argsort(predict(space, pool), kind="stable")[:_SURVIVORS]
-        grown = pool.take(order)
+        grown = pool.take(_ranking(space, pool)[:_SURVIVORS])
         if np.array_equal(grown.indexes, best.indexes):
             break
         best = grown
     return best
+
+
+def _ranking(space: Space, population: Population) -> NDArray[np.intp]:
+    """Rows, best first. Of candidates that the model cannot tell apart, those with fewer knobs off their default."""
+    wanted = np.asarray([knob.default_index for knob in population.knobs])
+    departures = np.count_nonzero(population.indexes != wanted, axis=1)
+    return np.lexsort((departures, predict(space, population)))
 
 
 class _Keyed:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from autotune.codegen.module import ModuleText
 from autotune.codegen.streams import StreamStores
 from autotune.codegen.types import Value, constant, number, scalar_type, type_of, vector
@@ -14,6 +17,7 @@ from autotune.te.expr import (
     Compare,
     Const,
     Expr,
+    IterVar,
     Not,
     Select,
     Var,
@@ -34,33 +38,21 @@ class ExpressionEmitter(StreamStores):
         """The value of an expression; shared nodes are emitted once a statement."""
         value = self._memo.get(id(node))
         if value is None:
-            value = self._expr(node)
+            emit = _EMIT.get(type(node))
+            if emit is None:
+                raise BuildError(f"no code for {type(node).__name__}")
+            value = emit(self, node)
             self._memo.add(id(node), value)
         return value
 
-    def _expr(self, node: Expr) -> Value:
-        if isinstance(node, Load):
-            return self.load(node)
-        if isinstance(node, Const):
-            known = None if is_float(node.dtype) else int(node.value)
-            return Value(constant(node.value, node.dtype), node.dtype, 1, known)
-        if isinstance(node, Binary):
-            return self._binary(node)
-        if isinstance(node, Var):
-            return self._variable(node)
-        if isinstance(node, Select):
-            return self._select(node)
-        if isinstance(node, Compare):
-            return self._compare(node)
-        if isinstance(node, Call):
-            return self._call(node)
-        if isinstance(node, Cast):
-            return self._cast(node)
-        if isinstance(node, Not):
-            value = self.expr(node.a)
-            one = self.splat(Value("true", "bool"), value.lanes)
-            return Value(self.op(f"xor {type_of(value)} {value.text}, {one.text}"), "bool", value.lanes)
-        raise BuildError(f"no code for {type(node).__name__}")
+    def _constant(self, node: Const) -> Value:
+        known = None if is_float(node.dtype) else int(node.value)
+        return Value(constant(node.value, node.dtype), node.dtype, 1, known)
+
+    def _not(self, node: Not) -> Value:
+        value = self.expr(node.a)
+        one = self.splat(Value("true", "bool"), value.lanes)
+        return Value(self.op(f"xor {type_of(value)} {value.text}, {one.text}"), "bool", value.lanes)
 
     def _variable(self, var: Var) -> Value:
         known = self.env[var]
@@ -156,6 +148,21 @@ class ExpressionEmitter(StreamStores):
         incoming = ", ".join(f"[ {v.text}, %{block} ]" for v, block in sides)
         first = sides[0][0]
         return Value(self.op(f"phi {type_of(first)} {incoming}"), first.dtype, first.lanes)
+
+
+_EMIT: dict[type[Expr], Callable[[ExpressionEmitter, Any], Value]] = {
+    Load: lambda emitter, node: emitter.load(node),
+    Const: ExpressionEmitter._constant,
+    Binary: ExpressionEmitter._binary,
+    Var: ExpressionEmitter._variable,
+    IterVar: ExpressionEmitter._variable,
+    Select: ExpressionEmitter._select,
+    Compare: ExpressionEmitter._compare,
+    Call: ExpressionEmitter._call,
+    Cast: ExpressionEmitter._cast,
+    Not: ExpressionEmitter._not,
+}
+"""How each kind of node is emitted."""
 
 
 def _has_load(expr: Expr) -> bool:

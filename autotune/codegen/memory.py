@@ -79,11 +79,11 @@ class MemoryEmitter(Arithmetic):
         total, stride = form.constant, 0
         for var, c in terms.numbers:
             known = self.env[var]
-            if isinstance(known, Ramp):
+            if isinstance(known, int):
+                total += c * known
+            elif isinstance(known, Ramp):
                 stride += c
                 total += c * known.base
-            elif isinstance(known, int):
-                total += c * known
         if not terms.others:
             return Address(terms.scalars, total, stride, None)
         scalars = list(terms.scalars)

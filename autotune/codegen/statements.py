@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from autotune.codegen.instructions import InstructionEmitter
 from autotune.codegen.lanes import settle_lanes
 from autotune.codegen.locals import chunks, slots_of
@@ -62,6 +65,7 @@ class KernelEmitter(InstructionEmitter):
         self._private: set[Buffer] = set()
         self._threads: list[str] = []
         self._width = self._vector_width()
+        self._stores: dict[int, list[Store]] = {}
 
     def _vector_width(self) -> int:
         """Lanes of all vectorized loops of the kernel: those of the widest type that it stores."""
@@ -118,40 +122,34 @@ class KernelEmitter(InstructionEmitter):
 
     def stmt(self, node: Stmt) -> None:
         """Emit a statement."""
-        if isinstance(node, Seq):
-            for part in node.stmts:
-                self.stmt(part)
-        elif isinstance(node, For):
-            self._for(node)
-        elif isinstance(node, Store):
-            with self.statement():
-                self._store(node)
-        elif isinstance(node, Allocate):
-            self._allocate(node)
-        elif isinstance(node, Let):
-            with self.statement(), self._terms:
-                value = self.env[node.var] = self.expr(node.value)
-                self.available(value.text, self.depth)
-                self.divisible(node.var, node.value)
-                self.stmt(node.body)
-        elif isinstance(node, If):
-            self._if(node)
-        elif isinstance(node, Intrinsic):
-            if node.instructions:
-                self.replacement(node)
-            else:
-                self.stmt(node.body)
-        elif isinstance(node, Prefetch):
-            with self.statement():
-                self._prefetch(node)
-        elif isinstance(node, Barrier):
-            if self._threads:
-                raise BuildError(
-                    f"threads of {', '.join(self._threads)} exchange data through shared memory: a CPU runs bound "
-                    f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
-                )
-        else:
+        emit = _EMIT.get(type(node))
+        if emit is None:
             raise BuildError(f"no code for statement {type(node).__name__}")
+        emit(self, node)
+
+    def _seq(self, node: Seq) -> None:
+        for part in node.stmts:
+            self.stmt(part)
+
+    def _let(self, node: Let) -> None:
+        with self.statement(), self._terms:
+            value = self.env[node.var] = self.expr(node.value)
+            self.available(value.text, self.depth)
+            self.divisible(node.var, node.value)
+            self.stmt(node.body)
+
+    def _intrinsic(self, node: Intrinsic) -> None:
+        if node.instructions:
+            self.replacement(node)
+        else:
+            self.stmt(node.body)
+
+    def _barrier(self, _: Barrier) -> None:
+        if self._threads:
+            raise BuildError(
+                f"threads of {', '.join(self._threads)} exchange data through shared memory: a CPU runs bound "
+                f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
+            )
 
     def _for(self, node: For) -> None:
         if NONTEMPORAL in node.note:
@@ -186,7 +184,9 @@ class KernelEmitter(InstructionEmitter):
 
     def _accumulates(self, node: For) -> bool:
         """Whether the steps of a loop add to the same registers: it is a reduction loop."""
-        stores = [s for s in walk(node.body) if isinstance(s, Store)]
+        stores = self._stores.get(id(node))
+        if stores is None:
+            stores = self._stores[id(node)] = [s for s in walk(node.body) if isinstance(s, Store)]
         return len(stores) > 0 and all(
             s.buffer in self._slots and node.var not in self.form(s, s.buffer, s.indices).terms
             for s in stores
@@ -196,7 +196,8 @@ class KernelEmitter(InstructionEmitter):
         """Fetch for reading, to be kept in all levels of the cache."""
         if self.lanes > 1 or node.buffer not in self._pointers:  # what nothing reads needs no fetching
             return
-        pointer = self.pointer(node.buffer, self.address(self.form(node, node.buffer, node.indices)))
+        with self.statement():
+            pointer = self.pointer(node.buffer, self.address(self.form(node, node.buffer, node.indices)))
         self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
         self.lines.append(f"  call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
 
@@ -331,6 +332,10 @@ class KernelEmitter(InstructionEmitter):
         return self.read_slot(name, node.buffer.dtype, width)
 
     def _store(self, node: Store) -> None:
+        with self.statement():
+            self._stored(node)
+
+    def _stored(self, node: Store) -> None:
         form = self.form(node, node.buffer, node.indices)
         address = self.address(form)
         private = node.buffer in self._private
@@ -444,5 +449,18 @@ class KernelEmitter(InstructionEmitter):
             text = f"call {scalar} {symbol}({kind} {value.text})"
         return Value(self.op(text), value.dtype)
 
+
+_EMIT: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
+    Seq: KernelEmitter._seq,
+    For: KernelEmitter._for,
+    Store: KernelEmitter._store,
+    Allocate: KernelEmitter._allocate,
+    Let: KernelEmitter._let,
+    If: KernelEmitter._if,
+    Intrinsic: KernelEmitter._intrinsic,
+    Prefetch: KernelEmitter._prefetch,
+    Barrier: KernelEmitter._barrier,
+}
+"""How each kind of statement is emitted."""
 
 __all__ = ["KernelEmitter"]

@@ -176,4 +176,4 @@ class Writer:
     def alike(self, *values: Value) -> tuple[list[Value], int]:
         """The values with the same number of lanes."""
         lanes = max([v.lanes for v in values])
-        return [self.splat(v, lanes) for v in values], lanes
+        return [v if v.lanes == lanes else self.splat(v, lanes) for v in values], lanes

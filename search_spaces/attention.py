@@ -89,7 +89,7 @@ def _knobs(workload: Workload, shape: AttentionShape, target: Target) -> list[Kn
 
 def _vectors(name: str, extent: int, shape: AttentionShape, help: str) -> Knob:
     vectors = math.ceil(extent / shape.lanes)
-    return Knob.of(name, ints(v for v in (1, 2, 3, 4, 6, 8) if v <= vectors), min(vectors, 2), help)
+    return Knob.of(name, ints(v for v in (1, 2, 3, 4) if v <= vectors), min(vectors, 2), help)
 
 
 def _unroll(name: str, extent: int, help: str) -> Knob:

@@ -69,8 +69,9 @@ def attention_nest(shape: AttentionShape, family: str, flops: int, columns: Colu
 
 
 def _extents(shape: AttentionShape) -> dict[str, int]:
+    """Axes: leading ones, blocks of rows and rows in one, blocks of keys and keys in one, columns of values."""
     lead = {f"b{number}": extent for number, extent in enumerate(shape.lead)}
-    return {**lead, "i": shape.m, "j": shape.n, "c": shape.e}
+    return {**lead, "block": shape.m, "i": shape.m, "keys": shape.blocks, "j": shape.block, "c": shape.e}
 
 
 def _loops(
@@ -79,9 +80,9 @@ def _loops(
     unroll, one = column(columns, "unroll", 1), np.ones(len(panels))
     return (
         *(Loop(f"b{number}", one * extent, "parallel") for number, extent in enumerate(shape.lead)),
-        Loop("i", np.where(heads, 1.0, blocks), "parallel"),
-        Loop("i", np.where(heads, blocks, 1.0)),
-        Loop("j", one * shape.blocks),
+        Loop("block", np.where(heads, 1.0, blocks), "parallel"),
+        Loop("block", np.where(heads, blocks, 1.0)),
+        Loop("keys", one * shape.blocks),
         Loop("c", panels),
         Loop("i", column(columns, "row_block", 1)),
         Loop("j", ceil_div(shape.block, unroll)),
@@ -92,28 +93,24 @@ def _loops(
 
 
 def _accesses(shape: AttentionShape, item: int, copied: NDArray[np.bool_]) -> list[Access]:
+    """Keys and values; queries and result are touched once whatever the candidate."""
     lead = tuple(((f"b{number}", 1),) for number in range(len(shape.lead)))
-    strides = shape.structure.program.strides
     (values,) = (t for t in shape.structure.program.inputs if t.name == shape.values)
-    stored = shape.structure.stored.output(0)
     return [
-        Access("keys", item * shape.d, (*lead, (("j", 1),)), (*shape.lead, shape.n)),
+        Access(
+            "keys",
+            item * shape.d * shape.block,
+            (*lead, (("keys", 1),)),
+            (*shape.lead, shape.blocks),
+            outside=frozenset("cij"),
+        ),
         Access(
             values.name,
             item,
-            (*lead, (("j", 1),), (("c", 1),)),
+            (*lead, (("keys", shape.block), ("j", 1)), (("c", 1),)),
             values.shape,
             panel=copied,
-            row_bytes=row_bytes(values, strides),
-        ),
-        Access(
-            stored.name,
-            item,
-            (*lead, (("i", 1),), (("c", 1),)),
-            stored.shape,
-            write=True,
-            outside=frozenset({"j"}),
-            row_bytes=row_bytes(stored, strides),
+            row_bytes=row_bytes(values, shape.structure.program.strides),
         ),
     ]
 

@@ -31,7 +31,7 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = T
     *outer, last = op.axis
     width = min(lanes, last.extent)
     many = parallel and _elements(op) >= _PARALLEL_ELEMENTS
-    if width > 1 and len(op.body) == 1:
+    if width > 1:
         vectors, inner = stage.split(last, factor=width)
         stage.reorder(*outer, vectors, *op.reduce_axis, inner)
         stage.vectorize(inner)

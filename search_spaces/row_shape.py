@@ -74,7 +74,7 @@ def row_shape(workload: Workload) -> RowShape | None:
         return None
     order = [op for op in post_order(list(program.outputs)) if isinstance(op, ComputeOp)]
     reductions = [op for op in order if op.reduction is not None]
-    if not reductions or any(len(op.body) != 1 for op in order):
+    if not reductions or any(len(op.body) != 1 for op in order if op.reduction is None):
         return None
     rank = min(len(op.shape) for op in (*reductions, output))
     while rank and any(op.shape[:rank] != output.shape[:rank] for op in reductions):

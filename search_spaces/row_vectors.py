@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from autotune.schedule.primitives.kinds import LANE_REDUCERS
 from autotune.te.tensor import ComputeOp
 
 if TYPE_CHECKING:
@@ -37,8 +38,14 @@ def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: int) ->
     if count > 1:  # add the vectors up before the lanes
         _, rest = stage.split(stage.op.reduce_axis[-1], factor=width)
         partial.append(_factor(schedule, stage, rest, width))
-    stage.vectorize(stage.op.reduce_axis[-1])
+    if folds_lanes(stage.op):
+        stage.vectorize(stage.op.reduce_axis[-1])
     return partial
+
+
+def folds_lanes(op: ComputeOp) -> bool:
+    """Whether the lanes of a register can be reduced together; else (argmax) one after the other."""
+    return op.reduction is not None and op.reduction.reducer.name in LANE_REDUCERS
 
 
 def attach(stages: Sequence[Stage], parent: Stage, loop: IterVar) -> None:
@@ -62,4 +69,4 @@ def _factor(schedule: Schedule, stage: Stage, loop: IterVar, width: int) -> Stag
     return partial
 
 
-__all__ = ["attach", "partial_vectors", "vectorize_row"]
+__all__ = ["attach", "folds_lanes", "partial_vectors", "vectorize_row"]

@@ -17,7 +17,7 @@ from search_spaces.flat_nest import flat_nest
 from search_spaces.knob import Columns, Config, Knob, Value
 from search_spaces.nest import LoopNest
 from search_spaces.row_shape import RowShape
-from search_spaces.row_vectors import attach, partial_vectors, vectorize_row
+from search_spaces.row_vectors import attach, folds_lanes, partial_vectors, vectorize_row
 from search_spaces.space import Space
 from search_spaces.tile_knobs import column, ints
 
@@ -187,10 +187,11 @@ def row_space(family: str, workload: Workload, target: Target, shape: RowShape) 
     even = [int(v) for v in vectors if shape.width % (lanes * int(v)) == 0]
     blocks = ints(b for b in _BLOCKS if shape.rows % b == 0 and (b == 1 or b * 2 <= shape.rows))
     wide = shape.rows > 1 and shape.rows * shape.columns >= _PARALLEL_WORK
+    methods = ("fold", "partial") if all(folds_lanes(op) for op in shape.reductions) else ("partial",)
     knobs = [
         Knob.of("vectors", vectors, even[-1] if even else vectors[-1], "vectors of partial results"),
         Knob.of("row_block", blocks, 1, "rows a tile"),
-        Knob.of("method", ("fold", "partial"), "partial", "fold lanes each step, or keep partial results"),
+        Knob.of("method", methods, "partial", "fold lanes each step, or keep partial results"),
         Knob.of("parallel", (False, True), wide, "share the rows among workers"),
     ]
     parts = _parts(shape, target)

@@ -210,6 +210,16 @@ def test_an_illegal_configuration_is_refused_with_the_reason() -> None:
         space.schedule(space.default() | {"rows": 14, "vectors": 4})
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_first_of_equal_largest_elements_wins(axis: int) -> None:
+    """Vectors of partial results meet elements of a row out of order."""
+    space = spaces.space_for(make.unary("ArgMax", (70, 83), axis=axis, keepdims=0), make.host())
+    x = np.random.default_rng(0).integers(0, 3, (70, 83)).astype(np.float32)
+    for config in (analytic.default_config(space), *space.random(np.random.default_rng(0), 3)):
+        got = make.run_on(space, config, [x])
+        np.testing.assert_array_equal(got[0].reshape(-1), x.argmax(axis), err_msg=str(config))
+
+
 def test_every_kind_has_a_space_a_version_and_a_workload_here() -> None:
     registered = {**spaces.TILED, **spaces.PLAIN}
     assert sorted(registered) == sorted(KINDS)

@@ -9,6 +9,9 @@ from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 
+LANE_REDUCERS = ("sum", "prod", "max", "min")
+"""Reducers that fold the lanes of a register."""
+
 
 class KindPrimitives(StageState):
     """vectorize, unroll, parallel, pragma."""
@@ -66,7 +69,7 @@ class KindPrimitives(StageState):
         self.leaf("vectorize", var)
         if var.kind == "reduce":
             reduction = self.op.reduction if isinstance(self.op, ComputeOp) else None
-            if reduction is None or reduction.reducer.name not in ("sum", "prod", "max", "min"):
+            if reduction is None or reduction.reducer.name not in LANE_REDUCERS:
                 raise self.refuse("vectorize", f"{var.name} reduces by a custom reducer; use rfactor", var)
         self.annotate("vectorize", var, "vectorized")
 
@@ -182,4 +185,4 @@ class KindPrimitives(StageState):
         self.pragmas.setdefault(var, {})[pragma_type] = pragma_value
 
 
-__all__ = ["KindPrimitives"]
+__all__ = ["LANE_REDUCERS", "KindPrimitives"]

@@ -15,7 +15,9 @@ from autotune.cli.options import (
     machine_options,
     model_argument,
     print_json,
+    proofs_json,
     tolerance_option,
+    verify_option,
 )
 
 
@@ -27,6 +29,7 @@ from autotune.cli.options import (
 @tolerance_option
 @click.option("--require-hit", is_flag=True, help="Fail unless every workload has a measured schedule.")
 @click.option("--details", is_flag=True, help="Print a line a dispatch.")
+@verify_option
 @json_option
 def command(
     model: str,
@@ -37,6 +40,7 @@ def command(
     tolerance: float,
     require_hit: bool,
     details: bool,
+    verify: bool,
     as_json: bool,
 ) -> None:
     """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
@@ -51,6 +55,7 @@ def command(
         threads=threads,
         tolerance=tolerance,
         require_hit=require_hit,
+        verify=verify,
     )
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start
@@ -65,10 +70,13 @@ def command(
                 "coverage": str(done.coverage),
                 "dispatches": dispatches,
                 "decisions": [decision.to_json() for decision in done.coverage.decisions],
+                "proofs": proofs_json(done.proofs),
             }
         )
         return
     click.echo(done.coverage.details() if details else str(done.coverage))
+    if done.proofs is not None:
+        click.echo(done.proofs.details() if details else str(done.proofs))
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
     click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
 

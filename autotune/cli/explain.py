@@ -15,7 +15,9 @@ from autotune.cli.options import (
     machine_options,
     model_argument,
     print_json,
+    proofs_json,
     tolerance_option,
+    verify_option,
 )
 
 if TYPE_CHECKING:
@@ -27,9 +29,16 @@ if TYPE_CHECKING:
 @database_option
 @machine_options
 @tolerance_option
+@verify_option
 @json_option
 def command(
-    model: str, database: str | None, target: str, threads: int | None, tolerance: float, as_json: bool
+    model: str,
+    database: str | None,
+    target: str,
+    threads: int | None,
+    tolerance: float,
+    verify: bool,
+    as_json: bool,
 ) -> None:
     """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why."""
     from autotune.tuning.api import compile_with_database
@@ -42,6 +51,7 @@ def command(
         threads=threads,
         tolerance=tolerance,
         observer=lambda record, graph: records.append(record),
+        verify=verify,
     )
     if as_json:
         print_json(
@@ -51,6 +61,7 @@ def command(
                 "coverage": str(done.coverage),
                 "dispatches": json.loads(done.coverage.to_json()),
                 "decisions": [decision.to_json() for decision in done.coverage.decisions],
+                "proofs": proofs_json(done.proofs),
                 "arena_bytes": done.image.arena_bytes,
             }
         )
@@ -59,6 +70,8 @@ def command(
         click.echo(str(record))
     click.echo(str(done.partition))
     click.echo(done.coverage.details())
+    if done.proofs is not None:
+        click.echo(done.proofs.details())
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
     click.echo(done.memory_plan.render())
 

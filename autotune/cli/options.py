@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from autotune.passes.preference import TOLERANCE
+
+if TYPE_CHECKING:
+    from autotune.compiler.proof import ProofReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,9 +61,25 @@ def tolerance_option(command: F) -> F:
     )(command)
 
 
+verify_option = click.option(
+    "--verify",
+    is_flag=True,
+    help="Prove by isl that the schedules used compute what the model says (extra 'verify').",
+)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, default=str))
+
+
+def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
+    """The proofs of ``--verify`` for a JSON document; None without it."""
+    if report is None:
+        return None
+    return [
+        {"dispatches": proof.names, "kind": proof.kind, **asdict(proof.verdict)} for proof in report.proofs
+    ]
 
 
 __all__ = [
@@ -69,6 +89,8 @@ __all__ = [
     "machine_options",
     "model_argument",
     "print_json",
+    "proofs_json",
     "seed_option",
     "tolerance_option",
+    "verify_option",
 ]

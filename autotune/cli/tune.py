@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 
@@ -13,8 +14,10 @@ from autotune.cli.options import (
     json_option,
     machine_options,
     model_argument,
+    proofs_json,
     seed_option,
     tolerance_option,
+    verify_option,
 )
 
 DEFAULT_BUDGET = "10m"
@@ -35,6 +38,7 @@ DEFAULT_BUDGET = "10m"
     metavar="NAME",
     help="guided by the cost model, or one of Optuna's: tpe, random, cmaes, gp, nsga2, qmc, grid.",
 )
+@verify_option
 @json_option
 def command(
     model: str,
@@ -46,6 +50,7 @@ def command(
     tolerance: float,
     seed: int,
     sampler: str,
+    verify: bool,
     as_json: bool,
 ) -> int:
     """Search faster schedules for all workloads of MODEL.
@@ -55,10 +60,13 @@ def command(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped job reports, as with Ctrl-C
     from autotune.cli.main import INTERRUPTED
+    from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune
     from autotune.tuning.budget import Budget
     from autotune.tuning.progress import display
 
+    if verify:
+        load_isl()  # missing is noticed before the search, not after it
     if budget is None and trials is None:
         budget = DEFAULT_BUDGET
     seconds = Budget.parse(budget).limit_s if budget is not None else None
@@ -73,7 +81,30 @@ def command(
         tolerance=tolerance,
         progress=display(sys.stdout, as_json=as_json),
     )
+    if verify:
+        _verify_winners(model, database, target, threads, tolerance, as_json)
     return INTERRUPTED if report.stopped else 0
+
+
+def _verify_winners(
+    model: str,
+    database: str | None,
+    target: str,
+    threads: int | None,
+    tolerance: float,
+    as_json: bool,
+) -> None:
+    """Prove the schedules that a compilation takes now, and say so."""
+    from autotune.tuning.api import compile_with_database
+
+    done, _ = compile_with_database(
+        model, database=database, target=target, threads=threads, tolerance=tolerance, verify=True
+    )
+    assert done.proofs is not None
+    if as_json:
+        click.echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
+    else:
+        click.echo(done.proofs.details())
 
 
 __all__ = ["DEFAULT_BUDGET", "command"]

@@ -13,6 +13,7 @@ from autotune.compiler.choice import Choice, apply, choose
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.decision import chosen, decide_all
 from autotune.compiler.explain import Compilation, dump
+from autotune.compiler.proof import prove_all
 from autotune.compiler.region import region_partition
 from autotune.errors import MissError, UsageError
 from autotune.frontends.onnx import load
@@ -101,8 +102,13 @@ def compile_in_detail(
     options: PartitionOptions | None = None,
     progress: Progress | None = None,
     observer: Observer | None = None,
+    verify: bool = False,
 ) -> Compilation:
-    """Like :func:`compile_model`, with everything that explains the result."""
+    """Like :func:`compile_model`, with everything that explains the result.
+
+    With ``verify`` isl proves every schedule before code is made: raises LoweringError with a counterexample for a
+    wrong one, MissingExtraError without islpy.
+    """
     chosen_target = resolve_target(target, threads)
     parts = divide(
         model,
@@ -124,6 +130,7 @@ def compile_in_detail(
     report = coverage(parts, choices, decisions.values())
     if require_hit and report.missed:
         raise MissError(_miss_message(parts.name, report))
+    proofs = prove_all(parts, choices.values()) if verify else None
     built = build_workloads(list(choices.values()), chosen_target, progress)
     metadata = {
         "layout": layout,
@@ -132,7 +139,7 @@ def compile_in_detail(
         "coverage": report.to_json(),
     }
     image, plan = assemble(parts, built, chosen_target, metadata)
-    compilation = Compilation(image, report, parts, plan)
+    compilation = Compilation(image, report, parts, plan, proofs)
     dump(compilation, built)
     return compilation
 

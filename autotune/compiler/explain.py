@@ -9,6 +9,7 @@ from pathlib import Path
 from autotune import settings
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.coverage import CoverageReport
+from autotune.compiler.proof import ProofReport
 from autotune.passes.partition import Partition
 from autotune.passes.pipeline import dump_folder
 from autotune.passes.plan_memory import MemoryPlan
@@ -23,6 +24,8 @@ class Compilation:
     coverage: CoverageReport
     partition: Partition
     memory_plan: MemoryPlan
+    proofs: ProofReport | None = None
+    """With ``verify``: what isl proved of each schedule."""
 
 
 def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:

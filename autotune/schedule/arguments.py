@@ -48,7 +48,7 @@ _TYPES: dict[str, tuple[Any, str]] = {
 
 
 def _integer(name: str, value: Any) -> int:
-    number = value.value if isinstance(value, Const) else value
+    number: Any = value.value if isinstance(value, Const) else value
     if isinstance(number, bool):
         raise ScheduleError(f"{name} must be an integer, got {value!r}")
     if not isinstance(number, int):
@@ -58,7 +58,8 @@ def _integer(name: str, value: Any) -> int:
             raise ScheduleError(f"{name} must be an integer, got {value!r}") from None
     if abs(number) > LARGEST:
         raise ScheduleError(f"{name} must be an integer of at most {LARGEST}, got {value!r}")
-    return number
+    result: int = number  # a decision stays one
+    return result
 
 
 __all__ = ["LARGEST", "accepted"]

@@ -173,9 +173,11 @@ def compile_with_database(
     tolerance: float = TOLERANCE,
     require_hit: bool = False,
     observer: Observer | None = None,
+    verify: bool = False,
 ) -> tuple[Compilation, str | None]:
     """:func:`compile` with everything that explains the result, and where the schedules came from.
 
+    With ``verify`` every schedule is proved by isl first.
     The second value is None when no database was given and the default one does not exist.
     """
     from autotune.compiler import compile_in_detail
@@ -189,6 +191,7 @@ def compile_with_database(
             tolerance=tolerance,
             require_hit=require_hit,
             observer=observer,
+            verify=verify,
         )
 
     if database is None and not default_database().exists():

@@ -1,0 +1,73 @@
+"""Proofs by isl that the schedules of a model's dispatches compute what their programs say (``--verify``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from autotune.compiler.choice import Choice, apply
+from autotune.errors import LoweringError
+from autotune.lower import verify
+from autotune.lower.verify_isl import Verified
+from autotune.passes.partition import Partition
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was proved of one workload; ``names`` are the dispatches that have it."""
+
+    names: tuple[str, ...]
+    kind: str
+    verdict: Verified
+
+
+@dataclass(frozen=True)
+class ProofReport:
+    """The proofs of all workloads of a model."""
+
+    proofs: tuple[Proof, ...]
+
+    def __str__(self) -> str:
+        """One line, e.g. ``schedules of 26 dispatches: 24 proven, 2 not affine``."""
+        counts: Counter[str] = Counter()
+        for proof in self.proofs:
+            counts[proof.verdict.status] += len(proof.names)
+        parts = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+        return f"schedules of {counts.total()} dispatches: {parts}"
+
+    def details(self) -> str:
+        """The one line, then a line a workload."""
+        lines = [str(self)]
+        for proof in self.proofs:
+            more = f" ×{len(proof.names)}" if len(proof.names) > 1 else ""
+            lines.append(f"  {proof.names[0]}{more} ({proof.kind}): {proof.verdict.text()}")
+        return "\n".join(lines)
+
+
+def prove_all(parts: Partition, choices: Iterable[Choice]) -> ProofReport:
+    """Prove the schedule of each workload.
+
+    Raises LoweringError with the dispatch and a counterexample for a schedule that is wrong, MissingExtraError
+    without islpy.
+    """
+    names: dict[str, list[str]] = {}
+    for dispatch in parts.dispatches:
+        names.setdefault(dispatch.workload.key, []).append(dispatch.name)
+    proofs = []
+    for choice in choices:
+        mine = tuple(names[choice.workload.key])
+        proofs.append(Proof(mine, choice.workload.kind, _prove(choice, mine[0])))
+    return ProofReport(tuple(proofs))
+
+
+def _prove(choice: Choice, name: str) -> Verified:
+    applied = choice.scheduled or apply(choice.workload, choice.trace)
+    program = applied.program
+    try:
+        return verify(applied.schedule, program.args, constants=program.constants)
+    except LoweringError as error:
+        raise LoweringError(f"the schedule of {name} is wrong; {error}") from error
+
+
+__all__ = ["Proof", "ProofReport", "prove_all"]

@@ -1,0 +1,67 @@
+"""``--verify``: the default schedules of models are proved, and a wrong one stops the compilation."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autotune.cli.main import run
+from autotune.compiler import compile_in_detail, divide, proof
+from autotune.compiler.choice import choose
+from autotune.compiler.driver import distinct_workloads
+from autotune.compiler.proof import prove_all
+from autotune.errors import LoweringError
+from autotune.lower.verify_isl import Verified
+from autotune.target import Target
+
+pytest.importorskip("islpy")
+HOST = Target.detect(threads=2)
+
+
+def test_every_schedule_of_a_model_is_proved() -> None:
+    done = compile_in_detail("zoo:tiny_cnn", target=HOST, verify=True)
+    assert done.proofs is not None
+    assert {proof.verdict.status for proof in done.proofs.proofs} == {"proven"}
+    names = [name for proof in done.proofs.proofs for name in proof.names]
+    assert sorted(names) == sorted(d.name for d in done.coverage.dispatches)
+    assert str(done.proofs) == f"schedules of {len(names)} dispatches: {len(names)} proven"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["squeezenet", "encoder", "mobilenetv2", "shufflenet"])
+def test_default_schedules_are_proved(model: str) -> None:
+    parts = divide(f"zoo:{model}")
+    report = prove_all(parts, [choose(w, HOST, None, {}) for w in distinct_workloads(parts)])
+    assert {proof.verdict.status for proof in report.proofs} == {"proven"}, report.details()
+
+
+def test_a_wrong_schedule_stops_the_compilation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(*_: Any, **__: Any) -> Verified:
+        raise LoweringError("verify: a value is read that nothing stored before: { END0[] }")
+
+    monkeypatch.setattr(proof, "verify", wrong)
+    output = tmp_path / "model.atm"
+    assert run(["compile", "zoo:tiny_cnn", "-o", str(output), "--verify"]) == 1
+    wanted = r"the schedule of 000_\w+ is wrong; verify: a value is read that nothing stored before"
+    assert re.search(wanted, capsys.readouterr().err.replace("\n", " "))
+    assert not output.exists()
+
+
+def test_the_command_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "model.atm"
+    assert run(["compile", "zoo:tiny_cnn", "-o", str(output), "--verify"]) == 0
+    assert "dispatches: 14 proven" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_without_islpy_nothing_is_tuned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "islpy", None)
+    assert run(["tune", "zoo:tiny_cnn", "--trials", "1", "--verify"]) == 2
+    assert "pip install 'autotune[verify]'" in capsys.readouterr().err

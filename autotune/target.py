@@ -34,7 +34,14 @@ _NAMED: dict[str, tuple[str, str, tuple[str, ...], int]] = {
         ("avx", "avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "f16c", "fma"),
         512,
     ),
+    "x86-64-v4-vnni": (
+        "x86_64",
+        "cascadelake",
+        ("avx", "avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512vnni", "f16c", "fma"),
+        512,
+    ),
     "aarch64": ("aarch64", "generic", ("neon",), 128),
+    "aarch64-dotprod": ("aarch64", "generic", ("dotprod", "neon"), 128),
 }
 
 # The features that change which code is generated or how fast it runs; others would only split the database.

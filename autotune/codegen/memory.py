@@ -162,9 +162,7 @@ class MemoryEmitter(Arithmetic):
         raise NotImplementedError
 
     def load_from(self, buffer: Buffer, address: Address) -> Value:
-        """Load from memory: scalar, contiguous lanes, or a gather."""
-        if self.mask is None and address.lanes is None and address.stride in (0, 1):
-            return self.plain_load(buffer, address, self.lanes if address.stride else 1)
+        """Load from memory what is no plain load: lanes under a mask, or a gather."""
         kind, item = memory_type(buffer.dtype), ITEM_BYTES[buffer.dtype]
         if address.lanes is None and address.stride == 0:
             pointer = self._safe_pointer(self.pointer(buffer, address))
@@ -205,7 +203,8 @@ class MemoryEmitter(Arithmetic):
                 self.remember(key, name)
             else:
                 self.held[key] = name
-        return self.from_memory(Value(name, buffer.dtype, lanes))
+        value = Value(name, buffer.dtype, lanes)
+        return value if buffer.dtype != "bool" else self.from_memory(value)
 
     def _lane_pointers(self, buffer: Buffer, address: Address) -> str:
         lanes, kind = self.lanes, memory_type(buffer.dtype)

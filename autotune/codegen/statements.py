@@ -324,6 +324,8 @@ class KernelEmitter(InstructionEmitter):
         address = self.address(form)
         slots = self._slots.get(node.buffer)
         if slots is None:
+            if self.mask is None and address.lanes is None and address.stride in (0, 1):
+                return self.plain_load(node.buffer, address, self.lanes if address.stride else 1)
             return self.block_load(node.buffer, form, address) or self.load_from(node.buffer, address)
         name, width = slots[address.constant]
         lanes = self.lanes if address.stride or node.buffer in self._private else 1
@@ -342,7 +344,9 @@ class KernelEmitter(InstructionEmitter):
         if self.lanes > 1 and address.lanes is None and address.stride == 0 and not private:
             self._store_uniform(node)
             return
-        value = self.cast(self.expr(node.value), node.buffer.dtype)
+        value = self.expr(node.value)
+        if value.dtype != node.buffer.dtype:
+            value = self.cast(value, node.buffer.dtype)
         slots = self._slots.get(node.buffer)
         if slots is None:
             self.store_to(node.buffer, address, value, self.streams(node.buffer, form))

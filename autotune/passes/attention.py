@@ -126,6 +126,16 @@ class _Walk:
             node = self.only(value) if value else None
         return node if node is not None and node.op == "MatMul" else None
 
+    def unscaled(self, value: str) -> str:
+        """The operand behind products with numbers, which are noted as scale."""
+        node = self.only(value)
+        while node is not None and node.op in ("Mul", "Div"):
+            before = self._scaled(node)
+            if not before:
+                break
+            value, node = before, self.only(before)
+        return value
+
     def _masked(self, node: Node) -> str:
         """The operand of an Add or a Where that leads to the scores, once the mask is noted; "" if none does."""
         shape = self.graph.type_of(node.outputs[0]).shape
@@ -153,6 +163,8 @@ class _Walk:
             factor = self._number(node.inputs[1 - number])
             if factor is None or (node.op == "Div" and (number == 1 or factor == 0)):
                 continue
+            if self.graph.type_of(value).shape != self.graph.type_of(node.outputs[0]).shape:
+                continue
             self.scale = self.scale / factor if node.op == "Div" else self.scale * factor
             return value
         return ""
@@ -179,7 +191,8 @@ def _chain(
     product = walk.scores(softmax.inputs[0])
     if product is None:
         return None
-    (q, keys), v = product.inputs, node.inputs[1]
+    q, keys = (walk.unscaled(value) for value in product.inputs)
+    v = node.inputs[1]
     shapes = [graph.type_of(value).shape for value in (q, keys, v)]
     plain = all(len(shape) == rank and shape[:-2] == shapes[0][:-2] for shape in shapes)
     if not plain or graph.type_of(q).dtype not in _DTYPES or 0 in (*shapes[0], *shapes[1], *shapes[2]):

@@ -145,6 +145,16 @@ def _neutral(constant: float, sides: tuple[int, ...]) -> Rule:
     return rule
 
 
+def _where(rewriter: Rewriter, node: Node) -> bool:
+    """A selection that always takes the same side."""
+    condition = rewriter.constant_of(rewriter.current(node.inputs[0]))
+    if condition is None or not (condition.all() or not condition.any()):
+        return False
+    side = rewriter.current(node.inputs[1 if condition.all() else 2])
+    same = rewriter.type_of(side).dense == rewriter.graph.type_of(node.outputs[0]).dense
+    return same and _forward(rewriter, node, side)
+
+
 def _sum(rewriter: Rewriter, node: Node) -> bool:
     operands = [rewriter.current(v) for v in node.inputs]
     total = operands[0]
@@ -235,6 +245,7 @@ _RULES: Mapping[str, Rule] = {
     "Pad": _pad,
     "Conv": _conv,
     "Pow": _pow,
+    "Where": _where,
 }
 
 __all__ = ["Simplify"]

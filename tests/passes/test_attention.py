@@ -115,6 +115,18 @@ def test_keys_split_into_heads_are_read_where_they_lie():
     ]
 
 
+def test_scaled_operands():
+    b = GraphBuilder()
+    q, k, v = b.input("q", (5, 4)), b.input("k", (7, 4)), b.input("v", (7, 6))
+    c = b.constant("c", np.full(1, 0.5, np.float32))
+    keys = b.node("Div", b.node("Transpose", k, perm=(1, 0)), c)
+    weights = b.node("Softmax", b.node("MatMul", b.node("Mul", c, q), keys), axis=-1)
+    graph = converted(b.graph(b.node("MatMul", weights, v)))
+    (node,) = [n for n in graph.nodes if n.op == "Attention"]
+    assert node.inputs == ("q", "k", "v")
+    assert node.attrs["scale"] == 1.0
+
+
 @pytest.mark.parametrize("between", [squared, scaled_by_rows, tanh])
 def test_other_operators_between_stay(between):
     graph = chain(between)

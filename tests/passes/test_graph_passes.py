@@ -219,6 +219,17 @@ def test_neutral_constants_that_broadcast_are_kept():
     assert simplified(build, 1, 3) == ["Mul"]
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_selection_that_always_takes_one_side(kept):
+    def build(b, x):
+        flags = b.constant("flags", np.full((3, 1), kept))
+        sides = [b.node("Relu", x), b.constant("zero", np.zeros(1, np.float32))]
+        y = b.node("Where", flags, *(sides if kept else sides[::-1]))
+        return b.node("Exp", y, name="y")
+
+    assert simplified(build, 3, 4) == ["Relu", "Exp"]
+
+
 def test_nothing_left_but_a_copy_of_the_input():
     assert simplified(lambda b, x: b.node("Identity", x, name="y"), 2, 3) == ["Identity"]
 

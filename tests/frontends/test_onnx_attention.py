@@ -1,0 +1,55 @@
+"""ONNX's Attention: its definition is expanded, then recognised as one region where it can be."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from autotune.compiler.driver import compile_model, divide
+from autotune.runtime.module import Module
+
+
+def model(*shapes: tuple[int, ...], **attrs: Any) -> Any:
+    """One Attention of the inputs q, k, v and, with a fourth shape, a mask."""
+    names = ["q", "k", "v", "mask"][: len(shapes)]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("Attention", names, ["y"], **attrs)
+    graph = helper.make_graph([node], "attention", inputs, [output])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+
+
+HEADS = ((2, 3, 5, 8), (2, 3, 7, 8), (2, 3, 7, 6))
+SQUARE = ((1, 2, 7, 8),) * 3
+FLAT = ((2, 5, 24), (2, 7, 24), (2, 7, 18))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "attrs", "kinds"),
+    [
+        (HEADS, {}, ["attention"]),
+        (HEADS, {"scale": 0.25}, ["attention"]),
+        (SQUARE, {"is_causal": 1}, ["attention"]),
+        (FLAT, {"q_num_heads": 3, "kv_num_heads": 3}, ["attention"]),
+        (((1, 4, 5, 8), (1, 2, 7, 8), (1, 2, 7, 6)), {}, ["elementwise", "elementwise", "attention"]),
+        ((*HEADS, (5, 7)), {}, None),  # rows of which nothing is kept give 0: decided when it runs
+    ],
+    ids=["heads", "scale", "causal", "flat", "shared keys", "mask"],
+)
+def test_it_computes_what_the_reference_does(
+    shapes: tuple[tuple[int, ...], ...], attrs: dict[str, Any], kinds: list[str] | None
+) -> None:
+    proto = model(*shapes, **attrs)
+    if kinds is not None:
+        assert [d.workload.kind for d in divide(proto).dispatches] == kinds
+    rng = np.random.default_rng(0)
+    names = ["q", "k", "v", "mask"]
+    inputs = {n: rng.standard_normal(s).astype(np.float32) for n, s in zip(names, shapes, strict=False)}
+    (expected,) = ReferenceEvaluator(proto).run(None, inputs)
+    with Module(compile_model(proto, threads=1)) as module:
+        np.testing.assert_allclose(module.run(inputs)["y"], expected, rtol=1e-4, atol=1e-5)

@@ -73,7 +73,10 @@ class HardwarePrimitives(KindPrimitives):
             )
         if ivar.kind == "reduce":
             raise self.refuse(
-                "bind", f"{ivar.name} is a reduction loop: use rfactor and bind the new data loop", ivar
+                "bind",
+                f"{ivar.name} is a reduction loop: its threads would all update one element; rfactor it, set_scope "
+                'the partial stage to "shared", compute_at it outside of the threads and bind its data loops',
+                ivar,
             )
         if thread_ivar.extent not in (-1, ivar.extent):
             raise self.refuse(

@@ -125,6 +125,16 @@ def require_same_dtype(what: str, types: Types) -> str:
     return dtypes[0]
 
 
+def accumulated_in(dtype: str) -> str:
+    """The dtype in which sums of products are taken: float16 is for storage, its sums are float32."""
+    return "float32" if dtype == "float16" else dtype
+
+
+def narrowed(tensor: te.Tensor, dtype: str, name: str) -> te.Tensor:
+    """A stage that brings sums to the dtype that they are stored in."""
+    return stage(tensor.shape, lambda *i: te.cast(tensor(*i), dtype), name)
+
+
 def read_broadcast(tensor: te.Tensor, index: Index) -> Expr:
     """Read a tensor that is broadcast to the index space: dimensions of extent 1 read 0."""
     lead = len(index) - len(tensor.shape)

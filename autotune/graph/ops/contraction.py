@@ -21,6 +21,7 @@ from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     Index,
+    accumulated_in,
     array_at,
     at,
     broadcast_shapes,
@@ -28,6 +29,7 @@ from autotune.graph.ops.common import (
     float_attr,
     int_attr,
     named_axes,
+    narrowed,
     optional,
     read_broadcast,
     require_same_dtype,
@@ -61,12 +63,17 @@ def _matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
 
 
 def _matmul_reference(arrays: Arrays, _: Attrs) -> list[Array]:
-    return [np.asarray(np.matmul(array_at(arrays, 0), array_at(arrays, 1)))]
+    a, b = array_at(arrays, 0), array_at(arrays, 1)
+    wide = accumulated_in(str(a.dtype))
+    return [np.asarray(np.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False))).astype(a.dtype)]
 
 
 def _matmul_compute(tensors: Tensors, _: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    a = tensor_at(tensors, 0)
-    return [matmul_stage(a, tensor_at(tensors, 1), names[0], a.dtype)]
+    a, b = tensor_at(tensors, 0), tensor_at(tensors, 1)
+    wide = accumulated_in(a.dtype)
+    if wide == a.dtype:
+        return [matmul_stage(a, b, names[0], a.dtype)]
+    return [narrowed(matmul_stage(a, b, f"{names[0]}.acc", wide), a.dtype, names[0])]
 
 
 def matmul_stage(a: te.Tensor, b: te.Tensor, name: str, dtype: str) -> te.Tensor:
@@ -118,13 +125,17 @@ def _gemm_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _gemm_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    a, b, c = array_at(arrays, 0), array_at(arrays, 1), optional(arrays, 2)
+    dtype = array_at(arrays, 0).dtype
+    wide = accumulated_in(str(dtype))
+    a, b = (array_at(arrays, i).astype(wide, copy=False) for i in range(2))
+    c = optional(arrays, 2)
+    c = None if c is None else c.astype(wide, copy=False)
     product = (a.T if int_attr(attrs, "transA") else a) @ (b.T if int_attr(attrs, "transB") else b)
     if float_attr(attrs, "alpha") != 1:
         product = product * a.dtype.type(attrs["alpha"])
     if c is not None:
         product = product + (c if float_attr(attrs, "beta") == 1 else c * a.dtype.type(attrs["beta"]))
-    return [product]
+    return [product.astype(dtype, copy=False)]
 
 
 def _gemm_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
@@ -132,26 +143,27 @@ def _gemm_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
     types = [TensorType(t.shape, t.dtype) for t in (a, b)]
     m, n, k = _gemm_sizes(types, attrs)
     trans_a, trans_b = int_attr(attrs, "transA"), int_attr(attrs, "transB")
-    alpha = te.const(float_attr(attrs, "alpha"), a.dtype)
-    beta = te.const(float_attr(attrs, "beta"), a.dtype)
+    wide = accumulated_in(a.dtype)
+    alpha = te.const(float_attr(attrs, "alpha"), wide)
+    beta = te.const(float_attr(attrs, "beta"), wide)
     scaled, shifted = float_attr(attrs, "alpha") != 1, float_attr(attrs, "beta") != 1
     rk = te.reduce_axis((0, k), name="rk")
 
     def product(i: Expr, j: Expr) -> Expr:
         left = a[rk, i] if trans_a else a[i, rk]
         right = b[j, rk] if trans_b else b[rk, j]
-        return te.sum(left * right, axis=rk)
+        return te.sum(te.cast(left, wide) * te.cast(right, wide), axis=rk)
 
-    if c is None and not scaled:
+    if c is None and not scaled and wide == a.dtype:
         return [stage((m, n), product, names[0])]
     acc = stage((m, n), product, f"{names[0]}.acc")
 
     def finish(i: Expr, j: Expr) -> Expr:
         value = acc[i, j] * alpha if scaled else acc[i, j]
-        if c is None:
-            return value
-        added = read_broadcast(c, (i, j))
-        return value + (added * beta if shifted else added)
+        if c is not None:
+            added = te.cast(read_broadcast(c, (i, j)), wide)
+            value = value + (added * beta if shifted else added)
+        return te.cast(value, a.dtype)
 
     return [stage((m, n), finish, names[0])]
 

@@ -22,10 +22,12 @@ from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
+    accumulated_in,
     array_at,
     at,
     int_attr,
     named_axes,
+    narrowed,
     optional,
     require_float,
     spatial_names,
@@ -133,11 +135,14 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x, w, bias = array_at(arrays, 0), array_at(arrays, 1), optional(arrays, 2)
-    out = conv_array(x, w, attrs)
-    if bias is None:
-        return [out]
-    channel = out.ndim - 1 if attrs["layout"] == "NHWC" else 1
-    return [out + bias.reshape([-1 if d == channel else 1 for d in range(out.ndim)])]
+    wide = accumulated_in(str(x.dtype))
+    out = conv_array(x.astype(wide, copy=False), w.astype(wide, copy=False), attrs)
+    if bias is not None:
+        channel = out.ndim - 1 if attrs["layout"] == "NHWC" else 1
+        out = out + bias.astype(wide, copy=False).reshape(
+            [-1 if d == channel else 1 for d in range(out.ndim)]
+        )
+    return [out.astype(x.dtype, copy=False)]
 
 
 def conv_array(x: Array, w: Array, attrs: Attrs, fill: float = 0) -> Array:
@@ -191,11 +196,20 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
     geo = geometry([TensorType(t.shape, t.dtype) for t in (x, w)], attrs)
     out = names[0]
     x = geo.window.pad_tensor(x, geo.channels_last, 0.0, f"{out}.pad")
+    wide = accumulated_in(x.dtype)
+    if bias is None and wide == x.dtype:
+        return [sum_stage(geo, x, w, out, wide)]
+    acc = sum_stage(geo, x, w, f"{out}.acc", wide)
     if bias is None:
-        return [sum_stage(geo, x, w, out, x.dtype)]
-    acc = sum_stage(geo, x, w, f"{out}.acc", x.dtype)
+        return [narrowed(acc, x.dtype, out)]
     channel = len(geo.out_shape) - 1 if geo.channels_last else 1
-    return [stage(geo.out_shape, lambda *i: acc(*i) + bias(i[channel]), out)]
+    return [
+        stage(
+            geo.out_shape,
+            lambda *i: te.cast(acc(*i) + te.cast(bias(i[channel]), wide), x.dtype),
+            out,
+        )
+    ]
 
 
 def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:

@@ -1,0 +1,110 @@
+"""float16 models: stored in 16 bits, sums of products in float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.llvm import assembly
+from autotune.frontends import onnx as frontend
+from autotune.graph import evaluate
+from autotune.graph.region import Workload
+from autotune.target import Target
+from search_spaces.spaces import space_for
+from tests.schedule.machine import run_machine_code, runnable_target
+
+TARGET = runnable_target("x86-64-v3")
+
+REGIONS = {
+    "elementwise": """region r {
+      input a: float16[1000]
+      input b: float16[1000]
+      c = Mul(a, b) : float16[1000]
+      d = Sub(c, a) : float16[1000]
+      e = Sigmoid(d) : float16[1000]
+      output e
+    }""",
+    "matmul": """region r {
+      input a: float16[37, 500]
+      const b: float16[500, 40]
+      c = MatMul(a, b) : float16[37, 40]
+      d = Relu(c) : float16[37, 40]
+      output d
+    }""",
+    "gemm": """region r {
+      input a: float16[7, 50]
+      const b: float16[40, 50]
+      const c: float16[40]
+      d = Gemm(a, b, c) {alpha=0.5, transB=1} : float16[7, 40]
+      output d
+    }""",
+    "convolution": """region r {
+      input x: float16[1, 9, 9, 16]
+      const w: float16[3, 3, 16, 24]
+      const b: float16[24]
+      y = Conv(x, w, b) {layout="NHWC", pads=[1, 1, 1, 1]} : float16[1, 9, 9, 24]
+      output y
+    }""",
+}
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_regions_compute_the_reference_to_one_rounding(name: str) -> None:
+    workload = Workload.parse(REGIONS[name])
+    program, space = workload.program(), space_for(workload, TARGET)
+    arrays = workload.random_inputs(0)
+    given = {t.name: array for t, array in zip(program.inputs, arrays, strict=True)}
+    schedule = space.apply(program, space.default())
+    found = run_machine_code(schedule, list(program.args), given, target=TARGET, constants=program.constants)
+    (wanted,) = workload.reference(arrays)
+    np.testing.assert_allclose(
+        found[program.outputs[0].name].astype("float32"), wanted.astype("float32"), rtol=2**-10, atol=2e-4
+    )
+
+
+def test_sums_are_float32_vectors_in_the_loop() -> None:
+    target = Target.parse("x86-64-v3")
+    workload = Workload.parse(REGIONS["matmul"])
+    program, space = workload.program(), space_for(workload, target)
+    schedule = space.apply(program, space.default())
+    code = compile_schedule(schedule, list(program.args), target, constants=program.constants)
+    text = assembly(code.ir, target)
+    assert "vcvtph2ps" in text
+    assert "vfmadd231ps" in text
+    assert "__extendhfsf2" not in text
+
+
+def test_an_onnx_model_of_halves_compiles() -> None:
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+
+    def weights(*shape: int) -> Any:
+        return (rng.standard_normal(shape) * 0.2).astype("float16")
+
+    constants = {"w": weights(8, 3, 3, 3), "b": weights(8), "m": weights(8, 5)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "m"], ["l"]),
+        helper.make_node("Cast", ["l"], ["y"], to=TensorProto.FLOAT),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "halves",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    given = {"x": rng.standard_normal((1, 3, 8, 8)).astype("float16")}
+    wanted = evaluate.run(frontend.load(proto), given)["y"]
+    found = autotune.compile(proto, threads=1).run(given)["y"]
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=2e-3)

@@ -16,6 +16,8 @@ class Settings:
 
     dump: str = ""
     """Folder that receives the IR after every pass; empty for none."""
+    kernels: str = ""
+    """Modules that register library kernels, separated by commas; every process of a job imports them."""
     home: str = ""
     """Folder of the default database and the cost models; empty for the platform's data folder."""
 

@@ -1,6 +1,6 @@
 """Matrix products: register tile, blocks, packed panels of the right operand.
 
-Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, k_block, tail, parallel.
+Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, k_block, kernel, tail, parallel.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from search_spaces.knob import Knob
 from search_spaces.space import Space
 from search_spaces.tile_blocked import k_block_constraint, k_block_knob
+from search_spaces.tile_library import kernel_constraint, kernel_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
@@ -22,11 +23,14 @@ FAMILY = "contraction"
 
 def space(workload: Workload, target: Target, shape: TileShape) -> Space:
     """The schedules of a matrix product around ``shape``."""
-    blocks = [] if shape.dot is not None else k_block_knob(shape)
+    if shape.dot is not None:
+        return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])
+    blocks, kernel = k_block_knob(shape), kernel_knob(shape)
+    knobs = [*pack_knob(shape), *blocks, *kernel, *stage_knob(shape)]
     rules = [k_block_constraint(shape, target)] if blocks else []
-    return tiled_space(
-        FAMILY, workload, target, shape, [*pack_knob(shape), *blocks, *stage_knob(shape)], rules
-    )
+    if kernel:
+        rules.append(kernel_constraint(shape, knobs))
+    return tiled_space(FAMILY, workload, target, shape, knobs, rules)
 
 
 def pack_knob(shape: TileShape) -> list[Knob]:

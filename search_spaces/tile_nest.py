@@ -18,6 +18,7 @@ from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
 from search_spaces.tile_blocked import reduction_blocks
 from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
+from search_spaces.tile_library import library_stalls
 from search_spaces.tile_loads import loads_of, stalls_of
 from search_spaces.tile_shape import TileShape
 from search_spaces.tile_staging import outside_operations, passes, scratch_of
@@ -129,7 +130,7 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
         chains=tile.accumulators,
         registers=tile.accumulators + tile.vectors + 1 + _KEPT * shared,
         instructions=arithmetic + loads,
-        stalls=stalls,
+        stalls=stalls + library_stalls(columns, arithmetic),
     )
 
 

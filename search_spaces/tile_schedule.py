@@ -17,6 +17,7 @@ from search_spaces.dot_tile import grouped, tensorize_group
 from search_spaces.knob import Config
 from search_spaces.plain import schedule_plain
 from search_spaces.tile_knobs import WHOLE
+from search_spaces.tile_library import TILES, call_library
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
@@ -33,15 +34,18 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
         if op.name != plan.stored.name and op.reduction is None:
             schedule[op.name].compute_inline()
     k_block = int(config.get("k_block", WHOLE))
-    looped = config.get("epilogue") == "looped" and k_block == WHOLE
+    by_library = config.get("kernel", TILES) != TILES
+    in_blocks = by_library or k_block != WHOLE
+    looped = config.get("epilogue") == "looped" and not in_blocks
     stored, accumulator = _accumulator(schedule, shape, looped)
     width = int(config["vectors"]) * shape.lanes
     if config.get("pack"):
         _pack(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
-    if k_block != WHOLE:
+    if in_blocks:
         block = _block_stored(stored, shape, config, width)
         accumulator.compute_at(stored, block)
-        _block_accumulator(accumulator, shape, config, width)
+        place = call_library if by_library else _block_accumulator
+        place(accumulator, shape, config, width)
     else:
         block, tiles, inner = _tile_stored(stored, shape, config, width)
         if looped:
@@ -170,7 +174,7 @@ def _block_stored(stage: Stage, shape: TileShape, config: Config, width: int) ->
     block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
     if config["parallel"]:
         stage.parallel(block)
-    _, lanes = stage.split(columns, factor=shape.lanes)
+    lanes = columns if columns.extent == shape.lanes else stage.split(columns, factor=shape.lanes)[1]
     stage.vectorize(lanes)
     return block
 

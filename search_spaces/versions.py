@@ -24,7 +24,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "codegen.cpu": 3,
         "codegen.fast_math": 2,
         "space.attention": 3,
-        "space.contraction": 2,
+        "space.contraction": 3,
         "space.convolution": 1,
         "space.depthwise": 1,
         "space.reduction": 2,

@@ -10,12 +10,16 @@ from autotune.lower.linear import Lin
 from autotune.target import ITEM_BYTES
 from autotune.te.expr import is_float
 from autotune.te.instructions import (
+    Argument,
     Broadcast,
     Converted,
+    KernelCall,
     LaneOperation,
     Lanes,
+    Layout,
     LlvmCall,
     Loaded,
+    OperandPointer,
     Reinterpreted,
     Splat,
 )
@@ -32,10 +36,33 @@ class InstructionEmitter(ExpressionEmitter):
                 f"intrinsic {node.name} needs {', '.join(missing)}, which target {self.module.target.cpu} does not "
                 f"have; tensorize with another intrinsic, or build for a target that has it"
             )
-        for store in node.instructions:
+        for step in node.instructions:
             with self.statement():
-                value = self._lanes(node, store.value, {})
-                self.store_lanes(*self._element(node, store.operand, store.index), value)
+                if isinstance(step, KernelCall):
+                    self._kernel_call(node, step)
+                else:
+                    value = self._lanes(node, step.value, {})
+                    self.store_lanes(*self._element(node, step.operand, step.index), value)
+
+    def _kernel_call(self, node: Intrinsic, call: KernelCall) -> None:
+        """Call a function that is found by its symbol when the object code is loaded."""
+        arguments = [f"ptr {self._argument(node, argument)}" for argument in call.arguments]
+        self.module.declare(f"declare void @{call.symbol}({', '.join('ptr' for _ in arguments)})")
+        self.lines.append(f"  call void @{call.symbol}({', '.join(arguments)})")
+        self.held.clear()
+
+    def _argument(self, node: Intrinsic, argument: Argument) -> str:
+        if isinstance(argument, OperandPointer):
+            load, form = self._element(node, argument.operand, (0,) * len(node.strides[argument.operand]))
+            return self.pointer(load.buffer, self.address(form))
+        if isinstance(argument, Layout):
+            steps = [step for strides in node.strides for step in strides]
+            return self.module.numbers("int64", (*argument.extents, *steps))
+        number = argument.number
+        if argument.stride_of is not None:
+            operand, dim = argument.stride_of
+            number = node.strides[operand][dim]
+        return self.module.numbers(argument.dtype, (number,))
 
     def load_lanes(self, load: Load, form: Lin, lanes: int) -> Value:
         """``lanes`` neighbouring elements of a buffer from offset ``form`` on."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune import library
 from autotune.codegen.elf import ObjectSymbols, read_symbols
 from autotune.errors import BuildError, InternalError
 
@@ -40,6 +41,8 @@ class LoadedCode:
         import llvmlite.binding as llvm
 
         symbols = read_symbols(data)
+        for name in library.library_symbols(symbols.undefined):
+            llvm.add_symbol(name, library.address(name))
         _check(index, symbols)
         free = (s for s, used in enumerate(self._used) if used.isdisjoint(symbols.defined))
         slot = next(free, len(self._engines))

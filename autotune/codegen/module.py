@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from autotune.codegen.types import constant, scalar_type
 from autotune.codegen.vector_math import has_avx512, math_function
 from autotune.target import Target
 
@@ -15,6 +18,7 @@ class ModuleText:
         self._library: dict[str, str] = {}
         self._functions: list[str] = []
         self._metadata: list[str] = []
+        self._numbers: dict[str, str] = {}
 
     def declare(self, line: str) -> None:
         """Add a ``declare`` line."""
@@ -32,6 +36,13 @@ class ModuleText:
             self.declare(line)
         return function.symbol
 
+    def numbers(self, dtype: str, values: Sequence[int | float]) -> str:
+        """A constant array; returns its address."""
+        kind = scalar_type(dtype)
+        items = ", ".join(f"{kind} {constant(value, dtype)}" for value in values)
+        text = f"private constant [{len(values)} x {kind}] [{items}], align 8"
+        return self._numbers.setdefault(text, f"@numbers.{len(self._numbers)}")
+
     def nontemporal(self) -> str:
         """What marks a store that goes past the caches."""
         self._metadata = ["!0 = !{i32 1}"]
@@ -42,5 +53,13 @@ class ModuleText:
         width = self.target.vector_bits
         widths = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
         attributes = f"attributes #0 = {{ nounwind {widths} }}"
-        parts = [*self._declarations, *self._library.values(), *self._functions, attributes, *self._metadata]
+        numbers = [f"{name} = {text}" for text, name in self._numbers.items()]
+        parts = [
+            *numbers,
+            *self._declarations,
+            *self._library.values(),
+            *self._functions,
+            attributes,
+            *self._metadata,
+        ]
         return "\n".join(parts) + "\n"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autotune.te.expr import Expr, Var, children
-from autotune.te.instructions import LaneStore
+from autotune.te.instructions import Step
 
 
 class Buffer:
@@ -182,7 +182,7 @@ class Intrinsic(Stmt):
     name: str
     operands: tuple[Load, ...]
     body: Stmt
-    instructions: tuple[LaneStore, ...] = ()
+    instructions: tuple[Step, ...] = ()
     strides: tuple[tuple[int, ...], ...] = ()
     requires: tuple[str, ...] = ()
 

@@ -59,6 +59,7 @@ class NestBuilder(Attaching):
         self.translator = translator
         self.simplifier: Simplifier = translator.simplifier
         self.threads = {}
+        self.inside_calls: set[Stage] = set()
         self.with_origins = with_origins
         self._reads = {stage: [r for e in body for r in reads(e)] for stage, body in bodies.items()}
         for stage, last in epilogues.items():
@@ -86,7 +87,8 @@ class NestBuilder(Attaching):
         iv = leaves[at]
         if mode == "all" and (iv.kind == "reduce" or iv is frame.stage.init_at):
             return self._reduction(frame, at, out)
-        if iv in frame.stage.tensorized and self._is_whole(frame, at):
+        replaced = iv in frame.stage.tensorized and frame.stage not in self.inside_calls
+        if replaced and self._is_whole(frame, at):
             return self._tensorized(frame, at, mode, out)
         return self._remainder_or_loop(frame, at, mode, out)
 
@@ -208,7 +210,12 @@ class NestBuilder(Attaching):
             return self._reduction(frame, at, out)
         elif mode in ("init", "load", "store"):
             return self._remainder_or_loop(frame, at, mode, out)
-        body = self._reduction(frame, at, out) if reduces else self._remainder_or_loop(frame, at, mode, out)
+        if reduces:  # the loops of a whole reduction, start values and all, are what the call stands for
+            self.inside_calls.add(stage)
+            body = self._reduction(frame, at, out)
+            self.inside_calls.discard(stage)
+        else:
+            body = self._remainder_or_loop(frame, at, mode, out)
         call = IntrinsicCall(frame, at, self.translator)
         return call.statement(body, out.registers or out, part)
 

@@ -3,7 +3,7 @@
 The file is a ZIP archive without compression (any unzip program lists it)::
 
     manifest.json        format, version, target, inputs, outputs, commands, dispatches, arena size,
-                         metadata, and the path, size and SHA-256 of every other member
+                         metadata, library kernels called, and the path, size and SHA-256 of every other member
     objects/<n>.o        relocatable object code of a dispatch
     constants/<n>.bin    a constant tensor: dense, row-major, little-endian
 
@@ -11,9 +11,10 @@ Equal images make equal bytes. Nothing is pickled, nothing is extracted to disk.
 
 Loading checks, in this order and before machine code is mapped: the archive (names, sizes that add up
 to no more than the file, no compression), the manifest's version and types, the target against this
-machine, sizes and hashes of the members, and that every memory range a command binds lies inside its
-tensor or arena. Hashes detect damage, they are no signature: object code runs with the rights of
-the process, so load artifacts only from where you would run programs from.
+machine, sizes and hashes of the members, that this process has all library kernels that are called,
+and that every memory range a command binds lies inside its tensor or arena. Hashes detect damage, they
+are no signature: object code runs with the rights of the process, so load artifacts only from where
+you would run programs from.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune import library
 from autotune.codegen.elf import read_symbols
 from autotune.errors import ArtifactError, BuildError
 from autotune.runtime.archive import Member, read_data, read_members, replacing
@@ -92,6 +94,7 @@ def _load(file: BinaryIO) -> ModuleImage:
     arrays = _checked_data(file, blobs, members)
     objects = tuple(array.tobytes() for array in arrays[: len(manifest.objects)])
     _check_externals(objects)
+    _check_libraries(objects, manifest.libraries)
     image = _image(manifest, objects, arrays[len(objects) :])
     verify(image)
     return image
@@ -146,14 +149,31 @@ def _check_externals(objects: tuple[bytes, ...]) -> None:
     """Object code calls only the functions that an artifact may call."""
     for index, data in enumerate(objects):
         try:
-            unknown = read_symbols(data).undefined - EXTERNAL_SYMBOLS
+            needed = read_symbols(data).undefined
         except BuildError as error:
             raise ArtifactError(f"object {index}: {error}") from error
+        unknown = needed - EXTERNAL_SYMBOLS - set(library.library_symbols(needed))
         if unknown:
             raise ArtifactError(
                 f"object {index} calls {', '.join(sorted(unknown))}, "
                 "which an artifact may not: only mathematical and memory functions of C"
             )
+
+
+def _libraries(objects: tuple[bytes, ...]) -> tuple[str, ...]:
+    """Symbols of the library kernels that object code calls."""
+    return library.library_symbols({name for data in objects for name in read_symbols(data).undefined})
+
+
+def _check_libraries(objects: tuple[bytes, ...], listed: tuple[str, ...]) -> None:
+    """The manifest lists exactly the library kernels that are called, and this process has them all."""
+    if listed != _libraries(objects):
+        raise ArtifactError("the object code calls other library kernels than the manifest lists")
+    for symbol in listed:
+        try:
+            library.address(symbol)
+        except BuildError as error:
+            raise ArtifactError(str(error)) from error
 
 
 def _image(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArray[np.uint8]]) -> ModuleImage:
@@ -198,6 +218,7 @@ def _manifest(image: ModuleImage, constants: list[NDArray[Any]], blobs: dict[str
         commands=image.commands,
         dispatches=image.dispatches,
         arena_bytes=image.arena_bytes,
+        libraries=_libraries(image.objects),
         metadata=dict(image.metadata),
         objects=tuple(blobs[f"objects/{i}.o"] for i in range(len(image.objects))),
         constants=tuple(

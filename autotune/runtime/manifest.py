@@ -13,7 +13,7 @@ from autotune.runtime.image import Command, DispatchInfo, TensorSpec
 from autotune.target import Target
 
 FORMAT = "autotune-module"
-VERSION = 1
+VERSION = 2
 
 _T = TypeVar("_T")
 
@@ -38,7 +38,10 @@ class ConstantBlob:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything of an image but the bytes of its object code and constants."""
+    """Everything of an image but the bytes of its object code and constants.
+
+    ``libraries`` are the symbols of the library kernels that the object code calls.
+    """
 
     format: str
     version: int
@@ -50,6 +53,7 @@ class Manifest:
     dispatches: tuple[DispatchInfo, ...]
     arena_bytes: int
     metadata: Mapping[str, str]
+    libraries: tuple[str, ...]
     objects: tuple[Blob, ...]
     constants: tuple[ConstantBlob, ...]
 

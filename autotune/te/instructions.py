@@ -135,6 +135,44 @@ class LaneStore:
 
 
 @dataclass(frozen=True)
+class OperandPointer:
+    """Address of the first element of an operand."""
+
+    operand: int
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Address of a number: one known now, or the step of a dimension, ``stride_of = (operand, dimension)``."""
+
+    dtype: str
+    number: int | float = 0
+    stride_of: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Address of an int64 array: the extents, then the steps of each dimension of each operand."""
+
+    extents: tuple[int, ...]
+
+
+Argument = OperandPointer | Reference | Layout
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """Call a function from outside of the object code, by the symbol under which it is found at load time."""
+
+    symbol: str
+    arguments: tuple[Argument, ...]
+
+
+Step = LaneStore | KernelCall
+"""What an intrinsic is replaced by is made of these."""
+
+
+@dataclass(frozen=True)
 class Operand:
     """A buffer as the instructions of an intrinsic see it.
 
@@ -214,17 +252,23 @@ def _alike(op: str, a: Lanes, b: Lanes) -> tuple[Lanes, Lanes]:
 
 
 __all__ = [
+    "Argument",
     "Broadcast",
     "Converted",
+    "KernelCall",
     "LaneOperation",
     "LaneStore",
     "LaneType",
     "Lanes",
+    "Layout",
     "LlvmCall",
     "Loaded",
     "Operand",
+    "OperandPointer",
+    "Reference",
     "Reinterpreted",
     "Splat",
+    "Step",
     "call_llvm_pure_intrin",
     "lane_type",
     "reinterpret",

@@ -9,7 +9,7 @@ from typing import Any
 
 from autotune.errors import ScheduleError
 from autotune.te.expr import IterVar, Read, reads
-from autotune.te.instructions import LaneStore, Operand
+from autotune.te.instructions import KernelCall, LaneStore, Operand, Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 KINDS = ("serial", "unrolled", "vectorized")
@@ -18,10 +18,13 @@ PARTS = ("body", "init", "update")
 SHIPPED = "autotune.te.dot_products"
 """Module that declares the intrinsics that come with the package; loaded when a name is not known yet."""
 
+LIBRARY_CALLS = "autotune.te.library_calls"
+"""Module that makes calls of library kernels, whose names say their sizes."""
+
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Declared intrinsics by name; traces refer to them."""
 
-Replacement = Sequence[LaneStore] | LaneStore
+Replacement = Sequence[Step] | Step
 IntrinFunc = Callable[[list[Operand], list[Operand]], Any]
 
 
@@ -46,7 +49,7 @@ class TensorIntrin:
     op: ComputeOp
     kinds: Mapping[str, str]
     operands: tuple[Operand, ...] = ()
-    instructions: Mapping[str, tuple[LaneStore, ...]] = field(default_factory=dict)
+    instructions: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -118,7 +121,7 @@ def decl_tensor_intrin(
         raise TypeError("te.decl_tensor_intrin: the pattern must have one output")
     _check_kinds(pattern, kinds or {})
     operands = _operands(pattern, binds or {})
-    instructions: dict[str, tuple[LaneStore, ...]] = {}
+    instructions: dict[str, tuple[Step, ...]] = {}
     if intrin_func is not None:
         _check_reads(pattern)
         instructions = _parts(pattern, intrin_func(list(operands[1:]), list(operands[:1])))
@@ -131,6 +134,8 @@ def decl_tensor_intrin(
 
 def intrinsic_named(name: str) -> TensorIntrin:
     """A declared intrinsic; raises ScheduleError listing the names."""
+    if name.startswith("matmul."):
+        return importlib.import_module(LIBRARY_CALLS).by_name(name)  # type: ignore[no-any-return]
     if name not in INTRINSICS:
         importlib.import_module(SHIPPED)
     if name not in INTRINSICS:
@@ -182,17 +187,17 @@ def _is_plain(read: Read) -> bool:
     return len(loops) == len(read.indices) == len(set(loops))
 
 
-def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[LaneStore, ...]]:
+def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[Step, ...]]:
     given = made if isinstance(made, tuple) and not _is_stores(made) else (made,)
     if len(given) > len(PARTS) or (len(given) > 1 and not pattern.reduce_axis):
         raise TypeError(
             "te.decl_tensor_intrin: intrin_func returns stores, or (body, init, update) of a reduction"
         )
-    parts: dict[str, tuple[LaneStore, ...]] = {}
+    parts: dict[str, tuple[Step, ...]] = {}
     for part, stores in zip(PARTS, given, strict=False):
         if stores is None:
             continue
-        listed = (stores,) if isinstance(stores, LaneStore) else tuple(stores)
+        listed = (stores,) if isinstance(stores, LaneStore | KernelCall) else tuple(stores)
         if not _is_stores(listed):
             raise TypeError(
                 f"te.decl_tensor_intrin: the {part} of intrin_func is not made of stores: {stores!r}"
@@ -202,7 +207,7 @@ def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[LaneStore, ...]]:
 
 
 def _is_stores(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(v, LaneStore) for v in value)
+    return isinstance(value, list | tuple) and all(isinstance(v, LaneStore | KernelCall) for v in value)
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,32 @@
+"""Library kernels: machine code of others that a schedule may call in place of loops of its own.
+
+A kernel is registered for an operation and an element type; from then on it is a value of the knob ``kernel`` of
+that operation's space, and is measured like any other. Code that calls one names it by a symbol, which is looked up
+when the code is loaded. See ``docs/library-kernels.md``.
+"""
+
+from __future__ import annotations
+
+from autotune.library.registry import (
+    OPERATIONS,
+    LibraryKernel,
+    address,
+    kernel,
+    kernels,
+    library_symbols,
+    register,
+    symbol,
+    unregister,
+)
+
+__all__ = [
+    "OPERATIONS",
+    "LibraryKernel",
+    "address",
+    "kernel",
+    "kernels",
+    "library_symbols",
+    "register",
+    "symbol",
+    "unregister",
+]

@@ -1,0 +1,129 @@
+"""Which library kernels there are, and where their machine code is."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from autotune import settings
+from autotune.errors import BuildError, UsageError
+from autotune.library import blas
+
+OPERATIONS = ("matmul",)
+"""Operations that a library kernel may be registered for."""
+
+Convention = Literal["layout", "fortran"]
+_PREFIX = "autotune_library_"
+_REGISTERED: dict[tuple[str, str], LibraryKernel] = {}
+
+
+@dataclass(frozen=True)
+class LibraryKernel:
+    """A function of a library for one operation and element type.
+
+    ``convention`` is how it takes its arguments: "layout" as ``docs/library-kernels.md`` says, "fortran" as the
+    BLAS does. ``address`` finds the function, and raises BuildError where it is missing.
+    """
+
+    name: str
+    operation: str
+    dtype: str
+    convention: Convention
+    address: Callable[[], int]
+
+
+def register(name: str, function: Any, *, operation: str = "matmul", dtype: str = "float32") -> None:
+    """Offer a function of one's own for an operation; registering a name again replaces it.
+
+    ``function`` is what ``numba.cfunc`` makes, or anything with an integer ``address``. For "matmul", the product of
+    A [m, k] and B [k, n], its signature is ``void(out*, a*, b*, int64* layout)``: pointers to the first elements of
+    C, A and B, all of ``dtype``, and ``layout = (m, n, k, C's row step, 1, A's row step, 1, B's row step, 1)``, steps
+    in elements. It stores all of C, calls from several threads at once, and must not raise. It must stay alive.
+    Raises UsageError for a name that is no lower-case identifier, an unknown operation, or no address.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in ("tiles", blas.NAME):
+        raise UsageError(
+            f"library kernel {name!r}: a name is a lower-case identifier, and neither 'tiles' nor {blas.NAME!r}"
+        )
+    if operation not in OPERATIONS:
+        raise UsageError(
+            f"library kernel {name}: no operation {operation!r}; allowed: {', '.join(OPERATIONS)}"
+        )
+    if dtype not in blas.FUNCTIONS:
+        raise UsageError(f"library kernel {name}: no dtype {dtype!r}; allowed: {', '.join(blas.FUNCTIONS)}")
+    where = getattr(function, "address", None)
+    if not isinstance(where, int) or not where:
+        raise UsageError(f"library kernel {name}: {function!r} has no address; make it with numba.cfunc")
+    _REGISTERED[name, dtype] = LibraryKernel(name, operation, dtype, "layout", lambda: function.address)
+
+
+def unregister(name: str, dtype: str = "float32") -> None:
+    """Take a kernel back; code that calls it is not affected while it is loaded, and can no longer be loaded."""
+    _REGISTERED.pop((name, dtype), None)
+
+
+def kernels(operation: str, dtype: str) -> tuple[str, ...]:
+    """Names of the kernels for an operation and an element type, the shipped one first."""
+    _import_modules()
+    shipped = [blas.NAME] if operation == "matmul" and dtype in blas.FUNCTIONS else []
+    own = sorted(n for (n, t), k in _REGISTERED.items() if t == dtype and k.operation == operation)
+    return (*shipped, *own)
+
+
+def kernel(name: str, dtype: str) -> LibraryKernel:
+    """A kernel; raises BuildError naming what is registered here."""
+    _import_modules()
+    if name == blas.NAME and dtype in blas.FUNCTIONS:
+        return LibraryKernel(name, "matmul", dtype, "fortran", lambda: blas.address(dtype))
+    found = _REGISTERED.get((name, dtype))
+    if found is None:
+        known = ", ".join(f"{n} ({t})" for n, t in sorted(_REGISTERED)) or "none"
+        raise BuildError(
+            f"library kernel {name} for {dtype} is not registered in this process (registered: {known}); name the "
+            f"module that registers it in {settings.environment_name('kernels')}, or import it first"
+        )
+    return found
+
+
+def symbol(name: str, dtype: str) -> str:
+    """What object code calls a kernel by."""
+    return f"{_PREFIX}{name}.{dtype}"
+
+
+def library_symbols(names: Iterable[str]) -> tuple[str, ...]:
+    """Those symbols that are library kernels, in order."""
+    return tuple(sorted(n for n in names if n.startswith(_PREFIX)))
+
+
+def address(of: str) -> int:
+    """Address of the kernel behind a symbol; raises BuildError where there is none in this process."""
+    name, _, dtype = of.removeprefix(_PREFIX).partition(".")
+    return kernel(name, dtype).address()
+
+
+def _import_modules() -> None:
+    """Import what the settings name; their kernels are then known in every process of a job."""
+    for module in settings.current().kernels.split(","):
+        if module:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise UsageError(
+                    f"{settings.environment_name('kernels')} names module {module!r}, which cannot be imported: {error}"
+                ) from error
+
+
+__all__ = [
+    "OPERATIONS",
+    "LibraryKernel",
+    "address",
+    "kernel",
+    "kernels",
+    "library_symbols",
+    "register",
+    "symbol",
+    "unregister",
+]

@@ -21,7 +21,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.unroll": 1,
         "lower.storage": 1,
         "lower.hoist": 1,
-        "codegen.cpu": 3,
+        "codegen.cpu": 4,
         "codegen.fast_math": 2,
         "space.attention": 3,
         "space.contraction": 3,

@@ -436,11 +436,26 @@ class KernelEmitter(InstructionEmitter):
         (value,) = _REDUCERS[op].identity((dtype,))
         return self.expr(value)
 
+    def _extreme_lane(self, op: str, value: Value) -> Value:
+        """The largest or smallest lane, or a NaN, by halves; LLVM's reduction also orders zeros of both signs."""
+        while value.lanes > 2:
+            half, kind = value.lanes // 2, type_of(value)
+            parts = []
+            for start in (0, half):
+                order = ", ".join(f"i32 {start + n}" for n in range(half))
+                text = f"shufflevector {kind} {value.text}, {kind} poison, <{half} x i32> <{order}>"
+                parts.append(Value(self.op(text), value.dtype, half))
+            value = self.float_op(op, *parts)
+        lanes = [f"extractelement {type_of(value)} {value.text}, i64 {n}" for n in range(value.lanes)]
+        return self.float_op(op, *[Value(self.op(text), value.dtype) for text in lanes])
+
     def _across(self, op: str, value: Value) -> Value:
         kind, scalar = type_of(value), scalar_type(value.dtype)
         name = _HORIZONTAL[op]
+        if is_float(value.dtype) and name in ("max", "min"):
+            return self._extreme_lane(op, value)
         if is_float(value.dtype):
-            name = {"max": "fmaximum", "min": "fminimum"}.get(name, "f" + name)  # these keep a NaN
+            name = "f" + name
         elif name in ("max", "min"):
             name = ("u" if value.dtype in ("uint8", "bool") else "s") + name
         symbol = f"@llvm.vector.reduce.{name}.{suffix(value.dtype, value.lanes)}"

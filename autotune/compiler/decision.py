@@ -45,7 +45,7 @@ class Standing:
     source: Source
 
     def __str__(self) -> str:
-        return f"{self.alternative.name}: {self.latency_ns / 1e6:.3f} ms {self.source}"
+        return f"{self.alternative.name}: {self.latency_ns / 1e3:.1f} µs {self.source}"
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,9 @@ class Job:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, trials=done, before_s=row.elapsed_s)
         limit = self.budget.limit_s
-        meter.reserve_s = min(0.1 * limit, 0.5 * len(objective.tasks)) if limit else 0.0
+        if limit:
+            confirming, deciding = 0.5 * len(objective.tasks), 4.0 * len(objective.forks)
+            meter.reserve_s = min(0.1 * limit, confirming) + min(0.1 * limit, deciding)
         return Status(
             model=self.model,
             database=self.database.where,
@@ -204,8 +206,8 @@ class Job:
 
         weights = status.objective.weights()
         wanted = [task for task in status.tasks if task.workload.key in weights]
-        confirm(wanted, self.database, self.measurer, status.job, out_of_time)
         contest(status.objective, self.database, self.measurer, status.job, out_of_time)
+        confirm(wanted, self.database, self.measurer, status.job, out_of_time)
 
     def _whole_model(self, status: Status) -> tuple[Latency, Latency] | None:
         if self.whole_model is None:

@@ -45,7 +45,6 @@ def compile_model(
     target: Target | str | None = None,
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
-    attention: str = "auto",
     tolerance: float = TOLERANCE,
     algorithm: str | None = None,
     require_hit: bool = False,
@@ -62,7 +61,6 @@ def compile_model(
     Of several algorithms for an operation the fastest is used whose declared error is at most
     ``tolerance`` (relative to the largest result; 0 allows direct computation only); ``algorithm``
     names the one to use wherever it applies, for comparisons.
-    ``attention`` is "auto" (one region where the estimate likes it) or "separate".
     ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
 
     Raises:
@@ -74,7 +72,6 @@ def compile_model(
         target=target,
         database=database,
         layout=layout,
-        attention=attention,
         tolerance=tolerance,
         algorithm=algorithm,
         require_hit=require_hit,
@@ -92,7 +89,6 @@ def compile_in_detail(
     target: Target | str | None = None,
     database: Database | str | Path | None = None,
     layout: str = "NHWC",
-    attention: str = "auto",
     tolerance: float = TOLERANCE,
     algorithm: str | None = None,
     require_hit: bool = False,
@@ -113,7 +109,6 @@ def compile_in_detail(
     parts = divide(
         model,
         layout=layout,
-        attention=attention,
         shapes=shapes,
         options=options,
         observer=observer,
@@ -135,7 +130,6 @@ def compile_in_detail(
     metadata = {
         "layout": layout,
         "tolerance": str(tolerance),
-        "attention": attention,
         "coverage": report.to_json(),
     }
     image, plan = assemble(parts, built, chosen_target, metadata)
@@ -172,14 +166,13 @@ def divide(
     model: Model,
     *,
     layout: str = "NHWC",
-    attention: str = "auto",
     shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches, each computed directly."""
     graph = _graph_of(model, shapes)
-    return partition(run_passes(graph, standard_passes(layout, attention), observer), options)
+    return partition(run_passes(graph, standard_passes(layout), observer), options)
 
 
 def _graph_of(model: Model, shapes: Shapes | None) -> Graph:

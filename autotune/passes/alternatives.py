@@ -16,13 +16,21 @@ from autotune.errors import UsageError
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.region import Workload
+from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.base import Algorithm
 from autotune.passes.partition import Partition, partition
 from autotune.passes.preference import Preference
+from autotune.passes.separate_attention import SeparateAttention
 from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
 
-ALGORITHMS: tuple[Algorithm, ...] = (Winograd(2), Winograd(4), Winograd(6))
+ALGORITHMS: tuple[Algorithm, ...] = (
+    Winograd(2),
+    Winograd(4),
+    Winograd(6),
+    AttentionBlocks(),
+    SeparateAttention(),
+)
 """What is tried on every workload; those that cannot compute it drop out."""
 
 DIRECT = "direct"

@@ -1,14 +1,12 @@
-"""Attention written as separate operators becomes one where that is estimated to be faster.
+"""Attention written as separate operators becomes one.
 
 MatMul(q, k^T), scaled by a number, masked by an Add or a Where, Softmax along the keys, MatMul with the
-values. As one region the scores never leave the caches near a core: four passes over them through memory
-are saved. Where rows of scores would not fit there, keys are taken in blocks with a running maximum
-(FlashAttention: Dao et al., NeurIPS 2022).
+values. As one region the scores never leave the caches near a core. Whether that, blocks of keys or the
+separate operators are faster is decided for each region, as for all algorithms.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,63 +21,18 @@ _DTYPES = ("float32", "float64")
 
 @dataclass(frozen=True)
 class Attention(GraphPass):
-    """Convert chains of MatMul, scale, mask, Softmax, MatMul whose values in between have no other reader.
-
-    A chain is converted if the estimate for one region is at most ``threshold`` of that for separate ones;
-    0 turns the pass off. The estimate adds arithmetic and traffic, the latter in operations that take as long
-    as a byte. Keys come in blocks of ``block`` where there are more than ``whole`` of them.
-    """
+    """Convert chains of MatMul, scale, mask, Softmax, MatMul whose values in between have no other reader."""
 
     name: ClassVar[str] = "attention"
-    threshold: float = 1.0
-    whole: int = 2048
-    block: int = 512
-    operations_per_exponential: float = 40.0
-    operations_per_byte: float = 3.0
-    operations_per_dispatch: float = 5e4
 
     def apply(self, graph: Graph) -> Graph:
-        if not self.threshold:
-            return graph
-        consumers = graph.consumers()
+        consumers, producers = graph.consumers(), graph.producers()
         found: dict[str, _Chain] = {}
-        producers = graph.producers()
         for node in graph.nodes:
             chain = _chain(graph, producers, consumers, node) if node.op == "MatMul" else None
-            if chain is not None and self._wins(chain, graph):
+            if chain is not None:
                 found[node.outputs[0]] = chain
-        return rewrite(graph, lambda rewriter, node: self._convert(rewriter, node, found)) if found else graph
-
-    def _convert(self, rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> bool:
-        chain = found.get(node.outputs[0])
-        if chain is None:
-            return False
-        q, keys, v = (rewriter.current(value) for value in (chain.q, chain.keys, chain.v))
-        inputs = [q, _untransposed(rewriter, keys), v]
-        attrs: dict[str, Attr] = {"scale": chain.scale, "fill": chain.fill}
-        if rewriter.type_of(keys).shape[-1] > self.whole:
-            attrs["block"] = self.block
-        if chain.mask is not None:
-            mask = rewriter.current(chain.mask)
-            inputs.append(rewriter.emit("Not", [mask], name=f"{mask}.kept") if chain.inverted else mask)
-        rewriter.become(node.outputs[0], "Attention", inputs, attrs)
-        return True
-
-    def _wins(self, chain: _Chain, graph: Graph) -> bool:
-        """Whether one region is estimated to take at most ``threshold`` of what separate ones do."""
-        scores = graph.type_of(chain.scores)
-        d, e = graph.type_of(chain.q).shape[-1], graph.type_of(chain.v).shape[-1]
-        work = scores.size * (2 * (d + e) + self.operations_per_exponential)
-        traffic = 4 * scores.nbytes * self.operations_per_byte
-        separate = work + traffic + 2 * self.operations_per_dispatch
-        keys = scores.size // scores.shape[-2] * d
-        # The one region always turns the keys around, which separate ones need not where they come transposed.
-        turned = 0.0 if chain.transposed else float(keys) * self.operations_per_exponential
-        merged = 0.0
-        if scores.shape[-1] > self.whole:
-            blocks = math.ceil(scores.shape[-1] / self.block)
-            merged = scores.size / scores.shape[-1] * e * blocks * 2 * self.operations_per_exponential
-        return work + turned + merged <= self.threshold * separate
+        return rewrite(graph, lambda rewriter, node: _convert(rewriter, node, found)) if found else graph
 
 
 @dataclass(frozen=True)
@@ -89,12 +42,10 @@ class _Chain:
     q: str
     keys: str
     v: str
-    scores: str
     scale: float
     mask: str | None
     inverted: bool
     fill: float
-    transposed: bool
 
 
 @dataclass
@@ -197,18 +148,21 @@ def _chain(
     plain = all(len(shape) == rank and shape[:-2] == shapes[0][:-2] for shape in shapes)
     if not plain or graph.type_of(q).dtype not in _DTYPES or 0 in (*shapes[0], *shapes[1], *shapes[2]):
         return None
-    turned = producers.get(keys)
-    return _Chain(
-        q,
-        keys,
-        v,
-        product.outputs[0],
-        walk.scale,
-        walk.mask,
-        walk.inverted,
-        walk.fill,
-        turned is not None and turned.op == "Transpose",
-    )
+    return _Chain(q, keys, v, walk.scale, walk.mask, walk.inverted, walk.fill)
+
+
+def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> bool:
+    chain = found.get(node.outputs[0])
+    if chain is None:
+        return False
+    q, keys, v = (rewriter.current(value) for value in (chain.q, chain.keys, chain.v))
+    inputs = [q, _untransposed(rewriter, keys), v]
+    if chain.mask is not None:
+        mask = rewriter.current(chain.mask)
+        inputs.append(rewriter.emit("Not", [mask], name=f"{mask}.kept") if chain.inverted else mask)
+    attrs: dict[str, Attr] = {"scale": chain.scale, "fill": chain.fill}
+    rewriter.become(node.outputs[0], "Attention", inputs, attrs)
+    return True
 
 
 def _untransposed(rewriter: Rewriter, keys: str) -> str:

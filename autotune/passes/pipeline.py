@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import settings
-from autotune.errors import GraphError, InternalError, UsageError
+from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.graph.verify import verify
@@ -31,18 +31,13 @@ from autotune.passes.simplify import Simplify
 from autotune.passes.split_groups import SplitGroups
 from autotune.passes.split_phases import SplitPhases
 
-ATTENTION: Mapping[str, float] = {"auto": 1.0, "separate": 0.0}
-"""Choices for attention: the share of the separate regions' estimate that one region may take."""
 
-
-def standard_passes(layout: str = "NHWC", attention: str = "auto") -> tuple[GraphPass, ...]:
+def standard_passes(layout: str = "NHWC") -> tuple[GraphPass, ...]:
     """The pipeline from an imported model to the graph that is divided into dispatches.
 
     Raises:
-        UsageError: ``layout`` or ``attention`` (a key of :data:`ATTENTION`) is unknown.
+        UsageError: ``layout`` is unknown.
     """
-    if attention not in ATTENTION:
-        raise UsageError(f"unknown choice of attention {attention!r}\n  one of {', '.join(ATTENTION)}")
     return (
         IntegerProducts(),
         FoldConstants(),
@@ -55,7 +50,7 @@ def standard_passes(layout: str = "NHWC", attention: str = "auto") -> tuple[Grap
         Simplify(),
         SplitPhases(),
         SplitGroups(),
-        Attention(ATTENTION[attention]),
+        Attention(),
         CommonSubexpressions(),
         DeadCode(),
     )
@@ -121,7 +116,6 @@ def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
 
 
 __all__ = [
-    "ATTENTION",
     "Observer",
     "PassRecord",
     "dump_folder",

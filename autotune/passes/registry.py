@@ -10,6 +10,7 @@ from autotune.passes.base import GraphPass
 
 PASSES: Mapping[str, str] = {
     "attention": "autotune.passes.attention:Attention",
+    "attention_blocks": "autotune.passes.attention_blocks:AttentionBlocks",
     "common_subexpressions": "autotune.passes.common_subexpressions:CommonSubexpressions",
     "convert_layout": "autotune.passes.convert_layout:ConvertLayout",
     "dead_code": "autotune.passes.dead_code:DeadCode",
@@ -18,6 +19,7 @@ PASSES: Mapping[str, str] = {
     "fold_batch_norm": "autotune.passes.fold_batch_norm:FoldBatchNorm",
     "fold_constants": "autotune.passes.fold_constants:FoldConstants",
     "integer_products": "autotune.passes.integer_products:IntegerProducts",
+    "separate_attention": "autotune.passes.separate_attention:SeparateAttention",
     "simplify": "autotune.passes.simplify:Simplify",
     "split_phases": "autotune.passes.split_phases:SplitPhases",
     "split_groups": "autotune.passes.split_groups:SplitGroups",

@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 
-from autotune.errors import UsageError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
+from autotune.graph.region import Region, Workload
 from autotune.graph.verify import verify
+from autotune.passes.alternatives import alternatives_of
 from autotune.passes.attention import Attention
+from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.pipeline import run_passes, standard_passes
+from autotune.passes.separate_attention import SeparateAttention
 
-ALWAYS = Attention(threshold=1e9)
+ALWAYS = Attention()
 RNG = np.random.default_rng(0)
 
 
@@ -153,17 +156,32 @@ def test_shared_heads_and_other_axes_stay():
     assert ALWAYS.apply(graph) is graph
 
 
-def test_long_rows_come_in_blocks():
-    small = Attention(threshold=1e9, whole=4, block=3)
-    (node,) = [n for n in converted(chain(scaled), [small]).nodes if n.op == "Attention"]
+@pytest.mark.parametrize("between", [lambda b, s: s, divided, added, kept])
+def test_separate_operators_and_blocks_compute_the_same(between):
+    graph = converted(chain(between), (ALWAYS, SeparateAttention()))
+    assert "Attention" not in [node.op for node in graph.nodes]
+    graph = converted(chain(between), (ALWAYS, AttentionBlocks(3)))
+    (node,) = [n for n in graph.nodes if n.op == "Attention"]
     assert node.attrs["block"] == 3
+    assert AttentionBlocks(3).apply(graph) is graph
+    few = ALWAYS.apply(chain(between))
+    assert AttentionBlocks(7).apply(few) is few
 
 
-def test_the_estimate_and_the_choice():
-    graph = chain(lead=(1, 12), m=128, n=128, d=64, e=64)
-    assert Attention().apply(graph) is not graph
-    assert Attention(threshold=0.0).apply(graph) is graph
-    ops = [node.op for node in run_passes(graph, standard_passes(attention="separate")).nodes]
-    assert "Softmax" in ops
-    with pytest.raises(UsageError, match="unknown choice of attention 'flash'"):
-        standard_passes(attention="flash")
+def test_causal_attention_by_separate_operators():
+    b = GraphBuilder()
+    shape = (2, 6, 4)
+    y = b.node("Attention", b.input("q", shape), b.input("k", shape), b.input("v", shape), causal=1)
+    graph = converted(b.graph(y), (SeparateAttention(),))
+    assert "Where" in [node.op for node in graph.nodes]
+
+
+def test_the_alternatives_of_an_attention():
+    def names(keys):
+        b = GraphBuilder()
+        shape = (2, keys, 4)
+        graph = b.graph(b.node("Attention", b.input("q", shape), b.input("k", shape), b.input("v", shape)))
+        return [a.name for a in alternatives_of(Workload.from_region(Region(graph)))]
+
+    assert names(16) == ["direct", "separate attention"]
+    assert names(1024) == ["direct", "attention in blocks of 512", "separate attention"]

@@ -3,35 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
-from autotune.cli.options import json_option, print_json
+from autotune.cli import options_bench as shared
+from autotune.cli.options import json_option
+
+ABOUT = (
+    "The speed after each step of the tutorial docs/gemm.md, and NumPy's beside it: float32, each step the one "
+    "before with one more idea."
+)
 
 
-@click.command(epilog="Example: autotune bench gemm-steps --size 1024")
+@click.command(epilog="Example: autotune bench gemm-steps --size 1024 -o results/gemm-steps.md")
 @click.option("--size", default=1024, show_default=True, help="Rows and columns of the matrices.")
 @click.option("--repeat", default=5, show_default=True, help="Runs of each step.")
 @click.option("--threads", type=int, help="Workers of the parallel steps. [default: all usable cores]")
+@shared.output_option
 @json_option
-def command(size: int, repeat: int, threads: int | None, as_json: bool) -> None:
+@click.pass_context
+def command(
+    context: click.Context, size: int, repeat: int, threads: int | None, output: Path | None, as_json: bool
+) -> None:
     """The speed after each step of the tutorial docs/gemm.md, and NumPy's beside it.
 
     Times are of float32 matrices already in the cache or in memory as the size has it; GFLOP/s is 2 n^3 over the
     fastest run.
     """
+    from autotune.bench import machine
     from autotune.bench.gemm_steps import measure
+    from autotune.bench.tables import Document, Table
 
+    facts = machine.facts()
     found = measure(size, repeat, threads)
-    if as_json:
-        print_json([asdict(step) for step in found])
-        return
     first = found[0].minimum_s
-    for step in found:
-        click.echo(
-            f"{step.name:<14} minimum {step.minimum_s * 1e3:>9.2f} ms, median {step.median_s * 1e3:>9.2f} ms, "
-            f"{step.gflops:>7.1f} GFLOP/s, {first / step.minimum_s:>7.1f} times the baseline"
+    rows = tuple(
+        (
+            step.name,
+            f"{step.minimum_s * 1e3:.2f}",
+            f"{step.median_s * 1e3:.2f}",
+            f"{step.gflops:.1f}",
+            f"{first / step.minimum_s:.1f}×",
         )
+        for step in found
+    )
+    head = ("step", "minimum ms", "median ms", "GFLOP/s", "times the baseline")
+    note = "GFLOP/s is 2 n³ over the fastest run."
+    table = Table(f"{size} × {size} × {size}", head, rows, (note,))
+    data = {"steps": [asdict(step) for step in found]}
+    document = Document("GEMM step by step", shared.command_line(context), facts, (table,), data, ABOUT)
+    shared.finish(document, output, as_json)
 
 
-__all__ = ["command"]
+__all__ = ["ABOUT", "command"]

@@ -20,8 +20,8 @@ from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.te.tensor import ComputeOp, Tensor
 
-MAX_OPERATIONS = 20_000_000
-"""Steps of isl that a proof may take, about ten seconds: the same programs are judged on every machine."""
+MAX_OPERATIONS = 6_000_000
+"""Steps of isl that a proof may take, some seconds: the same programs are judged on every machine."""
 
 Status = Literal["proven", "not affine", "too large", "threads"]
 

@@ -47,7 +47,8 @@ class Machine:
         """The assumptions for ``target``: its caches, threads and registers."""
         return Machine(
             l1=float(target.l1_bytes),
-            l2=float(target.l2_bytes),
+            # Pages lie in it where they happen to, and streams pass through: half of it keeps what it is given.
+            l2=0.5 * target.l2_bytes,
             l3=float(target.l3_bytes),
             threads=target.threads,
             registers=target.registers,

@@ -23,6 +23,9 @@ ITEM_BYTES = {
 }
 """Bytes of an element in memory, by dtype."""
 
+GROUP_BYTES = 16
+"""Part of a vector register within which interleaving two registers is one instruction everywhere."""
+
 # Named instruction-set levels: LLVM cpu, LLVM features, vector bits. Caches are those of a plain server core.
 _NAMED: dict[str, tuple[str, str, tuple[str, ...], int]] = {
     "x86-64": ("x86_64", "x86-64", ("sse2",), 128),
@@ -207,4 +210,4 @@ def _device_name() -> str:
     return platform.processor() or platform.machine()
 
 
-__all__ = ["ITEM_BYTES", "Target", "usable_cores"]
+__all__ = ["GROUP_BYTES", "ITEM_BYTES", "Target", "usable_cores"]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.lower.ir import NONTEMPORAL
-from autotune.target import ITEM_BYTES
+from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import operations, read_forms
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
     from autotune.target import Target
 
-GROUP_BYTES = 16
-"""Bytes of a line that a block takes at least."""
-
 _STREAMS = 32
+"""Lines that hardware prefetchers follow at the same time."""
 
 _IMAGE, _LINE, _COLUMN = "image", "line", "column"
 

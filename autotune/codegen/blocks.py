@@ -18,11 +18,8 @@ from autotune.codegen.module import ModuleText
 from autotune.codegen.types import Value, memory_type, vector
 from autotune.lower.ir import Buffer, For
 from autotune.lower.linear import Lin
-from autotune.target import ITEM_BYTES
+from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.expr import Var
-
-GROUP_BYTES = 16
-"""Bytes within which interleaving is one instruction everywhere."""
 
 
 class Unrolled(NamedTuple):

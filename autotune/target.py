@@ -99,6 +99,11 @@ class Target:
         """Architectural vector registers."""
         return 32 if self.vector_bits >= 512 or self.arch == "aarch64" else 16
 
+    @property
+    def activations(self) -> str:
+        """The type of first operands that the dot products of small integers take: weights are int8."""
+        return "int8" if self.arch == "aarch64" else "uint8"
+
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in one vector register.
 

@@ -109,6 +109,7 @@ def compile_in_detail(
     parts = divide(
         model,
         layout=layout,
+        activations=chosen_target.activations,
         shapes=shapes,
         options=options,
         observer=observer,
@@ -166,13 +167,18 @@ def divide(
     model: Model,
     *,
     layout: str = "NHWC",
+    activations: str = "uint8",
     shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
 ) -> Partition:
-    """Import a model, run the graph passes and divide it into dispatches, each computed directly."""
+    """Import a model, run the graph passes and divide it into dispatches, each computed directly.
+
+    ``activations`` are the target's (:attr:`autotune.target.Target.activations`).
+    """
     graph = _graph_of(model, shapes)
-    return partition(run_passes(graph, standard_passes(layout), observer), options)
+    passes = standard_passes(layout, activations)
+    return partition(run_passes(graph, passes, observer), options)
 
 
 def _graph_of(model: Model, shapes: Shapes | None) -> Graph:

@@ -127,7 +127,7 @@ class _Expression:
         """int32 sums of a convolution with zero points."""
         x, x_zero = self._signed(x, x_zero, self.activations)
         w, w_zero = self._centred(w, w_zero, 0)
-        if w_zero is not None:  # not known now: centred where it runs, in 16 bits
+        if w_zero is not None:  # centred in 16 bits, by FoldConstants where it is known
             wide = self.cast(w, "int32", "weights")
             w = self.emit("Sub", wide, self._offsets(w_zero, len(self.shape(w)), 0), what="weights")
             w = self.cast(w, "int16", "weights")
@@ -156,7 +156,7 @@ class _Expression:
         return moved(value, "moved"), moved(zero, "zero")
 
     def _centred(self, value: str, zero: str | None, axis: int) -> tuple[str, str | None]:
-        """Constant weights less their zero point; others as int8."""
+        """Constant weights less their zero point where that fits int8; others as they are, as int8."""
         array = self.rewriter.constant_of(value)
         known = None if zero is None else self.rewriter.constant_of(zero)
         if array is not None and (zero is None or known is not None):
@@ -165,9 +165,8 @@ class _Expression:
                 wide = wide - known.astype(np.int32).reshape(_along(known.size, wide.ndim, axis))
             if array.dtype == np.int8 and zero is None:
                 return value, None
-            fits = wide.size == 0 or (wide.min() >= -128 and wide.max() <= 127)
-            name = self.rewriter.constant(f"{value}.centred", wide.astype(np.int8 if fits else np.int16))
-            return name, None
+            if wide.size == 0 or (wide.min() >= -128 and wide.max() <= 127):
+                return self.rewriter.constant(f"{value}.centred", wide.astype(np.int8)), None
         return self._signed(value, zero, "int8")
 
     def _offsets(self, zero: str, rank: int, axis: int) -> str:

@@ -32,14 +32,16 @@ from autotune.passes.split_groups import SplitGroups
 from autotune.passes.split_phases import SplitPhases
 
 
-def standard_passes(layout: str = "NHWC") -> tuple[GraphPass, ...]:
+def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[GraphPass, ...]:
     """The pipeline from an imported model to the graph that is divided into dispatches.
+
+    ``activations`` is the type that quantised ones are brought to (:attr:`autotune.target.Target.activations`).
 
     Raises:
         UsageError: ``layout`` is unknown.
     """
     return (
-        IntegerProducts(),
+        IntegerProducts(activations),
         FoldConstants(),
         Simplify(),
         ExplicitBias(),

@@ -94,7 +94,7 @@ def tune(
     graph = model if isinstance(model, Graph) else load(model)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
-        parts, preference = divide(graph), Preference(tolerance)
+        parts, preference = divide(graph, activations=chosen.activations), Preference(tolerance)
         subjects, forks = work_of(parts, chosen, preference)
         job = Job(
             model=graph.name if not isinstance(model, str | Path) else str(model),
@@ -244,7 +244,7 @@ def query(
             return Answer(names, workload, found, tuple(store.top(key, top)))
 
         answers = []
-        for workload, names in _workloads(what, store):
+        for workload, names in _workloads(what, store, chosen):
             decision = decide(workload, chosen, store, Preference(tolerance))
             answers.append(replace(answer(workload, names), decision=decision))
             steps = decision.chosen.steps if decision is not None else None
@@ -253,7 +253,7 @@ def query(
         return answers
 
 
-def _workloads(what: Model, store: Database) -> list[tuple[Workload, tuple[str, ...]]]:
+def _workloads(what: Model, store: Database, target: Target) -> list[tuple[Workload, tuple[str, ...]]]:
     from autotune.compiler import divide
     from autotune.graph.region import Workload
 
@@ -262,7 +262,7 @@ def _workloads(what: Model, store: Database) -> list[tuple[Workload, tuple[str, 
         if not rows:
             raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
         return [(Workload.parse(row.text), ()) for row in rows]
-    parts = divide(what)
+    parts = divide(what, activations=target.activations)
     names: dict[str, list[str]] = {}
     for dispatch in parts.dispatches:
         names.setdefault(dispatch.workload.key, []).append(dispatch.name)

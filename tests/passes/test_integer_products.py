@@ -170,3 +170,20 @@ def test_a_dynamically_quantised_product_compiles() -> None:
 def test_unknown_activations_are_refused() -> None:
     with pytest.raises(UsageError, match="activations are uint8 or int8, not 'int4'"):
         IntegerProducts("int4")
+
+
+@pytest.mark.parametrize(("target", "dot"), [("x86-64-v4-vnni", "vpdpbusd"), ("aarch64-dotprod", "sdot")])
+def test_a_model_is_brought_to_the_dot_product_of_its_target(target: str, dot: str) -> None:
+    from onnx import TensorProto, helper
+
+    from autotune.compiler import distinct_workloads, divide
+    from autotune.target import Target
+    from search_spaces.spaces import space_for
+
+    rng = np.random.default_rng(0)
+    inputs, constants = {"a": random(rng, "uint8", 8, 16)}, {"b": random(rng, "uint8", 16, 32)}
+    node = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
+    proto, machine = model(node, inputs, constants, TensorProto.INT32), Target.parse(target)
+    workloads = distinct_workloads(divide(proto, activations=machine.activations))
+    found = [str(space_for(w, machine).schedule(space_for(w, machine).default()).trace) for w in workloads]
+    assert any(dot in text for text in found), found

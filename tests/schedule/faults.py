@@ -475,6 +475,7 @@ FAULTS: tuple[Fault, ...] = (
         lambda p: st(p, 2).unroll(i(p, 2)),
     ),
     Fault("pad_to_multiple", "zero", row_sums, lambda p: p[0].pad_to_multiple(p[2], k(p), 0)),
+    Fault("pad_to_multiple", "epilogue", dense, lambda p: p[0].pad_to_multiple(p[4], i(p, 4), 4), fold_bias),
     Fault("pad_to_multiple", "foreign", relu, lambda p: p[0].pad_to_multiple(p[4], k(p, 3), 4)),
     Fault("pad_to_multiple", "input", row_sums, lambda p: p[0].pad_to_multiple(p[1], k(p), 4)),
     Fault("pad_to_multiple", "maximum", row_maxima, lambda p: p[0].pad_to_multiple(p[2], k(p), 4)),

@@ -280,3 +280,20 @@ def test_another_layout_of_a_prefetched_stage() -> None:
     except ScheduleError:
         return
     assert_computes(s, [p], c)
+
+
+def test_padding_keeps_epilogues() -> None:
+    """A padded data axis lost the epilogue that was folded in before; it is refused, and the other order works."""
+
+    def made() -> tuple[Schedule, te.Tensor, te.Tensor]:
+        a = te.placeholder((3, 5), name="A")
+        k = te.reduce_axis((0, 5), name="k")
+        b = te.compute((3,), lambda i: te.sum(a[i, k], axis=k), name="B")
+        c = te.compute((3,), lambda i: b[i] * 2 + 1, name="C")
+        return te.create_schedule(c), a, c
+
+    s, a, c = made()
+    s[c].reverse_compute_inline()
+    with pytest.raises(ScheduleError, match="B has an epilogue; call pad_to_multiple first"):
+        s.pad_to_multiple(s["B"].tensor, s["B"].op.axis[0], 4)
+    assert_computes(s, [a], c)

@@ -145,6 +145,8 @@ class LayoutPrimitives(DataflowPrimitives):
         op = stage.computed(step)
         if factor < 1:
             raise stage.refuse(step, f"the factor must be a positive integer, got {factor!r}")
+        if op.epilogue is not None:
+            raise stage.refuse(step, f"{op.name} has an epilogue; call {step} first")
         axes = op.axis + op.reduce_axis
         if axis not in axes:
             legal = ", ".join(a.name for a in axes)

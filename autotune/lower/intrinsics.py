@@ -47,7 +47,7 @@ class IntrinsicCall:
         stores = self.intrin.instructions.get(part, ())
         if part != "init":
             matched = matched_reads(self.stage, self.loop)
-            loads += [self._load(matched[tensor], bool(stores)) for tensor in self.intrin.op.input_tensors]
+            loads += [self._load(matched[tensor]) for tensor in self.intrin.op.input_tensors]
         first = tuple(self._first(load) for load in loads)
         if not stores:
             return Intrinsic(self.intrin.name, first, body)
@@ -60,13 +60,7 @@ class IntrinsicCall:
         strides = tuple(self._strides(operand, load) for operand, load in operands)
         return Intrinsic(self.intrin.name, first, body, stores, strides, self.intrin.requires)
 
-    def _load(self, read: Read, must_exist: bool) -> Load:
-        producer = self.stage.schedule[read.tensor]
-        if producer.attach_type == "inline" and must_exist:
-            raise LoweringError(
-                f"tensorize of stage {self.stage.op.name}: {self.intrin.name} reads {read.tensor.name} from memory, "
-                f"but it is computed inline; store it (compute_at or compute_root)"
-            )
+    def _load(self, read: Read) -> Load:
         found = self.translator.value(read, self.values)
         assert isinstance(found, Load)
         return found

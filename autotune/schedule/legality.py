@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from autotune.schedule.match import difference, paired
+from autotune.schedule.match import difference, matched_reads, paired
 from autotune.te.expr import IterVar, reads
 from autotune.te.tensor import ComputeOp, Tensor
 
@@ -172,6 +172,14 @@ def _check_intrinsic(step: str, stage: Stage, iv: IterVar) -> None:
                 step,
                 f"{loop.name} is part of {intrin.name}, which declares it {kind}, not {stage.kind_of(loop)}",
                 loop,
+            )
+    for operand, read in matched_reads(stage, iv).items():
+        if stage.schedule[read.tensor].attach_type == "inline":
+            raise stage.refuse(
+                step,
+                f"{intrin.name} reads {operand.name} from memory, here {read.tensor.name}, which is inlined; "
+                f"store it (compute_at or compute_root)",
+                iv,
             )
 
 

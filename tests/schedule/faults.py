@@ -247,6 +247,13 @@ FAULTS: tuple[Fault, ...] = (
         lambda p: st(p).unroll(k(p)),
     ),
     Fault(
+        "tensorize",
+        "inlined",
+        mm,
+        lambda p: st(p).tensorize(i(p, -1, 1), intrinsic()),
+        lambda p: p[0][p[0].cache_read(p[1], "local", [p[3]])].compute_inline(),
+    ),
+    Fault(
         "reorder",
         "tensorized",
         mm,
@@ -280,6 +287,13 @@ FAULTS: tuple[Fault, ...] = (
     Fault("compute_inline", "output", c8, lambda p: st(p).compute_inline()),
     Fault("compute_inline", "input", c8, lambda p: st(p, 1).compute_inline()),
     Fault("compute_inline", "reduction", relu, lambda p: st(p, 3).compute_inline()),
+    Fault(
+        "compute_inline",
+        "tensorized",
+        mm,
+        lambda p: p[0]["A.local"].compute_inline(),
+        lambda p: [p[0].cache_read(p[1], "local", [p[3]]), st(p).tensorize(i(p, -1, 1), intrinsic())],
+    ),
     Fault("compute_root", "unknown", c8, lambda p: p[0]["Z"].compute_root()),
     Fault(
         "compute_root",

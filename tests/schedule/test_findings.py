@@ -297,3 +297,20 @@ def test_padding_keeps_epilogues() -> None:
     with pytest.raises(ScheduleError, match="B has an epilogue; call pad_to_multiple first"):
         s.pad_to_multiple(s["B"].tensor, s["B"].op.axis[0], 4)
     assert_computes(s, [a], c)
+
+
+def test_the_operands_of_an_intrinsic_are_stored() -> None:
+    """Loops that an intrinsic without instructions replaces had no operand to name: an assertion failed."""
+    p = te.placeholder((4,), name="P")
+    t = te.compute((4,), lambda i: p[i], name="T")
+    c = te.compute((4,), lambda i: t[i] * 2, name="C")
+    s = te.create_schedule(c)
+    copy = s.cache_read(t, "local", [c])
+    source = te.placeholder((4,), name="source")
+    moved = te.decl_tensor_intrin(te.compute((4,), lambda i: source[i], name="moved_4").op)
+    s[t].compute_inline()
+    with pytest.raises(ScheduleError, match="moved_4 reads source from memory, here T, which is inlined"):
+        s[copy].tensorize(s[copy].op.axis[0], moved)
+    s[t].compute_root()
+    s[copy].tensorize(s[copy].op.axis[0], moved)
+    assert_computes(s, [p], c)

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from autotune.codegen.code import BufferSpec, DispatchCode, Kernel, Role
+from autotune.codegen.kernel import KernelEmitter
 from autotune.codegen.llvm import compile_ir
 from autotune.codegen.module import ModuleText
-from autotune.codegen.statements import KernelEmitter
 from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.program import lower_schedule
 from autotune.schedule.schedule import Schedule

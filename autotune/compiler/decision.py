@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from autotune.database.store import Database
 
 
-_PROMISING = 2.0
+PROMISING = 2.0
 """The analytic model is rarely further off than this when it compares alternatives."""
 
 
@@ -33,7 +33,7 @@ class Source(StrEnum):
     ESTIMATED = "estimated"
     """The analytic model's time of the default schedules."""
     AT_LEAST = "estimated at least"
-    """What arithmetic and traffic need at the machine's rates: too much to look closer."""
+    """In part what arithmetic and traffic need at the machine's rates: too much to look closer."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Decision:
 
     @property
     def promising(self) -> tuple[Alternative, ...]:
-        """The alternatives that are worth measuring: the direct one, and those that take at most twice the
-        time of the fastest."""
-        limit = _PROMISING * self.standings[0].latency_ns
+        """The alternatives that are worth measuring: the direct one, and those that take at most
+        :data:`PROMISING` times as long as the fastest."""
+        limit = PROMISING * self.standings[0].latency_ns
         return tuple(
             s.alternative for s in self.standings if s.latency_ns <= limit or s.alternative.steps is None
         )
@@ -90,14 +90,21 @@ class Decision:
 
 
 def decide(
-    workload: Workload, target: Target, database: Database | None, preference: Preference
+    workload: Workload,
+    target: Target,
+    database: Database | None,
+    preference: Preference,
+    within: float = 1.0,
 ) -> Decision | None:
-    """The decision for a workload; None where there is only one way."""
+    """The decision for a workload; None where there is only one way.
+
+    Estimates are complete for alternatives of up to ``within`` times the time of the fastest (1: for it alone).
+    """
     found = allowed(workload, preference)
     if len(found) == 1 and found[0].steps is None:
         return None
     standings = _together(found, target, database) or _apart(found, target, database)
-    ranked = sorted(standings or _estimated(found, target), key=lambda s: s.latency_ns)
+    ranked = sorted(standings or _estimated(found, target, within), key=lambda s: s.latency_ns)
     return Decision(workload, tuple(ranked))
 
 
@@ -161,32 +168,54 @@ def _sum(alternative: Alternative, target: Target, database: Database) -> float 
     return total
 
 
-def _estimated(allowed: Sequence[Alternative], target: Target) -> list[Standing]:
-    """Predictions of the analytic model, the most promising first; a hopeless one is not looked at."""
-    from cost_models import analytic
+def _estimated(allowed: Sequence[Alternative], target: Target, within: float) -> list[Standing]:
+    """Predictions of the analytic model, as far as they are needed to tell what is fastest.
 
-    floors = {a.name: sum(analytic.floor(r, target) for r in a.regions) for a in allowed}
-    standings: list[Standing] = []
-    best = float("inf")
-    for alternative in sorted(allowed, key=lambda a: floors[a.name]):
-        seconds, source = floors[alternative.name], Source.AT_LEAST
-        if seconds < best:
-            seconds, source = _predicted(alternative, target), Source.ESTIMATED
-            best = min(best, seconds)
-        standings.append(Standing(alternative, 1e9 * seconds, source))
-    return standings
+    A search by least bound: what might be fastest is looked at closer, one dispatch a step.
+    """
+    found = [_Estimate.of(alternative, target) for alternative in allowed]
+    while True:
+        fastest = min((e.total for e in found if not e.open), default=float("inf"))
+        unsure = [e for e in found if e.open and e.total < within * fastest]
+        if not unsure:
+            break
+        min(unsure, key=lambda e: e.total).refine(target)
+    sources = [Source.AT_LEAST if e.open else Source.ESTIMATED for e in found]
+    return [Standing(e.alternative, 1e9 * e.total, s) for e, s in zip(found, sources, strict=True)]
 
 
-def _predicted(alternative: Alternative, target: Target) -> float:
-    """Seconds, by the analytic model, of the default schedules of all regions."""
-    from cost_models import analytic
-    from search_spaces.spaces import space_for
+@dataclass
+class _Estimate:
+    """Seconds of each region of an alternative: predicted, and for those in ``open`` no more than a floor."""
 
-    spaces = [space_for(region, target) for region in alternative.regions]
-    return sum(float(analytic.predict(s, [analytic.default_config(s)])[0]) for s in spaces)
+    alternative: Alternative
+    seconds: list[float]
+    open: list[int]
+
+    @classmethod
+    def of(cls, alternative: Alternative, target: Target) -> _Estimate:
+        from cost_models import analytic
+
+        floors = [analytic.floor(region, target) for region in alternative.regions]
+        return cls(alternative, floors, sorted(range(len(floors)), key=floors.__getitem__))
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds)
+
+    def refine(self, target: Target) -> None:
+        """Replace the largest floor by the analytic model's time of the default schedule."""
+        from cost_models import analytic
+        from search_spaces.spaces import space_for
+
+        region = self.open.pop()
+        space = space_for(self.alternative.regions[region], target)
+        (predicted,) = analytic.predict(space, [analytic.default_config(space)])
+        self.seconds[region] = float(predicted)
 
 
 __all__ = [
+    "PROMISING",
     "Decision",
     "Source",
     "Standing",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.choice import Choice, choose
-from autotune.compiler.decision import chosen, decide, decide_all
+from autotune.compiler.decision import PROMISING, chosen, decide, decide_all
 from autotune.compiler.driver import build_workloads
 from autotune.database import Database
 from autotune.database.records import Latency
@@ -50,7 +50,7 @@ def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[l
     now, later, forks = list[_Use](), list[_Use](), list[Fork]()
     for workload in distinct_workloads(parts):
         mine = tuple(names[workload.key])
-        decision = decide(workload, target, None, preference)
+        decision = decide(workload, target, None, preference, within=PROMISING)
         if decision is None:
             now.append(_Use(mine, workload))
             continue

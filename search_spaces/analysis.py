@@ -6,20 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from autotune.te.expr import (
-    Binary,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    IterVar,
-    Read,
-    Select,
-    children,
-    nodes,
-    reads,
-)
+from autotune.te.expr import Binary, Call, Cast, Const, Expr, IterVar, Read, Select
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, post_order
+from autotune.te.traversal import children, nodes, reads
 
 if TYPE_CHECKING:
     from autotune.graph.region import RegionProgram

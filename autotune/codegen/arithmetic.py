@@ -9,7 +9,7 @@ from autotune.codegen.module import ModuleText
 from autotune.codegen.types import Value, constant, number, scalar_type, suffix, type_of, vector
 from autotune.codegen.writer import Writer
 from autotune.target import ITEM_BYTES
-from autotune.te.expr import is_float
+from autotune.te.dtypes import is_float
 
 _FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul", "and": "and", "or": "or"}

@@ -10,19 +10,8 @@ from autotune.codegen.streams import StreamStores
 from autotune.codegen.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Load, nodes
-from autotune.te.expr import (
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    IterVar,
-    Not,
-    Select,
-    Var,
-    is_float,
-)
+from autotune.te.dtypes import is_float
+from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
 
 _INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from autotune.codegen.buffers import BufferEmitter
 from autotune.codegen.types import Value, scalar_type, suffix, type_of
 from autotune.lower.ir import Load, Store
-from autotune.te.expr import Binary, is_float
+from autotune.te.dtypes import is_float
+from autotune.te.expr import Binary
 from autotune.te.operations import MAX, MIN, PROD, SUM
 
 _HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "min": "min"}

@@ -8,7 +8,7 @@ from autotune.errors import BuildError
 from autotune.lower.ir import Intrinsic, Load
 from autotune.lower.linear import Lin
 from autotune.target import ITEM_BYTES
-from autotune.te.expr import is_float
+from autotune.te.dtypes import is_float
 from autotune.te.instructions import (
     Argument,
     Broadcast,

@@ -18,7 +18,8 @@ from autotune.codegen.types import Value
 from autotune.lower.ir import NONTEMPORAL, Buffer, For
 from autotune.lower.linear import Lin
 from autotune.target import ITEM_BYTES
-from autotune.te.expr import INDEX_DTYPE, Binary, Expr, Var
+from autotune.te.dtypes import INDEX_DTYPE
+from autotune.te.expr import Binary, Expr, Var
 
 LINE_BYTES = 64
 """Alignment of arrays that are streamed to."""

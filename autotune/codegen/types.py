@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from autotune.te.expr import is_float
+from autotune.te.dtypes import is_float
 
 _TYPES = {
     "float16": "half",

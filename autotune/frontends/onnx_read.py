@@ -16,7 +16,7 @@ import numpy as np
 
 from autotune.errors import ModelImportError, UsageError
 from autotune.graph.ir import Array
-from autotune.te.expr import DTYPES
+from autotune.te.dtypes import DTYPES
 
 if TYPE_CHECKING:
     import onnx

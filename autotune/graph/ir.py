@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import GraphError
-from autotune.te.expr import DTYPES
+from autotune.te.dtypes import DTYPES
 
 Array: TypeAlias = npt.NDArray[Any]
 Attr: TypeAlias = bool | int | float | str | tuple[int, ...]

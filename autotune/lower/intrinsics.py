@@ -12,8 +12,9 @@ from autotune.lower.rewrite import rewrite_expr
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.match import matched_reads, paired
 from autotune.schedule.relations import Split
-from autotune.te.expr import Expr, IterVar, Read, Var, const, reads
+from autotune.te.expr import Expr, IterVar, Read, Var, const
 from autotune.te.instructions import Operand
+from autotune.te.traversal import reads
 
 
 class IntrinsicCall:

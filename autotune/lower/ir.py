@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from autotune.te.expr import Expr, Var, children
+from autotune.te.expr import Expr, Var
 from autotune.te.instructions import Step
+from autotune.te.traversal import children
 
 
 class Buffer:

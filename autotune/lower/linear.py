@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
+from autotune.te.dtypes import INDEX_DTYPE, is_float
 from autotune.te.expr import (
-    INDEX_DTYPE,
     Binary,
     Cast,
     Compare,
@@ -22,7 +22,6 @@ from autotune.te.expr import (
     Var,
     binary,
     const,
-    is_float,
     negate,
     select,
 )

@@ -33,7 +33,8 @@ from autotune.lower.regions import Region
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Const, Expr, IterVar, Reduce, Var, reads, substitute
+from autotune.te.expr import Const, Expr, IterVar, Reduce, Var
+from autotune.te.traversal import reads, substitute
 
 REGISTER_ELEMENTS = 2048
 """Largest accumulator tile that is moved out of memory for the length of a reduction."""

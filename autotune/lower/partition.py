@@ -30,7 +30,8 @@ from autotune.lower.ir import (
 )
 from autotune.lower.linear import Simplifier
 from autotune.lower.rewrite import rewrite_expr, rewrite_stmt, with_parts
-from autotune.te.expr import Binary, Compare, Const, Expr, Select, Var, const, is_float
+from autotune.te.dtypes import is_float
+from autotune.te.expr import Binary, Compare, Const, Expr, Select, Var, const
 
 MAX_CUTS = 4
 """A loop is cut in at most this many places; further conditions stay in its body."""

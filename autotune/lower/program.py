@@ -13,8 +13,9 @@ from autotune.lower.strides import aligned_strides
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, Read, Reduce, reads, substitute, transform
+from autotune.te.expr import Expr, Read, Reduce
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autotune.te.traversal import reads, substitute, transform
 
 
 def lower_schedule(

@@ -12,7 +12,8 @@ from autotune.lower.polyhedra import Access, Extraction, Instance, NotAffine, af
 from autotune.lower.program import inlined_bodies
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, Read, is_float
+from autotune.te.dtypes import is_float
+from autotune.te.expr import Expr, Read
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 
 

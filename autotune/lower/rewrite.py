@@ -22,7 +22,8 @@ from autotune.lower.ir import (
     sequence,
     sub_statements,
 )
-from autotune.te.expr import Const, Expr, Var, rebuild
+from autotune.te.expr import Const, Expr, Var
+from autotune.te.traversal import rebuild
 
 
 def rewrite_expr(expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[int, Expr]) -> Expr:

@@ -7,21 +7,10 @@ from dataclasses import dataclass
 
 from autotune.lower.ir import Buffer, Load
 from autotune.lower.linear import Lin, Simplifier
-from autotune.te.expr import (
-    INDEX_DTYPE,
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Not,
-    Read,
-    Select,
-    Var,
-    children,
-    rebuild,
-)
+from autotune.te.dtypes import INDEX_DTYPE
+from autotune.te.expr import Binary, Cast, Compare, Const, Expr, Not, Read, Select, Var
 from autotune.te.tensor import Tensor
+from autotune.te.traversal import children, rebuild
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.schedule.match import difference, matched_reads, paired
-from autotune.te.expr import IterVar, reads
+from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.traversal import reads
 
 if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule

@@ -19,13 +19,11 @@ from autotune.te.expr import (
     Reduce,
     Select,
     Var,
-    children,
     const,
-    nodes,
-    substitute,
 )
 from autotune.te.printer import expr_text
 from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.traversal import children, nodes, substitute
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage

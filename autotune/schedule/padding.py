@@ -7,22 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.schedule.rewrite import with_axes, with_reads
-from autotune.te.expr import (
-    Binary,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    IterVar,
-    Read,
-    Select,
-    binary,
-    const,
-    nodes,
-    reads,
-    select,
-)
+from autotune.te.expr import Binary, Cast, Compare, Const, Expr, IterVar, Read, Select, binary, const, select
 from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.traversal import nodes, reads
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage

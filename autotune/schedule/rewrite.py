@@ -7,20 +7,9 @@ from collections.abc import Callable, Sequence
 from autotune.errors import ScheduleError
 from autotune.schedule.index_map import IndexMap
 from autotune.schedule.relations import Relation, Split
-from autotune.te.expr import (
-    Compare,
-    Expr,
-    IterVar,
-    Read,
-    Reduce,
-    Var,
-    binary,
-    const,
-    select,
-    substitute,
-    transform,
-)
+from autotune.te.expr import Compare, Expr, IterVar, Read, Reduce, Var, binary, const, select
 from autotune.te.tensor import ComputeOp, Epilogue, Tensor
+from autotune.te.traversal import substitute, transform
 
 
 def renamed_axes(axes: Sequence[IterVar], suffix: str) -> tuple[IterVar, ...]:

@@ -11,20 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.te.expr import (
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    IterVar,
-    Not,
-    Read,
-    Reduce,
-    Select,
-    Var,
-)
+from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 
 Array = np.ndarray[Any, Any]

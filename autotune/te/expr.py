@@ -1,4 +1,4 @@
-"""Expression nodes of the tensor-expression language.
+"""Expression nodes of the tensor-expression language, and what builds them.
 
 Nodes are immutable and compared by identity; Python's operators build new nodes, so ``i < n`` is an expression
 and not a bool. Integer arithmetic on constants is folded while building.
@@ -6,35 +6,16 @@ and not a bool. Integer arithmetic on constants is folded while building.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from operator import attrgetter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from autotune.te.dtypes import INDEX_DTYPE, is_float, promote
+from autotune.te.folding import by_constant, folded, of_constant
 
 if TYPE_CHECKING:
     from autotune.te.tensor import Tensor
 
-INDEX_DTYPE = "int64"
-"""Type of loop variables and of index arithmetic."""
-
 ExprLike: TypeAlias = Union["Expr", int, float, bool]
-
-_FLOATS = ("float16", "float32", "float64")
-_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
-DTYPES = _INTEGERS + _FLOATS
-
-
-def is_float(dtype: str) -> bool:
-    """Whether ``dtype`` is a floating-point type."""
-    return dtype in _FLOATS
-
-
-def promote(a: str, b: str) -> str:
-    """Common type of two operands: floating point beats integer, then the wider one.
-
-    >>> promote("float32", "int64"), promote("int32", "int64")
-    ('float32', 'int64')
-    """
-    return a if DTYPES.index(a) >= DTYPES.index(b) else b
 
 
 class Expr:
@@ -343,44 +324,16 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
 def _fold_integers(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
     """Integer identities worth having while building; None where there is nothing to fold."""
     if isinstance(x, Const) and isinstance(y, Const):
-        a, b = int(x.value), int(y.value)
-        if op in ("//", "%") and b == 0:
-            raise ZeroDivisionError(f"{a} {op} 0 in an index expression")
-        value = {
-            "+": lambda: a + b,
-            "-": lambda: a - b,
-            "*": lambda: a * b,
-            "//": lambda: a // b,
-            "%": lambda: a % b,
-            "min": lambda: min(a, b),
-            "max": lambda: max(a, b),
-            "and": lambda: a and b,
-            "or": lambda: a or b,
-        }[op]()
-        return const(value, dtype)
+        return const(folded(op, int(x.value), int(y.value)), dtype)
     if isinstance(y, Const):
-        v = y.value
-        if (op in ("+", "-") and v == 0) or (op in ("*", "//") and v == 1):
-            return x
-        if op == "%" and v == 1:
-            return const(0, dtype)
-        if op == "*" and v == 0:
-            return const(0, dtype)
-        if op == "and":
-            return x if v else y
-        if op == "or":
-            return y if v else x
-    if isinstance(x, Const):
-        v = x.value
-        if (op == "+" and v == 0) or (op == "*" and v == 1):
-            return y
-        if op == "*" and v == 0:
-            return const(0, dtype)
-        if op == "and":
-            return y if v else x
-        if op == "or":
-            return x if v else y
-    return None
+        operand, constant, left = x, y, by_constant(op, int(y.value))
+    elif isinstance(x, Const):
+        operand, constant, left = y, x, of_constant(op, int(x.value))
+    else:
+        return None
+    if left == "zero":
+        return const(0, dtype)
+    return operand if left == "operand" else constant if left == "constant" else None
 
 
 def compare(op: str, a: ExprLike, b: ExprLike | Any) -> Expr:
@@ -408,91 +361,26 @@ def negate(a: ExprLike) -> Expr:
     return const(not x.value, "bool") if isinstance(x, Const) else Not(x)
 
 
-def children(expr: Expr) -> tuple[Expr, ...]:
-    """Direct operands of a node, in evaluation order."""
-    found = _CHILDREN.get(type(expr))
-    return () if found is None else found(expr)
-
-
-_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
-    Binary: attrgetter("a", "b"),
-    Compare: attrgetter("a", "b"),
-    Select: attrgetter("cond", "a", "b"),
-    Not: lambda node: (node.a,),
-    Cast: lambda node: (node.a,),
-    Call: attrgetter("args"),
-    Read: attrgetter("indices"),
-    Reduce: attrgetter("sources"),
-}
-"""How to find the operands of a node; the other kinds have none."""
-
-
-def rebuild(expr: Expr, parts: tuple[Expr, ...]) -> Expr:
-    """The same node over other operands; the node itself when they are unchanged."""
-    if all(x is y for x, y in zip(parts, children(expr), strict=True)):
-        return expr
-    if isinstance(expr, Binary):
-        return binary(expr.op, parts[0], parts[1])
-    if isinstance(expr, Compare):
-        return Compare(expr.op, parts[0], parts[1])
-    if isinstance(expr, Select):
-        return select(parts[0], parts[1], parts[2])
-    if isinstance(expr, Not):
-        return negate(parts[0])
-    if isinstance(expr, Cast):
-        return cast(parts[0], expr.dtype)
-    if isinstance(expr, Call):
-        return Call(expr.name, parts, expr.dtype)
-    if isinstance(expr, Read):
-        return Read(expr.tensor, parts)
-    if isinstance(expr, Reduce):
-        return Reduce(expr.reducer, parts, expr.axis, expr.index)
-    raise TypeError(f"node without operands: {type(expr).__name__}")
-
-
-def transform(
-    expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[int, Expr] | None = None
-) -> Expr:
-    """Rewrite bottom-up; ``replace`` sees each rebuilt node and returns another one, or None to keep it.
-
-    Shared nodes are visited once, so that a DAG stays a DAG.
-    """
-    memo = {} if memo is None else memo
-    # The memo holds the nodes it is keyed by: an id is not reused while its entry lives.
-    keep: list[Expr] = []
-
-    def go(node: Expr) -> Expr:
-        done = memo.get(id(node))
-        if done is not None:
-            return done
-        keep.append(node)
-        parts = children(node)
-        new = rebuild(node, tuple([go(p) for p in parts])) if parts else node
-        other = replace(new)
-        result = new if other is None else other
-        memo[id(node)] = result
-        return result
-
-    return go(expr)
-
-
-def nodes(expr: Expr) -> Iterator[Expr]:
-    """Each distinct node of an expression once, operands after the node itself."""
-    seen: set[int] = set()
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            yield node
-            stack.extend(reversed(children(node)))
-
-
-def reads(expr: Expr) -> list[Read]:
-    """All tensor reads below ``expr``, reads in index expressions included."""
-    return [node for node in nodes(expr) if isinstance(node, Read)]
-
-
-def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
-    """Replace variables by expressions."""
-    return transform(expr, lambda node: values.get(node) if isinstance(node, Var) else None)
+__all__ = [
+    "Binary",
+    "Call",
+    "Cast",
+    "Compare",
+    "Const",
+    "Expr",
+    "ExprLike",
+    "IterVar",
+    "Not",
+    "Read",
+    "Reduce",
+    "Reducer",
+    "Select",
+    "Var",
+    "as_expr",
+    "binary",
+    "cast",
+    "compare",
+    "const",
+    "negate",
+    "select",
+]

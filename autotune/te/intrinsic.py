@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from autotune.errors import ScheduleError
-from autotune.te.expr import IterVar, Read, reads
+from autotune.te.expr import IterVar, Read
 from autotune.te.instructions import KernelCall, LaneStore, Operand, Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
+from autotune.te.traversal import reads
 
 KINDS = ("serial", "unrolled", "vectorized")
 PARTS = ("body", "init", "update")

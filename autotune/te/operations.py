@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from autotune.te.dtypes import DTYPES, is_float
 from autotune.te.expr import (
-    DTYPES,
     Call,
     Const,
     Expr,
@@ -21,11 +21,10 @@ from autotune.te.expr import (
     cast,
     compare,
     const,
-    is_float,
-    nodes,
     select,
 )
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autotune.te.traversal import nodes
 
 _MIN_MAX = {
     "bool": (0, 1),

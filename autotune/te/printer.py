@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.te.expr import (
-    Binary,
-    Call,
-    Cast,
-    Compare,
-    Const,
-    Expr,
-    Not,
-    Read,
-    Reduce,
-    Select,
-    Var,
-    is_float,
-)
+from autotune.te.dtypes import is_float
+from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, Var
 
 _LEVEL = {"or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3}
 _LEVEL |= {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}

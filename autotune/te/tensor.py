@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.te.expr import DTYPES, Expr, ExprLike, IterVar, Read, Reduce, Var, as_expr, reads
+from autotune.te.dtypes import DTYPES
+from autotune.te.expr import Expr, ExprLike, IterVar, Read, Reduce, Var, as_expr
+from autotune.te.traversal import reads
 
 
 class Operation:

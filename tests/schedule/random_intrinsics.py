@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from autotune import te
 from autotune.schedule import Stage
 from autotune.schedule.relations import Split
-from autotune.te.expr import Expr, IterVar, Read, Reduce, children, nodes, rebuild
+from autotune.te.expr import Expr, IterVar, Read, Reduce
 from autotune.te.printer import expr_text
 from autotune.te.tensor import ComputeOp, Tensor
+from autotune.te.traversal import children, nodes, rebuild
 
 REDUCERS = {"sum": te.sum, "prod": te.prod, "max": te.max, "min": te.min}
 

@@ -29,7 +29,7 @@ from autotune.graph.ops.common import (
     stage,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
-from autotune.te.expr import DTYPES
+from autotune.te.dtypes import DTYPES
 
 ArrayRule: TypeAlias = Callable[[Sequence[Array], Attrs], Array]
 ExprRule: TypeAlias = Callable[[Sequence[Expr], Attrs], Expr]

@@ -27,7 +27,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
-from autotune.te.expr import DTYPES
+from autotune.te.dtypes import DTYPES
 
 ArrayRule: TypeAlias = Callable[[Array, Attrs], Array]
 ExprRule: TypeAlias = Callable[[Expr, Attrs], Expr]

@@ -9,8 +9,9 @@ from autotune.schedule.legality import effective_readers
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.state import StageState
 from autotune.schedule.trace import primitive
-from autotune.te.expr import IterVar, Read, reads
+from autotune.te.expr import IterVar, Read
 from autotune.te.tensor import ComputeOp
+from autotune.te.traversal import reads
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage

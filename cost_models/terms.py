@@ -55,8 +55,10 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
         else nest.tail_operations * cycle / machine.arithmetic_ports
     )
     capacities = (machine.l1, machine.l2, machine.l3)
+    walks, which = nest.walks
     traffic = [
-        _traffic(nest, size, near=size == machine.l1) + _scratch_traffic(nest, size) for size in capacities
+        _traffic(walks, size, near=size == machine.l1)[which] + _scratch_traffic(nest, size)
+        for size in capacities
     ]
     workers = np.minimum(nest.tiles, machine.threads)
     imbalance = np.ceil(nest.tiles / machine.threads) * workers / nest.tiles

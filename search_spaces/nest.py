@@ -8,10 +8,10 @@ follow from the linear index expressions, as in Ansor's buffer-access features (
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,24 @@ class LoopNest:
         return result if self.serial is None else np.where(self.serial, 1.0, result)
 
     @cached_property
+    def walks(self) -> tuple[LoopNest, NDArray[np.intp]]:
+        """The loops and accesses of those candidates alone that differ in them, and which each candidate has [n].
+
+        Many knobs change neither: what follows from both is cheaper to compute once for all that share them.
+        """
+        columns: list[NDArray[Any]] = [loop.extent for loop in self.loops]
+        columns += [a for access in self.accesses for a in (access.panel, access.streamed) if a is not None]
+        rows, which = _distinct(columns, len(self))
+        body = Body(*(np.ones(len(rows)) for _ in range(7)))
+        loops = tuple(replace(loop, extent=loop.extent[rows]) for loop in self.loops)
+        accesses = tuple(
+            replace(access, panel=_taken(access.panel, rows), streamed=_taken(access.streamed, rows))
+            for access in self.accesses
+        )
+        nest = LoopNest(self.family, self.lanes, self.flops, self.extents, loops, accesses, body)
+        return nest, which
+
+    @cached_property
     def touched(self) -> list[Touched]:
         """For each access, what it touches at every level: level l is one run of the loops from l inwards."""
         return [touched(self, access) for access in self.accesses]
@@ -153,6 +171,26 @@ class Touched:
     moved: Numbers
     cost: Numbers
     entries: Numbers
+
+
+def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """One of the n rows for each that differs, and the position among those for every row."""
+    varied = [column for column in columns if np.any(column != column[:1])]
+    if not varied:
+        return np.zeros(min(n, 1), dtype=np.intp), np.zeros(n, dtype=np.intp)
+    order = np.lexsort(varied)
+    first = np.zeros(n, dtype=np.bool_)
+    first[0] = True
+    for column in varied:
+        arranged = column[order]
+        first[1:] |= arranged[1:] != arranged[:-1]
+    which = np.empty(n, dtype=np.intp)
+    which[order] = np.cumsum(first) - 1
+    return order[first], which
+
+
+def _taken(column: NDArray[np.bool_] | None, rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
+    return None if column is None else column[rows]
 
 
 def touched(nest: LoopNest, access: Access) -> Touched:

@@ -8,7 +8,7 @@ follow from the linear index expressions, as in Ansor's buffer-access features (
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -138,6 +138,30 @@ class LoopNest:
         return nest, which
 
     @cached_property
+    def stacked(self) -> Numbers:
+        """The extents of the loops [loops, n]."""
+        rows = [np.broadcast_to(loop.extent, len(self)) for loop in self.loops]
+        return np.asarray(rows, dtype=np.float64).reshape(len(rows), len(self))
+
+    @cached_property
+    def spans(self) -> dict[str, Numbers]:
+        """How far each axis is walked in one run of every level [levels, n]."""
+        found = {}
+        for axis in {loop.axis for loop in self.loops} & self.extents.keys():
+            spans = np.ones((len(self.loops) + 1, len(self)))
+            own = np.asarray([loop.axis == axis for loop in self.loops])
+            inwards = np.where(own[:, None], self.stacked, 1.0)[::-1]
+            spans[:-1] = np.minimum(np.cumprod(inwards, axis=0), float(self.extents[axis]))[::-1]
+            found[axis] = spans
+        return found
+
+    @cached_property
+    def enclosing(self) -> NDArray[np.intp]:
+        """For every loop, the innermost one from it outwards that runs more than once [loops, n]; -1 without one."""
+        numbers = np.arange(len(self.loops))[:, None]
+        return np.maximum.accumulate(np.where(self.stacked > 1, numbers, -1), axis=0)
+
+    @cached_property
     def touched(self) -> list[Touched]:
         """For each access, what it touches at every level: level l is one run of the loops from l inwards."""
         return [touched(self, access) for access in self.accesses]
@@ -147,12 +171,11 @@ class LoopNest:
         """Cache space [levels, n] that all accesses together take, lost associativity included."""
         total = np.zeros((len(self.loops) + 1, len(self)))
         for access, found in zip(self.accesses, self.touched, strict=True):
+            # Inside a loop that the access sits outside of it takes none.
+            outside = _of_loops(self, access.outside) & (self.stacked > 1)
+            away = np.logical_or.accumulate(outside, axis=0)
             total[0] += found.space[0]
-            away = np.zeros(len(self), dtype=np.bool_)  # inside a loop that the access sits outside of
-            for level, loop in enumerate(self.loops):
-                if loop.axis in access.outside:
-                    away = away | (loop.extent > 1)
-                total[level + 1] += np.where(away, 0.0, found.space[level + 1])
+            total[1:] += np.where(away, 0.0, found.space[1:])
         return total
 
 
@@ -194,68 +217,53 @@ def _taken(column: NDArray[np.bool_] | None, rows: NDArray[np.intp]) -> NDArray[
 
 
 def touched(nest: LoopNest, access: Access) -> Touched:
-    """Walk the levels from the innermost outwards; a loop that does not move the access changes nothing."""
-    n, depth = len(nest), len(nest.loops)
-    spans = {axis: np.ones(n) for axis in access.axes}
-    exact, lines, space, cost = (np.empty((depth + 1, n)) for _ in range(4))
-    _fill(access, spans, (exact, lines, space, cost), depth)
-    for level in range(depth - 1, -1, -1):
-        loop = nest.loops[level]
-        if loop.axis in spans and not np.all(loop.extent == 1):
-            grown = spans[loop.axis] * loop.extent
-            spans[loop.axis] = np.minimum(grown, float(nest.extents[loop.axis]))
-            _fill(access, spans, (exact, lines, space, cost), level)
-        else:
-            for array in (exact, lines, space, cost):
-                array[level] = array[level + 1]
+    """All levels at once; a loop that does not move the access changes nothing."""
+    exact, lines, space, cost = _filled(nest, access)
     along = {axis for axis, _ in access.dims[-1]} if access.dims else set()
-    walks, reuse, trips = np.zeros(n, dtype=np.bool_), np.ones(n), np.ones(n)
-    entries = np.ones((depth + 1, n))
-    for level, loop in enumerate(nest.loops):
-        # Here exact and cost become what is moved, and its cost, from this loop's inside.
-        runs = loop.extent > 1
-        walks = np.where(runs, loop.axis in along, walks)
-        stays = loop.axis not in access.axes and loop.axis not in access.outside
-        reuse = np.where(runs, loop.extent if stays else 1.0, reuse)
-        if loop.axis not in access.outside:
-            trips = trips * loop.extent
-        entries[level + 1] = trips / reuse
-        exact[level + 1] = np.where(walks, exact[level + 1], lines[level + 1])
-        cost[level + 1] = np.where(walks, exact[level + 1], cost[level + 1])
-    exact[0] = lines[0]
-    return Touched(lines, space, exact, cost, entries)
+    inner = (nest.enclosing, np.arange(len(nest)))
+    runs = nest.enclosing >= 0
+    walks = runs & _of_loops(nest, along)[nest.enclosing, 0]
+    stays = ~_of_loops(nest, access.axes | access.outside)
+    reuse = np.where(runs, np.where(stays, nest.stacked, 1.0)[inner], 1.0)
+    repeats = np.where(_of_loops(nest, access.outside), 1.0, nest.stacked)
+    entries = np.ones_like(lines)
+    entries[1:] = np.cumprod(repeats, axis=0) / reuse
+    moved = lines.copy()
+    moved[1:] = np.where(walks, exact[1:], lines[1:])
+    cost[1:] = np.where(walks, exact[1:], cost[1:])
+    return Touched(lines, space, moved, cost, entries)
 
 
-def _fill(
-    access: Access,
-    spans: Mapping[str, Numbers],
-    arrays: tuple[Numbers, Numbers, Numbers, Numbers],
-    level: int,
-) -> None:
-    """Set (elements, lines, cache space, cost), all in bytes, of one level from the spans of the axes."""
-    exact, lines, space, cost = arrays
-    elements: Numbers | float = 1.0
-    last: Numbers | float = 1.0
+def _of_loops(nest: LoopNest, axes: Collection[str]) -> NDArray[np.bool_]:
+    """Which loops move one of the axes [loops, 1]."""
+    return np.asarray([loop.axis in axes for loop in nest.loops], dtype=np.bool_)[:, None]
+
+
+def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Elements, lines, cache space and cost of each level [levels, n], all in bytes."""
+    elements: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
+    last = np.ones_like(elements)
     for terms, size in zip(access.dims, access.shape, strict=True):
-        last = 1.0
+        last = np.ones_like(elements)
         for axis, coefficient in terms:
-            last = last + abs(coefficient) * (spans[axis] - 1)
+            if axis in nest.spans:
+                last = last + abs(coefficient) * (nest.spans[axis] - 1)
         last = np.minimum(last, float(size))
         elements = elements * last
     run = last * access.item_bytes
     row = access.row_bytes or access.item_bytes * (access.shape[-1] if access.shape else 1)
     whole_run = np.ceil(run / CACHE_LINE) * CACHE_LINE
-    exact[level] = elements * access.item_bytes
-    lines[level] = exact[level] / run * whole_run
-    space[level], cost[level] = lines[level], lines[level]
+    exact = elements * access.item_bytes
+    lines = exact / run * whole_run
+    space, cost = lines, lines.copy()
     if len(access.dims) > 1:
         # Rows a power of two apart share the sets that their runs cover.
-        space[level] *= np.maximum(math.gcd(row, WAY_BYTES) / whole_run, 1.0)
+        space = lines * np.maximum(math.gcd(row, WAY_BYTES) / whole_run, 1.0)
         # Rows that are touched whole make one long run.
-        cost[level] *= np.where(run >= row, 1.0, 1.0 + _SHORT_RUN / whole_run)
+        cost = lines * np.where(run >= row, 1.0, 1.0 + _SHORT_RUN / whole_run)
     if access.panel is not None:
-        for array in (lines, space, cost):
-            array[level] = np.where(access.panel, exact[level], array[level])
+        lines, space, cost = (np.where(access.panel, exact, array) for array in (lines, space, cost))
+    return exact, lines, space, cost
 
 
 __all__ = [

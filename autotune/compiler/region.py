@@ -10,7 +10,8 @@ from autotune.errors import InputError
 from autotune.graph.ir import Array, TensorType
 from autotune.graph.region import Workload
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.views import Placement, dense_strides
+from autotune.passes.views import Placement
+from autotune.strides import dense_strides
 
 
 def region_partition(workload: Workload, arrays: Sequence[Array]) -> Partition:

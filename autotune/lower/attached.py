@@ -13,9 +13,9 @@ from autotune.lower.ir import Allocate, Barrier, Buffer, For, Prefetch, Stmt, se
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.regions import Box, Region, required
 from autotune.lower.settle import Settling
-from autotune.lower.strides import aligned_strides
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.stage import Stage
+from autotune.strides import aligned_strides
 from autotune.te.expr import Expr, IterVar, Read, Var
 from autotune.te.tensor import ComputeOp
 

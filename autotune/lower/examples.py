@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from autotune import te
-from autotune.lower.ir import dense_strides
 from autotune.lower.printer import buffer_text, kernel_text
 from autotune.lower.program import lower_schedule
 from autotune.schedule.schedule import Schedule
+from autotune.strides import dense_strides
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 
 

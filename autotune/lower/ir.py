@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from autotune.strides import dense_strides
 from autotune.te.expr import Expr, Var
 from autotune.te.instructions import Step
 from autotune.te.traversal import children
@@ -43,20 +44,6 @@ class Buffer:
 
     def __repr__(self) -> str:
         return f"Buffer({self.name}, {self.shape}, {self.dtype}, {self.scope})"
-
-
-def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides in elements.
-
-    >>> dense_strides((2, 3, 4))
-    (12, 4, 1)
-    """
-    strides: list[int] = []
-    step = 1
-    for d in reversed(shape):
-        strides.append(step)
-        step *= d
-    return tuple(reversed(strides))
 
 
 class Load(Expr):
@@ -311,7 +298,6 @@ __all__ = [
     "Seq",
     "Stmt",
     "Store",
-    "dense_strides",
     "expressions",
     "is_thread_axis",
     "loads",

@@ -18,9 +18,9 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
-    dense_strides,
 )
 from autotune.lower.rewrite import substituted, with_parts
+from autotune.strides import dense_strides
 from autotune.te.expr import Expr, Var
 from autotune.te.printer import expr_text
 

@@ -9,10 +9,10 @@ from autotune.lower.ir import Buffer, For, LoopKernel, LoopProgram, Stmt, Store,
 from autotune.lower.linear import Simplifier, constant_form
 from autotune.lower.nest import NestBuilder
 from autotune.lower.partition import partition
-from autotune.lower.strides import aligned_strides
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
+from autotune.strides import aligned_strides
 from autotune.te.expr import Expr, Read, Reduce
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import reads, substitute, transform

@@ -7,13 +7,13 @@ that joining costs nothing. Where that is impossible the operation stays a dispa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.graph.ir import Graph, Node, fresh_name
 from autotune.graph.ops.interleave import phases
 from autotune.passes.attributes import integer, ints, permutation
+from autotune.strides import dense_strides
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 JOINS = ("Concat", "Interleave")
@@ -27,15 +27,6 @@ class Placement:
     root: str
     offset: int
     strides: tuple[int, ...]
-
-
-def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements.
-
-    >>> dense_strides((2, 3, 4))
-    (12, 4, 1)
-    """
-    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -262,7 +253,6 @@ __all__ = [
     "RESHAPES",
     "Placement",
     "ViewAnalysis",
-    "dense_strides",
     "is_dense",
     "separate_outputs",
 ]

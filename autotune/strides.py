@@ -1,8 +1,22 @@
-"""Strides of padded buffers."""
+"""Row-major strides in elements, dense or padded; knows nothing else of the project."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements.
+
+    >>> dense_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    strides: list[int] = []
+    step = 1
+    for d in reversed(shape):
+        strides.append(step)
+        step *= d
+    return tuple(reversed(strides))
 
 
 def aligned_strides(shape: Sequence[int], alignments: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
@@ -22,4 +36,4 @@ def aligned_strides(shape: Sequence[int], alignments: Mapping[int, tuple[int, in
     return tuple(reversed(strides))
 
 
-__all__ = ["aligned_strides"]
+__all__ = ["aligned_strides", "dense_strides"]

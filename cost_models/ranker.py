@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,9 @@ from numpy.typing import NDArray
 from autotune.errors import CostModelError
 from cost_models import booster as boosters
 from cost_models import features
-from cost_models.manifest import Manifest
 
 _GRADES = 31
 _PRIOR = np.float32(2.0)  # a factor of two in predicted time is worth odds of e^2 to 1
-_FILE = "ranker.ubj"
 
 PARAMETERS: Mapping[str, object] = {
     "objective": "rank:pairwise",
@@ -84,23 +81,6 @@ class Ranker:
     def predict(self, x: features.Matrix) -> boosters.Scores:
         """Scores float32 [n] for rows [n, F]: the higher, the faster within one workload."""
         return boosters.predict(self.booster, x, self.threads, _PRIOR * analytic_scores(x))
-
-    def save(self, folder: Path, **about: Any) -> Manifest:
-        """Write the model and its manifest into ``folder``; ``about`` fills in the manifest's fields."""
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {_FILE: boosters.save(self.booster, folder / _FILE)}
-        manifest = Manifest("ranker", features.schema(), files, **about)
-        manifest.write(folder)
-        return manifest
-
-    @staticmethod
-    def load(folder: Path, threads: int = 1) -> Ranker:
-        """Read what :meth:`save` wrote; raises CostModelError for damage or another feature schema."""
-        manifest = Manifest.read(folder)
-        manifest.require("ranker", features.schema(), folder)
-        if _FILE not in manifest.files:
-            raise CostModelError(f"{folder} has no {_FILE}")
-        return Ranker(boosters.load(folder / _FILE, manifest.files[_FILE]), threads)
 
 
 def analytic_scores(x: features.Matrix) -> boosters.Scores:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,7 @@ from numpy.typing import NDArray
 from autotune.errors import CostModelError
 from cost_models import booster as boosters
 from cost_models import features
-from cost_models.manifest import Manifest
 
-_FILE = "validity.ubj"
 _PARAMETERS: Mapping[str, object] = {
     "objective": "binary:logistic",
     "tree_method": "hist",
@@ -61,23 +58,6 @@ class Validity:
     def predict(self, x: features.Matrix) -> boosters.Scores:
         """Balanced probability of being valid, float32 [n]; below 0.5 a failure is more likely."""
         return boosters.predict(self.booster, x, self.threads)
-
-    def save(self, folder: Path, **about: Any) -> Manifest:
-        """Write the model and its manifest into ``folder``."""
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {_FILE: boosters.save(self.booster, folder / _FILE)}
-        manifest = Manifest("validity", features.schema(), files, **about)
-        manifest.write(folder)
-        return manifest
-
-    @staticmethod
-    def load(folder: Path, threads: int = 1) -> Validity:
-        """Read what :meth:`save` wrote; raises CostModelError for damage or another feature schema."""
-        manifest = Manifest.read(folder)
-        manifest.require("validity", features.schema(), folder)
-        if _FILE not in manifest.files:
-            raise CostModelError(f"{folder} has no {_FILE}")
-        return Validity(boosters.load(folder / _FILE, manifest.files[_FILE]), threads)
 
 
 __all__ = ["Validity"]

@@ -11,7 +11,9 @@ import pytest
 
 from autotune.errors import CostModelError
 from cost_models import dataset, evaluate, features
+from cost_models.manifest import Manifest
 from cost_models.ranker import Ranker, graded
+from cost_models.registry import Registry
 from cost_models.validity import Validity
 from tests.cost_models.synthetic_runs import records
 
@@ -75,31 +77,31 @@ def test_validity_learns_which_candidates_fail(data: dataset.Dataset) -> None:
     assert (guess == data.valid[test]).mean() > 0.95
 
 
+def stored(ranker: Ranker, folder: Path) -> tuple[Registry, Path]:
+    """A registry with ``ranker`` in use, and the folder of its version."""
+    registry = Registry(folder)
+    registry.promote(registry.add(ranker, None, Manifest("cost-model", features.schema(), {}, rows=280)))
+    return registry, folder / "v0001"
+
+
 def test_models_round_trip_and_refuse_damage(data: dataset.Dataset, ranker: Ranker, tmp_path: Path) -> None:
-    ranker.save(tmp_path / "r", rows=280)
-    loaded = Ranker.load(tmp_path / "r")
-    np.testing.assert_array_equal(loaded.predict(data.x), ranker.predict(data.x))
-    with pytest.raises(CostModelError, match="holds a 'ranker', expected a 'validity'"):
-        Validity.load(tmp_path / "r")
-    file = tmp_path / "r" / "ranker.ubj"
+    registry, folder = stored(ranker, tmp_path)
+    loaded = registry.load()
+    assert loaded is not None
+    np.testing.assert_array_equal(loaded.ranker.predict(data.x), ranker.predict(data.x))
+    file = folder / "ranker.ubj"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(CostModelError, match="is damaged"):
-        Ranker.load(tmp_path / "r")
-
-
-def test_a_model_of_another_feature_schema_is_refused(ranker: Ranker, tmp_path: Path) -> None:
-    ranker.save(tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    assert manifest["schema"] == features.schema()
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | {"schema": "old"}))
-    with pytest.raises(CostModelError, match="features of another version"):
-        Ranker.load(tmp_path)
+        registry.load()
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"kind": "ranker"}, "holds a 'ranker', expected a 'cost-model'"),
+        ({"schema": "old"}, "features of another version"),
         ({"format": 99}, "has format 99"),
+        ({"files": {}}, "has no ranker.ubj"),
         ({"files": {"../ranker.ubj": "0"}}, "names files outside its folder"),
         ({"surprise": 1}, "is not a manifest"),
     ],
@@ -107,11 +109,12 @@ def test_a_model_of_another_feature_schema_is_refused(ranker: Ranker, tmp_path: 
 def test_a_wrong_manifest_is_refused(
     ranker: Ranker, tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
-    ranker.save(tmp_path)
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest | change))
+    registry, folder = stored(ranker, tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["schema"] == features.schema()
+    (folder / "manifest.json").write_text(json.dumps(manifest | change))
     with pytest.raises(CostModelError, match=message):
-        Ranker.load(tmp_path)
+        registry.load()
 
 
 def test_models_say_what_they_need(data: dataset.Dataset, ranker: Ranker) -> None:

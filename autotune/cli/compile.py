@@ -16,6 +16,7 @@ from autotune.cli.options import (
     model_argument,
     print_json,
     proofs_json,
+    shape_option,
     tolerance_option,
     verify_option,
 )
@@ -27,6 +28,7 @@ from autotune.cli.options import (
 @database_option
 @machine_options
 @tolerance_option
+@shape_option
 @click.option("--require-hit", is_flag=True, help="Fail unless every workload has a measured schedule.")
 @click.option("--details", is_flag=True, help="Print a line a dispatch.")
 @verify_option
@@ -38,6 +40,7 @@ def command(
     target: str,
     threads: int | None,
     tolerance: float,
+    shapes: dict[str, tuple[int, ...]] | None,
     require_hit: bool,
     details: bool,
     verify: bool,
@@ -54,6 +57,7 @@ def command(
         target=target,
         threads=threads,
         tolerance=tolerance,
+        shapes=shapes,
         require_hit=require_hit,
         verify=verify,
     )

@@ -16,6 +16,7 @@ from autotune.cli.options import (
     model_argument,
     print_json,
     proofs_json,
+    shape_option,
     tolerance_option,
     verify_option,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @database_option
 @machine_options
 @tolerance_option
+@shape_option
 @verify_option
 @json_option
 def command(
@@ -37,6 +39,7 @@ def command(
     target: str,
     threads: int | None,
     tolerance: float,
+    shapes: dict[str, tuple[int, ...]] | None,
     verify: bool,
     as_json: bool,
 ) -> None:
@@ -50,6 +53,7 @@ def command(
         target=target,
         threads=threads,
         tolerance=tolerance,
+        shapes=shapes,
         observer=lambda record, graph: records.append(record),
         verify=verify,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
 
 if TYPE_CHECKING:
@@ -61,6 +62,34 @@ def tolerance_option(command: F) -> F:
     )(command)
 
 
+def shape_option(command: F) -> F:
+    """``--shape``: arrives as ``shapes``, sizes by input name; None without any."""
+    return click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="NAME=1x3x224x224",
+        callback=lambda context, parameter, texts: parse_shapes(texts),
+        help="The shape of an input whose sizes the model leaves open; once for each.",
+    )(command)
+
+
+def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
+    """Sizes by input name. Raises UsageError for a text that is no shape, and for a name given twice."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in texts:
+        name, _, extents = text.rpartition("=")
+        sizes = extents.split("x")
+        if not name or not all(size.isdecimal() and int(size) > 0 for size in sizes):
+            raise UsageError(
+                f"--shape {text!r} is not NAME=SIZES\n  sizes are whole numbers such as 1x3x224x224"
+            )
+        if name in shapes:
+            raise UsageError(f"--shape {name} is given twice")
+        shapes[name] = tuple(map(int, sizes))
+    return shapes or None
+
+
 verify_option = click.option(
     "--verify",
     is_flag=True,
@@ -88,9 +117,11 @@ __all__ = [
     "json_option",
     "machine_options",
     "model_argument",
+    "parse_shapes",
     "print_json",
     "proofs_json",
     "seed_option",
+    "shape_option",
     "tolerance_option",
     "verify_option",
 ]

@@ -14,6 +14,7 @@ from autotune.cli.options import (
     json_option,
     machine_options,
     print_json,
+    shape_option,
     tolerance_option,
 )
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @database_option
 @machine_options
 @tolerance_option
+@shape_option
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -43,6 +45,7 @@ def command(
     target: str,
     threads: int | None,
     tolerance: float,
+    shapes: dict[str, tuple[int, ...]] | None,
     top: int,
     explain: bool,
     as_json: bool,
@@ -54,7 +57,15 @@ def command(
     from autotune.target import Target
     from autotune.tuning.api import query
 
-    found = query(what, database=database, target=target, threads=threads, tolerance=tolerance, top=top)
+    found = query(
+        what,
+        database=database,
+        target=target,
+        threads=threads,
+        tolerance=tolerance,
+        shapes=shapes,
+        top=top,
+    )
     chosen = Target.parse(target, threads)
     answers = [_advised(answer, chosen, target, threads) for answer in found]
     if as_json:

@@ -16,6 +16,7 @@ from autotune.cli.options import (
     model_argument,
     print_json,
     seed_option,
+    shape_option,
 )
 from autotune.errors import InputError, UsageError
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     help="Write what each worker did in one run, for Perfetto or chrome://tracing.",
 )
 @database_option
+@shape_option
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
 @seed_option
 @json_option
@@ -53,13 +55,14 @@ def command(
     repeat: int | None,
     trace: Path | None,
     database: str | None,
+    shapes: dict[str, tuple[int, ...]] | None,
     threads: int | None,
     seed: int,
     as_json: bool,
 ) -> None:
     """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
     given = _given(inputs)
-    module = _module(model, database, threads)
+    module = _module(model, database, shapes, threads)
     arrays = _inputs(module, given, random, seed)
     outputs = module.run(arrays)
     facts: dict[str, Any] = {
@@ -81,17 +84,21 @@ def command(
         _show(facts)
 
 
-def _module(model: str, database: str | None, threads: int | None) -> Module:
+def _module(
+    model: str, database: str | None, shapes: dict[str, tuple[int, ...]] | None, threads: int | None
+) -> Module:
     from autotune.runtime import artifact
     from autotune.runtime.module import Module
 
     if model.endswith(".atm"):
         if not Path(model).exists():
             raise UsageError(f"no such file: {model}")
+        if shapes:
+            raise UsageError(f"--shape was given for {model}, which has fixed shapes; it is for models")
         return Module(artifact.load(model), threads)
     from autotune.tuning.api import compile
 
-    return compile(model, database=database, threads=threads)
+    return compile(model, database=database, threads=threads, shapes=shapes)
 
 
 def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from autotune.cli.options import (
     model_argument,
     proofs_json,
     seed_option,
+    shape_option,
     tolerance_option,
     verify_option,
 )
@@ -30,6 +31,7 @@ DEFAULT_BUDGET = "10m"
 @database_option
 @machine_options
 @tolerance_option
+@shape_option
 @seed_option
 @click.option(
     "--sampler",
@@ -48,6 +50,7 @@ def command(
     target: str,
     threads: int | None,
     tolerance: float,
+    shapes: dict[str, tuple[int, ...]] | None,
     seed: int,
     sampler: str,
     verify: bool,
@@ -79,10 +82,11 @@ def command(
         seed=seed,
         sampler=sampler,
         tolerance=tolerance,
+        shapes=shapes,
         progress=display(sys.stdout, as_json=as_json),
     )
     if verify:
-        _verify_winners(model, database, target, threads, tolerance, as_json)
+        _verify_winners(model, database, target, threads, tolerance, shapes, as_json)
     return INTERRUPTED if report.stopped else 0
 
 
@@ -92,13 +96,20 @@ def _verify_winners(
     target: str,
     threads: int | None,
     tolerance: float,
+    shapes: dict[str, tuple[int, ...]] | None,
     as_json: bool,
 ) -> None:
     """Prove the schedules that a compilation takes now, and say so."""
     from autotune.tuning.api import compile_with_database
 
     done, _ = compile_with_database(
-        model, database=database, target=target, threads=threads, tolerance=tolerance, verify=True
+        model,
+        database=database,
+        target=target,
+        threads=threads,
+        tolerance=tolerance,
+        shapes=shapes,
+        verify=True,
     )
     assert done.proofs is not None
     if as_json:

@@ -227,7 +227,7 @@ def _declared_shape(tensor: Any) -> list[int | str] | None:
 def _open_shapes_message(origin: str, inputs: Mapping[str, list[int | str]]) -> str:
     """Which inputs have open dimensions, and how to fix them."""
     lines = [f"{origin} has dynamic shapes; compiling needs fixed sizes:"]
-    example = {}
+    example: dict[str, tuple[int, ...]] = {}
     batch_only = True
     for name, shape in inputs.items():
         lines.append(f"  input {name!r}: {_shape_text(shape)}")
@@ -237,7 +237,9 @@ def _open_shapes_message(origin: str, inputs: Mapping[str, list[int | str]]) -> 
                 batch_only &= i == 0 and len(shape) > 1 and extent.lower() in (*_BATCH_NAMES, "?")
     if batch_only:
         lines.append("  only the batch size is open: 1 gives the lowest latency")
-    lines.append(f"  give the sizes, e.g. shapes={example}, or export the model with fixed sizes")
+    options = " ".join(f"--shape {name}={'x'.join(map(str, shape))}" for name, shape in example.items())
+    lines.append(f"  give the sizes, e.g. {options} (in Python: shapes={example}),")
+    lines.append("  or export the model with fixed sizes")
     return "\n".join(lines)
 
 

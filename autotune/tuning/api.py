@@ -18,7 +18,7 @@ from autotune.tuning.report import Report
 
 if TYPE_CHECKING:
     from autotune.compiler.decision import Decision
-    from autotune.compiler.driver import Compilation, Model
+    from autotune.compiler.driver import Compilation, Model, Shapes
     from autotune.graph.region import Workload
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
@@ -69,18 +69,18 @@ def tune(
     seed: int = 0,
     sampler: str = "guided",
     tolerance: float = TOLERANCE,
+    shapes: Shapes | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
-    Algorithms of a declared error above ``tolerance`` are left out.
+    Algorithms of a declared error above ``tolerance`` are left out. ``shapes`` gives the sizes of inputs
+    with symbolic dimensions, by input name.
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError,
     ModelImportError, DatabaseError and MeasureError.
     """
     from autotune.compiler import divide
-    from autotune.frontends.onnx import load
-    from autotune.graph.ir import Graph
     from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
@@ -91,13 +91,12 @@ def tune(
     options = Options(sampler, seed)
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
-    graph = model if isinstance(model, Graph) else load(model)
+    parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
-        parts, preference = divide(graph, activations=chosen.activations), Preference(tolerance)
         subjects, forks = work_of(parts, chosen, preference)
         job = Job(
-            model=graph.name if not isinstance(model, str | Path) else str(model),
+            model=parts.name if not isinstance(model, str | Path) else str(model),
             subjects=subjects,
             forks=forks,
             target=chosen,
@@ -143,13 +142,14 @@ def compile(
     target: Target | str = "host",
     threads: int | None = None,
     tolerance: float = TOLERANCE,
+    shapes: Shapes | None = None,
     require_hit: bool = False,
 ) -> Module:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
     Without ``database`` the default one is used if it exists. Algorithms of a declared error above
-    ``tolerance`` are not used. Raises MissError with ``require_hit``
-    when a workload has no measured schedule.
+    ``tolerance`` are not used. ``shapes`` gives the sizes of inputs with symbolic dimensions, by input
+    name. Raises MissError with ``require_hit`` when a workload has no measured schedule.
     """
     from autotune.runtime.module import Module
 
@@ -159,6 +159,7 @@ def compile(
         target=target,
         threads=threads,
         tolerance=tolerance,
+        shapes=shapes,
         require_hit=require_hit,
     )
     return Module(done.image, threads)
@@ -171,6 +172,7 @@ def compile_with_database(
     target: Target | str = "host",
     threads: int | None = None,
     tolerance: float = TOLERANCE,
+    shapes: Shapes | None = None,
     require_hit: bool = False,
     observer: Observer | None = None,
     verify: bool = False,
@@ -189,6 +191,7 @@ def compile_with_database(
             threads=threads,
             database=store,
             tolerance=tolerance,
+            shapes=shapes,
             require_hit=require_hit,
             observer=observer,
             verify=verify,
@@ -224,6 +227,7 @@ def query(
     target: Target | str = "host",
     threads: int | None = None,
     tolerance: float = TOLERANCE,
+    shapes: Shapes | None = None,
     top: int = 1,
 ) -> list[Answer]:
     """The best schedule known for each workload of a model, or of one workload by its key.
@@ -244,7 +248,7 @@ def query(
             return Answer(names, workload, found, tuple(store.top(key, top)))
 
         answers = []
-        for workload, names in _workloads(what, store, chosen):
+        for workload, names in _workloads(what, store, chosen, shapes):
             decision = decide(workload, chosen, store, Preference(tolerance))
             answers.append(replace(answer(workload, names), decision=decision))
             steps = decision.chosen.steps if decision is not None else None
@@ -253,16 +257,22 @@ def query(
         return answers
 
 
-def _workloads(what: Model, store: Database, target: Target) -> list[tuple[Workload, tuple[str, ...]]]:
+def _workloads(
+    what: Model, store: Database, target: Target, shapes: Shapes | None
+) -> list[tuple[Workload, tuple[str, ...]]]:
     from autotune.compiler import divide
     from autotune.graph.region import Workload
 
     if isinstance(what, str) and is_key(what):
+        if shapes:
+            raise UsageError(
+                f"shapes were given for the workload {what}, which has fixed ones; they are for models"
+            )
         rows = store.find_workload(what)
         if not rows:
             raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
         return [(Workload.parse(row.text), ()) for row in rows]
-    parts = divide(what, activations=target.activations)
+    parts = divide(what, activations=target.activations, shapes=shapes)
     names: dict[str, list[str]] = {}
     for dispatch in parts.dispatches:
         names.setdefault(dispatch.workload.key, []).append(dispatch.name)

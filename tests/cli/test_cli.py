@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from autotune.cli import main as cli
+from autotune.frontends.model_builder import ModelBuilder
 
 MODEL = "zoo:tiny_cnn"
 TRIALS = 20
@@ -311,3 +312,44 @@ def test_an_unknown_sampler_is_noticed_before_workers_start(
     code, _, err = run(capsys, "tune", MODEL, "--trials", 1, "--sampler", "best")
     assert code == 2
     assert "unknown sampler 'best'; known samplers: guided" in err
+
+
+@pytest.fixture
+def open_model(tmp_path: Path) -> Path:
+    """A model whose batch size is open."""
+    b = ModelBuilder("open")
+    b.node("Relu", [b.input("x", ("batch", 3))], "y")
+    path = tmp_path / "open.onnx"
+    path.write_bytes(b.finish(["y"]).SerializeToString())
+    return path
+
+
+def test_shape_gives_open_sizes(open_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "run", open_model, "--random")
+    assert code != 0
+    assert "--shape x=1x3" in err
+    code, out, _ = run(capsys, "run", open_model, "--random", "--shape", "x=4x3")
+    assert code == 0
+    assert "y: float32 4×3" in out
+    code, out, _ = run(capsys, "explain", open_model, "--shape", "x=4x3")
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["x"], "--shape 'x' is not NAME=SIZES"),
+        (["x=4xa"], "--shape 'x=4xa' is not NAME=SIZES"),
+        (["x=0x3"], "--shape 'x=0x3' is not NAME=SIZES"),
+        (["x=4x3", "x=5x3"], "--shape x is given twice"),
+        (["q=4x3"], "has no input 'q'"),
+        (["x=4x2"], "does not fit input 'x'"),
+    ],
+)
+def test_wrong_shapes(
+    texts: list[str], said: str, open_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [option for text in texts for option in ("--shape", text)]
+    code, _, err = run(capsys, "run", open_model, "--random", *options)
+    assert code != 0
+    assert said in err

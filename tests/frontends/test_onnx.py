@@ -305,7 +305,8 @@ def test_dynamic_shapes():
         "model 'open' has dynamic shapes; compiling needs fixed sizes:\n"
         "  input 'x': [batch, 3]\n"
         "  only the batch size is open: 1 gives the lowest latency\n"
-        "  give the sizes, e.g. shapes={'x': (1, 3)}, or export the model with fixed sizes"
+        "  give the sizes, e.g. --shape x=1x3 (in Python: shapes={'x': (1, 3)}),\n"
+        "  or export the model with fixed sizes"
     )
 
 

@@ -14,6 +14,7 @@ ITEM_BYTES = {
     "float64": 8,
     "float32": 4,
     "float16": 2,
+    "bfloat16": 2,
     "int64": 8,
     "int32": 4,
     "int16": 2,

@@ -105,6 +105,8 @@ def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> d
     """Arrays for all inputs: given, else random; raises InputError for a missing one."""
     import numpy as np
 
+    from autotune.te.dtypes import is_float
+
     names = [spec.name for spec in module.inputs]
     unknown = [name for name in given if name not in names]
     if unknown:
@@ -118,8 +120,12 @@ def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> d
         raise InputError(
             f"no value for the input {needed}; give --input {missing[0].name}=FILE.npy, or --random"
         )
+    for spec in module.inputs:
+        array = arrays.get(spec.name)
+        if spec.dtype == "bfloat16" and array is not None and array.dtype == "V2":
+            arrays[spec.name] = array.view(spec.dtype)  # a file has no name for it
     for spec in missing:
-        floating = spec.dtype.startswith("float")
+        floating = is_float(spec.dtype)
         values = rng.standard_normal(spec.shape) if floating else np.zeros(spec.shape)
         arrays[spec.name] = values.astype(spec.dtype)
     return arrays

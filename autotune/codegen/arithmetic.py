@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autotune.codegen.bfloat16 import Bfloat16
 from autotune.codegen.module import ModuleText
 from autotune.codegen.types import Value, constant, number, scalar_type, suffix, type_of, vector
-from autotune.codegen.writer import Writer
 from autotune.target import ITEM_BYTES
 from autotune.te.dtypes import is_float
 
@@ -17,7 +17,7 @@ _FLOAT_COMPARE = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq",
 _INT_COMPARE = {"<": "slt", "<=": "sle", ">": "sgt", ">=": "sge", "==": "eq", "!=": "ne"}
 
 
-class Arithmetic(Writer):
+class Arithmetic(Bfloat16):
     """Emits operations whose operands are values already."""
 
     def __init__(self, module: ModuleText) -> None:
@@ -54,7 +54,10 @@ class Arithmetic(Writer):
         return Value(self.op(f"fneg {type_of(value)} {value.text}"), value.dtype, value.lanes)
 
     def float_op(self, op: str, a: Value, b: Value) -> Value:
-        """A floating-point operation."""
+        """A floating-point operation; on bfloat16 one of float32, rounded."""
+        if a.dtype == "bfloat16":
+            wide = self.float_op(op, self.cast(a, "float32"), self.cast(b, "float32"))
+            return self.cast(wide, a.dtype)
         (a, b), lanes = self.alike(a, b)
         kind = type_of(a)
         if op in _FLOAT_OPS:
@@ -123,6 +126,8 @@ class Arithmetic(Writer):
             holds = _holds(op, a.number, b.number)
             return Value("true" if holds else "false", "bool", 1, int(holds))
         (a, b), lanes = self.alike(a, b)
+        if a.dtype == "bfloat16":
+            a, b = self.cast(a, "float32"), self.cast(b, "float32")
         if is_float(a.dtype):
             return Value(self.op(f"fcmp {_FLOAT_COMPARE[op]} {type_of(a)} {a.text}, {b.text}"), "bool", lanes)
         code = _INT_COMPARE[op]
@@ -137,6 +142,10 @@ class Arithmetic(Writer):
             return value
         if value.number is not None and not is_float(dtype) and dtype != "bool":
             return Value(str(value.number), dtype, 1, value.number if dtype == "int64" else None)
+        if old == "bfloat16":
+            return self.cast(self.from_bfloat16(value), dtype)
+        if dtype == "bfloat16":
+            return self.to_bfloat16(self.cast(value, "float32"))
         source, target = type_of(value), vector(scalar_type(dtype), value.lanes)
         if dtype == "bool":
             zero = self.splat(Value(constant(0, old), old), value.lanes).text

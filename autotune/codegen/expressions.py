@@ -10,7 +10,7 @@ from autotune.codegen.streams import StreamStores
 from autotune.codegen.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Load, nodes
-from autotune.te.dtypes import is_float
+from autotune.te.dtypes import HALVES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
 
 _INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
@@ -54,7 +54,7 @@ class ExpressionEmitter(StreamStores):
 
     def _binary(self, node: Binary) -> Value:
         if is_float(node.dtype):
-            if node.op in ("+", "-") and self._has_fma and node.dtype != "float16":
+            if node.op in ("+", "-") and self._has_fma and node.dtype not in HALVES:
                 fused = self._fused(node)
                 if fused is not None:
                     return fused
@@ -81,13 +81,13 @@ class ExpressionEmitter(StreamStores):
         return self.compare_op(node.op, self.expr(node.a), self.expr(node.b))
 
     def _call(self, node: Call) -> Value:
-        args, lanes = self.alike(*[self.expr(a) for a in node.args])
+        dtype = "float32" if node.dtype in HALVES else node.dtype
+        args, lanes = self.alike(*[self.cast(self.expr(a), dtype) for a in node.args])
         if node.name in _INTRINSICS:
-            return self.intrinsic(_INTRINSICS[node.name], node.dtype, lanes, *args)
-        dtype = "float32" if node.dtype == "float16" else node.dtype  # halves go through float32
+            return self.cast(self.intrinsic(_INTRINSICS[node.name], dtype, lanes, *args), node.dtype)
         symbol = self.module.math(node.name, lanes, dtype)
         kind = vector(scalar_type(dtype), lanes)
-        values = ", ".join(f"{kind} {self.cast(a, dtype).text}" for a in args)
+        values = ", ".join(f"{kind} {a.text}" for a in args)
         return self.cast(Value(self.op(f"call {kind} @{symbol}({values})"), dtype, lanes), node.dtype)
 
     def _cast(self, node: Cast) -> Value:

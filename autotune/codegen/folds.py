@@ -26,6 +26,8 @@ class FoldEmitter(BufferEmitter):
         old, new = self.expr(value.a), self.expr(value.b)
         if old.lanes != 1:
             return None
+        if old.dtype == "bfloat16":
+            old, new = self.cast(old, "float32"), self.cast(new, "float32")
         if new.lanes == 1:
             new = self.splat(new, self.lanes)
         if self.mask is not None:
@@ -37,7 +39,7 @@ class FoldEmitter(BufferEmitter):
             new = Value(self.op(text), new.dtype, new.lanes)
         total = self._across(value.op, new)
         if is_float(old.dtype):
-            return self.float_op(value.op, old, total)
+            return self.cast(self.float_op(value.op, old, total), value.dtype)
         return self.int_op(value.op, old, total)
 
     def _neutral(self, op: str, dtype: str) -> Value:

@@ -30,6 +30,7 @@ from autotune.lower.ir import (
     is_thread_axis,
     walk,
 )
+from autotune.te.dtypes import is_float
 from autotune.te.evaluate import BINARY, COMPARE, FUNCTIONS
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Select, Var
 
@@ -57,8 +58,8 @@ def run_program(program: LoopProgram, arrays: Mapping[str, Array]) -> None:
 
 def _poisoned(buffer: Buffer) -> Array:
     """Fresh memory full of a value that shows when it is read before it is written."""
-    kind = np.dtype(buffer.dtype).kind
-    return np.full(buffer.shape, np.nan if kind == "f" else 0x55 if kind in "iu" else True, buffer.dtype)
+    value = np.nan if is_float(buffer.dtype) else True if buffer.dtype == "bool" else 0x55
+    return np.full(buffer.shape, value, buffer.dtype)
 
 
 class _Machine:

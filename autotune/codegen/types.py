@@ -5,9 +5,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+import numpy as np
+
 from autotune.te.dtypes import is_float
 
 _TYPES = {
+    "bfloat16": "i16",
     "float16": "half",
     "float32": "float",
     "float64": "double",
@@ -33,7 +36,7 @@ class Value(NamedTuple):
 
 
 def scalar_type(dtype: str) -> str:
-    """LLVM type of a value in a register."""
+    """LLVM type of a value in a register; a bfloat16 is its bits, no instruction takes it for a number."""
     return _TYPES[dtype]
 
 
@@ -65,6 +68,8 @@ def constant(value: int | float | bool, dtype: str) -> str:
         return "true" if value else "false"
     if not is_float(dtype):
         return str(int(value))
+    if dtype == "bfloat16":
+        return str(np.asarray(value, dtype).view(np.int16))
     if dtype == "float16":
         return "0xH" + struct.pack(">e", value).hex().upper()
     number = float(value)

@@ -14,6 +14,7 @@ import numpy as np
 
 from autotune.graph import evaluate, ops
 from autotune.graph.ir import Array, Graph, Node, TensorType
+from autotune.te.dtypes import is_float
 
 if TYPE_CHECKING:
     from autotune.graph.region import Region
@@ -34,7 +35,7 @@ def random_inputs(region: Region, seed: int) -> list[Array]:
         arrays[value] = draw(rng, graph.type_of(value).dense)
     if any(n.op in _RISKY for n in graph.nodes) and not _finite(graph, arrays):
         for i, value in enumerate(graph.inputs):
-            if arrays[value].dtype.kind == "f":
+            if is_float(arrays[value].dtype.name):
                 rng = np.random.default_rng([seed, i])
                 arrays[value] = _positive(rng, graph.type_of(value).dense)
     return [arrays[v] for v in graph.inputs]
@@ -42,13 +43,13 @@ def random_inputs(region: Region, seed: int) -> list[Array]:
 
 def _finite(graph: Graph, arrays: Mapping[str, Array]) -> bool:
     results = evaluate.run(graph, arrays)
-    return all(bool(np.isfinite(a).all()) for a in results.values() if a.dtype.kind == "f")
+    return all(bool(np.isfinite(a).all()) for a in results.values() if is_float(a.dtype.name))
 
 
 def _normal(rng: np.random.Generator, t: TensorType) -> Array:
     if t.dtype == "bool":
         return rng.integers(0, 2, t.shape).astype(bool)
-    if not t.dtype.startswith("float"):
+    if not is_float(t.dtype):
         return rng.integers(0, 8, t.shape).astype(t.dtype)
     if t.dtype == "float64":
         return rng.standard_normal(t.shape)
@@ -58,7 +59,7 @@ def _normal(rng: np.random.Generator, t: TensorType) -> Array:
 def _positive(rng: np.random.Generator, t: TensorType) -> Array:
     if t.dtype == "bool":
         return np.ones(t.shape, bool)
-    if not t.dtype.startswith("float"):
+    if not is_float(t.dtype):
         return rng.integers(1, 8, t.shape).astype(t.dtype)
     return rng.uniform(0.5, 1.5, t.shape).astype(t.dtype)
 
@@ -68,7 +69,7 @@ def _scaled(fan_in: int) -> Draw:
 
     def draw(rng: np.random.Generator, t: TensorType) -> Array:
         array = _normal(rng, t)
-        return array * array.dtype.type(factor) if array.dtype.kind == "f" else array
+        return array * array.dtype.type(factor) if is_float(array.dtype.name) else array
 
     return draw
 

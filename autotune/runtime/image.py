@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import ml_dtypes  # noqa: F401  (NumPy knows "bfloat16" by name from here on)
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +19,7 @@ DTYPES = (
     "float64",
     "float32",
     "float16",
+    "bfloat16",
     "int64",
     "int32",
     "int16",

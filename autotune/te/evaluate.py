@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 
@@ -113,7 +114,7 @@ def _fold(reduction: Reduce, sources: tuple[Array, ...], data_rank: int) -> list
     name = reduction.reducer.name
     if len(flat) == 1 and name in ("sum", "prod", "max", "min") and flat[0].shape[-1]:
         dtype = flat[0].dtype
-        wide = np.float64 if dtype.kind == "f" and name in ("sum", "prod") else dtype
+        wide = np.float64 if is_float(dtype.name) and name in ("sum", "prod") else dtype
         return [
             np.asarray(
                 getattr(flat[0], name)(axis=-1, dtype=wide)

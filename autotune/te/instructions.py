@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from autotune.te.dtypes import DTYPES
 
-LANE_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4}
+LANE_BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2}
+LANE_BYTES |= {"float16": 2, "bfloat16": 2, "int32": 4, "float32": 4}
 """Bytes of a lane of a type that has fewer than eight."""
 
 

@@ -13,7 +13,7 @@ _SYMBOL = {"and": "&&", "or": "||"}
 def const_text(node: Const) -> str:
     """A constant as text: ``0f`` style suffixes tell the floating-point types apart."""
     if is_float(node.dtype):
-        suffix = {"float16": "h", "float32": "f", "float64": ""}[node.dtype]
+        suffix = {"bfloat16": "bf", "float16": "h", "float32": "f", "float64": ""}[node.dtype]
         text = repr(float(node.value))
         return (text[:-2] if text.endswith(".0") and suffix else text) + suffix
     if node.dtype == "bool":

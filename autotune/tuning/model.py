@@ -20,6 +20,7 @@ from autotune.passes.alternatives import Alternative
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.target import Target
+from autotune.te.dtypes import is_float
 from autotune.tuning.job import Subject
 from autotune.tuning.measure import wire
 from autotune.tuning.measure.interface import Built
@@ -156,7 +157,7 @@ def _random_inputs(parts: Partition, seed: int) -> dict[str, NDArray[Any]]:
     arrays = {}
     for name in parts.inputs:
         found = parts.types[name]
-        if found.dtype.startswith("float"):
+        if is_float(found.dtype):
             arrays[name] = rng.standard_normal(found.shape).astype(found.dtype)
         else:
             arrays[name] = np.zeros(found.shape, found.dtype)

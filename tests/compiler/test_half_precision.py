@@ -1,18 +1,23 @@
-"""float16 models: stored in 16 bits, sums of products in float32."""
+"""float16 and bfloat16 models: stored in 16 bits, sums in float32."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune.codegen.cpu import compile_schedule
 from autotune.codegen.llvm import assembly
+from autotune.errors import InputError
 from autotune.frontends import onnx as frontend
 from autotune.graph import evaluate
 from autotune.graph.region import Workload
+from autotune.runtime import artifact
+from autotune.runtime.module import Module
 from autotune.target import Target
 from search_spaces.spaces import space_for
 from tests.schedule.machine import run_machine_code, runnable_target
@@ -52,9 +57,14 @@ REGIONS = {
 }
 
 
+STEP = {"float16": 2**-10, "bfloat16": 2**-7}
+"""Between 1 and the next number."""
+
+
+@pytest.mark.parametrize("dtype", STEP)
 @pytest.mark.parametrize("name", REGIONS)
-def test_regions_compute_the_reference_to_one_rounding(name: str) -> None:
-    workload = Workload.parse(REGIONS[name])
+def test_regions_compute_the_reference_to_one_rounding(name: str, dtype: str) -> None:
+    workload = Workload.parse(REGIONS[name].replace("float16", dtype))
     program, space = workload.program(), space_for(workload, TARGET)
     arrays = workload.random_inputs(0)
     given = {t.name: array for t, array in zip(program.inputs, arrays, strict=True)}
@@ -62,7 +72,10 @@ def test_regions_compute_the_reference_to_one_rounding(name: str) -> None:
     found = run_machine_code(schedule, list(program.args), given, target=TARGET, constants=program.constants)
     (wanted,) = workload.reference(arrays)
     np.testing.assert_allclose(
-        found[program.outputs[0].name].astype("float32"), wanted.astype("float32"), rtol=2**-10, atol=2e-4
+        found[program.outputs[0].name].astype("float32"),
+        wanted.astype("float32"),
+        rtol=STEP[dtype],
+        atol=2e-4,
     )
 
 
@@ -78,13 +91,12 @@ def test_sums_are_float32_vectors_in_the_loop() -> None:
     assert "__extendhfsf2" not in text
 
 
-def test_an_onnx_model_of_halves_compiles() -> None:
-    from onnx import TensorProto, helper, numpy_helper
-
+@pytest.mark.parametrize("dtype", STEP)
+def test_an_onnx_model_of_halves_compiles(dtype: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
 
     def weights(*shape: int) -> Any:
-        return (rng.standard_normal(shape) * 0.2).astype("float16")
+        return (rng.standard_normal(shape) * 0.2).astype(dtype)
 
     constants = {"w": weights(8, 3, 3, 3), "b": weights(8), "m": weights(8, 5)}
     nodes = [
@@ -98,13 +110,35 @@ def test_an_onnx_model_of_halves_compiles() -> None:
     graph = helper.make_graph(
         nodes,
         "halves",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [1, 3, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    given = {"x": rng.standard_normal((1, 3, 8, 8)).astype("float16")}
+    given = {"x": rng.standard_normal((1, 3, 8, 8)).astype(dtype)}
     wanted = evaluate.run(frontend.load(proto), given)["y"]
-    found = autotune.compile(proto, threads=1).run(given)["y"]
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=2e-3)
+    module = autotune.compile(proto, threads=1)
+    artifact.save(module.image, tmp_path / "model.atune")
+    loaded = Module(artifact.load(tmp_path / "model.atune"), 1)
+    for found in (module.run(given)["y"], loaded.run(given)["y"]):
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, wanted, rtol=10 * STEP[dtype], atol=2 * STEP[dtype])
+
+
+def test_arrays_of_bfloat16_go_in_and_out() -> None:
+    given = {"a": np.arange(6).astype("bfloat16")}
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Mul", ["a", "a"], ["y"])],
+            "squares",
+            [helper.make_tensor_value_info("a", TensorProto.BFLOAT16, [6])],
+            [helper.make_tensor_value_info("y", TensorProto.BFLOAT16, [6])],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
+    module = autotune.compile(proto, threads=1)
+    found = module.run(given)["y"]
+    assert found.dtype == np.dtype("bfloat16")
+    np.testing.assert_array_equal(found, given["a"] * given["a"])
+    with pytest.raises(InputError, match=r"bfloat16\[6\].*float16\[6\]"):
+        module.run({"a": np.zeros(6, "float16")})

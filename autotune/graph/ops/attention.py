@@ -42,11 +42,12 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.te.dtypes import float_limits
 
 
 def _lowest(dtype: str) -> te.Expr:
     """Stands for the maximum of a block of which nothing is kept: its exponentials are 0 and not NaN."""
-    return te.const(float(np.finfo(dtype).min), dtype)
+    return te.const(float(float_limits(dtype).min), dtype)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from autotune.graph.ops.common import (
     stage,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
-from autotune.te.dtypes import DTYPES
+from autotune.te.dtypes import DTYPES, is_float
 
 ArrayRule: TypeAlias = Callable[[Sequence[Array], Attrs], Array]
 ExprRule: TypeAlias = Callable[[Sequence[Expr], Attrs], Expr]
@@ -118,7 +118,7 @@ def _folded(
 
 
 def _divide(a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
+    if is_float(a.dtype.name):
         return np.asarray(np.divide(a, b))
     return np.asarray((np.abs(a) // np.abs(b)) * (np.sign(a) * np.sign(b)))
 
@@ -163,7 +163,7 @@ def _pow_dtype(name: str, types: Types, _: Attrs) -> str:
 
 def _pow(xs: Sequence[Array], _: Attrs) -> Array:
     base, exponent = xs
-    if base.dtype.kind == "f":
+    if is_float(base.dtype.name):
         return np.asarray(np.power(base, exponent.astype(base.dtype)))
     return np.asarray(np.power(base.astype(np.float64), exponent))
 

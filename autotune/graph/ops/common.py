@@ -11,11 +11,12 @@ from autotune import te
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.registry import Tensors, Types
+from autotune.te.dtypes import HALVES
 
 Expr: TypeAlias = Any  # a te expression or a Python number
 Index: TypeAlias = Sequence[Expr]
 
-FLOATS = ("float32", "float64", "float16")
+FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 def at(types: Types, i: int) -> TensorType:
@@ -126,8 +127,8 @@ def require_same_dtype(what: str, types: Types) -> str:
 
 
 def accumulated_in(dtype: str) -> str:
-    """The dtype in which sums of products are taken: float16 is for storage, its sums are float32."""
-    return "float32" if dtype == "float16" else dtype
+    """The dtype in which sums are taken: float16 and bfloat16 are for storage, their sums are float32."""
+    return "float32" if dtype in HALVES else dtype
 
 
 def narrowed(tensor: te.Tensor, dtype: str, name: str) -> te.Tensor:

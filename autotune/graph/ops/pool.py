@@ -34,6 +34,7 @@ from autotune.graph.ops.common import (
 )
 from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
+from autotune.te.dtypes import is_float
 
 Reduction = Literal["max", "average"]
 
@@ -56,7 +57,7 @@ def _axis_names(rank: int, channels_last: bool) -> list[str]:
 
 
 def _lowest(dtype: str) -> float:
-    return -math.inf if dtype.startswith("float") else float(np.iinfo(dtype).min)
+    return -math.inf if is_float(dtype) else float(np.iinfo(dtype).min)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-_LIMIT = {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2}
+from autotune.te.dtypes import float_limits
+
+_LIMIT = {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """No candidate may be further off than this, however long its sums are."""
 
 
@@ -22,7 +24,7 @@ def tolerance(dtype: str, terms: int) -> float:
     limit = _LIMIT.get(dtype)
     if limit is None:
         return 0.0
-    epsilon = float(np.finfo(dtype).eps)
+    epsilon = float(float_limits(dtype).eps)
     return min(limit, 32 * epsilon * math.sqrt(max(1, terms)))
 
 

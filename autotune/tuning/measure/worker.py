@@ -25,6 +25,7 @@ from autotune.graph.ir import Array
 from autotune.graph.region import Workload
 from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.target import Target
+from autotune.te.dtypes import is_float
 from autotune.tuning.measure import wire
 from autotune.tuning.measure.check import relative_error, tolerance
 from autotune.tuning.measure.serve import Handler, serve
@@ -175,7 +176,7 @@ def exact_reference(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
 
 
 def _widened(array: Array) -> Array:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    return array.astype(np.float64) if is_float(array.dtype.name) else array
 
 
 def _module(

@@ -9,6 +9,7 @@ import numpy as np
 from autotune import te
 from autotune.graph import ops
 from autotune.graph.ir import TensorType
+from autotune.te.dtypes import HALVES
 
 RNG = np.random.default_rng(0)
 
@@ -47,7 +48,7 @@ def check_expression(op: str, arrays: Any, attrs: Any, expected: list[np.ndarray
     given = {t: a for t, a in zip(tensors, arrays, strict=True) if t is not None}
     for found, wanted in zip(te.evaluate(computed, given), expected, strict=True):
         assert TensorType.of(found) == TensorType.of(wanted)
-        tolerance = 2e-2 if found.dtype == np.float16 else 2e-5
+        tolerance = 2e-2 if str(found.dtype) in HALVES else 2e-5
         np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 

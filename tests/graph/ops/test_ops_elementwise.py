@@ -74,7 +74,7 @@ def test_clip_of_integers_keeps_the_dtype() -> None:
     np.testing.assert_array_equal(result, [-1, 0, 2])
 
 
-@pytest.mark.parametrize("to", ["float16", "float64", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("to", ["bfloat16", "float16", "float64", "int32", "int64", "uint8", "bool"])
 def test_cast(to: str) -> None:
     x = np.array([0.0, 0.5, 1.0, 2.75], np.float32)
     np.testing.assert_array_equal(check("Cast", x, to=to), x.astype(to))
@@ -88,14 +88,14 @@ def test_cast_from_bool_and_negative_truncation() -> None:
 @pytest.mark.parametrize(
     ("op", "dtype", "attrs", "message"),
     [
-        ("Sqrt", "int32", {}, "Sqrt does not take int32; it takes float32, float64, float16"),
+        ("Sqrt", "int32", {}, "Sqrt does not take int32; it takes float32, float64, float16, bfloat16"),
         ("Not", "float32", {}, "Not does not take float32; it takes bool"),
         (
             "Cast",
             "float32",
             {"to": "complex64"},
             "Cast: unknown dtype 'complex64'; known: bool, uint8, int8, int16, int32, int64, "
-            "float16, float32, float64",
+            "bfloat16, float16, float32, float64",
         ),
     ],
 )

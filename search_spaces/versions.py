@@ -16,7 +16,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "graph.region": 1,  # how a region's text is read back
         "schedule.primitives": 1,
         "lower.bounds": 1,
-        "lower.tails": 1,
+        "lower.tails": 2,
         "lower.vectorize": 1,
         "lower.unroll": 1,
         "lower.storage": 1,

@@ -90,9 +90,9 @@ class Frame:
     # -- values ----------------------------------------------------------------------------------------------
 
     def touched(self, iv: IterVar) -> bool:
-        """Whether a loop that ``iv`` is made of is open already."""
+        """Whether a loop that ``iv`` is made of is open already; one of a single iteration fixes nothing."""
         if iv in self.opened:
-            return True
+            return self.extent(iv) > 1
         for relation in self.stage.relations:
             if isinstance(relation, Split) and relation.parent is iv:
                 return self.touched(relation.outer) or self.touched(relation.inner)

@@ -73,7 +73,7 @@ class Settling:
                 return self._settle_tail(frame, split, width, rest, then)
             if rest != width:
                 frame.guarded.add(split)
-            frame.extents[split.inner] = width
+                frame.extents[split.inner] = width
             return None
         if split.outer not in frame.values:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from autotune import te
 from autotune.errors import LoweringError, ScheduleError
 from autotune.lower import lower_schedule
+from autotune.lower.ir import If, walk
 from autotune.schedule import Schedule
 from tests.schedule import loop_interpreter
 from tests.schedule.machine import run_machine_code
@@ -314,3 +316,22 @@ def test_the_operands_of_an_intrinsic_are_stored() -> None:
     s[t].compute_root()
     s[copy].tensorize(s[copy].op.axis[0], moved)
     assert_computes(s, [p], c)
+
+
+@pytest.mark.parametrize("tail", ["overlap", "peel"])
+@pytest.mark.parametrize("factor", [8, 1])
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_loop_of_one_iteration_leaves_a_remainder_as_asked(
+    tail: str, factor: int, order: tuple[int, ...]
+) -> None:
+    """A loop of one iteration in front of a remainder made it guarded: a condition inside of vectors."""
+    a = te.placeholder((21,), name="A")
+    c = te.compute((21,), lambda i: a[i] + 1, name="C")
+    s = te.create_schedule(c)
+    outer, inner = s[c].split(s[c].op.axis[0], factor=8, tail=tail)
+    loops = [outer, *s[c].split(inner, factor=factor)]
+    s[c].reorder(*(loops[n] for n in order))
+    assert_computes(s, [a], c)
+    if order.index(0) < order.index(1 if factor == 1 else 2):  # else no loop knows the remainder
+        conditions = [p for k in lower_schedule(s, [a, c]).kernels for p in walk(k.body) if isinstance(p, If)]
+        assert conditions == []

@@ -130,16 +130,23 @@ def alternative_key(alternative: Alternative, target: Target) -> str:
 
 
 def _together(allowed: Sequence[Alternative], target: Target, database: Database | None) -> list[Standing]:
-    """The newest contest, as far as its entries are allowed, exact enough and up to date."""
+    """The newest contest, as far as its entries are allowed, exact enough and up to date.
+
+    What it did not have and has been measured since, dispatch by dispatch, is compared with it: the contest of
+    a short job knows few alternatives.
+    """
     if database is None:
         return []
     named = {a.name: a for a in allowed}
-    standings = []
+    standings, absent = list[Standing](), dict(named)
     for row in database.contest(allowed[0].workload.key, target.key):
         found = named.get(row.name)
-        if found is not None and row.latency is not None and _is_current(row, found, target):
+        if found is None or not _is_current(row, found, target):
+            continue
+        del absent[row.name]  # also one that failed: its sum is worth nothing
+        if row.latency is not None:
             standings.append(Standing(found, row.latency.min_ns, Source.TOGETHER))
-    return standings
+    return [*standings, *_measured_apart(absent.values(), target, database)] if standings else []
 
 
 def _is_current(row: ContestRow, alternative: Alternative, target: Target) -> bool:
@@ -150,9 +157,16 @@ def _apart(allowed: Sequence[Alternative], target: Target, database: Database | 
     """Sums over dispatches, if all of all alternatives are known."""
     if database is None:
         return []
-    sums = [_sum(alternative, target, database) for alternative in allowed]
-    known = [Standing(a, ns, Source.APART) for a, ns in zip(allowed, sums, strict=True) if ns is not None]
+    known = _measured_apart(allowed, target, database)
     return known if len(known) == len(allowed) else []
+
+
+def _measured_apart(
+    alternatives: Iterable[Alternative], target: Target, database: Database
+) -> list[Standing]:
+    """Sums over dispatches, of those alternatives whose dispatches are all known."""
+    sums = [(alternative, _sum(alternative, target, database)) for alternative in alternatives]
+    return [Standing(alternative, ns, Source.APART) for alternative, ns in sums if ns is not None]
 
 
 def _sum(alternative: Alternative, target: Target, database: Database) -> float | None:

@@ -51,6 +51,11 @@ class Objective:
                 counts.subtract({key: len(fork.names) * n for key, n in _regions(alternative).items()})
         return {key: count for key, count in counts.items() if count}
 
+    @property
+    def dispatches(self) -> int:
+        """How many dispatches the model has with all computed directly."""
+        return sum(self._plain.values()) + sum(len(fork.names) for fork in self.forks)
+
     def total(self, latency: Callable[[Task], float]) -> float:
         """The model's latency in ns if each task took ``latency`` of it."""
         forked = [

@@ -155,9 +155,10 @@ class Live:
 
 def headline(status: Status) -> list[str]:
     """What is tuned, for what, into which database."""
-    dispatches = sum(task.weight for task in status.tasks)
+    dispatches, ways = status.objective.dispatches, len(status.objective.forks)
+    more = f" ({ways} with several algorithms)" if ways else ""
     lines = [
-        f"tuning {status.model}: {dispatches} dispatches, {len(status.tasks)} workloads, for {status.target}",
+        f"tuning {status.model}: {dispatches} dispatches, {len(status.tasks)} workloads{more}, for {status.target}",
         f"database {status.database}, budget {status.meter.budget}",
     ]
     if status.continued:

@@ -71,6 +71,20 @@ def test_the_newest_contest_decides(database, workload):
     assert exact is None  # there is only one way
 
 
+def test_what_a_contest_did_not_have_is_compared_once_it_is_known(database, workload):
+    _, two, four, _ = alternatives_of(workload)
+    database.record_contest(workload.key, TARGET.key, [entry(two, 5e4), entry(four, None)])
+    record(database, workload, 3e4)
+    for region in four.regions:
+        record(database, region, 1.0)
+    decision = decide(workload, TARGET, database, ANY)
+    assert decision is not None
+    assert [(s.alternative.name, s.source) for s in decision.standings] == [
+        (DIRECT, Source.APART),
+        ("winograd F(2x2)", Source.TOGETHER),
+    ]
+
+
 def test_a_contest_of_other_code_does_not_count(database, workload):
     two = alternatives_of(workload)[1]
     database.record_contest(workload.key, TARGET.key, [replace(entry(two, 1.0), key="old")])

@@ -16,3 +16,17 @@ def test_equal_candidates_keep_their_knobs_at_the_defaults() -> None:
     ]
     assert list(zip(seconds, departures, strict=True)) == sorted(zip(seconds, departures, strict=True))
     assert analytic.default_config(space)["pack"]
+
+
+def test_staging_in_blocks_that_hang_over_the_edge_is_charged() -> None:
+    """Rows of 28: blocks of 4 divide them, blocks of 6 do not, and test each vector that they stage."""
+    space = space_for(conv((1, 56, 56, 16), 64, 3, pad=1, stride=2), host())
+
+    def extra(outer_rows: int, row_block: int) -> float:
+        common = {**space.default(), "rows": 2, "outer_rows": outer_rows, "row_block": row_block}
+        staged, whole = (space.check({**common, "stage": where}) for where in ("block", "root"))
+        seconds = analytic.predict(space, [staged, whole])
+        return float(seconds[0] - seconds[1])
+
+    assert extra(3, 1) > extra(2, 1)
+    assert extra(3, 1) > 0

@@ -54,6 +54,42 @@ REGIONS = {
       y = Conv(x, w, b) {layout="NHWC", pads=[1, 1, 1, 1]} : float16[1, 9, 9, 24]
       output y
     }""",
+    "softmax": """region r {
+      input x: float16[9, 300]
+      y = Softmax(x) : float16[9, 300]
+      output y
+    }""",
+    "layer normalization": """region r {
+      input x: float16[9, 300]
+      const s: float16[300]
+      const b: float16[300]
+      y = LayerNormalization(x, s, b) : float16[9, 300]
+      output y
+    }""",
+    "mean": """region r {
+      input x: float16[9, 3000]
+      y = ReduceMean(x) {axes=[1]} : float16[9, 1]
+      output y
+    }""",
+    "maximum pool": """region r {
+      input x: float16[1, 8, 9, 9]
+      y = MaxPool(x) {kernel_shape=[3, 3], pads=[1, 1, 1, 1]} : float16[1, 8, 9, 9]
+      output y
+    }""",
+    "batch normalization": """region r {
+      input x: float16[1, 9, 9, 16]
+      const w: float16[3, 3, 16, 24]
+      const p: float16[24]
+      c = Conv(x, w) {layout="NHWC", pads=[1, 1, 1, 1]} : float16[1, 9, 9, 24]
+      d = BatchNormalization(c, p, p, p, p) {layout="NHWC"} : float16[1, 9, 9, 24]
+      y = Relu(d) : float16[1, 9, 9, 24]
+      output y
+    }""",
+    "average pool": """region r {
+      input x: float16[1, 8, 9, 9]
+      y = AveragePool(x) {kernel_shape=[3, 3], pads=[1, 1, 1, 1]} : float16[1, 8, 9, 9]
+      output y
+    }""",
 }
 
 

@@ -38,6 +38,7 @@ from autotune.graph.ops.common import (
 )
 from autotune.graph.ops.reduction import reduce_axes
 from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.wide import in_float32
 
 _EPSILON = Attribute("float", 1e-5)
 
@@ -243,57 +244,65 @@ def _flops(per_element: int) -> Callable[[Types, Sequence[TensorType], Attrs], i
 
 
 register(
-    OpDef(
-        "BatchNormalization",
-        "elementwise",
-        (5, 5),
-        _batch_infer,
-        _batch_reference,
-        _batch_compute,
-        {"epsilon": _EPSILON, "layout": LAYOUT},
-        flops_rule=_flops(2),
+    in_float32(
+        OpDef(
+            "BatchNormalization",
+            "elementwise",
+            (5, 5),
+            _batch_infer,
+            _batch_reference,
+            _batch_compute,
+            {"epsilon": _EPSILON, "layout": LAYOUT},
+            flops_rule=_flops(2),
+        )
     )
 )
 register(
-    OpDef(
-        "LayerNormalization",
-        "normalization",
-        (2, 3),
-        _layer_infer,
-        _layer_reference,
-        _layer_compute,
-        {"axis": Attribute("int", -1), "epsilon": _EPSILON},
-        _complete_layer,
-        _flops(8),
+    in_float32(
+        OpDef(
+            "LayerNormalization",
+            "normalization",
+            (2, 3),
+            _layer_infer,
+            _layer_reference,
+            _layer_compute,
+            {"axis": Attribute("int", -1), "epsilon": _EPSILON},
+            _complete_layer,
+            _flops(8),
+        )
     )
 )
 register(
-    OpDef(
-        "InstanceNormalization",
-        "normalization",
-        (3, 3),
-        _instance_infer,
-        _instance_reference,
-        _instance_compute,
-        {"epsilon": _EPSILON, "layout": LAYOUT},
-        flops_rule=_flops(8),
+    in_float32(
+        OpDef(
+            "InstanceNormalization",
+            "normalization",
+            (3, 3),
+            _instance_infer,
+            _instance_reference,
+            _instance_compute,
+            {"epsilon": _EPSILON, "layout": LAYOUT},
+            flops_rule=_flops(8),
+        )
     )
 )
 register(
-    OpDef(
-        "LRN",
-        "normalization",
-        (1, 1),
-        _lrn_infer,
-        _lrn_reference,
-        _lrn_compute,
-        {
-            "alpha": Attribute("float", 1e-4),
-            "beta": Attribute("float", 0.75),
-            "bias": Attribute("float", 1.0),
-            "layout": LAYOUT,
-            "size": Attribute("int", required=True),
-        },
-        flops_rule=lambda types, results, attrs: results[0].size * (2 * int_attr(attrs, "size") + 4),
+    in_float32(
+        OpDef(
+            "LRN",
+            "normalization",
+            (1, 1),
+            _lrn_infer,
+            _lrn_reference,
+            _lrn_compute,
+            {
+                "alpha": Attribute("float", 1e-4),
+                "beta": Attribute("float", 0.75),
+                "bias": Attribute("float", 1.0),
+                "layout": LAYOUT,
+                "size": Attribute("int", required=True),
+            },
+            flops_rule=lambda types, results, attrs: results[0].size * (2 * int_attr(attrs, "size") + 4),
+        )
     )
 )

@@ -33,6 +33,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.wide import in_float32
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
 from autotune.te.dtypes import is_float
 
@@ -197,16 +198,18 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
 
 def _register(pool: Pool, attributes: dict[str, Attribute]) -> OpDef:
     return register(
-        OpDef(
-            pool.name,
-            "pool",
-            (1, 1),
-            pool.infer,
-            pool.reference,
-            pool.compute,
-            {"layout": LAYOUT, **attributes},
-            complete=pool.complete,
-            flops_rule=_flops,
+        in_float32(
+            OpDef(
+                pool.name,
+                "pool",
+                (1, 1),
+                pool.infer,
+                pool.reference,
+                pool.compute,
+                {"layout": LAYOUT, **attributes},
+                complete=pool.complete,
+                flops_rule=_flops,
+            )
         )
     )
 

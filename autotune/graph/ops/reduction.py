@@ -31,6 +31,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.wide import in_float32
 
 
 def reduce_axes(extents: Sequence[int]) -> list[te.IterVar]:
@@ -95,7 +96,8 @@ def _reduction(
         return [stage(shape, lambda *i: total(*i) * scale, names[0])]
 
     attributes = {"axes": Attribute("ints"), "keepdims": Attribute("int", 1)}
-    return register(OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete))
+    op = OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete)
+    return register(in_float32(op))
 
 
 def _complete_arg(types: Types, attrs: dict[str, Attr]) -> None:

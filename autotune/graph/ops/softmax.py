@@ -23,6 +23,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.wide import in_float32
 
 
 def _complete(types: Types, attrs: dict[str, Attr]) -> None:
@@ -72,16 +73,18 @@ def _softmax(name: str, log: bool) -> OpDef:
         return 5 * results[0].size  # max, subtract, exp, add, divide
 
     return register(
-        OpDef(
-            name,
-            "softmax",
-            (1, 1),
-            infer,
-            reference,
-            compute,
-            {"axis": Attribute("int", -1)},
-            _complete,
-            flops,
+        in_float32(
+            OpDef(
+                name,
+                "softmax",
+                (1, 1),
+                infer,
+                reference,
+                compute,
+                {"axis": Attribute("int", -1)},
+                _complete,
+                flops,
+            )
         )
     )
 

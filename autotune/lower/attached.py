@@ -9,7 +9,7 @@ import numpy as np
 
 from autotune.errors import LoweringError
 from autotune.lower.frame import Frame
-from autotune.lower.ir import Allocate, Barrier, Buffer, For, Prefetch, Stmt, sequence, uses
+from autotune.lower.ir import Allocate, Barrier, Buffer, For, Prefetch, Stmt, sequence
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.regions import Box, Region, required
 from autotune.lower.settle import Settling
@@ -18,6 +18,7 @@ from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
 from autotune.te.expr import Expr, IterVar, Read, Var
 from autotune.te.tensor import ComputeOp
+from autotune.te.traversal import nodes
 
 BLOCK_SCOPES = ("shared", "warp")
 """Scopes whose memory all threads of a block see."""
@@ -122,7 +123,7 @@ class Attaching(Settling):
                 if count:
                     start = start + Lin({atom: -c}, min(c * (count - 1), 0))
                     more += abs(c) * (count - 1)
-                elif not isinstance(atom, Var) and any(uses(atom, var) for var, _ in self.threads.values()):
+                elif self._differs_by_thread(atom):
                     known = False
             if not known or extent + more >= size:
                 result.append((constant_form(0), size))
@@ -136,6 +137,15 @@ class Attaching(Settling):
             if var is atom and not tag.startswith("blockIdx"):
                 return extent
         return 0
+
+    def _differs_by_thread(self, expr: Expr) -> bool:
+        """Whether a value, or what the names in it stand for, is another one in each thread of a block."""
+        for node in nodes(expr):
+            value = self.named.get(node)
+            parts = () if value is None else value.terms
+            if self._thread_count(node) or any(self._differs_by_thread(part) for part in parts):
+                return True
+        return False
 
     # -- prefetches ------------------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ class NestBuilder(Attaching):
         self.translator = translator
         self.simplifier: Simplifier = translator.simplifier
         self.threads = {}
+        self.named = {}
         self.inside_calls: set[Stage] = set()
         self.with_origins = with_origins
         self._reads = {stage: [r for e in body for r in reads(e)] for stage, body in bodies.items()}

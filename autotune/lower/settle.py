@@ -8,13 +8,15 @@ from autotune.lower.frame import Frame
 from autotune.lower.ir import If, Let, Stmt
 from autotune.lower.linear import Lin, Simplifier, constant_form
 from autotune.schedule.relations import Fuse, Split
-from autotune.te.expr import Const, IterVar, Var, binary
+from autotune.te.expr import Const, Expr, IterVar, Var, binary
 
 
 class Settling:
     """Settles splits as soon as their outer loop is open: peeled, overlapped or guarded."""
 
     simplifier: Simplifier
+    named: dict[Expr, Lin]
+    """Values that got a name of their own."""
 
     def _settle(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
         # A loop of one iteration has its value before it is opened: regions inferred outside of it are exact.
@@ -55,8 +57,12 @@ class Settling:
     def _name(self, name: str, value: Lin, names: list[tuple[Var, Lin]]) -> Lin:
         if value.is_constant or all(isinstance(a, Var) for a in value.terms):
             return value
+        return self._give_name(name, value, names)
+
+    def _give_name(self, name: str, value: Lin, names: list[tuple[Var, Lin]]) -> Lin:
         var = Var(name)
         self.simplifier.declare(var, *self.simplifier.range_of(value))
+        self.named[var] = value
         names.append((var, value))
         return Lin({var: 1}, 0)
 
@@ -114,10 +120,7 @@ class Settling:
         names = []
         if len(outer.terms) > 1 or outer.constant:
             # A name of its own, so that the branch knows its range.
-            var = Var(split.outer.name)
-            self.simplifier.declare(var, *self.simplifier.range_of(outer))
-            names.append((var, outer))
-            outer = main.values[split.outer] = Lin({var: 1}, 0)
+            outer = main.values[split.outer] = self._give_name(split.outer.name, outer, names)
             condition = self.simplifier.compared("<", outer, constant_form(last))
         with self.simplifier.narrowed(outer, last - 1):
             body = self._settle(main, then)

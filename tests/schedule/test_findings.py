@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from autotune import te
+from autotune.codegen import interpreter
 from autotune.errors import LoweringError, ScheduleError
 from autotune.lower import lower_schedule
 from autotune.lower.ir import If, walk
@@ -316,6 +317,21 @@ def test_the_operands_of_an_intrinsic_are_stored() -> None:
     s[t].compute_root()
     s[copy].tensorize(s[copy].op.axis[0], moved)
     assert_computes(s, [p], c)
+
+
+def test_shared_memory_holds_what_all_threads_of_a_fused_loop_need() -> None:
+    """The loops that a fused one is made of have names; that they differ by thread was not seen."""
+    p = te.placeholder((3, 3), name="P")
+    t = te.compute((3, 3), lambda i, j: p[i, j] + 1, name="T")
+    c = te.compute((3, 3), lambda i, j: t[j, i] * 2, name="C")
+    s = te.create_schedule(c)
+    fused = s[c].fuse(*s[c].op.axis)
+    s[t].compute_at(s[c], fused)
+    s[t].set_scope("shared")
+    s[c].bind(fused, te.thread_axis("threadIdx.x"))
+    arrays = {"P": np.arange(9, dtype="float32").reshape(3, 3), "C": np.zeros((3, 3), "float32")}
+    interpreter.run_program(lower_schedule(s, [p, c]), arrays)
+    np.testing.assert_array_equal(arrays["C"], (arrays["P"].T + 1) * 2)
 
 
 @pytest.mark.parametrize("tail", ["overlap", "peel"])

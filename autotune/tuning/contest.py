@@ -46,7 +46,7 @@ def _decide(
     measurer: Measurer,
     job: str,
 ) -> bool:
-    rivals = [a for a in objective.rivals(fork) if objective.latency(a) < float("inf")]
+    rivals = _entrants(fork, objective)
     target = tasks[fork.workload.key].space.target
     if not rivals or not _is_news(fork, rivals, tasks, database):
         return False
@@ -60,6 +60,13 @@ def _decide(
     ]
     database.record_contest(fork.workload.key, target.key, rows, job)
     return True
+
+
+def _entrants(fork: Fork, objective: Objective) -> list[Alternative]:
+    """The rivals, and always the direct way: it is timed as one dispatch, and sums of several may mislead."""
+    rivals = objective.rivals(fork)
+    ruled_out = [a for a in fork.alternatives if a.steps is None and a not in rivals]
+    return [a for a in (*rivals, *ruled_out) if objective.latency(a) < float("inf")]
 
 
 def _is_news(fork: Fork, rivals: list[Alternative], tasks: dict[str, Task], database: Database) -> bool:

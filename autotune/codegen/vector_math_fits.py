@@ -11,7 +11,18 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ATANH_TAIL", "ERF_LARGE", "ERF_SMALL", "EXP", "EXP2_WIDE", "LOG2_WIDE", "LOG_TAIL"]
+__all__ = [
+    "ATANH_TAIL",
+    "ERF_LARGE",
+    "ERF_SMALL",
+    "EXP",
+    "EXP2_NARROW",
+    "EXP2_WIDE",
+    "LOG2_WIDE",
+    "LOG_TAIL",
+    "TANH_BORDER",
+    "TANH_SMALL",
+]
 
 
 def _table(text: str) -> tuple[float, ...]:
@@ -84,6 +95,17 @@ LOG2_WIDE: Final = _table(
 EXP2_WIDE: Final = _table(
     "0x1.ffffffffaa644p-1 0x1.62e42ff11aeb0p-1 0x1.ebfbe0a6d1d2ap-3 0x1.c6b08aaa8fc40p-5 "
     "0x1.3b29da664553ep-7 0x1.5d8a70351ac81p-10 0x1.446c13eafc061p-13 0x1.fe0ed81d92878p-17"
+)
+
+# (tanh(x)/x - 1) / x**2 in powers of x**2 for |x| <= TANH_BORDER, for float32's tanh; 2**-29.4.
+# Like the next one fitted by Lawson's weights in float64, rounded one at a time. Past the border
+# tanh is above a half, so that 1 - 1/(...) loses no bit.
+TANH_BORDER: Final = 0.5625
+TANH_SMALL: Final = _table("-0x1.555548p-2 0x1.110c5ap-3 -0x1.b90496p-5 0x1.5804c2p-6 -0x1.93fa6cp-8")
+
+# 2**r for |r| <= 1/2, for float32's tanh; 2**-28.3
+EXP2_NARROW: Final = _table(
+    "0x1.000000p+0 0x1.62e430p-1 0x1.ebfbdcp-3 0x1.c6af7cp-5 0x1.3b2de0p-7 0x1.5f082ep-10 0x1.416b52p-13"
 )
 
 # (2*atanh(s)/s - 2 - 2/3*s**2) / s**4 in powers of s**2, for float64's pow; 2**-73.5

@@ -113,6 +113,19 @@ def test_a_model_runs_on_given_inputs_and_writes_its_outputs(
     assert json.loads(trace.read_text())["traceEvents"]
 
 
+def test_files_of_bfloat16(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A .npy file keeps the bits of bfloat16 without its name."""
+    b = ModelBuilder("squares")
+    x = b.input("x", (3,), "bfloat16")
+    b.node("Mul", [x, x], "y")
+    (tmp_path / "squares.onnx").write_bytes(b.finish(["y"]).SerializeToString())
+    np.save(tmp_path / "x.npy", np.array([1.5, -2.0, 3.0]).astype("bfloat16"))
+    options = ["--input", f"x={tmp_path / 'x.npy'}", "--output", tmp_path / "out"]
+    code, out, _ = run(capsys, "run", tmp_path / "squares.onnx", *options)
+    assert (code, out.startswith("y: bfloat16 3")) == (0, True)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "y.npy").view("bfloat16"), [2.25, 4.0, 9.0])
+
+
 def test_database_commands(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "db", "stats", "--db", tuned, "--json")
     assert (code, json.loads(out)["runs"]) == (0, TRIALS)

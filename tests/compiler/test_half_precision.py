@@ -10,9 +10,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import autotune
+from autotune import te
 from autotune.codegen.cpu import compile_schedule
 from autotune.codegen.llvm import assembly
-from autotune.errors import InputError
+from autotune.errors import BuildError, InputError
 from autotune.frontends import onnx as frontend
 from autotune.graph import evaluate
 from autotune.graph.region import Workload
@@ -178,3 +179,13 @@ def test_arrays_of_bfloat16_go_in_and_out() -> None:
     np.testing.assert_array_equal(found, given["a"] * given["a"])
     with pytest.raises(InputError, match=r"bfloat16\[6\].*float16\[6\]"):
         module.run({"a": np.zeros(6, "float16")})
+
+
+@pytest.mark.skipif(runnable_target("x86-64-v2").arch != "x86_64", reason="other machines convert float16")
+def test_float16_on_a_target_that_cannot_convert_it_is_an_error() -> None:
+    a = te.placeholder((8,), "float16", name="A")
+    b = te.compute((8,), lambda i: a[i] * a[i], name="B")
+    with pytest.raises(BuildError, match="needs symbols that this process does not have: __extendhfsf2"):
+        run_machine_code(
+            te.create_schedule(b), [a, b], {"A": np.ones(8, "float16")}, target=Target.parse("x86-64-v2")
+        )

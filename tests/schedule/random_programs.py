@@ -21,7 +21,8 @@ from autotune import te
 
 EXACT_LIMIT = {"float32": 2.0**22, "float64": 2.0**50, "int32": 2.0**28}
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 33)
-NARROW = {"int8": (-3, 3), "uint8": (0, 3), "int16": (-3, 3), "int64": (-3, 3), "bool": (0, 1)}
+NARROW = {"uint8": (0, 3), "bool": (0, 1)}
+NARROW |= dict.fromkeys(("int8", "int16", "int64", "bfloat16"), (-3, 3))
 CUSTOM_REDUCERS = {
     "add": "lambda x, y: x + y, lambda t: te.const(0, t)",
     "larger": "lambda x, y: te.if_then_else(x > y, x, y), te.min_value",

@@ -22,7 +22,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.storage": 1,
         "lower.hoist": 1,
         "codegen.cpu": 4,
-        "codegen.fast_math": 3,
+        "codegen.fast_math": 4,
         "space.attention": 3,
         "space.contraction": 3,
         "space.convolution": 1,

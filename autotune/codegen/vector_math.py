@@ -25,7 +25,6 @@ from autotune.codegen.vector_math_fits import (
     ERF_SMALL,
     EXP,
     EXP2_NARROW,
-    EXP2_WIDE,
     LOG2_WIDE,
     LOG_TAIL,
     TANH_BORDER,
@@ -220,19 +219,29 @@ def _rsqrt(w: VectorWriter, x: str) -> str:
     return w.reciprocal_root(x)
 
 
-def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
-    """|x|**y of float32 through log2 and exp2 in float64, for finite x != 0."""
+def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
+    """(n, r) with y*log2(size) = n + r, |r| <= 1/2, n an integer; in float64 up to that split."""
     d = w.wide()
     if w.native and not d.native:  # float64 takes two registers: one after the other
         half = replace(w, lanes=w.lanes // 2)
-        pairs = zip(w.halves(x), w.halves(y), strict=True)
-        return w.joined(*(_pow_magnitude_wide(half, a, b) for a, b in pairs))
-    m, e = d.split_exponent(d.extend_from(w, w.fabs(x)))
+        (n_low, r_low), (n_high, r_high) = (
+            _scaled_log2(half, a, b) for a, b in zip(w.halves(size), w.halves(y), strict=True)
+        )
+        return w.joined(n_low, n_high), w.joined(r_low, r_high)
+    m, e = d.split_exponent(d.extend_from(w, size))
     f = d.sub(m, d.const(1.0))
     log2 = d.fma(f, d.polynomial(f, LOG2_WIDE), e)
     z = d.clamp(d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
-    n, k = d.round_with_bits(z, 1.0)
-    return w.truncate(d.scale(d.polynomial(d.sub(z, n), EXP2_WIDE), n, k))
+    n, _ = d.round_with_bits(z, 1.0)
+    return w.truncate(n), w.truncate(d.sub(z, n))
+
+
+def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
+    """|x|**y of float32, for finite x != 0; where the split is native for all but |x|**y = 1."""
+    n, r = _scaled_log2(w, w.fabs(x), y)
+    _, k = w.round_with_bits(n, 1.0)
+    result = w.scale(w.polynomial(r, EXP2_NARROW), n, k)
+    return result if w.wide().native or w.native else _with_extremes(w, x, y, result)
 
 
 def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
@@ -269,54 +278,62 @@ def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
 
 
 def _pow_magnitude_double(w: VectorWriter, x: str, y: str) -> str:
-    """|x|**y of float64 for finite x != 0: exp of the two-part product y*log|x|."""
-    size = w.fabs(x)
-    subnormal = w.compare("olt", size, w.const(2.0**-1022))
-    lifted = w.select(subnormal, w.mul(size, w.const(2.0**54)), size)
-    high, low = _log_double(w, lifted)
-    shift = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][0]), w.const(0.0))
-    shift_low = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][1]), w.const(0.0))
-    high, carried = _fast_two_sum(w, w.sub(high, shift), w.const(0.0))
-    low = w.add(carried, w.sub(low, shift_low))
+    """|x|**y of float64: exp of the two-part product y*log|x|."""
+    high, low = _log_of_size(w, w.fabs(x))
     product, product_low = _two_product(w, high, y)
     product_low = w.fma(low, y, product_low)
     in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
     product_low = w.select(in_range, product_low, w.const(0.0))
     z = w.clamp(product, *_EXP_RANGE["float64"])
     n, k, r = _reduce_by_ln2(w, z)
-    return w.scale(w.add(_exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
+    result = w.scale(w.add(_exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
+    return _with_extremes(w, x, y, result)
 
 
-def _pow(w: VectorWriter, x: str, y: str) -> str:
-    """pow with the special cases of C99 annex F.9.4.4, |x|**y times a sign."""
-    zero, one, infinite = w.const(0.0), w.const(1.0), w.const(inf)
-    magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
+def _log_of_size(w: VectorWriter, size: str) -> tuple[str, str]:
+    """`_log_double` of subnormal numbers too, which only the native split knows by itself."""
+    if w.native:
+        return _log_double(w, size)
+    subnormal = w.compare("olt", size, w.const(2.0**-1022))
+    lifted = w.select(subnormal, w.mul(size, w.const(2.0**54)), size)
+    high, low = _log_double(w, lifted)
+    shift = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][0]), w.const(0.0))
+    shift_low = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][1]), w.const(0.0))
+    high, carried = _fast_two_sum(w, w.sub(high, shift), w.const(0.0))
+    return high, w.add(carried, w.sub(low, shift_low))
+
+
+def _with_extremes(w: VectorWriter, x: str, y: str, result: str) -> str:
+    """`result`, but 0 or inf where |x| is 0 or inf or y is infinite, and NaN where an argument is."""
+    zero, infinite = w.const(0.0), w.const(inf)
     size = w.fabs(x)
-    result = magnitude(w, x, y)
-
-    # |x| of 0 or inf, or y infinite: the magnitude is 0, 1 or inf.
-    y_positive = w.compare("ogt", y, zero)
-    grows = w.logical("xor", w.compare("olt", size, one), y_positive)
-    extreme = w.select(w.compare("oeq", size, one), one, w.select(grows, infinite, zero))
+    grows = w.logical("xor", w.compare("olt", size, w.const(1.0)), w.compare("ogt", y, zero))
     is_extreme = w.logical(
         "or",
         w.logical("or", w.compare("oeq", size, zero), w.compare("oeq", size, infinite)),
         w.compare("oeq", w.fabs(y), infinite),
     )
-    result = w.select(is_extreme, extreme, result)
+    result = w.select(is_extreme, w.select(grows, infinite, zero), result)
+    return w.select(w.compare("uno", x, y), w.const(nan), result)
 
-    # A negative x: odd integers y keep the sign, fractions have no real value.
+
+def _pow(w: VectorWriter, x: str, y: str) -> str:
+    """pow with the special cases of C99 annex F.9.4.4, |x|**y times a sign."""
+    one = w.const(1.0)
+    magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
+    size = w.fabs(x)
+    unit = w.logical("or", w.compare("oeq", size, one), w.compare("oeq", y, w.const(0.0)))
+    result = w.select(unit, one, magnitude(w, x, y))
+
+    # A negative x: odd integers y keep the sign, fractions and NaN have no real value.
     half = w.mul(y, w.const(0.5))
-    is_integer = w.compare("oeq", w.floor(y), y)
+    whole = w.floor(y)
+    is_integer = w.compare("oeq", whole, y)
     is_odd = w.logical("and", is_integer, w.compare("une", w.floor(half), half))
     result = w.select(is_odd, w.copysign(result, x), result)
-    finite_negative = w.logical("and", w.compare("olt", x, zero), w.compare("olt", size, infinite))
-    fraction = w.logical("and", finite_negative, w.compare("une", w.floor(y), y))
-    result = w.select(fraction, w.const(nan), result)
-
-    result = w.select(w.compare("uno", x, y), w.const(nan), result)
-    unit = w.logical("or", w.compare("oeq", x, one), w.compare("oeq", y, zero))
-    return w.select(unit, one, result)
+    finite_negative = w.logical("and", w.compare("olt", x, w.const(0.0)), w.compare("ogt", x, w.const(-inf)))
+    fraction = w.logical("and", finite_negative, w.compare("une", whole, y))
+    return w.select(fraction, w.const(nan), result)
 
 
 _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {

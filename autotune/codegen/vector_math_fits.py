@@ -17,7 +17,6 @@ __all__ = [
     "ERF_SMALL",
     "EXP",
     "EXP2_NARROW",
-    "EXP2_WIDE",
     "LOG2_WIDE",
     "LOG_TAIL",
     "TANH_BORDER",
@@ -83,27 +82,20 @@ ERF_LARGE: Final = {
     ),
 }
 
-# log2(1+f)/f for sqrt(1/2) <= 1+f <= sqrt(2), evaluated in float64 for float32's pow; 2**-38.5
+# log2(1+f)/f for sqrt(1/2) <= 1+f <= sqrt(2), evaluated in float64 for float32's pow; 2**-32.7.
+# This one and the next two are fitted by Lawson's weights in float64, rounded one at a time.
 LOG2_WIDE: Final = _table(
-    "0x1.71547652b58f0p+0 -0x1.71547651b745bp-1 0x1.ec709de341fd6p-2 -0x1.71547887c713dp-2 "
-    "0x1.2776b6c9c884bp-2 -0x1.ec6f2e3bb7d9fp-3 0x1.a61b7f3595cb7p-3 -0x1.7188cd8ae5c93p-3 "
-    "0x1.481f89252632cp-3 -0x1.23d67cc645d67p-3 0x1.0acf9397828bap-3 -0x1.13b907a4af355p-3 "
-    "0x1.0f5b61535a357p-3 -0x1.1d95bf12adeb1p-4"
-)
-
-# 2**r for |r| <= 1/2, evaluated in float64 for float32's pow; 2**-33.9
-EXP2_WIDE: Final = _table(
-    "0x1.ffffffffaa644p-1 0x1.62e42ff11aeb0p-1 0x1.ebfbe0a6d1d2ap-3 0x1.c6b08aaa8fc40p-5 "
-    "0x1.3b29da664553ep-7 0x1.5d8a70351ac81p-10 0x1.446c13eafc061p-13 0x1.fe0ed81d92878p-17"
+    "0x1.71547652ef95ap+0 -0x1.7154767baebbbp-1 0x1.ec709c00ee22fp-2 -0x1.715435eba0d63p-2 "
+    "0x1.277732cefe56cp-2 -0x1.ec8d73d2c9e38p-3 0x1.a615cb338cec3p-3 -0x1.6eb02b2412c1dp-3 "
+    "0x1.45a294558f968p-3 -0x1.417feb0a78592p-3 0x1.3d25ef527473fp-3 -0x1.61ac4eb588bb8p-4"
 )
 
 # (tanh(x)/x - 1) / x**2 in powers of x**2 for |x| <= TANH_BORDER, for float32's tanh; 2**-29.4.
-# Like the next one fitted by Lawson's weights in float64, rounded one at a time. Past the border
-# tanh is above a half, so that 1 - 1/(...) loses no bit.
+# Past the border tanh is above a half, so that 1 - 1/(...) loses no bit.
 TANH_BORDER: Final = 0.5625
 TANH_SMALL: Final = _table("-0x1.555548p-2 0x1.110c5ap-3 -0x1.b90496p-5 0x1.5804c2p-6 -0x1.93fa6cp-8")
 
-# 2**r for |r| <= 1/2, for float32's tanh; 2**-28.3
+# 2**r for |r| <= 1/2, for float32's tanh and pow; 2**-28.3
 EXP2_NARROW: Final = _table(
     "0x1.000000p+0 0x1.62e430p-1 0x1.ebfbdcp-3 0x1.c6af7cp-5 0x1.3b2de0p-7 0x1.5f082ep-10 0x1.416b52p-13"
 )

@@ -22,7 +22,7 @@ BOUNDS = {
     ("erf", "float32"): 1.2, ("erf", "float64"): 3.5,
     ("sigmoid", "float32"): 2.0, ("sigmoid", "float64"): 2.0,
     ("rsqrt", "float32"): 1.5, ("rsqrt", "float64"): 1.5,
-    ("pow", "float32"): 0.51, ("pow", "float64"): 1.3,
+    ("pow", "float32"): 1.25, ("pow", "float64"): 1.3,
 }  # fmt: skip
 
 CHOICES = (False, True) if has_avx512(Target.detect()) else (False,)

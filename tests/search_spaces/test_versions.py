@@ -1,0 +1,66 @@
+"""Generated code never changes under an unchanged version: measurements of the old code would pass for the new."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autotune.codegen.cpu import compile_schedule
+from autotune.graph.region import Workload
+from search_spaces import spaces
+from search_spaces.versions import VERSIONS, versions_of
+from tests.search_spaces import workloads as w
+
+GOLDEN = Path(__file__).parent / "golden" / "versions.json"
+
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "attention": lambda: w.attention((2, 20, 16), 24, 16),
+    "contraction": lambda: w.matmul(30, 40, 50),
+    "convolution": lambda: w.conv((1, 9, 11, 8), 24, 3, stride=2, pad=1),
+    "depthwise": lambda: w.conv((1, 10, 12, 16), 16, 3, pad=1, group=16),
+    "elementwise": lambda: w.unary("Gelu", (30, 50)),
+    "normalization": lambda: w.layer_norm(20, 50),
+    "pool": lambda: w.pool((1, 12, 12, 16), kernel_shape=(3, 3), strides=(2, 2)),
+    "reduction": lambda: w.unary("ReduceSum", (20, 50), axes=(1,)),
+    "softmax": lambda: w.unary("Softmax", (20, 50), axis=1),
+}
+
+
+def test_every_family_is_here() -> None:
+    assert {f"space.{family}" for family in WORKLOADS} == {name for name in VERSIONS if name[:5] == "space"}
+
+
+@pytest.mark.parametrize("family", sorted(WORKLOADS))
+def test_code_changes_with_a_version(family: str, request: pytest.FixtureRequest) -> None:
+    known = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+    now = {
+        "versions": ", ".join(f"{name} {number}" for name, number in versions_of(family)),
+        "code": _code(family),
+    }
+    before = known.get(family)
+    if before is not None and before["versions"] == now["versions"]:
+        assert now["code"] == before["code"], (
+            f"the code of family {family} changed: raise a number in search_spaces/versions.py, then run this "
+            "test with --update-golden"
+        )
+    if request.config.getoption("--update-golden"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(json.dumps(known | {family: now}, indent=1, sort_keys=True) + "\n")
+        before = now
+    assert now == before, "the versions changed: run this test with --update-golden"
+
+
+def _code(family: str) -> str:
+    """SHA-256 of the LLVM IR text of the family's default schedule, for AVX2."""
+    space = spaces.space_for(WORKLOADS[family](), w.AVX2)
+    assert space.family == family
+    program = space.workload.program()
+    schedule = space.apply(program, space.default())
+    code = compile_schedule(
+        schedule, program.args, w.AVX2, name="k", constants=program.constants, strides=program.strides
+    )
+    return hashlib.sha256(code.ir.encode()).hexdigest()

@@ -203,7 +203,7 @@ def _conv(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _pow(rewriter: Rewriter, node: Node) -> bool:
-    """x**1, x**2 and x**0.5 without a general power."""
+    """x**1, x**2, x**3 and x**0.5 without a general power: faster, and exact where the products are."""
     exponent = rewriter.constant_of(rewriter.current(node.inputs[1]))
     if exponent is None or exponent.size != 1:
         return False
@@ -215,6 +215,10 @@ def _pow(rewriter: Rewriter, node: Node) -> bool:
         return _forward(rewriter, node)
     if power == 2:
         rewriter.become(output, "Mul", (x, x))
+        return True
+    if power == 3:
+        square = rewriter.emit("Mul", (x, x), name=f"{output}.square")
+        rewriter.become(output, "Mul", (square, x))
         return True
     if math.isclose(power, 0.5):
         rewriter.become(output, "Sqrt", (x,))

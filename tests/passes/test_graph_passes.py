@@ -290,7 +290,9 @@ def test_padding_joins_the_convolution():
     assert graph.nodes[0].attrs["pads"] == (2, 1, 3, 2)
 
 
-@pytest.mark.parametrize(("power", "op"), [(1.0, "Relu"), (2.0, "Mul"), (0.5, "Sqrt"), (3.0, "Pow")])
+@pytest.mark.parametrize(
+    ("power", "op"), [(1.0, "Relu"), (2.0, "Mul"), (3.0, "Mul"), (0.5, "Sqrt"), (4.0, "Pow")]
+)
 def test_simple_powers(power, op):
     def build(b, x):
         x = b.node("Exp", x)

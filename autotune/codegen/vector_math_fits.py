@@ -1,8 +1,9 @@
 """Polynomial coefficients of the vector functions, lowest power first.
 
-Each tuple is the minimax fit, by the Remez exchange in 50 decimal digits, of the expression named
-beside it over the interval of the range reduction, weighted so that the error is relative to the
-function's own value. Coefficients were rounded to the type they are used in one at a time from the
+Each tuple is the minimax fit of the expression named beside it over the interval of the range
+reduction, weighted so that the error is relative to the function's own value: by the Remez exchange in
+50 decimal digits, or where the comment says so by reweighted least squares in float64 (Lawson 1961).
+Coefficients were rounded to the type they are used in one at a time from the
 lowest power, refitting the rest after each (Brisebarre and Chevillard 2007 have the lattice form of
 that idea). The comment gives the largest weighted error after rounding.
 """

@@ -14,36 +14,34 @@ without them LLVM would turn `llvm.fma` into a library call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import inf, nan
 from typing import Final
 
 from autotune.codegen.vector_math_fits import (
-    ATANH_TAIL,
     ERF_LARGE,
     ERF_SMALL,
     EXP,
     EXP2_NARROW,
-    LOG2_WIDE,
     LOG_TAIL,
     TANH_BORDER,
     TANH_SMALL,
 )
 from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
+from autotune.codegen.vector_math_parts import (
+    EXP_RANGE,
+    LN2,
+    LN2_PARTS,
+    LOG2_E,
+    exp_kernel,
+    fast_two_sum,
+    reduce_by_ln2,
+)
+from autotune.codegen.vector_math_pow import power
 from autotune.target import Target
 
 __all__ = ["FUNCTIONS", "MathFunction", "has_avx512", "math_function"]
-
-_LOG2_E = 1.4426950408889634
-_LN2 = 0.6931471805599453
-# ln 2 as a leading part whose products with an exponent are exact, and the rest of it.
-_LN2_PARTS: Final = {
-    "float32": (float.fromhex("0x1.62e400p-1"), float.fromhex("0x1.7f7d1cp-20")),
-    "float64": (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")),
-}
-# Beyond these exp is 0 or infinite.
-_EXP_RANGE: Final = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
 
 
 @dataclass(frozen=True)
@@ -59,38 +57,13 @@ class MathFunction:
     needs: tuple[str, ...]
 
 
-def _two_product(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
-    high = w.mul(a, b)
-    return high, w.fma(a, b, w.neg(high))
-
-
-def _fast_two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
-    """a + b exactly, for |a| >= |b| (Dekker 1971)."""
-    high = w.add(a, b)
-    return high, w.add(w.sub(a, high), b)
-
-
-def _exp_kernel(w: VectorWriter, r: str) -> str:
-    """exp(r) - 1 for |r| <= ln2/2."""
-    tail = w.polynomial(r, EXP[w.fmt.dtype])
-    return w.fma(w.mul(r, r), tail, r)
-
-
-def _reduce_by_ln2(w: VectorWriter, x: str) -> tuple[str, str, str]:
-    """(n, k, r) with x = n*ln2 + r, |r| <= ln2/2; n and k are the same integer."""
-    high, low = _LN2_PARTS[w.fmt.dtype]
-    n, k = w.round_with_bits(x, _LOG2_E)
-    r = w.fma(n, w.const(-low), w.fma(n, w.const(-high), x))
-    return n, k, r
-
-
 def _exp_of_clamped(w: VectorWriter, x: str) -> str:
-    n, k, r = _reduce_by_ln2(w, x)
-    return w.scale(w.add(_exp_kernel(w, r), w.const(1.0)), n, k)
+    n, k, r = reduce_by_ln2(w, x)
+    return w.scale(w.add(exp_kernel(w, r), w.const(1.0)), n, k)
 
 
 def _exp(w: VectorWriter, x: str) -> str:
-    return _exp_of_clamped(w, w.clamp(x, *_EXP_RANGE[w.fmt.dtype]))
+    return _exp_of_clamped(w, w.clamp(x, *EXP_RANGE[w.fmt.dtype]))
 
 
 def _inverse(w: VectorWriter, high: str, low: str) -> str:
@@ -103,9 +76,9 @@ def _inverse(w: VectorWriter, high: str, low: str) -> str:
 
 def _sigmoid(w: VectorWriter, x: str) -> str:
     """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels."""
-    low, _ = _EXP_RANGE[w.fmt.dtype]
+    low, _ = EXP_RANGE[w.fmt.dtype]
     z = _exp_of_clamped(w, w.clamp(w.neg(w.fabs(x)), low, 0.0))
-    inverse = _inverse(w, *_fast_two_sum(w, w.const(1.0), z))
+    inverse = _inverse(w, *fast_two_sum(w, w.const(1.0), z))
     return w.select(w.compare("olt", x, w.const(0.0)), w.mul(z, inverse), inverse)
 
 
@@ -124,7 +97,7 @@ def _tanh_narrow(w: VectorWriter, x: str) -> str:
     clamped = w.select(w.compare("ogt", size, most), most, size)
     # The low bits of the ruler are the biased exponent of 2**(n-1).
     ruler = w.const(1.5 * 2.0**w.fmt.mantissa + w.fmt.bias - 1)
-    factor = w.const(2.0 * _LOG2_E)
+    factor = w.const(2.0 * LOG2_E)
     shifted = w.fma(clamped, factor, ruler)
     n = w.sub(shifted, ruler)
     power = w.from_bits(w.integer("shl", w.bits(shifted), w.int_const(w.fmt.mantissa)))
@@ -142,8 +115,8 @@ def _tanh_wide(w: VectorWriter, x: str) -> str:
     """u/(u+2) with u = expm1(2*|x|) = 2**n * (exp(r)-1) + (2**n - 1); 1 past 20."""
     size = w.clamp(w.fabs(x), 0.0, 20.0)
     doubled = w.add(size, size)
-    n, k = w.round_with_bits(doubled, _LOG2_E)
-    high, low = _LN2_PARTS[w.fmt.dtype]
+    n, k = w.round_with_bits(doubled, LOG2_E)
+    high, low = LN2_PARTS[w.fmt.dtype]
     leading, trailing = w.fma(n, w.const(-high), doubled), w.mul(n, w.const(-low))
     r = w.add(leading, trailing)
     r_low = w.add(w.sub(leading, r), trailing)
@@ -164,7 +137,7 @@ def _tanh_wide(w: VectorWriter, x: str) -> str:
 
 def _log_core(w: VectorWriter, x: str) -> str:
     """log(x) for positive normal x; for every x where the exponent is split natively."""
-    high, low = _LN2_PARTS[w.fmt.dtype]
+    high, low = LN2_PARTS[w.fmt.dtype]
     m, e = w.split_exponent(x)
     f = w.sub(m, w.const(1.0))
     half_square = w.mul(w.mul(f, f), w.const(0.5))
@@ -198,7 +171,7 @@ def _log(w: VectorWriter, x: str) -> str:
     subnormal = w.compare("olt", x, w.const(smallest_normal))
     lifted = w.select(subnormal, w.mul(x, w.const(2.0**lift)), x)
     result = _log_core(w, lifted)
-    shifted = w.sub(result, w.const(lift * _LN2))
+    shifted = w.sub(result, w.const(lift * LN2))
     result = w.select(subnormal, shifted, result)
     result = w.select(w.compare("olt", x, w.const(inf)), result, x)  # +inf and NaN
     result = w.select(w.compare("olt", x, w.const(0.0)), w.const(nan), result)
@@ -217,123 +190,6 @@ def _erf(w: VectorWriter, x: str) -> str:
 
 def _rsqrt(w: VectorWriter, x: str) -> str:
     return w.reciprocal_root(x)
-
-
-def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
-    """(n, r) with y*log2(size) = n + r, |r| <= 1/2, n an integer; in float64 up to that split."""
-    d = w.wide()
-    if w.native and not d.native:  # float64 takes two registers: one after the other
-        half = replace(w, lanes=w.lanes // 2)
-        (n_low, r_low), (n_high, r_high) = (
-            _scaled_log2(half, a, b) for a, b in zip(w.halves(size), w.halves(y), strict=True)
-        )
-        return w.joined(n_low, n_high), w.joined(r_low, r_high)
-    m, e = d.split_exponent(d.extend_from(w, size))
-    f = d.sub(m, d.const(1.0))
-    log2 = d.fma(f, d.polynomial(f, LOG2_WIDE), e)
-    z = d.clamp(d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
-    n, _ = d.round_with_bits(z, 1.0)
-    return w.truncate(n), w.truncate(d.sub(z, n))
-
-
-def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
-    """|x|**y of float32, for finite x != 0; where the split is native for all but |x|**y = 1."""
-    n, r = _scaled_log2(w, w.fabs(x), y)
-    _, k = w.round_with_bits(n, 1.0)
-    result = w.scale(w.polynomial(r, EXP2_NARROW), n, k)
-    return result if w.wide().native or w.native else _with_extremes(w, x, y, result)
-
-
-def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
-    """log(x) as an unevaluated sum of two float64, about 2**-62 relative, for positive normal x.
-
-    log(m) = 2s + s**3 * (2/3 + s**2*T(s**2)), s = (m-1)/(m+1), with s, s**3 and 2/3 as sums of two.
-    """
-    high, low = _LN2_PARTS["float64"]
-    m, e = w.split_exponent(x)
-    numerator = w.sub(m, w.const(1.0))
-    denominator = w.add(m, w.const(1.0))
-    rest = w.sub(m, w.sub(denominator, w.const(1.0)))
-    inverse = w.reciprocal(denominator)
-    s = w.mul(numerator, inverse)
-    remainder = w.fma(w.neg(s), denominator, numerator)
-    s_low = w.mul(w.fma(w.neg(s), rest, remainder), inverse)
-
-    square, square_low = _two_product(w, s, s)
-    square_low = w.fma(w.add(s, s), s_low, square_low)
-    cube, cube_low = _two_product(w, square, s)
-    cube_low = w.fma(square, s_low, w.fma(square_low, s, cube_low))
-
-    third = 2.0 / 3.0
-    third_low = float.fromhex("0x1.5555555555555p-55")  # 2/3 - float64(2/3)
-    tail = w.fma(w.polynomial(square, ATANH_TAIL), square, w.const(third_low))
-    factor, factor_low = _fast_two_sum(w, w.const(third), tail)
-    term, term_low = _two_product(w, cube, factor)
-    term_low = w.fma(cube, factor_low, w.fma(cube_low, factor, term_low))
-
-    main, main_low = _fast_two_sum(w, w.mul(e, w.const(high)), w.add(s, s))
-    total, total_low = _fast_two_sum(w, main, term)
-    smalls = w.add(w.add(s_low, s_low), w.fma(e, w.const(low), term_low))
-    return _fast_two_sum(w, total, w.add(w.add(total_low, main_low), smalls))
-
-
-def _pow_magnitude_double(w: VectorWriter, x: str, y: str) -> str:
-    """|x|**y of float64: exp of the two-part product y*log|x|."""
-    high, low = _log_of_size(w, w.fabs(x))
-    product, product_low = _two_product(w, high, y)
-    product_low = w.fma(low, y, product_low)
-    in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
-    product_low = w.select(in_range, product_low, w.const(0.0))
-    z = w.clamp(product, *_EXP_RANGE["float64"])
-    n, k, r = _reduce_by_ln2(w, z)
-    result = w.scale(w.add(_exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
-    return _with_extremes(w, x, y, result)
-
-
-def _log_of_size(w: VectorWriter, size: str) -> tuple[str, str]:
-    """`_log_double` of subnormal numbers too, which only the native split knows by itself."""
-    if w.native:
-        return _log_double(w, size)
-    subnormal = w.compare("olt", size, w.const(2.0**-1022))
-    lifted = w.select(subnormal, w.mul(size, w.const(2.0**54)), size)
-    high, low = _log_double(w, lifted)
-    shift = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][0]), w.const(0.0))
-    shift_low = w.select(subnormal, w.const(54 * _LN2_PARTS["float64"][1]), w.const(0.0))
-    high, carried = _fast_two_sum(w, w.sub(high, shift), w.const(0.0))
-    return high, w.add(carried, w.sub(low, shift_low))
-
-
-def _with_extremes(w: VectorWriter, x: str, y: str, result: str) -> str:
-    """`result`, but 0 or inf where |x| is 0 or inf or y is infinite, and NaN where an argument is."""
-    zero, infinite = w.const(0.0), w.const(inf)
-    size = w.fabs(x)
-    grows = w.logical("xor", w.compare("olt", size, w.const(1.0)), w.compare("ogt", y, zero))
-    is_extreme = w.logical(
-        "or",
-        w.logical("or", w.compare("oeq", size, zero), w.compare("oeq", size, infinite)),
-        w.compare("oeq", w.fabs(y), infinite),
-    )
-    result = w.select(is_extreme, w.select(grows, infinite, zero), result)
-    return w.select(w.compare("uno", x, y), w.const(nan), result)
-
-
-def _pow(w: VectorWriter, x: str, y: str) -> str:
-    """pow with the special cases of C99 annex F.9.4.4, |x|**y times a sign."""
-    one = w.const(1.0)
-    magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
-    size = w.fabs(x)
-    unit = w.logical("or", w.compare("oeq", size, one), w.compare("oeq", y, w.const(0.0)))
-    result = w.select(unit, one, magnitude(w, x, y))
-
-    # A negative x: odd integers y keep the sign, fractions and NaN have no real value.
-    half = w.mul(y, w.const(0.5))
-    whole = w.floor(y)
-    is_integer = w.compare("oeq", whole, y)
-    is_odd = w.logical("and", is_integer, w.compare("une", w.floor(half), half))
-    result = w.select(is_odd, w.copysign(result, x), result)
-    finite_negative = w.logical("and", w.compare("olt", x, w.const(0.0)), w.compare("ogt", x, w.const(-inf)))
-    fraction = w.logical("and", finite_negative, w.compare("une", whole, y))
-    return w.select(fraction, w.const(nan), result)
 
 
 _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {
@@ -376,7 +232,7 @@ def math_function(name: str, lanes: int, dtype: str, avx512: bool = False) -> Ma
         raise ValueError(f"lanes must be at least 1, got {lanes}")
     writer = VectorWriter(FLOATS[dtype], lanes, avx512=avx512)
     binary = name == "pow"
-    result = _pow(writer, "%x", "%y") if binary else _UNARY[name](writer, "%x")
+    result = power(writer, "%x", "%y") if binary else _UNARY[name](writer, "%x")
     parameters = ("%x", "%y") if binary else ("%x",)
     shape = "" if lanes == 1 else f"v{lanes}"
     symbol = f"at_{name}_{shape}{writer.fmt.suffix}"

@@ -1,0 +1,139 @@
+"""pow on explicit vectors: the logarithm to more digits than the type has, times y, then a power of two.
+
+float32 takes the logarithm in float64, float64 as an unevaluated sum of two (Dekker 1971).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, nan
+
+from autotune.codegen.vector_math_fits import ATANH_TAIL, EXP2_NARROW, LOG2_WIDE
+from autotune.codegen.vector_math_ir import VectorWriter
+from autotune.codegen.vector_math_parts import (
+    EXP_RANGE,
+    LN2_PARTS,
+    exp_kernel,
+    fast_two_sum,
+    reduce_by_ln2,
+    two_product,
+)
+
+__all__ = ["power"]
+
+
+def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
+    """(n, r) with y*log2(size) = n + r, |r| <= 1/2, n an integer; in float64 up to that split."""
+    d = w.wide()
+    if w.native and not d.native:  # float64 takes two registers: one after the other
+        half = replace(w, lanes=w.lanes // 2)
+        (n_low, r_low), (n_high, r_high) = (
+            _scaled_log2(half, a, b) for a, b in zip(w.halves(size), w.halves(y), strict=True)
+        )
+        return w.joined(n_low, n_high), w.joined(r_low, r_high)
+    m, e = d.split_exponent(d.extend_from(w, size))
+    f = d.sub(m, d.const(1.0))
+    log2 = d.fma(f, d.polynomial(f, LOG2_WIDE), e)
+    z = d.clamp(d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
+    n, _ = d.round_with_bits(z, 1.0)
+    return w.truncate(n), w.truncate(d.sub(z, n))
+
+
+def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
+    """|x|**y of float32, for finite x != 0; where the split is native for all but |x|**y = 1."""
+    n, r = _scaled_log2(w, w.fabs(x), y)
+    _, k = w.round_with_bits(n, 1.0)
+    result = w.scale(w.polynomial(r, EXP2_NARROW), n, k)
+    return result if w.wide().native or w.native else _with_extremes(w, x, y, result)
+
+
+def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
+    """log(x) as an unevaluated sum of two float64, about 2**-62 relative, for positive normal x.
+
+    log(m) = 2s + s**3 * (2/3 + s**2*T(s**2)), s = (m-1)/(m+1), with s, s**3 and 2/3 as sums of two.
+    """
+    high, low = LN2_PARTS["float64"]
+    m, e = w.split_exponent(x)
+    numerator = w.sub(m, w.const(1.0))
+    denominator = w.add(m, w.const(1.0))
+    rest = w.sub(m, w.sub(denominator, w.const(1.0)))
+    inverse = w.reciprocal(denominator)
+    s = w.mul(numerator, inverse)
+    remainder = w.fma(w.neg(s), denominator, numerator)
+    s_low = w.mul(w.fma(w.neg(s), rest, remainder), inverse)
+
+    square, square_low = two_product(w, s, s)
+    square_low = w.fma(w.add(s, s), s_low, square_low)
+    cube, cube_low = two_product(w, square, s)
+    cube_low = w.fma(square, s_low, w.fma(square_low, s, cube_low))
+
+    third = 2.0 / 3.0
+    third_low = float.fromhex("0x1.5555555555555p-55")  # 2/3 - float64(2/3)
+    tail = w.fma(w.polynomial(square, ATANH_TAIL), square, w.const(third_low))
+    factor, factor_low = fast_two_sum(w, w.const(third), tail)
+    term, term_low = two_product(w, cube, factor)
+    term_low = w.fma(cube, factor_low, w.fma(cube_low, factor, term_low))
+
+    main, main_low = fast_two_sum(w, w.mul(e, w.const(high)), w.add(s, s))
+    total, total_low = fast_two_sum(w, main, term)
+    smalls = w.add(w.add(s_low, s_low), w.fma(e, w.const(low), term_low))
+    return fast_two_sum(w, total, w.add(w.add(total_low, main_low), smalls))
+
+
+def _pow_magnitude_double(w: VectorWriter, x: str, y: str) -> str:
+    """|x|**y of float64: exp of the two-part product y*log|x|."""
+    high, low = _log_of_size(w, w.fabs(x))
+    product, product_low = two_product(w, high, y)
+    product_low = w.fma(low, y, product_low)
+    in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
+    product_low = w.select(in_range, product_low, w.const(0.0))
+    z = w.clamp(product, *EXP_RANGE["float64"])
+    n, k, r = reduce_by_ln2(w, z)
+    result = w.scale(w.add(exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
+    return _with_extremes(w, x, y, result)
+
+
+def _log_of_size(w: VectorWriter, size: str) -> tuple[str, str]:
+    """`_log_double` of subnormal numbers too, which only the native split knows by itself."""
+    if w.native:
+        return _log_double(w, size)
+    subnormal = w.compare("olt", size, w.const(2.0**-1022))
+    lifted = w.select(subnormal, w.mul(size, w.const(2.0**54)), size)
+    high, low = _log_double(w, lifted)
+    shift = w.select(subnormal, w.const(54 * LN2_PARTS["float64"][0]), w.const(0.0))
+    shift_low = w.select(subnormal, w.const(54 * LN2_PARTS["float64"][1]), w.const(0.0))
+    high, carried = fast_two_sum(w, w.sub(high, shift), w.const(0.0))
+    return high, w.add(carried, w.sub(low, shift_low))
+
+
+def _with_extremes(w: VectorWriter, x: str, y: str, result: str) -> str:
+    """`result`, but 0 or inf where |x| is 0 or inf or y is infinite, and NaN where an argument is."""
+    zero, infinite = w.const(0.0), w.const(inf)
+    size = w.fabs(x)
+    grows = w.logical("xor", w.compare("olt", size, w.const(1.0)), w.compare("ogt", y, zero))
+    is_extreme = w.logical(
+        "or",
+        w.logical("or", w.compare("oeq", size, zero), w.compare("oeq", size, infinite)),
+        w.compare("oeq", w.fabs(y), infinite),
+    )
+    result = w.select(is_extreme, w.select(grows, infinite, zero), result)
+    return w.select(w.compare("uno", x, y), w.const(nan), result)
+
+
+def power(w: VectorWriter, x: str, y: str) -> str:
+    """x**y with the special cases of C99 annex F.9.4.4: |x|**y times a sign."""
+    one = w.const(1.0)
+    magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
+    size = w.fabs(x)
+    unit = w.logical("or", w.compare("oeq", size, one), w.compare("oeq", y, w.const(0.0)))
+    result = w.select(unit, one, magnitude(w, x, y))
+
+    # A negative x: odd integers y keep the sign, fractions and NaN have no real value.
+    half = w.mul(y, w.const(0.5))
+    whole = w.floor(y)
+    is_integer = w.compare("oeq", whole, y)
+    is_odd = w.logical("and", is_integer, w.compare("une", w.floor(half), half))
+    result = w.select(is_odd, w.copysign(result, x), result)
+    finite_negative = w.logical("and", w.compare("olt", x, w.const(0.0)), w.compare("ogt", x, w.const(-inf)))
+    fraction = w.logical("and", finite_negative, w.compare("une", whole, y))
+    return w.select(fraction, w.const(nan), result)

@@ -26,7 +26,8 @@ def run_emulated(code: DispatchCode, target: Target, inputs: dict[str, Any], fol
     driver, kernels, program = folder / "driver.o", folder / "kernels.o", folder / "program"
     driver.write_bytes(compile_ir(_driver(code, inputs), target))
     kernels.write_bytes(code.object_code)
-    assert LINKER is not None and EMULATOR is not None
+    assert LINKER is not None
+    assert EMULATOR is not None
     flavour = ["-m", "aarch64linux"] if "lld" in LINKER else []
     subprocess.run([LINKER, *flavour, "-o", program, driver, kernels], check=True, timeout=60)
     done = subprocess.run([EMULATOR, "-cpu", "max", program], check=True, capture_output=True, timeout=60)

@@ -75,23 +75,29 @@ class ConvGeometry:
         return (self.batch, self.out_channels, *self.window.out_size)
 
 
-def _spatial_rank(types: Types) -> int:
+def spatial_rank(op: str, types: Types) -> int:
+    """How many spatial axes the inputs of a convolution or transposed one have; raises GraphError if they differ."""
     x, w = at(types, 0).shape, at(types, 1).shape
     if not 3 <= len(x) <= 5:
-        raise GraphError(f"Conv takes 3 to 5 dimensions, got x of shape {x}")
+        raise GraphError(f"{op} takes 3 to 5 dimensions, got x of shape {x}")
     if len(w) != len(x):
-        raise GraphError(f"Conv: x of shape {x} and w of shape {w} have different ranks")
+        raise GraphError(f"{op}: x of shape {x} and w of shape {w} have different ranks")
     return len(x) - 2
+
+
+def complete_kernel(op: str, types: Types, attrs: dict[str, Attr]) -> None:
+    """Fill in kernel_shape, strides, dilations and pads of a convolution or transposed one."""
+    rank = spatial_rank(op, types)
+    w = at(types, 1).shape
+    kernel = w[:rank] if attrs["layout"] == "NHWC" else w[2:]
+    if attrs.setdefault("kernel_shape", kernel) != kernel:
+        raise GraphError(f"{op}: kernel_shape {attrs['kernel_shape']} but w has kernel {kernel}")
+    complete_window(rank, attrs)
 
 
 def complete_conv(types: Types, attrs: dict[str, Attr]) -> None:
     """Fill in kernel_shape, strides, dilations and pads."""
-    rank = _spatial_rank(types)
-    w = at(types, 1).shape
-    kernel = w[:rank] if attrs["layout"] == "NHWC" else w[2:]
-    if attrs.setdefault("kernel_shape", kernel) != kernel:
-        raise GraphError(f"Conv: kernel_shape {attrs['kernel_shape']} but w has kernel {kernel}")
-    complete_window(rank, attrs)
+    complete_kernel("Conv", types, attrs)
 
 
 def geometry(types: Types, attrs: Attrs) -> ConvGeometry:
@@ -99,7 +105,7 @@ def geometry(types: Types, attrs: Attrs) -> ConvGeometry:
 
     Raises GraphError if channels, groups, kernel or padding do not fit.
     """
-    _spatial_rank(types)
+    spatial_rank("Conv", types)
     x, w = at(types, 0).shape, at(types, 1).shape
     last = attrs["layout"] == "NHWC"
     geo = ConvGeometry(

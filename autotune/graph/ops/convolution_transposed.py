@@ -34,8 +34,9 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
+from autotune.graph.ops.convolution import complete_kernel, spatial_rank
 from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
-from autotune.graph.ops.window import WINDOW_ATTRIBUTES, check_window, complete_window
+from autotune.graph.ops.window import WINDOW_ATTRIBUTES, check_window
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,9 @@ class TransposedGeometry:
         return (self.batch, self.out_channels, *self.out_size)
 
 
-def _spatial_rank(types: Types) -> int:
-    x, w = at(types, 0).shape, at(types, 1).shape
-    if not 3 <= len(x) <= 5:
-        raise GraphError(f"ConvTranspose takes 3 to 5 dimensions, got x of shape {x}")
-    if len(w) != len(x):
-        raise GraphError(f"ConvTranspose: x of shape {x} and w of shape {w} have different ranks")
-    return len(x) - 2
-
-
 def _complete(types: Types, attrs: dict[str, Attr]) -> None:
-    rank = _spatial_rank(types)
-    w = at(types, 1).shape
-    kernel = w[:rank] if attrs["layout"] == "NHWC" else w[2:]
-    if attrs.setdefault("kernel_shape", kernel) != kernel:
-        raise GraphError(f"ConvTranspose: kernel_shape {attrs['kernel_shape']} but w has kernel {kernel}")
-    complete_window(rank, attrs)
-    attrs.setdefault("output_padding", (0,) * rank)
+    complete_kernel("ConvTranspose", types, attrs)
+    attrs.setdefault("output_padding", (0,) * spatial_rank("ConvTranspose", types))
 
 
 def transposed_geometry(types: Types, attrs: Attrs) -> TransposedGeometry:
@@ -96,7 +83,7 @@ def transposed_geometry(types: Types, attrs: Attrs) -> TransposedGeometry:
 
     Raises GraphError if channels, groups or padding do not fit.
     """
-    rank = _spatial_rank(types)
+    rank = spatial_rank("ConvTranspose", types)
     x, w = at(types, 0).shape, at(types, 1).shape
     last = attrs["layout"] == "NHWC"
     check_window("ConvTranspose", attrs, rank)

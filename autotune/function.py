@@ -39,7 +39,8 @@ class Function:
     def __call__(self, *arrays: Any) -> None:
         """Run once."""
         self._check_number(arrays)
-        self._module(*[arrays[i] for i in self._inputs], out=[arrays[i] for i in self._outputs])
+        take = arrays.__getitem__
+        self._module.call(tuple(map(take, self._inputs)), [*map(take, self._outputs)])
 
     def time(self, *arrays: Any, repeat: int = 10) -> Any:
         """Nanoseconds of each of ``repeat`` runs, int64 [repeat]."""

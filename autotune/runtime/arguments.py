@@ -1,4 +1,7 @@
-"""Checks the arrays of a call against a module's inputs and outputs."""
+"""Checks the arrays of a call against a module's inputs and outputs, and converts them.
+
+Calls whose arrays fit as they are do not come here: :mod:`autotune.runtime.calls` sees to them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy import ndarray
 from numpy.typing import NDArray
 
 from autotune.errors import InputError
@@ -15,11 +17,6 @@ from autotune.runtime.image import TensorSpec
 
 Buffers = tuple[list[NDArray[Any]], list[int]]
 """Arrays of a call and the addresses of their first elements."""
-
-_SMALL = 4096
-"""Bytes. Below, aligning an output to a cache line (0.7 µs) costs more than it saves."""
-
-_Type = tuple[np.dtype[Any], tuple[int, ...]]
 
 
 class Signature:
@@ -31,10 +28,6 @@ class Signature:
         self._outputs = outputs
         self._input_names = [s.name for s in inputs]
         self._input_set = frozenset(self._input_names)
-        self._input_types: list[_Type] = [(np.dtype(s.dtype), s.shape) for s in inputs]
-        self._output_types: list[_Type] = [(np.dtype(s.dtype), s.shape) for s in outputs]
-        self._input_bytes = [s.nbytes for s in inputs]
-        self._output_bytes = [s.nbytes for s in outputs]
         self._fresh = [(s.shape, np.dtype(s.dtype), s.nbytes) for s in outputs]
 
     def inputs(self, arrays: Sequence[Any]) -> Buffers:
@@ -45,24 +38,13 @@ class Signature:
         Objects with ``__dlpack__`` (tensors of other libraries in CPU memory) are taken without a
         copy. Raises InputError.
         """
-        dense = [*arrays]
-        addresses = _plain(dense, self._input_types)
-        if addresses is None:
-            dense = self._dense(dense)
-            addresses = [address_of(array) for array in dense]
-        return dense, addresses
-
-    def _dense(self, arrays: Sequence[Any]) -> list[NDArray[Any]]:
-        """Every array checked and, where it needs it, converted; raises InputError."""
         if len(arrays) != len(self._inputs):
             raise InputError(
                 f"{self._module!r} takes {len(self._inputs)} inputs, got {len(arrays)}; "
                 f"expected {_list(self._inputs)}"
             )
-        return [
-            array if _plain([array], [types]) else self._converted(index, array)
-            for index, (array, types) in enumerate(zip(arrays, self._input_types, strict=True))
-        ]
+        dense = [self._converted(index, array) for index, array in enumerate(arrays)]
+        return dense, [address_of(array) for array in dense]
 
     def by_name(self, inputs: Mapping[str, Any]) -> list[Any]:
         """The values of a mapping in the order of the inputs; raises InputError."""
@@ -82,35 +64,14 @@ class Signature:
             )
 
     def fresh_outputs(self) -> Buffers:
-        """New arrays for the outputs, aligned unless so small that the call would take longer."""
-        arrays, addresses = [], []
-        for shape, dtype, nbytes in self._fresh:
-            if nbytes < _SMALL:
-                array = np.empty(shape, dtype)
-                address = address_of(array)
-            else:
-                array, address = allocate_array(shape, dtype, nbytes)
-            arrays.append(array)
-            addresses.append(address)
-        return arrays, addresses
+        """New aligned arrays for the outputs."""
+        made = [allocate_array(*output) for output in self._fresh]
+        return [array for array, _ in made], [address for _, address in made]
 
     def given_outputs(self, outputs: list[NDArray[Any]], inputs: Buffers) -> Buffers:
         """The caller's arrays, checked: right type, dense, writable, no overlap; raises InputError."""
-        addresses = _plain(outputs, self._output_types)
-        if addresses is None or self._touching(inputs[1], addresses):
-            self._check_outputs(outputs, inputs[0])
-            addresses = [address_of(array) for array in outputs]
-        return outputs, addresses
-
-    def _touching(self, inputs: Sequence[int], outputs: Sequence[int]) -> bool:
-        """Whether dense arrays at these addresses may share memory; the exact check decides."""
-        taken = [*zip(inputs, self._input_bytes, strict=True)]
-        for begin, nbytes in zip(outputs, self._output_bytes, strict=True):
-            for other, other_bytes in taken:
-                if begin < other + other_bytes and other < begin + nbytes:
-                    return True
-            taken.append((begin, nbytes))
-        return False
+        self._check_outputs(outputs, inputs[0])
+        return outputs, [address_of(array) for array in outputs]
 
     def _check_outputs(self, outputs: Sequence[NDArray[Any]], inputs: Sequence[NDArray[Any]]) -> None:
         """Raises InputError for outputs that a run may not write to."""
@@ -150,26 +111,6 @@ class Signature:
             raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
         dense: NDArray[Any] = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
         return dense.reshape(spec.shape)
-
-
-def _plain(arrays: Sequence[Any], types: Sequence[_Type]) -> list[int] | None:
-    """Addresses of arrays that need no conversion: of these types, dense, aligned and writable.
-
-    None when there is one that the slower checks must see. Every call comes here, so it is short.
-    """
-    if len(arrays) != len(types):
-        return None
-    addresses = []
-    for array, (dtype, shape) in zip(arrays, types):  # noqa: B905 (strict= costs 0.1 µs)
-        if (
-            type(array) is not ndarray
-            or array.dtype is not dtype
-            or array.shape != shape
-            or not array.flags.carray
-        ):
-            return None
-        addresses.append(address_of(array))
-    return addresses
 
 
 def _list(specs: Sequence[TensorSpec]) -> str:

@@ -45,7 +45,7 @@ def _slot(builder: Any, address: Any) -> Any:
     return builder.inttoptr(address, _POINTER)
 
 
-def _external(builder: Any, name: str, result: Any, arguments: list[Any], **options: Any) -> Any:
+def external(builder: Any, name: str, result: Any, arguments: list[Any], **options: Any) -> Any:
     """A C library function or LLVM intrinsic; the JIT finds it in the process."""
     kind = ir.FunctionType(result, arguments, **options)
     return cgutils.get_or_insert_function(builder.module, kind, name)
@@ -122,9 +122,9 @@ def pause(typing: Any) -> tuple[Any, Emit]:
         if name is None:
             builder.fence("seq_cst")
         elif hint is None:
-            builder.call(_external(builder, name, ir.VoidType(), []), [])
+            builder.call(external(builder, name, ir.VoidType(), []), [])
         else:
-            builder.call(_external(builder, name, ir.VoidType(), [_I32]), [_I32(hint)])
+            builder.call(external(builder, name, ir.VoidType(), [_I32]), [_I32(hint)])
         return context.get_dummy_value()
 
     return types.void(), emit
@@ -135,7 +135,7 @@ def yield_processor(typing: Any) -> tuple[Any, Emit]:
     """Let another thread of this core run (``sched_yield``)."""
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.call(_external(builder, "sched_yield", _I32, []), [])
+        builder.call(external(builder, "sched_yield", _I32, []), [])
         return context.get_dummy_value()
 
     return types.void(), emit
@@ -153,7 +153,7 @@ def park(typing: Any, address: Any, value: Any) -> tuple[Any, Emit]:
             expected = builder.trunc(args[1], _I32)
             _futex(builder, args[0], _FUTEX_WAIT_PRIVATE, expected)
         else:
-            sleep = _external(builder, "usleep", _I32, [_I32])
+            sleep = external(builder, "usleep", _I32, [_I32])
             builder.call(sleep, [_I32(_PARK_MICROSECONDS)])
         return context.get_dummy_value()
 
@@ -174,7 +174,7 @@ def unpark(typing: Any, address: Any) -> tuple[Any, Emit]:
 
 def _futex(builder: Any, address: Any, operation_code: int, value: Any) -> None:
     """``syscall(SYS_futex, address, operation, value, timeout=NULL)``."""
-    call = _external(builder, "syscall", _I64, [_I64], var_arg=True)
+    call = external(builder, "syscall", _I64, [_I64], var_arg=True)
     pointer = builder.inttoptr(address, _BYTES)
     builder.call(call, [_I64(_FUTEX), pointer, _I32(operation_code), value, _BYTES(None)])
 
@@ -186,7 +186,7 @@ def clock_ns(typing: Any) -> tuple[Any, Emit]:
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         spec = cgutils.alloca_once(builder, ir.ArrayType(_I64, 2))
         first = builder.bitcast(spec, _POINTER)
-        read = _external(builder, "clock_gettime", _I32, [_I32, _POINTER])
+        read = external(builder, "clock_gettime", _I32, [_I32, _POINTER])
         builder.call(read, [_I32(time.CLOCK_MONOTONIC), first])
         seconds = builder.load(first, typ=_I64)
         rest = builder.load(builder.gep(first, [_I64(1)], source_etype=_I64), typ=_I64)
@@ -214,6 +214,7 @@ def call_kernel(
 __all__ = [
     "call_kernel",
     "clock_ns",
+    "external",
     "fetch_add",
     "load",
     "load_acquire",

@@ -67,7 +67,7 @@ def aligned(array: NDArray[Any]) -> NDArray[Any]:
 
 def address_of(array: NDArray[Any]) -> int:
     """Address of the first element of an array."""
-    return _address(array) if _WORDS is None else _WORDS[id(array) + _DATA >> 3]
+    return _address(array) if MEMORY is None else MEMORY[id(array) + _DATA >> 3]
 
 
 def _address(array: NDArray[Any]) -> int:
@@ -93,7 +93,8 @@ def _words() -> ctypes.Array[ctypes.c_int64] | None:
     return words if agree else None
 
 
-_WORDS = _words()
+MEMORY = _words()
+"""The memory of this process as int64, or None; ids of objects are addresses in it."""
 
 
-__all__ = ["ALIGNMENT", "Device", "address_of", "aligned", "allocate", "allocate_array"]
+__all__ = ["ALIGNMENT", "MEMORY", "Device", "address_of", "aligned", "allocate", "allocate_array"]

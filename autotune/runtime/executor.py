@@ -287,7 +287,4 @@ def stop(state: int) -> None:
     unpark(_at(state, GENERATION))
 
 
-ENTRY_POINTS = {"execute": execute, "serve": serve, "stop": stop}
-"""Functions called from Python. All arguments are int64, and nothing is returned."""
-
-__all__ = ["ENTRY_POINTS"]
+__all__ = ["execute", "serve", "stop"]

@@ -1,9 +1,10 @@
 """Where everything is in the memory that Python writes and the native executor reads.
 
-All of it is int64 slots; offsets here count slots of 8 bytes. Two structures:
+All of it is int64 slots; offsets here count slots of 8 bytes. Three structures:
 
 * a **program**, one a module: a header, the command rows, the pointer tables of the kernels, and the
   patches that put the addresses of a call's inputs and outputs into those tables;
+* a **call record**, one a module: what a call from Python must bring, and which program it runs;
 * the **pool state**, one a worker pool: what the workers of the pool share. Slots written by different
   workers are 128 bytes apart, because cores fetch lines of 64 bytes in pairs.
 """
@@ -42,6 +43,27 @@ PATCH_SLOT: Final = 0  # address of the pointer-table entry
 PATCH_SOURCE: Final = 1  # index into the call's addresses
 PATCH_OFFSET: Final = 2  # bytes to add
 PATCH_SLOTS: Final = 3
+
+# Call record.
+CALLED: Final = 0  # address of the program, 0 for a closed module
+INPUTS: Final = 1  # how many
+OUTPUTS: Final = 2
+TENSORS: Final = 3  # address of the tensor rows: inputs, then outputs
+NONE: Final = 4  # addresses of Python's objects
+LIST: Final = 5
+ARRAY: Final = 6  # NumPy's array type
+BYTE: Final = 7  # NumPy's type of bytes
+NEW_ARRAY: Final = 8  # addresses of two functions of NumPy
+SET_BASE: Final = 9
+RECORD_SLOTS: Final = 10
+
+# Tensor row.
+DTYPE: Final = 0  # address of NumPy's object for the element type
+RANK: Final = 1
+SHAPE: Final = 2  # address of the extents
+BYTES: Final = 3
+PADDED: Final = 4  # bytes to allocate such that an aligned part has room
+TENSOR_SLOTS: Final = 5
 
 # Pool state.
 LINE: Final = 16

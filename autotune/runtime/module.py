@@ -19,6 +19,7 @@ from autotune.codegen.jit import LoadedCode
 from autotune.errors import UsageError
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature
+from autotune.runtime.call_record import CallRecord
 from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
 from autotune.runtime.device import Device, address_of, aligned, allocate
 from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
@@ -69,6 +70,8 @@ class Module:
         self._arena = allocate(image.arena_bytes)
         self._code: LoadedCode | None = LoadedCode(image.objects)
         self._program: Program | None = self._record(self._code)
+        self._calls = CallRecord(self._program.address, image.inputs, image.outputs)
+        self._native_call = self._pool.shared(self._calls.call, self._program)
         self._lock = threading.Lock()
         self._queue: ThreadPoolExecutor | None = None
         _modules.add(self)
@@ -103,16 +106,17 @@ class Module:
 
         Raises InputError for arrays of the wrong number, shape or dtype.
         """
-        signature = self._signature
-        inputs = signature.inputs(arrays)
-        outputs = signature.fresh_outputs() if out is None else signature.given_outputs([*out], inputs)
+        return self.call(arrays, None if out is None else [*out])
+
+    def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
+        """The same with the inputs as a tuple and a list ``out``, which is returned."""
         lock = self._lock
         lock.acquire()  # at half the cost of a with statement
         try:
-            self._pool.run(self._bound(inputs, outputs))
+            outputs = self._native_call(arrays, out)
         finally:
             lock.release()
-        return outputs[0]
+        return self._checked_call(arrays, out) if outputs is None else outputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Run the model by name; raises InputError for missing or unknown names too."""
@@ -196,6 +200,7 @@ class Module:
         with self._lock:
             queue, self._queue = self._queue, None
             self._program = None
+            self._calls.close()
             self._constants = []
             self._arena = allocate(0)
             if self._code is not None:
@@ -247,6 +252,15 @@ class Module:
         program = self._open()
         program.bind(*inputs[1], *outputs[1])
         return program
+
+    def _checked_call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
+        """A call whose arrays need converting, or an error; raises InputError."""
+        signature = self._signature
+        inputs = signature.inputs(arrays)
+        outputs = signature.fresh_outputs() if out is None else signature.given_outputs(out, inputs)
+        with self._lock:
+            self._pool.run(self._bound(inputs, outputs))
+        return outputs[0]
 
     def _prepare(self, inputs: Inputs) -> tuple[Buffers, Buffers]:
         arrays = self._signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs

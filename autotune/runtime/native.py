@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib
 import logging
 import os
 import tempfile
@@ -23,19 +24,40 @@ from autotune.codegen.jit import LoadedCode
 from autotune.errors import BuildError
 
 _LOG = logging.getLogger("autotune.runtime")
-_SOURCES = ("native.py", "layout.py", "atomics.py", "executor.py")
-_ENTRY_POINTS = {"execute": 1, "serve": 4, "stop": 1}  # name: number of int64 arguments
+_SOURCES = ("native.py", "layout.py", "atomics.py", "objects.py", "executor.py", "calls.py")
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
 _DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
+class _EntryPoint:
+    """A function of compiled code: all arguments are int64, and so is what it returns, if anything."""
+
+    name: str
+    module: str
+    arguments: int
+    returns: bool = False
+
+
+_ENTRY_POINTS = (
+    _EntryPoint("execute", "autotune.runtime.executor", 1),
+    _EntryPoint("serve", "autotune.runtime.executor", 4),
+    _EntryPoint("stop", "autotune.runtime.executor", 1),
+    _EntryPoint("call", "autotune.runtime.calls", 3, returns=True),
+)
+
+
+@dataclass(frozen=True)
 class Executor:
-    """Entry points of :mod:`autotune.runtime.executor`; calling one releases the GIL."""
+    """Entry points of :mod:`autotune.runtime.executor`, which release the GIL.
+
+    ``call`` is the address of the one of :mod:`autotune.runtime.calls`, which needs the GIL.
+    """
 
     execute: Callable[[int], None]
     serve: Callable[[int, int, int, int], None]
     stop: Callable[[int], None]
+    call: int
     code: LoadedCode
 
 
@@ -50,9 +72,10 @@ def executor() -> Executor:
     try:
         code = LoadedCode([data])
         functions: dict[str, Any] = {}
-        for name, arguments in _ENTRY_POINTS.items():
-            prototype = ctypes.CFUNCTYPE(None, *[_WORD] * arguments)
-            functions[name] = prototype(code.address(0, f"autotune_{name}"))
+        for entry in _ENTRY_POINTS:
+            address = code.address(0, f"autotune_{entry.name}")
+            prototype = ctypes.CFUNCTYPE(None, *[_WORD] * entry.arguments)
+            functions[entry.name] = address if entry.returns else prototype(address)
     except BuildError as error:
         raise BuildError(f"the executor cannot be loaded ({error}); delete {path}") from error
     return Executor(**functions, code=code)
@@ -105,22 +128,20 @@ def _compile() -> bytes:
     import llvmlite.binding as llvm
     from numba import njit, types
 
-    from autotune.runtime.executor import ENTRY_POINTS
-
     linked: Any = None
-    for name, function in ENTRY_POINTS.items():
-        signature = types.void(*[types.int64] * _ENTRY_POINTS[name])
+    for entry in _ENTRY_POINTS:
+        function = getattr(importlib.import_module(entry.module), entry.name)
+        result = types.int64 if entry.returns else types.void
         dispatcher = njit(
-            [signature],
+            [result(*[types.int64] * entry.arguments)],
             nogil=True,
             error_model="numpy",
             no_cpython_wrapper=True,
             no_cfunc_wrapper=True,
         )(function.py_func)
-        (result,) = dispatcher.overloads.values()
+        (compiled,) = dispatcher.overloads.values()
         (text,) = dispatcher.inspect_llvm().values()
-        symbol = result.fndesc.llvm_func_name
-        module = llvm.parse_assembly(text + _wrapper(name, symbol, _ENTRY_POINTS[name]))
+        module = llvm.parse_assembly(text + _wrapper(entry, compiled.fndesc.llvm_func_name))
         if linked is None:
             linked = module
         else:
@@ -132,14 +153,15 @@ def _compile() -> bytes:
     return bytes(machine.emit_object(linked))
 
 
-def _wrapper(name: str, symbol: str, arguments: int) -> str:
-    """``void autotune_<name>(i64...)`` around numba's convention (result, exception, arguments)."""
-    parameters = ", ".join(f"i64 %{index}" for index in range(arguments))
+def _wrapper(entry: _EntryPoint, symbol: str) -> str:
+    """``autotune_<name>(i64...)`` around numba's convention (result, exception, arguments)."""
+    parameters = ", ".join(f"i64 %{index}" for index in range(entry.arguments))
+    done = "  %value = load i64, ptr %result\n  ret i64 %value\n" if entry.returns else "  ret void\n"
     return (
-        f"\ndefine void @autotune_{name}({parameters}) {{\n"
-        "  %result = alloca ptr\n  %exception = alloca ptr\n"
+        f"\ndefine {'i64' if entry.returns else 'void'} @autotune_{entry.name}({parameters}) {{\n"
+        "  %result = alloca i64\n  %exception = alloca ptr\n"
         f"  %status = call i32 @{symbol}(ptr %result, ptr %exception, {parameters})\n"
-        "  ret void\n}\n"
+        f"{done}}}\n"
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +26,8 @@ _BARRIER_SPINS_CROWDED = 10
 _IDLE_NS = 100_000
 _STOP_SECONDS = 1.0
 MAX_WORKERS = 1024
+
+_Result = TypeVar("_Result")
 
 
 class WorkerPool:
@@ -52,17 +56,27 @@ class WorkerPool:
 
     def run(self, program: Program) -> None:
         """Run a program recorded for this pool; blocks, with the GIL released."""
-        if self.workers == 1:
-            self._execute(program.address)
-            return
-        lock = self._lock
-        lock.acquire()  # at half the cost of a with statement
-        try:
-            if not self._threads:
-                self._start()
-            self._execute(program.address)
-        finally:
-            lock.release()
+        self.shared(self._execute, program)(program.address)
+
+    def shared(self, call: Callable[..., _Result], program: Program) -> Callable[..., _Result]:
+        """``call``, which runs a program of this pool, such that it has the workers for itself.
+
+        A program without parallel commands runs on the calling thread alone, and needs no turn.
+        """
+        if self.workers == 1 or not program.header[layout.PARALLEL]:
+            return call
+
+        def alone(*arguments: Any) -> _Result:
+            lock = self._lock
+            lock.acquire()  # at half the cost of a with statement
+            try:
+                if not self._threads:
+                    self._start()
+                return call(*arguments)
+            finally:
+                lock.release()
+
+        return alone
 
     def _start(self) -> None:
         self._state[layout.STOP] = 0

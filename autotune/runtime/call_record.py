@@ -1,0 +1,153 @@
+"""A module as a builtin function of Python: what :mod:`autotune.runtime.calls` needs to know of it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import sysconfig
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.runtime import layout
+from autotune.runtime.device import ALIGNMENT, MEMORY, address_of
+from autotune.runtime.image import TensorSpec
+from autotune.runtime.native import executor
+from autotune.runtime.objects import (
+    ARRAY_DATA,
+    ARRAY_DTYPE,
+    ARRAY_FLAGS,
+    ARRAY_RANK,
+    ARRAY_SHAPE,
+    LOW_HALF,
+    OBJECT_SLOTS,
+    OBJECT_TYPE,
+    TUPLE_ITEMS,
+)
+
+NativeCall = Callable[[tuple[Any, ...], list[Any] | None], list[NDArray[Any]] | None]
+"""``call(arrays, out)``: the outputs, or None when nothing ran and the checks in Python are needed."""
+
+_FASTCALL = 0x80
+_NEW_ARRAY, _SET_BASE = 94, 282  # PyArray_NewFromDescr and PyArray_SetBaseObject in NumPy's table
+
+
+class _MethodDefinition(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("text", ctypes.c_char_p),
+    )
+
+
+class CallRecord:
+    """What a module's calls bring and which program they run; ``call`` runs it.
+
+    Calls must take turns, because they share the program. :meth:`close` makes them all return None.
+    """
+
+    def __init__(self, program: int, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+        specs = [*inputs, *outputs]
+        self._dtypes = [np.dtype(spec.dtype) for spec in specs]
+        ranks = sum(len(spec.shape) for spec in specs)
+        tensors_at = layout.RECORD_SLOTS
+        shapes_at = tensors_at + len(specs) * layout.TENSOR_SLOTS
+        self._memory = np.zeros(shapes_at + ranks, np.int64)
+        base = address_of(self._memory)
+        self._write_header(program, len(inputs), len(outputs), base + 8 * tensors_at)
+        for index, (spec, dtype) in enumerate(zip(specs, self._dtypes, strict=True)):
+            row = self._memory[tensors_at + index * layout.TENSOR_SLOTS :]
+            row[layout.DTYPE] = id(dtype)
+            row[layout.RANK] = len(spec.shape)
+            row[layout.SHAPE] = base + 8 * shapes_at
+            row[layout.BYTES] = spec.nbytes
+            row[layout.PADDED] = spec.nbytes + ALIGNMENT
+            self._memory[shapes_at : shapes_at + len(spec.shape)] = spec.shape
+            shapes_at += len(spec.shape)
+        self.call: NativeCall = _builtin(self._memory) if _layouts_agree() else _checked_in_python
+
+    def _write_header(self, program: int, inputs: int, outputs: int, tensors: int) -> None:
+        header = self._memory
+        header[layout.CALLED] = program
+        header[layout.INPUTS], header[layout.OUTPUTS] = inputs, outputs
+        header[layout.TENSORS] = tensors
+        header[layout.NONE], header[layout.LIST] = id(None), id(list)
+        header[layout.ARRAY], header[layout.BYTE] = id(np.ndarray), id(np.dtype(np.uint8))
+        header[layout.NEW_ARRAY], header[layout.SET_BASE] = _numpy_functions()
+
+    def close(self) -> None:
+        """Run nothing any more."""
+        self._memory[layout.CALLED] = 0
+
+
+def _builtin(memory: NDArray[np.int64]) -> NativeCall:
+    """The compiled entry point as a builtin function, which keeps the record alive."""
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype = ctypes.py_object
+    new.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
+    builtin: NativeCall = new(ctypes.addressof(_definition()), memory, None)
+    return builtin
+
+
+@cache
+def _definition() -> _MethodDefinition:
+    return _MethodDefinition(b"call", executor().call, _FASTCALL, None)
+
+
+@cache
+def _numpy_functions() -> tuple[int, int]:
+    """Addresses from the table that extension modules read."""
+    module: Any = import_module("numpy._core._multiarray_umath")
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype = ctypes.c_void_p
+    read.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    table = (ctypes.c_int64 * (_SET_BASE + 1)).from_address(read(module._ARRAY_API, None))
+    return table[_NEW_ARRAY], table[_SET_BASE]
+
+
+def _checked_in_python(arrays: tuple[Any, ...], out: list[Any] | None) -> None:
+    """The call of a Python or a NumPy whose objects are laid out in another way."""
+
+
+@cache
+def _layouts_agree() -> bool:
+    """Whether objects and arrays have their words where :mod:`autotune.runtime.objects` says."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    if object.__basicsize__ != 8 * OBJECT_SLOTS or MEMORY is None:
+        return False
+    plain, strided = np.zeros((2, 7), np.float32), np.zeros((3, 4), np.int8)[1:, ::2]
+    arrays: tuple[NDArray[Any], ...] = (plain, strided, np.zeros(()), np.zeros((1, 0, 5)))
+    return all(_agrees(array) for array in arrays) and _tuple_agrees(arrays)
+
+
+def _agrees(array: NDArray[Any]) -> bool:
+    words = _words(id(array), ARRAY_FLAGS + 1)
+    return (
+        words[OBJECT_TYPE] == id(np.ndarray)
+        and words[ARRAY_DATA] == address_of(array)
+        and words[ARRAY_RANK] & LOW_HALF == array.ndim
+        and tuple(_words(words[ARRAY_SHAPE], array.ndim)) == array.shape
+        and words[ARRAY_DTYPE] == id(array.dtype)
+        and words[ARRAY_FLAGS] & LOW_HALF == array.flags.num
+    )
+
+
+def _tuple_agrees(items: tuple[Any, ...]) -> bool:
+    words = _words(id(items), TUPLE_ITEMS + len(items))
+    return words[OBJECT_SLOTS] == len(items) and words[TUPLE_ITEMS:] == [id(item) for item in items]
+
+
+def _words(address: int, count: int) -> list[int]:
+    memory = cast("ctypes.Array[ctypes.c_int64]", MEMORY)
+    return [memory[(address >> 3) + index] for index in range(count)]
+
+
+__all__ = ["CallRecord", "NativeCall"]

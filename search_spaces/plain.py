@@ -5,6 +5,7 @@ It is legal for every stage, and what the recipes use for stages that are not wo
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from autotune.te.tensor import ComputeOp
@@ -30,7 +31,7 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = T
         return
     *outer, last = op.axis
     width = min(lanes, last.extent)
-    many = parallel and _elements(op) >= _PARALLEL_ELEMENTS
+    many = parallel and worth_sharing(op)
     if width > 1:
         vectors, inner = stage.split(last, factor=width)
         stage.reorder(*outer, vectors, *op.reduce_axis, inner)
@@ -41,11 +42,9 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = T
         stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
-def _elements(op: ComputeOp) -> int:
-    total = 1
-    for axis in (*op.axis, *op.reduce_axis):
-        total *= axis.extent
-    return total
+def worth_sharing(op: ComputeOp) -> bool:
+    """Whether an operation is so much work that waking the other workers pays."""
+    return math.prod(axis.extent for axis in (*op.axis, *op.reduce_axis)) >= _PARALLEL_ELEMENTS
 
 
-__all__ = ["schedule_plain"]
+__all__ = ["schedule_plain", "worth_sharing"]

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune import te
-from autotune.schedule.index_map import IndexMap
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
-from search_spaces.dot_tile import grouped, tensorize_group
+from search_spaces.dot_tile import tensorize_group
 from search_spaces.knob import Config
 from search_spaces.plain import schedule_plain
 from search_spaces.tile_knobs import WHOLE
 from search_spaces.tile_library import TILES, call_library
+from search_spaces.tile_panels import pack_weights
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
     stored, accumulator = _accumulator(schedule, shape, looped)
     width = int(config["vectors"]) * shape.lanes
     if config.get("pack"):
-        _pack(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
+        pack_weights(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
     if in_blocks:
         block = _block_stored(stored, shape, config, width)
         accumulator.compute_at(stored, block)
@@ -68,25 +68,6 @@ def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[St
     accumulator = schedule[plan.anchor.name]
     accumulator.set_scope("local")
     return schedule[plan.stored.name], accumulator
-
-
-def _pack(schedule: Schedule, shape: TileShape, accumulator: Stage, width: int, order: str) -> None:
-    """Lay the weights out as panels of ``width`` columns, in the order that the reduction visits them."""
-    read = shape.weights
-    assert read is not None
-    dims = {read.single(dim): f"i{dim}" for dim in range(len(read.dims)) if read.dims[dim]}
-    fixed = [f"i{dim}" for dim in range(len(read.dims)) if not read.dims[dim]]
-    reduce_order = (*shape.window, shape.main) if order == "window" else (shape.main, *shape.window)
-    column = dims.pop(shape.vector)
-    ordered = [dims.pop(axis) for axis in reduce_order if axis in dims]
-    texts = [*fixed, *dims.values(), f"{column} // {width}", *ordered, f"{column} % {width}"]
-    if shape.dot is not None:
-        texts = grouped(texts, ordered[-1 if order == "window" else 0], shape.group)
-    source = schedule[read.tensor.op.name]
-    packed = schedule.cache_read(source.tensor, "global", [accumulator])
-    packed = schedule.transform_layout(packed, IndexMap(tuple(texts)))
-    if not shape.weights_constant:
-        schedule_plain(schedule[packed], shape.lanes, inline=False)
 
 
 def _tile_stored(

@@ -24,7 +24,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "codegen.cpu": 4,
         "codegen.fast_math": 4,
         "space.attention": 3,
-        "space.contraction": 3,
+        "space.contraction": 4,
         "space.convolution": 1,
         "space.depthwise": 1,
         "space.reduction": 2,

@@ -46,6 +46,9 @@ class _Attention:
     def build(self) -> None:
         for op in self.shape.inlined:
             self.schedule[op.name].compute_inline()
+        base = f"{self.shape.name}.base"
+        if base in (op.name for op in self.shape.structure.order):
+            self.schedule[base].compute_inline()
         heads, block, inside = self._row_blocks()
         if self.shape.blocked:
             parent, loop, product = self._merge(block)
@@ -137,7 +140,6 @@ class _Attention:
         product = self.schedule[self.schedule.cache_write(acc.tensor, "local")]
         acc.compute_at(merged, keys)
         self._tile(acc, acc.split(_axes(acc)[-2], factor=int(self.config["rows"])), "", product)
-        self._stage("base").compute_inline()
         return merged, keys, product
 
     def _softmax(self, parent: Stage, loop: IterVar) -> None:

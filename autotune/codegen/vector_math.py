@@ -30,11 +30,11 @@ from autotune.codegen.vector_math_fits import (
 )
 from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
 from autotune.codegen.vector_math_parts import (
-    EXP_RANGE,
     LN2,
     LN2_PARTS,
     LOG2_E,
     exp_kernel,
+    exp_range,
     fast_two_sum,
     reduce_by_ln2,
 )
@@ -63,7 +63,7 @@ def _exp_of_clamped(w: VectorWriter, x: str) -> str:
 
 
 def _exp(w: VectorWriter, x: str) -> str:
-    return _exp_of_clamped(w, w.clamp(x, *EXP_RANGE[w.fmt.dtype]))
+    return _exp_of_clamped(w, w.clamp(x, *exp_range(w)))
 
 
 def _inverse(w: VectorWriter, high: str, low: str) -> str:
@@ -76,7 +76,7 @@ def _inverse(w: VectorWriter, high: str, low: str) -> str:
 
 def _sigmoid(w: VectorWriter, x: str) -> str:
     """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels."""
-    low, _ = EXP_RANGE[w.fmt.dtype]
+    low, _ = exp_range(w)
     z = _exp_of_clamped(w, w.clamp(w.neg(w.fabs(x)), low, 0.0))
     inverse = _inverse(w, *fast_two_sum(w, w.const(1.0), z))
     return w.select(w.compare("olt", x, w.const(0.0)), w.mul(z, inverse), inverse)

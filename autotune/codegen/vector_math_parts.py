@@ -8,11 +8,11 @@ from autotune.codegen.vector_math_fits import EXP
 from autotune.codegen.vector_math_ir import VectorWriter
 
 __all__ = [
-    "EXP_RANGE",
     "LN2",
     "LN2_PARTS",
     "LOG2_E",
     "exp_kernel",
+    "exp_range",
     "fast_two_sum",
     "reduce_by_ln2",
     "two_product",
@@ -25,8 +25,7 @@ LN2_PARTS: Final = {
     "float32": (float.fromhex("0x1.62e400p-1"), float.fromhex("0x1.7f7d1cp-20")),
     "float64": (float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")),
 }
-# Beyond these exp is 0 or infinite.
-EXP_RANGE: Final = {"float32": (-104.0, 89.0), "float64": (-746.0, 710.0)}
+_EXP_HIGH: Final = {"float32": 89.0, "float64": 710.0}  # beyond these exp is infinite
 
 
 def two_product(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
@@ -39,6 +38,18 @@ def fast_two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
     """a + b exactly, for |a| >= |b| (Dekker 1971)."""
     high = w.add(a, b)
     return high, w.add(w.sub(a, high), b)
+
+
+def exp_range(w: VectorWriter) -> tuple[float, float]:
+    """Beyond these exp is 0 or infinite: what arguments are clamped to.
+
+    The lower one is far below the first subnormal number, so that a masked score, minus infinity, becomes 0 at
+    full speed: a product that underflows costs some 150 cycles in microcode, `vscalef` by 2**-n does not from
+    n = 4*(bias + 1) on (read on a Cascade Lake, where exp(-inf) took twelve times as long as exp(-1)), and the
+    two factors of `VectorWriter.scale` are exact zeros at n = 2*bias.
+    """
+    n = 5 * (w.fmt.bias + 1) if w.native else 2 * w.fmt.bias
+    return -n * LN2, _EXP_HIGH[w.fmt.dtype]
 
 
 def exp_kernel(w: VectorWriter, r: str) -> str:

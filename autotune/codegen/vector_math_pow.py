@@ -11,9 +11,9 @@ from math import inf, nan
 from autotune.codegen.vector_math_fits import ATANH_TAIL, EXP2_NARROW, LOG2_WIDE
 from autotune.codegen.vector_math_ir import VectorWriter
 from autotune.codegen.vector_math_parts import (
-    EXP_RANGE,
     LN2_PARTS,
     exp_kernel,
+    exp_range,
     fast_two_sum,
     reduce_by_ln2,
     two_product,
@@ -87,7 +87,7 @@ def _pow_magnitude_double(w: VectorWriter, x: str, y: str) -> str:
     product_low = w.fma(low, y, product_low)
     in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
     product_low = w.select(in_range, product_low, w.const(0.0))
-    z = w.clamp(product, *EXP_RANGE["float64"])
+    z = w.clamp(product, *exp_range(w))
     n, k, r = reduce_by_ln2(w, z)
     result = w.scale(w.add(exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
     return _with_extremes(w, x, y, result)

@@ -18,10 +18,11 @@ from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.region import Workload
 from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.base import Algorithm
+from autotune.passes.causal_rows import CausalRows
 from autotune.passes.partition import Partition, partition
 from autotune.passes.preference import Preference
 from autotune.passes.separate_attention import SeparateAttention
-from autotune.passes.views import is_dense
+from autotune.passes.views import RESHAPES, is_dense
 from autotune.passes.winograd import Winograd
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -29,6 +30,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Winograd(4),
     Winograd(6),
     AttentionBlocks(),
+    CausalRows(),
     SeparateAttention(),
 )
 """What is tried on every workload; those that cannot compute it drop out."""
@@ -85,7 +87,7 @@ def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
         changed = algorithm.apply(graph)
         if changed is not graph:
             steps, prologue = _divided(changed, graph)
-            if _placeable(steps, workload):
+            if _placeable(changed, steps, workload):
                 found.append(Alternative(workload, algorithm.label, algorithm.error, steps, prologue))
     return tuple(found)
 
@@ -140,13 +142,16 @@ def _folded(graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     return tuple(folded), tuple(rest)
 
 
-def _placeable(steps: Partition, workload: Workload) -> bool:
-    """Whether no other value shares memory with an argument that has strides of its own."""
+def _placeable(changed: Graph, steps: Partition, workload: Workload) -> bool:
+    """Whether every argument that has strides of its own stays where it is and is reshaped by none of the steps.
+
+    Slices, transposes and joins go through any strides; a reshape takes its operand and its result for dense.
+    """
     graph = workload.region.graph
     strided = {v for v in (*graph.inputs, *graph.outputs) if not _is_plain(graph, v)}
-    shared = {p.root for v, p in steps.placements.items() if p.root != v}
+    reshaped = {v for node in changed.nodes if node.op in RESHAPES for v in (node.inputs[0], *node.outputs)}
     moved = {v for v in strided if v in steps.placements and steps.placements[v].root != v}
-    return not (strided & shared or moved)
+    return not (strided & reshaped or moved)
 
 
 def _is_plain(graph: Graph, value: str) -> bool:

@@ -1,8 +1,9 @@
 """Attention written as separate operators becomes one.
 
 MatMul(q, k^T), scaled by a number, masked by an Add or a Where, Softmax along the keys, MatMul with the
-values. As one region the scores never leave the caches near a core. Whether that, blocks of keys or the
-separate operators are faster is decided for each region, as for all algorithms.
+values; after the softmax a Where may put 0 into the rows of which the mask keeps nothing. As one region the
+scores never leave the caches near a core. Whether that, blocks of keys or rows, or the separate operators are
+faster is decided for each region, as for all algorithms.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.graph.ir import Attr, Graph, Node
+from autotune.passes.attention_mask import Mask, is_row_guard, mask_of
 from autotune.passes.attributes import integer, permutation
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
@@ -37,15 +39,14 @@ class Attention(GraphPass):
 
 @dataclass(frozen=True)
 class _Chain:
-    """Operands of an attention; ``keys`` are transposed: [..., d, n]. ``inverted``: the mask is of what goes."""
+    """Operands of an attention; ``keys`` are transposed: [..., d, n]. ``guarded``: rows without a key give 0."""
 
     q: str
     keys: str
     v: str
     scale: float
-    mask: str | None
-    inverted: bool
-    fill: float
+    mask: Mask
+    guarded: bool
 
 
 @dataclass
@@ -134,6 +135,9 @@ def _chain(
     """The attention that ends in a MatMul, or None."""
     walk = _Walk(graph, producers, consumers)
     softmax = walk.only(node.inputs[0])
+    guard = softmax if softmax is not None and softmax.op == "Where" else None
+    if guard is not None:
+        softmax = walk.only(guard.inputs[2])
     if softmax is None or softmax.op != "Softmax" or node.inputs[0] == node.inputs[1]:
         return None
     rank = graph.type_of(softmax.outputs[0]).rank
@@ -148,7 +152,11 @@ def _chain(
     plain = all(len(shape) == rank and shape[:-2] == shapes[0][:-2] for shape in shapes)
     if not plain or graph.type_of(q).dtype not in _DTYPES or 0 in (*shapes[0], *shapes[1], *shapes[2]):
         return None
-    return _Chain(q, keys, v, walk.scale, walk.mask, walk.inverted, walk.fill)
+    if guard is not None and not is_row_guard(graph, producers, guard, walk.mask):
+        return None
+    shape = graph.type_of(softmax.outputs[0]).shape
+    mask = mask_of(graph, producers, walk.mask, shape, walk.inverted, walk.fill)
+    return _Chain(q, keys, v, walk.scale, mask, guard is not None)
 
 
 def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> bool:
@@ -156,11 +164,13 @@ def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> boo
     if chain is None:
         return False
     q, keys, v = (rewriter.current(value) for value in (chain.q, chain.keys, chain.v))
-    inputs = [q, _untransposed(rewriter, keys), v]
-    if chain.mask is not None:
-        mask = rewriter.current(chain.mask)
-        inputs.append(rewriter.emit("Not", [mask], name=f"{mask}.kept") if chain.inverted else mask)
-    attrs: dict[str, Attr] = {"scale": chain.scale, "fill": chain.fill}
+    inputs, mask = [q, _untransposed(rewriter, keys), v], chain.mask
+    if mask.value is not None:
+        value = rewriter.current(mask.value)
+        inputs.append(rewriter.emit("Not", [value], name=f"{value}.kept") if mask.inverted else value)
+    attrs: dict[str, Attr] = {"scale": chain.scale, "fill": mask.fill, "zero_empty": int(chain.guarded)}
+    if mask.first is not None:
+        attrs |= {"causal": 1, "first": mask.first}
     rewriter.become(node.outputs[0], "Attention", inputs, attrs)
     return True
 

@@ -11,6 +11,7 @@ from autotune.passes.base import GraphPass
 PASSES: Mapping[str, str] = {
     "attention": "autotune.passes.attention:Attention",
     "attention_blocks": "autotune.passes.attention_blocks:AttentionBlocks",
+    "causal_rows": "autotune.passes.causal_rows:CausalRows",
     "common_subexpressions": "autotune.passes.common_subexpressions:CommonSubexpressions",
     "convert_layout": "autotune.passes.convert_layout:ConvertLayout",
     "dead_code": "autotune.passes.dead_code:DeadCode",

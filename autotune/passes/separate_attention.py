@@ -61,10 +61,14 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
             scores = rewriter.emit("Add", [scores, mask], name=f"{output}.masked")
     if integer(node, "causal", 0):
         queries, count = rewriter.type_of(scores).shape[-2:]
-        kept = np.tri(queries, count) > 0
+        kept = np.tri(queries, count, k=integer(node, "first", 0), dtype=np.bool_)
         inputs = [rewriter.constant(f"{output}.kept", kept), scores, constant("never", -np.inf)]
         scores = rewriter.emit("Where", inputs, name=f"{output}.causal")
     weights = rewriter.emit("Softmax", [scores], {"axis": rank - 1}, name=f"{output}.weights")
+    if integer(node, "zero_empty", 0):
+        top = rewriter.emit("ReduceMax", [scores], {"axes": (rank - 1,)}, name=f"{output}.top")
+        empty = rewriter.emit("Equal", [top, constant("nothing", -np.inf)], name=f"{output}.empty")
+        weights = rewriter.emit("Where", [empty, constant("zero", 0.0), weights], name=f"{output}.guarded")
     rewriter.become(output, "MatMul", [weights, v])
     return True
 

@@ -57,7 +57,7 @@ class _Substitution:
             names[value] = fresh_name(f"{dispatch.outputs[0]}.{value}", self.types)
             self.types[names[value]] = steps.types[value]
         roots = {steps.placements[v].root: self.placements[names[v]] for v in region.outputs}
-        roots |= {v: self.placements[names[v]] for v in region.inputs if v in steps.placements}
+        roots |= {v: self.placements[names[v]] for v in region.inputs}
         for value, placement in steps.placements.items():
             if value not in arguments:
                 self.placements[names[value]] = _composed(placement, names, roots)

@@ -11,11 +11,13 @@ from autotune.compiler.driver import compile_model, divide
 from autotune.runtime.module import Module
 
 
-def model(*shapes: tuple[int, ...], **attrs: Any) -> Any:
-    """One Attention of the inputs q, k, v and, with a fourth shape, a mask."""
+def model(*shapes: tuple[int, ...], flags: bool = False, **attrs: Any) -> Any:
+    """One Attention of the inputs q, k, v and, with a fourth shape, a mask, of bools with ``flags``."""
     names = ["q", "k", "v", "mask"][: len(shapes)]
     inputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        helper.make_tensor_value_info(
+            name, TensorProto.BOOL if flags and name == "mask" else TensorProto.FLOAT, shape
+        )
         for name, shape in zip(names, shapes, strict=True)
     ]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
@@ -37,19 +39,38 @@ FLAT = ((2, 5, 24), (2, 7, 24), (2, 7, 18))
         (SQUARE, {"is_causal": 1}, ["attention"]),
         (FLAT, {"q_num_heads": 3, "kv_num_heads": 3}, ["attention"]),
         (((1, 4, 5, 8), (1, 2, 7, 8), (1, 2, 7, 6)), {}, ["elementwise", "elementwise", "attention"]),
-        ((*HEADS, (5, 7)), {}, None),  # rows of which nothing is kept give 0: decided when it runs
+        ((*HEADS, (5, 7)), {}, ["attention"]),
+        ((*SQUARE, (7, 7)), {"is_causal": 1}, ["attention"]),
     ],
-    ids=["heads", "scale", "causal", "flat", "shared keys", "mask"],
+    ids=["heads", "scale", "causal", "flat", "shared keys", "mask", "causal mask"],
 )
 def test_it_computes_what_the_reference_does(
-    shapes: tuple[tuple[int, ...], ...], attrs: dict[str, Any], kinds: list[str] | None
+    shapes: tuple[tuple[int, ...], ...], attrs: dict[str, Any], kinds: list[str]
 ) -> None:
     proto = model(*shapes, **attrs)
-    if kinds is not None:
-        assert [d.workload.kind for d in divide(proto).dispatches] == kinds
+    assert [d.workload.kind for d in divide(proto).dispatches] == kinds
     rng = np.random.default_rng(0)
     names = ["q", "k", "v", "mask"]
     inputs = {n: rng.standard_normal(s).astype(np.float32) for n, s in zip(names, shapes, strict=False)}
     (expected,) = ReferenceEvaluator(proto).run(None, inputs)
     with Module(compile_model(proto, threads=1)) as module:
         np.testing.assert_allclose(module.run(inputs)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("flags", [False, True], ids=["added", "flags"])
+def test_a_row_of_which_a_mask_keeps_nothing_gives_zeros(flags: bool) -> None:
+    proto = model(*HEADS, (5, 7), flags=flags)
+    rng = np.random.default_rng(0)
+    inputs: dict[str, Any] = {
+        n: rng.standard_normal(s).astype(np.float32) for n, s in zip("qkv", HEADS, strict=True)
+    }
+    kept = np.arange(35).reshape(5, 7) % 3 > 0
+    kept[2] = False
+    inputs["mask"] = kept if flags else np.where(kept, 0, -np.inf).astype(np.float32)
+    (expected,) = ReferenceEvaluator(proto).run(None, inputs)
+    compiled = compile_model(proto, threads=1)
+    assert [d.kind for d in compiled.dispatches] == ["attention"]
+    with Module(compiled) as module:
+        result = module.run(inputs)["y"]
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+    assert not result[:, :, 2].any()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from autotune.compiler.driver import compile_model
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
@@ -10,8 +11,10 @@ from autotune.graph.verify import verify
 from autotune.passes.alternatives import alternatives_of
 from autotune.passes.attention import Attention
 from autotune.passes.attention_blocks import AttentionBlocks
+from autotune.passes.causal_rows import CausalRows
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.passes.separate_attention import SeparateAttention
+from autotune.runtime.module import Module
 
 ALWAYS = Attention()
 RNG = np.random.default_rng(0)
@@ -174,6 +177,101 @@ def test_causal_attention_by_separate_operators():
     y = b.node("Attention", b.input("q", shape), b.input("k", shape), b.input("v", shape), causal=1)
     graph = converted(b.graph(y), (SeparateAttention(),))
     assert "Where" in [node.op for node in graph.nodes]
+
+
+def later_keys(value, dtype=np.float32):
+    return np.where(np.tri(5, 7, k=2, dtype=bool), 0, value).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda b, s: b.node("Add", s, b.constant("mask", later_keys(-np.inf))),
+        lambda b, s: b.node("Add", s, b.constant("mask", later_keys(np.finfo(np.float32).min)[None])),
+        lambda b, s: b.node(
+            "Where", b.constant("kept", later_keys(1) == 0), s, b.constant("fill", np.float32(-np.inf))
+        ),
+    ],
+)
+def test_a_constant_mask_that_is_causal_becomes_a_rule(between):
+    (node,) = [n for n in converted(chain(between)).nodes if n.op == "Attention"]
+    assert (len(node.inputs), node.attrs["causal"], node.attrs["first"]) == (3, 1, 2)
+
+
+def test_a_mask_that_keeps_everything_goes():
+    zeros = np.zeros((5, 7), np.float32)
+    graph = converted(chain(lambda b, s: b.node("Add", s, b.constant("mask", zeros))))
+    (node,) = [n for n in graph.nodes if n.op == "Attention"]
+    assert (len(node.inputs), node.attrs.get("causal", 0)) == (3, 0)
+
+
+@pytest.mark.parametrize("fill", [-10000.0, -1.0])
+def test_a_fill_that_still_counts_stays_a_mask(fill):
+    graph = converted(chain(lambda b, s: b.node("Add", s, b.constant("mask", later_keys(fill)))))
+    (node,) = [n for n in graph.nodes if n.op == "Attention"]
+    assert (len(node.inputs), node.attrs.get("causal", 0)) == (4, 0)
+
+
+def test_the_causal_term_of_a_mask_that_is_known_when_it_runs():
+    def between(b, scores):
+        mask = b.node("Add", b.input("mask", (5, 7)), b.constant("later", later_keys(-np.inf)))
+        return b.node("Add", scores, mask)
+
+    (node,) = [n for n in converted(chain(between)).nodes if n.op == "Attention"]
+    assert (node.inputs[3], node.attrs["causal"], node.attrs["first"]) == ("mask", 1, 2)
+
+
+@pytest.mark.parametrize("algorithm", [SeparateAttention(), AttentionBlocks(3)])
+def test_rows_without_a_key_by_other_algorithms(algorithm):
+    b = GraphBuilder()
+    q, k, v = (b.input(name, (2, 6, 4)) for name in "qkv")
+    kept = b.constant("kept", np.arange(36).reshape(6, 6) % 12 < 6)
+    graph = b.graph(b.node("Attention", q, k, v, kept, zero_empty=1))
+    result = next(iter(run(converted(graph, (algorithm,))).values()))
+    assert not result[:, 1::2].any()
+    assert result[:, ::2].all()
+
+
+@pytest.mark.parametrize(("first", "mask"), [(0, None), (3, (1, 9)), (0, (9, 11)), (0, (11,))])
+def test_causal_attention_by_rows_reads_only_the_keys_it_keeps(first, mask):
+    b = GraphBuilder()
+    shapes = {"q": (2, 9, 4), "k": (2, 11, 4), "v": (2, 11, 5)}
+    inputs = [b.input(name, shape) for name, shape in shapes.items()]
+    if mask is not None:
+        inputs.append(b.input("mask", mask if mask != (1, 9) else (2, 1, 11)))
+    graph = converted(b.graph(b.node("Attention", *inputs, causal=1, first=first)), (CausalRows(3, 2),))
+    parts = [node for node in graph.nodes if node.op == "Attention"]
+    assert [node.attrs["first"] for node in parts] == [first, first + 3, first + 6]
+    assert [graph.type_of(n.inputs[1]).shape[-2] for n in parts] == [
+        min(11, end + first) for end in (3, 6, 9)
+    ]
+
+
+@pytest.mark.parametrize(("attrs", "rows"), [({}, 2), ({"causal": 1}, 5), ({"causal": 1, "first": 8}, 2)])
+def test_attention_that_is_short_or_reads_all_keys_stays_whole(attrs, rows):
+    b = GraphBuilder()
+    q, k, v = (b.input(name, (2, 9, 4)) for name in "qkv")
+    graph = b.graph(b.node("Attention", q, k, v, **attrs))
+    assert CausalRows(3, rows).apply(graph) is graph
+
+
+def test_causal_rows_of_heads_that_lie_interleaved():
+    heads, rows, width = 3, 64, 8
+    b = GraphBuilder()
+
+    def split(name):
+        x = b.node("Relu", b.input(name, (rows, heads * width)))
+        return b.node("Transpose", b.node("Reshape", x, shape=(rows, heads, width)), perm=(1, 0, 2))
+
+    y = b.node("Transpose", b.node("Attention", *map(split, "qkv"), causal=1), perm=(1, 0, 2))
+    graph = b.graph(b.node("Reshape", y, shape=(rows, heads * width)))
+    inputs = {v: normal(rows, heads * width) for v in graph.inputs}
+    image = compile_model(graph, threads=1, algorithm=CausalRows().label)
+    assert [d.kind for d in image.dispatches].count("attention") == 2
+    with Module(image) as module:
+        (result,) = module(*inputs.values())
+    (want,) = evaluate.run(graph, inputs).values()
+    np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
 
 
 def test_the_alternatives_of_an_attention():

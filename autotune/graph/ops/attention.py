@@ -3,8 +3,8 @@
 q [..., m, d], k [..., n, d], v [..., n, e], all with the same leading dimensions; the result is
 [..., m, e]. ``mask`` broadcasts to [..., m, n]: a floating one is added to the scaled scores, a bool one
 keeps the scores where it is true and puts ``fill`` elsewhere. ``causal`` keeps key j for query i where
-j <= i and puts minus infinity elsewhere. A row of which nothing is kept gives NaN, as the separate
-operators do.
+j <= i + ``first`` and puts minus infinity elsewhere. A row of which nothing is kept gives NaN, as the
+separate operators do, or 0 with ``zero_empty``.
 
 ``block`` = 0 computes whole rows of scores. Otherwise keys come in blocks of that many, with a running
 maximum and sum (FlashAttention: Dao et al., NeurIPS 2022), so that the memory needed in between does not
@@ -12,7 +12,8 @@ grow with n.
 
 te stages: "<out>.keys" (k transposed), "<out>.scores" (reduce re), "<out>.masked", "<out>.max" (reduce
 rj), "<out>.exp", "<out>.sum" (reduce rj), "<out>.acc" (reduce rj), then the output acc * rcp. With blocks
-all of these have an axis b after the leading ones, and "<out>.merged" folds (max, sum, acc) over it.
+all of these have an axis b after the leading ones, and "<out>.merged" folds (max, sum, acc) over it. Where
+nothing may be kept and that is no NaN, "<out>.base" is a finite maximum.
 """
 
 from __future__ import annotations
@@ -108,11 +109,14 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     elif mask is not None:
         scores = scores + mask
     if int_attr(attrs, "causal"):
-        kept = np.tri(q.shape[-2], k.shape[-2], dtype=bool)
+        kept = np.tri(q.shape[-2], k.shape[-2], k=int_attr(attrs, "first"), dtype=np.bool_)
         scores = np.where(kept, scores, q.dtype.type(-np.inf))
     with np.errstate(invalid="ignore"):
         exps = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        return [np.matmul(exps / exps.sum(axis=-1, keepdims=True), v)]
+        weights = exps / exps.sum(axis=-1, keepdims=True)
+    if int_attr(attrs, "zero_empty"):
+        weights = np.where((scores == -np.inf).all(axis=-1, keepdims=True), q.dtype.type(0), weights)
+    return [np.matmul(weights, v)]
 
 
 class _Program:
@@ -168,7 +172,7 @@ class _Program:
         masked = self.stage("masked", (sizes.m, width), "ij", lambda *x: self.masked(x, scores(*x)))
         rj = te.reduce_axis((0, width), name="rj")
         top = self.stage("max", (sizes.m,), "i", lambda *row: te.max(masked(*row, rj), axis=rj))
-        if self.blocks:
+        if self.blocks or int_attr(self.attrs, "zero_empty"):
             lowest = _lowest(dtype)
             top = self.stage("base", (sizes.m,), "i", lambda *row: te.maximum(top(*row), lowest))
         shape = (sizes.m, width)
@@ -190,7 +194,7 @@ class _Program:
             else:
                 value = value + read
         if int_attr(self.attrs, "causal"):
-            value = te.if_then_else(key <= i, value, never)
+            value = te.if_then_else(key <= i + int_attr(self.attrs, "first"), value, never)
         return te.if_then_else(key < self.sizes.n, value, never) if partial else value
 
     def result(self) -> te.Tensor:
@@ -211,9 +215,16 @@ class _Program:
         shape = (*sizes.lead, sizes.m, sizes.e)
         if self.blocks:
             total, acc = self.merged(top, total, acc)
-            return stage(shape, lambda *x: acc(*x) / total(*x), self.out)
-        inverse = self.stage("rcp", (sizes.m,), "i", lambda *row: 1.0 / total(*row))
+            return stage(shape, lambda *x: self.filled(total(*x), acc(*x) / total(*x)), self.out)
+        inverse = self.stage("rcp", (sizes.m,), "i", lambda *row: self.filled(total(*row), 1.0 / total(*row)))
         return stage(shape, lambda *x: acc(*x) * inverse(*x[:-1]), self.out)
+
+    def filled(self, total: Expr, value: Expr) -> Expr:
+        """A value of a row; 0 where nothing of the row is kept, if that is asked for: any other sum is at least 1."""
+        if not int_attr(self.attrs, "zero_empty"):
+            return value
+        zero = te.const(0.0, self.q.dtype)
+        return te.if_then_else(total == zero, zero, value)
 
     def merged(self, top: te.Tensor, total: te.Tensor, acc: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
         """Sum and weighted values of all blocks, each [..., m, e]: the smaller maximum is rescaled."""
@@ -260,6 +271,8 @@ register(
         {
             "scale": Attribute("float"),
             "causal": Attribute("int", 0),
+            "first": Attribute("int", 0),
+            "zero_empty": Attribute("int", 0),
             "fill": Attribute("float", float("-inf")),
             "block": Attribute("int", 0),
         },

@@ -134,6 +134,8 @@ WINDOWS = [
     case("GlobalMaxPool", normal(2, 3, 5, 4)),
 ]
 
+EMPTY_ROWS = np.arange(36).reshape(6, 6) % 12 < 6
+
 ROWS = [
     case("BatchNormalization", normal(1, 3, 4, 5), *(positive(3) for _ in range(4))),
     case("InstanceNormalization", normal(1, 4, 5, 3), normal(3), normal(3), **NHWC),
@@ -144,6 +146,9 @@ ROWS = [
     case("Attention", normal(2, 7, 4), normal(2, 13, 4), normal(2, 13, 5)),
     case("Attention", normal(7, 4), normal(13, 4), normal(13, 5), normal(1, 13), causal=1, scale=2.0),
     case("Attention", normal(7, 4), normal(13, 4), normal(13, 5), normal(7, 13), causal=1, block=5),
+    case("Attention", normal(7, 4), normal(13, 4), normal(13, 5), causal=1, first=3),
+    case("Attention", *(normal(2, 6, 4) for _ in range(3)), EMPTY_ROWS, zero_empty=1),
+    case("Attention", *(normal(2, 6, 4) for _ in range(3)), EMPTY_ROWS, zero_empty=1, causal=1, block=4),
     case("Attention", *(normal(2, 12, 4) for _ in range(3)), flags(2, 1, 12), fill=-9.0, block=4),
     case("Softmax", normal(3, 19)),
     case("Softmax", normal(3, 5, 4), axis=1),

@@ -1,0 +1,131 @@
+"""What a mask of attention scores says: which keys are kept by their place, and what is only known when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from autotune.graph.ir import Array, Graph, Node
+from autotune.passes.attributes import integer, ints
+
+
+@dataclass(frozen=True)
+class Mask:
+    """``value`` is added to the scores, or a bool that keeps them and puts ``fill`` elsewhere (``inverted``: one of
+    what goes); None where there is none. With ``first``, key j is kept for query i only where j <= i + first.
+    """
+
+    value: str | None
+    inverted: bool = False
+    fill: float = float("-inf")
+    first: int | None = None
+
+
+def mask_of(
+    graph: Graph,
+    producers: Mapping[str, Node],
+    value: str | None,
+    shape: Sequence[int],
+    inverted: bool,
+    fill: float,
+) -> Mask:
+    """The mask ``value`` of scores [..., m, n].
+
+    A constant that is causal becomes a rule, also as a term of a sum; a choice between 0 and minus infinity its
+    condition.
+    """
+    if value is None:
+        return Mask(None)
+    if _is_flag(graph, value):
+        flags = graph.constants.get(value)
+        known = flags is not None and fill <= _lowest(np.dtype(np.float32))
+        kept = (~flags if inverted else flags) if known and flags is not None else None
+        return _by_place(Mask(value, inverted, fill), kept, shape)
+    found = _by_place(Mask(value), _kept(graph, value), shape)
+    producer = producers.get(value)
+    if found.value is not None and producer is not None and producer.op == "Add":
+        found = _without_rule(graph, producer, found, shape)
+        producer = None if found.value is None else producers.get(found.value)
+    if producer is not None and producer.op == "Where" and _is_choice(graph, producer):
+        return replace(found, value=producer.inputs[0])
+    return found
+
+
+def _without_rule(graph: Graph, add: Node, mask: Mask, shape: Sequence[int]) -> Mask:
+    """The other term of a sum with a constant that follows a rule; exactly minus infinity drops whatever is added."""
+    for term, other in zip(add.inputs, reversed(add.inputs), strict=True):
+        ruled = _by_place(Mask(term), _kept(graph, term, exact=True), shape)
+        if ruled.value is None:
+            return replace(ruled, value=other)
+    return mask
+
+
+def is_row_guard(graph: Graph, producers: Mapping[str, Node], guard: Node, mask: str | None) -> bool:
+    """Whether a Where puts 0 exactly into the rows of which an added mask keeps nothing: its maximum is -inf."""
+    condition, zero, _ = guard.inputs
+    equal = producers.get(condition)
+    if (
+        mask is None
+        or _is_flag(graph, mask)
+        or _number(graph, zero) != 0
+        or equal is None
+        or equal.op != "Equal"
+    ):
+        return False
+    tops = [producers.get(v) for v in equal.inputs if _number(graph, v) != -np.inf]
+    top = tops[0] if len(tops) == 1 else None
+    if top is None or top.op != "ReduceMax":
+        return False
+    rank = graph.type_of(mask).rank
+    along = [axis % rank for axis in ints(top, "axes")] == [rank - 1]
+    return along and top.inputs[0] == mask and integer(top, "keepdims", 1) == 1
+
+
+def _is_flag(graph: Graph, value: str) -> bool:
+    return graph.type_of(value).dtype == "bool"
+
+
+def _number(graph: Graph, value: str) -> float | None:
+    array = graph.constants.get(value)
+    return float(array.reshape(-1)[0]) if array is not None and array.size == 1 else None
+
+
+def _is_choice(graph: Graph, where: Node) -> bool:
+    """Whether a Where says 0 or minus infinity, as an added form of its condition."""
+    _, kept, dropped = where.inputs
+    same = graph.type_of(where.inputs[0]).shape == graph.type_of(where.outputs[0]).shape
+    return same and _number(graph, kept) == 0 and _number(graph, dropped) == -np.inf
+
+
+def _kept(graph: Graph, value: str, exact: bool = False) -> Array | None:
+    """Which scores an added constant keeps; None if it is unknown or does anything but keep and drop."""
+    mask = graph.constants.get(value)
+    if mask is None:
+        return None
+    kept = np.asarray(mask == 0)
+    dropped = mask <= (-np.inf if exact else _lowest(mask.dtype))
+    return kept if np.all(kept | dropped) else None
+
+
+def _lowest(dtype: np.dtype[Any]) -> float:
+    """From here down values stand for minus infinity: models also write the lowest number, or half of it."""
+    return float(np.finfo(dtype).min) / 2
+
+
+def _by_place(mask: Mask, kept: Array | None, shape: Sequence[int]) -> Mask:
+    """The mask as a rule where what it keeps follows one: every key, or those up to the query's place."""
+    if kept is None or kept.ndim < 1:
+        return mask
+    if kept.all():
+        return Mask(None)
+    first = int(kept.reshape(-1, kept.shape[-1])[0].sum()) - 1
+    if kept.ndim < 2 or kept.shape[-2:] != tuple(shape[-2:]) or first < 0:
+        return mask
+    follows = np.all(kept == np.tri(shape[-2], shape[-1], k=first, dtype=np.bool_))
+    return Mask(None, first=first) if follows else mask
+
+
+__all__ = ["Mask", "is_row_guard", "mask_of"]

@@ -17,7 +17,7 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.graph.ir import ABSENT, Attr, Graph, Node
-from autotune.passes.attributes import integer
+from autotune.passes.attributes import integer, ints
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
@@ -131,8 +131,9 @@ class _Expression:
             wide = self.cast(w, "int32", "weights")
             w = self.emit("Sub", wide, self._offsets(w_zero, len(self.shape(w)), 0), what="weights")
             w = self.cast(w, "int16", "weights")
-        inputs = [x, w] if x_zero is None else [x, w, self.along(x_zero, 1, 0)]
-        total = self.emit("IntegerConv", *inputs, what="products", attrs=self.node.attrs)
+        # What lies around the input is only read where there is padding.
+        fills = [self.along(x_zero, 1, 0)] if x_zero is not None and any(ints(self.node, "pads")) else []
+        total = self.emit("IntegerConv", x, w, *fills, what="products", attrs=self.node.attrs)
         if x_zero is None:
             return total
         rank = len(self.shape(w))

@@ -8,7 +8,7 @@ vanishes: the groups write their channels interleaved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,6 +19,9 @@ from autotune.graph.ir import Attr, Graph, Node
 from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
+
+# Operands that the groups divide, and the scalar that lies around quantised ones.
+_INPUTS: Mapping[str, int] = {"Conv": 2, "IntegerConv": 3}
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ def _chains(graph: Graph, max_groups: int) -> Iterator[_Chain]:
     consumers = graph.consumers()
     taken: set[str] = set()
     for node in graph.nodes:
-        if node.op != "Conv" or not _is_grouped(graph, node, max_groups):
+        if node.op not in _INPUTS or not _is_grouped(graph, node, max_groups):
             continue
         chain, groups = [node], integer(node, "group")
         while True:
@@ -72,7 +75,7 @@ def _chains(graph: Graph, max_groups: int) -> Iterator[_Chain]:
 
 def _is_grouped(graph: Graph, conv: Node, max_groups: int) -> bool:
     groups = integer(conv, "group", 1)
-    if not 1 < groups <= max_groups or not is_channels_last(conv) or len(conv.inputs) != 2:
+    if not 1 < groups <= max_groups or not is_channels_last(conv) or len(conv.inputs) > _INPUTS[conv.op]:
         return False
     weight = graph.constants.get(conv.inputs[1])
     return weight is not None and weight.shape[-2] > 1
@@ -124,11 +127,13 @@ def _split(rewriter: Rewriter, chain: _Chain) -> None:
 def _convolutions(rewriter: Rewriter, conv: Node, groups: int) -> list[str]:
     parts = _parts(rewriter, rewriter.current(conv.inputs[0]), groups)
     weights = np.split(rewriter.constants[rewriter.current(conv.inputs[1])], groups, axis=-1)
+    shared = [rewriter.current(v) for v in conv.inputs[2:]]
     attrs = {key: value for key, value in conv.attrs.items() if key != "group"}
     results = []
     for i, (part, weight) in enumerate(zip(parts, weights, strict=True)):
         name = rewriter.constant(f"{conv.inputs[1]}.group{i}", np.ascontiguousarray(weight))
-        results.append(rewriter.emit("Conv", [part, name], attrs, name=f"{conv.outputs[0]}.group{i}"))
+        inputs = [part, name, *shared]
+        results.append(rewriter.emit(conv.op, inputs, attrs, name=f"{conv.outputs[0]}.group{i}"))
     return results
 
 

@@ -484,6 +484,21 @@ def test_groups_become_convolutions_of_slices(groups):
     assert all(n.attrs.get("group", 1) == 1 for n in graph.nodes)
 
 
+def test_groups_of_integers_share_what_lies_around():
+    rng = np.random.default_rng(0)
+    b = GraphBuilder()
+    w = b.constant("w", rng.integers(-128, 128, (3, 3, 4, 16)).astype(np.int8))
+    fill = b.constant("fill", np.uint8(7))
+    x = b.input("x", (1, 5, 5, 8), "uint8")
+    y = b.node("IntegerConv", x, w, fill, layout="NHWC", group=2, pads=(1, 1, 1, 1))
+    graph = SplitGroups().apply(b.graph(b.node("Add", y, b.constant("c", np.arange(16, dtype=np.int32)))))
+    parts = [n for n in graph.nodes if n.op == "IntegerConv"]
+    assert [n.inputs[2] for n in parts] == ["fill", "fill"]
+    inputs = {"x": rng.integers(0, 256, (1, 5, 5, 8)).astype(np.uint8)}
+    (found,), (wanted,) = (evaluate.run(g, inputs).values() for g in (graph, b.graph(b.node("Add", y, "c"))))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_a_shuffle_of_the_groups_vanishes():
     b = GraphBuilder()
     x = b.node("Relu", grouped(b, b.input("x", (1, 5, 5, 8)), 4, 24))

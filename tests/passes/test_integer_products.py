@@ -122,8 +122,8 @@ def test_zero_points_that_are_known_only_at_run_time() -> None:
     compiled_gives_reference(model(node, inputs, {}, TensorProto.INT32), inputs)
 
 
-@pytest.mark.parametrize("group", [1, 2])
-def test_compiled_qlinear_conv(group: int) -> None:
+@pytest.mark.parametrize(("group", "kernel"), [(1, 3), (2, 3), (8, 3), (1, 1)])
+def test_compiled_qlinear_conv(group: int, kernel: int) -> None:
     from onnx import TensorProto, helper
 
     rng = np.random.default_rng(0)
@@ -131,16 +131,15 @@ def test_compiled_qlinear_conv(group: int) -> None:
     constants = {
         "xs": np.float32(0.02),
         "xz": np.uint8(11),
-        "w": random(rng, "int8", 20, 8 // group, 3, 3),
-        "ws": rng.uniform(0.001, 0.02, 20).astype("float32"),
-        "wz": np.zeros(20, "int8"),
+        "w": random(rng, "int8", 24, 8 // group, kernel, kernel),
+        "ws": rng.uniform(0.001, 0.02, 24).astype("float32"),
+        "wz": np.zeros(24, "int8"),
         "ys": np.float32(0.05),
         "yz": np.uint8(100),
-        "bias": rng.integers(-1000, 1000, 20).astype("int32"),
+        "bias": rng.integers(-1000, 1000, 24).astype("int32"),
     }
-    node = helper.make_node(
-        "QLinearConv", ["x", *constants], ["y"], pads=[1, 1, 1, 1], strides=[2, 1], group=group
-    )
+    pads = [kernel // 2] * 4
+    node = helper.make_node("QLinearConv", ["x", *constants], ["y"], pads=pads, strides=[2, 1], group=group)
     compiled_gives_reference(model(node, inputs, constants, TensorProto.UINT8), inputs)
 
 

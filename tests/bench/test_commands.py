@@ -77,6 +77,14 @@ def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["notes"] == ["SFM: softmax over axis 1 (M,N)"]
 
 
+def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "int8.md"
+    found = measured(capsys, "int8", "7² 512", "--peers", "none", "-o", page, *QUICK)
+    assert [row["family"] for row in found["data"]] == ["int8", "float32"]
+    (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if "7² 512→512" in line]
+    assert "–" not in line
+
+
 @pytest.mark.slow
 def test_operators_tuned_and_not(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     database = tmp_path / "secret" / "ops.db"
@@ -117,6 +125,7 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         (("operators", "XYZ"), "unknown family 'XYZ'; there are: C1D"),
+        (("int8", "XYZ"), "no problem's name has 'XYZ'; there are: matmul 256"),
         (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
         (("math", "sine"), "unknown function 'sine'; there are: exp"),
         (("search", "XYZ"), "unknown operator 'XYZ'; there are: GMM"),

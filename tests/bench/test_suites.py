@@ -10,7 +10,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from autotune.bench.problem import Case, Problem
-from autotune.bench.suites import gemm, memory, models, operators
+from autotune.bench.suites import gemm, memory, models, operators, quantised
 from autotune.bench.suites.convolutions import Convolution, capsule, convolution, transposed
 from autotune.bench.suites.dense import attention_scores, matmul, norm, softmax
 from autotune.compiler import divide
@@ -90,6 +90,14 @@ def test_the_smallest_of_a_family_is_the_one_with_fewest_operations() -> None:
 def test_sizes_of_products_are_square_or_odd() -> None:
     found = {case.name: case.family for case in gemm.cases((512, 13, 1000))}
     assert found == {"matmul 512": "square", "matmul 13": "odd", "matmul 1000": "odd"}
+
+
+def test_quantised_problems_have_float32_twins_of_as_many_operations() -> None:
+    found = {(case.family, case.name): case for case in quantised.cases()}
+    for image in quantised.IMAGES[3:9:5]:
+        integer, real = (found[family, str(image)].build() for family in (quantised.INTEGER, quantised.FLOAT))
+        assert integer.flops == pytest.approx(real.flops, rel=0.1)  # but for the bias
+    assert quantised.matmul(256, quantised.INTEGER).flops == 2 * 256**3
 
 
 def test_a_model_is_the_same_for_everybody() -> None:

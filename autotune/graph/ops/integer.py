@@ -79,7 +79,8 @@ def _conv_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
     return [sum_stage(geo, x, w, names[0], "int32")]
 
 
-def _conv_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
+def conv_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
+    """Operations of an integer convolution, a multiply-add counted as two."""
     geo = geometry(types, attrs)
     return 2 * results[0].size * geo.group_inputs * math.prod(geo.window.kernel)
 
@@ -105,6 +106,6 @@ register(
         _conv_compute,
         CONV_ATTRIBUTES,
         complete=complete_conv,
-        flops_rule=_conv_flops,
+        flops_rule=conv_flops,
     )
 )

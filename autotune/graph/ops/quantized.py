@@ -19,9 +19,9 @@ import numpy as np
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import array_at, at, int_attr, optional, str_attr
-from autotune.graph.ops.contraction import matmul_shape
+from autotune.graph.ops.contraction import matmul_flops, matmul_shape
 from autotune.graph.ops.convolution import CONV_ATTRIBUTES, complete_conv, conv_array, geometry
-from autotune.graph.ops.integer import wrapped
+from autotune.graph.ops.integer import conv_flops, wrapped
 from autotune.graph.ops.registry import Arrays, Attribute, Kind, OpDef, Types, register
 
 QUANTIZED = ("int8", "uint8")
@@ -162,6 +162,7 @@ def _register_quantized() -> None:
             (2, 4),
             _matmul_integer_infer,
             lambda a, _: [_matmul_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3))],
+            flops_rule=matmul_flops,
         )
     )
     register(
@@ -174,9 +175,19 @@ def _register_quantized() -> None:
             None,
             _CONV,
             complete_conv,
+            conv_flops,
         )
     )
-    register(OpDef("QLinearMatMul", "contraction", (8, 8), _qlinear_matmul_infer, _qlinear_matmul))
+    register(
+        OpDef(
+            "QLinearMatMul",
+            "contraction",
+            (8, 8),
+            _qlinear_matmul_infer,
+            _qlinear_matmul,
+            flops_rule=lambda types, results, attrs: matmul_flops(_operands(types), results, attrs),
+        )
+    )
     register(
         OpDef(
             "QLinearConv",
@@ -187,6 +198,7 @@ def _register_quantized() -> None:
             None,
             _CONV,
             lambda types, attrs: complete_conv(_operands(types), attrs),
+            lambda types, results, attrs: conv_flops(_operands(types), results, attrs),
         )
     )
 

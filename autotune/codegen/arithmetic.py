@@ -33,6 +33,14 @@ class Arithmetic(Bfloat16):
             yield
         self.mask = old
 
+    def active_lanes(self) -> Value | None:
+        """The lanes that may access memory; None for all."""
+        if not self.idle:
+            return self.mask
+        bits = ", ".join(f"i1 {int(n < self.lanes - self.idle)}" for n in range(self.lanes))
+        busy = Value(f"<{bits}>", "bool", self.lanes)
+        return busy if self.mask is None else self.logical("and", self.mask, busy)
+
     def intrinsic(self, name: str, dtype: str, lanes: int, *args: Value) -> Value:
         """Call ``llvm.<name>`` on operands of one type."""
         kind = vector(scalar_type(dtype), lanes)

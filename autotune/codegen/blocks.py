@@ -63,7 +63,7 @@ class BlockLoads(MemoryEmitter):
     def block_load(self, buffer: Buffer, form: Lin, address: Address) -> Value | None:
         """One column of a block, all columns being kept for their own iterations; None for other loads."""
         strided = address.lanes is None and address.stride not in (0, 1)
-        if not strided or buffer not in self.constant_buffers or self.mask is not None:
+        if not strided or buffer not in self.constant_buffers or self.active_lanes() is not None:
             return None
         columns = GROUP_BYTES // ITEM_BYTES[buffer.dtype]
         if self.lanes % columns:

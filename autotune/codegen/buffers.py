@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.instructions import InstructionEmitter
-from autotune.codegen.locals import slots_of
+from autotune.codegen.locals import Chunk, chunks, slots_of
 from autotune.codegen.module import ModuleText
 from autotune.codegen.types import Value, memory_type, scalar_type, vector
 from autotune.errors import BuildError
@@ -22,8 +22,9 @@ STACK_BYTES = 16 << 10
 class BufferEmitter(InstructionEmitter):
     """Finds a place for each buffer, and loads from it.
 
-    ``_slots`` holds ``{offset: (name, lanes)}`` of buffers in registers; those in ``_private`` were allocated inside
-    of a vectorized loop: each lane has elements of its own.
+    ``masks_rests`` says whether the rest of a vectorized loop is one vector with idle lanes. ``_slots`` holds
+    ``{offset: (name, lanes)}`` of buffers in registers; those in ``_private`` were allocated inside of a vectorized
+    loop: each lane has elements of its own.
     """
 
     def __init__(self, module: ModuleText, kernel: LoopKernel) -> None:
@@ -39,17 +40,25 @@ class BufferEmitter(InstructionEmitter):
         self._in_lanes = False
         self._private: set[Buffer] = set()
         self._width = self._vector_width()
+        self.masks_rests = False
 
     def _vector_width(self) -> int:
         """Lanes of all vectorized loops of the kernel: those of the widest type that it stores."""
         sizes = {s.buffer.dtype for s in walk(self.kernel.body) if isinstance(s, Store)}
         return min((self.module.target.lanes(d) for d in sizes), default=1)
 
+    def cover(self, extent: int) -> list[Chunk]:
+        """The vectors of a vectorized loop."""
+        return chunks(extent, self._width, self.masks_rests)
+
+    def _parts(self, extent: int) -> list[Chunk]:
+        """The slots of a local buffer along a vectorized loop: inside of one, each lane has its own."""
+        return chunks(extent, 1) if self._in_lanes else self.cover(extent)
+
     @contextmanager
     def allocated(self, node: Allocate) -> Iterator[None]:
         """A local buffer exists inside of this context."""
-        width = 1 if self._in_lanes else self._width
-        slots = slots_of(node.buffer, node.body, width, self._known, self.form)
+        slots = slots_of(node.buffer, node.body, self._parts, self._known, self.form)
         if slots is None:
             top = self._scratch_top
             self._pointers[node.buffer] = self._local_memory(node.buffer)

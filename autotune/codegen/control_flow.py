@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.codegen.locals import chunks
+from autotune.codegen.locals import Chunk
 from autotune.codegen.memory import Ramp
 from autotune.codegen.module import ModuleText
 from autotune.codegen.stores import StoreEmitter
@@ -37,8 +37,8 @@ class FlowEmitter(StoreEmitter):
 
     def _loop(self, node: For) -> None:
         if node.kind == "vectorized":
-            for start, width in chunks(node.extent, self._width):
-                self._chunk(node, start, width)
+            for chunk in self.cover(node.extent):
+                self._chunk(node, chunk)
         elif node.kind == "unrolled":
             with self.unrolling(node):
                 apart = self._accumulates(node)
@@ -69,13 +69,14 @@ class FlowEmitter(StoreEmitter):
             for s in stores
         )
 
-    def _chunk(self, node: For, start: int, width: int) -> None:
-        self.env[node.var] = start if width == 1 else Ramp(start, width)
-        self.lanes = width
+    def _chunk(self, node: For, chunk: Chunk) -> None:
+        self.env[node.var] = chunk.start if chunk.width == 1 else Ramp(chunk.start, chunk.width)
+        self.lanes = chunk.width
+        self.idle = chunk.width - chunk.active
         self._in_lanes = True
         self.stmt(node.body)
         self._in_lanes = False
-        self.lanes = 1
+        self.lanes, self.idle = 1, 0
 
     def _serial(self, var: Var, begin: str, end: str, body: Stmt) -> None:
         """A loop that runs at least once: the test is at its end."""

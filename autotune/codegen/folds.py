@@ -30,10 +30,11 @@ class FoldEmitter(BufferEmitter):
             old, new = self.cast(old, "float32"), self.cast(new, "float32")
         if new.lanes == 1:
             new = self.splat(new, self.lanes)
-        if self.mask is not None:
+        active = self.active_lanes()
+        if active is not None:
             neutral = self.splat(self._neutral(value.op, new.dtype), new.lanes)
             text = (
-                f"select {type_of(self.mask)} {self.mask.text}, "
+                f"select {type_of(active)} {active.text}, "
                 f"{type_of(new)} {new.text}, {type_of(new)} {neutral.text}"
             )
             new = Value(self.op(text), new.dtype, new.lanes)

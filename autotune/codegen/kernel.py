@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autotune.codegen.control_flow import FlowEmitter
-from autotune.codegen.lanes import settle_lanes
+from autotune.codegen.lanes import masks_fit, settle_lanes
 from autotune.codegen.module import ModuleText
 from autotune.codegen.streams import alignment_test
 from autotune.errors import BuildError
@@ -44,6 +44,7 @@ class KernelEmitter(FlowEmitter):
 
     def _emit_body(self, name: str) -> None:
         body = settle_lanes(self.kernel.body, self.form)
+        self.masks_rests = masks_fit(body, self.form, self.module.target)
         if isinstance(body, For) and body.kind == "parallel":
             with self.streams_of(body):
                 self._parallel(body)

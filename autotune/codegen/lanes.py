@@ -9,11 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.codegen.locals import slots_of
-from autotune.lower.ir import Allocate, Buffer, For, If, Let, Stmt, Store, uses, walk
+from autotune.codegen.locals import Chunk, chunks, slots_of
+from autotune.lower.ir import (
+    Allocate,
+    Buffer,
+    For,
+    If,
+    Intrinsic,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    expressions,
+    nodes,
+    uses,
+    walk,
+)
 from autotune.lower.linear import Lin
 from autotune.lower.rewrite import with_parts
-from autotune.te.expr import Expr, Var
+from autotune.target import ITEM_BYTES, Target
+from autotune.te.expr import Binary, Const, Expr, Var
 
 FormOf = Callable[[object, Buffer, tuple[Expr, ...]], Lin]
 """Element offset of an access as a linear form."""
@@ -44,7 +59,9 @@ def _together(loop: For, body: Stmt, form: FormOf, unrolled: frozenset[Expr]) ->
     for part in walk(body):
         if isinstance(part, Allocate):
             # Any number will do for a variable that is a number when code is emitted.
-            slots = slots_of(part.buffer, part.body, 1, lambda atom: 0 if atom in known else None, form)
+            slots = slots_of(
+                part.buffer, part.body, _single_lanes, lambda atom: 0 if atom in known else None, form
+            )
             if slots is None:
                 return False
         elif (
@@ -52,6 +69,54 @@ def _together(loop: For, body: Stmt, form: FormOf, unrolled: frozenset[Expr]) ->
         ):
             return False
     return True
+
+
+def _single_lanes(extent: int) -> list[Chunk]:
+    return chunks(extent, 1)
+
+
+def masks_fit(stmt: Stmt, form: FormOf, target: Target) -> bool:
+    """Whether the rests of all vectorized loops may run in one vector with idle lanes, under a mask.
+
+    ``stmt`` is settled. The target must have masked loads and stores of the elements, which have to be neighbours in
+    all lanes; idle lanes read zeros, which an integer must not be divided by. It is all loops or none, because they
+    share registers.
+    """
+    if any(isinstance(part, Intrinsic) and part.instructions for part in walk(stmt)):
+        return False
+    loops = [part for part in walk(stmt) if isinstance(part, For) and part.kind == "vectorized"]
+    return all(_masks_fit(loop, form, _masked_bytes(target)) for loop in loops)
+
+
+def _masked_bytes(target: Target) -> frozenset[int]:
+    """Sizes of the elements that masked vector instructions know."""
+    if {"avx512f", "avx512bw", "avx512vl"} <= set(target.features):
+        return frozenset({1, 2, 4, 8})
+    return frozenset({4, 8}) if "avx2" in target.features else frozenset()
+
+
+def _masks_fit(loop: For, form: FormOf, sizes: frozenset[int]) -> bool:
+    for part in walk(loop.body):
+        if isinstance(part, Let) and uses(part.value, loop.var):
+            return False
+        accesses: list[Load | Store] = [part] if isinstance(part, Store) else []
+        for node in nodes(*expressions(part)):
+            if isinstance(node, Load):
+                accesses.append(node)
+            elif isinstance(node, Binary) and node.op in ("//", "%") and not isinstance(node.b, Const):
+                return False
+        if not all(_neighbours(access, loop.var, form, sizes) for access in accesses):
+            return False
+    return True
+
+
+def _neighbours(access: Load | Store, var: Var, form: FormOf, sizes: frozenset[int]) -> bool:
+    """Whether the lanes access one element, or neighbours of a size that masks know."""
+    terms = form(access, access.buffer, access.indices).terms
+    if any(atom is not var and uses(atom, var) for atom in terms):
+        return False
+    step = terms.get(var, 0)
+    return step == 0 or (step == 1 and ITEM_BYTES[access.buffer.dtype] in sizes)
 
 
 def _lane_values(var: Var, body: Stmt) -> set[Var]:
@@ -77,4 +142,4 @@ def _own_elements(branch: If, lane_values: set[Var]) -> bool:
     return True
 
 
-__all__ = ["settle_lanes"]
+__all__ = ["masks_fit", "settle_lanes"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import NamedTuple
 
 from autotune.lower.ir import Buffer, For, Load, Stmt, Store, expressions, nodes, sub_statements
 from autotune.lower.linear import Lin
@@ -13,19 +14,37 @@ MAX_SLOT_ACCESSES = 8192
 """Accesses beyond which a buffer is not worth registers (it has far more elements than a machine has)."""
 
 
-def chunks(extent: int, lanes: int) -> list[tuple[int, int]]:
-    """``(start, width)`` of the vectors that cover a loop: full ones, then powers of two.
+class Chunk(NamedTuple):
+    """Lanes of a vectorized loop that run together: ``active`` iterations from ``start`` on, in ``width`` lanes."""
 
-    >>> chunks(29, 16)
-    [(0, 16), (16, 8), (24, 4), (28, 1)]
+    start: int
+    active: int
+    width: int
+
+
+Cover = Callable[[int], Sequence[Chunk]]
+"""The chunks of a vectorized loop, by its extent."""
+
+
+def chunks(extent: int, lanes: int, masked: bool = False) -> list[Chunk]:
+    """The vectors that cover a loop: full ones, then one with idle lanes where masks can switch them off, else powers
+    of two.
+
+    >>> [tuple(chunk) for chunk in chunks(29, 16)]
+    [(0, 16, 16), (16, 8, 8), (24, 4, 4), (28, 1, 1)]
+    >>> [tuple(chunk) for chunk in chunks(29, 16, masked=True)]
+    [(0, 16, 16), (16, 13, 16)]
     """
-    result: list[tuple[int, int]] = []
+    result: list[Chunk] = []
     start = 0
     width = lanes
     while start < extent:
-        while width > extent - start:
+        rest = extent - start
+        if masked and rest < width and rest & (rest - 1):
+            return [*result, Chunk(start, rest, 1 << rest.bit_length())]
+        while width > rest:
             width //= 2
-        result.append((start, width))
+        result.append(Chunk(start, width, width))
         start += width
     return result
 
@@ -33,31 +52,29 @@ def chunks(extent: int, lanes: int) -> list[tuple[int, int]]:
 def slots_of(
     buffer: Buffer,
     body: Stmt,
-    lanes: int,
+    cover: Cover,
     known: Callable[[Expr], int | None],
     form: Callable[[object, Buffer, tuple[Expr, ...]], Lin],
 ) -> dict[int, int] | None:
     """``{offset: width}`` of the slots of a buffer, or None when it must be memory.
 
     Every access in ``body`` must be at an offset that unrolled and vectorized loops determine, and two
-    accesses must touch the same slot or disjoint ones. ``lanes`` is 1 for a buffer inside of a vectorized
-    loop, where each lane has slots of its own.
+    accesses must touch the same slot or disjoint ones. ``cover`` tells the vectors of a loop; single lanes for
+    a buffer inside of a vectorized loop, where each lane has slots of its own.
     """
-    found: set[tuple[int, int]] = set()
+    found: set[Chunk] = set()
     for key, indices, loops in _accesses(buffer, body):
-        places = _places(form(key, buffer, indices), loops, lanes, known)
+        places = _places(form(key, buffer, indices), loops, cover, known)
         if places is None or len(found) + len(places) > MAX_SLOT_ACCESSES:
             return None
         found |= places
     end = 0
     slots: dict[int, int] = {}
-    for start, width in sorted(found):
-        if start in slots and slots[start] == width:
-            continue
+    for start, active, width in sorted(found):
         if start < end:
             return None
         slots[start] = width
-        end = start + width
+        end = start + active
     return slots
 
 
@@ -80,8 +97,8 @@ def _accesses(buffer: Buffer, body: Stmt) -> list[tuple[object, tuple[Expr, ...]
 
 
 def _places(
-    form: Lin, loops: Sequence[For], lanes: int, known: Callable[[Expr], int | None]
-) -> set[tuple[int, int]] | None:
+    form: Lin, loops: Sequence[For], cover: Cover, known: Callable[[Expr], int | None]
+) -> set[Chunk] | None:
     """Slots that one access touches; None when its offset is not constant."""
     by_var: dict[Expr, For] = {loop.var: loop for loop in loops}
     start = form.constant
@@ -106,12 +123,12 @@ def _places(
         count *= extent
     if count > MAX_SLOT_ACCESSES:
         return None
-    parts = [(0, 1)] if vector is None else chunks(vector[1], lanes)
-    result: set[tuple[int, int]] = set()
+    parts = [Chunk(0, 1, 1)] if vector is None else cover(vector[1])
+    result: set[Chunk] = set()
     for numbers in product(*[range(extent) for _, extent in unrolled]):
         at = start + sum(c * n for (c, _), n in zip(unrolled, numbers, strict=True))
-        result |= {(at + offset, width) for offset, width in parts}
+        result |= {part._replace(start=at + part.start) for part in parts}
     return result
 
 
-__all__ = ["chunks", "slots_of"]
+__all__ = ["Chunk", "Cover", "chunks", "slots_of"]

@@ -170,16 +170,11 @@ class MemoryEmitter(Arithmetic):
             return self.from_memory(Value(self.op(text), buffer.dtype))
         lanes = self.lanes
         wide = f"<{lanes} x {kind}>"
-        mask = "splat (i1 true)" if self.mask is None else self.mask.text
         if address.lanes is None and address.stride == 1:
-            pointer = self.pointer(buffer, address)
-            name = f"@llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
-            self.module.declare(f"declare {wide} {name}(ptr, <{lanes} x i1>, {wide})")
-            text = (
-                f"call {wide} {name}(ptr align {item} {pointer}, <{lanes} x i1> {mask}, "
-                f"{wide} zeroinitializer)"
-            )
-            return self.from_memory(Value(self.op(text), buffer.dtype, lanes))
+            name = self.op(self._lanes_loaded(buffer, self.pointer(buffer, address), lanes))
+            return self.from_memory(Value(name, buffer.dtype, lanes))
+        active = self.active_lanes()
+        mask = "splat (i1 true)" if active is None else active.text
         pointers = self._lane_pointers(buffer, address)
         name = f"@llvm.masked.gather.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
         self.module.declare(f"declare {wide} {name}(<{lanes} x ptr>, <{lanes} x i1>, {wide})")
@@ -193,18 +188,29 @@ class MemoryEmitter(Arithmetic):
         """A scalar or contiguous lanes, loaded once: in the scope when the function does not write the buffer, else
         until something may have written it.
         """
-        key = ("load", self.base_pointer(buffer), address.scalars, address.constant, lanes)
+        idle = self.idle if lanes > 1 else 0
+        key = ("load", self.base_pointer(buffer), address.scalars, address.constant, lanes, idle)
         constant = buffer in self.constant_buffers
         name = self.known(key) if constant else self.held.get(key)
         if name is None:
-            kind, pointer = vector(memory_type(buffer.dtype), lanes), self.pointer(buffer, address)
-            name = self.op(f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}")
+            name = self.op(self._lanes_loaded(buffer, self.pointer(buffer, address), lanes))
             if constant:
                 self.remember(key, name)
             else:
                 self.held[key] = name
         value = Value(name, buffer.dtype, lanes)
         return value if buffer.dtype != "bool" else self.from_memory(value)
+
+    def _lanes_loaded(self, buffer: Buffer, pointer: str, lanes: int) -> str:
+        """A scalar, or neighbours as far as lanes are active."""
+        wide, item = vector(memory_type(buffer.dtype), lanes), ITEM_BYTES[buffer.dtype]
+        active = None if lanes == 1 else self.active_lanes()
+        if active is None:
+            return f"load {wide}, ptr {pointer}, align {item}"
+        name = f"@llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
+        self.module.declare(f"declare {wide} {name}(ptr, <{lanes} x i1>, {wide})")
+        mask = f"<{lanes} x i1> {active.text}"
+        return f"call {wide} {name}(ptr align {item} {pointer}, {mask}, {wide} zeroinitializer)"
 
     def _lane_pointers(self, buffer: Buffer, address: Address) -> str:
         lanes, kind = self.lanes, memory_type(buffer.dtype)
@@ -250,9 +256,10 @@ class MemoryEmitter(Arithmetic):
         lanes = self.lanes
         value = self.splat(value, lanes)
         wide = f"<{lanes} x {kind}>"
+        active = self.active_lanes()
         if address.lanes is None and address.stride == 1:
             pointer = self.pointer(buffer, address)
-            if self.mask is None:
+            if active is None:
                 how = f"align {lanes * item}, {self.module.nontemporal()}" if stream else f"align {item}"
                 self.lines.append(f"  store {wide} {value.text}, ptr {pointer}, {how}")
                 return
@@ -260,11 +267,11 @@ class MemoryEmitter(Arithmetic):
             self.module.declare(f"declare void {name}({wide}, ptr, <{lanes} x i1>)")
             self.lines.append(
                 f"  call void {name}({wide} {value.text}, ptr align {item} {pointer}, "
-                f"<{lanes} x i1> {self.mask.text})"
+                f"<{lanes} x i1> {active.text})"
             )
             return
         pointers = self._lane_pointers(buffer, address)
-        mask = "splat (i1 true)" if self.mask is None else self.mask.text
+        mask = "splat (i1 true)" if active is None else active.text
         name = f"@llvm.masked.scatter.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
         self.module.declare(f"declare void {name}({wide}, <{lanes} x ptr>, <{lanes} x i1>)")
         self.lines.append(

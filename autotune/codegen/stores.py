@@ -42,7 +42,7 @@ class StoreEmitter(FoldEmitter):
     def _store_uniform(self, node: Store) -> None:
         """All lanes store to one element: a reduction across lanes, or a value that is the same in each."""
         folded = self.fold_lanes(node)
-        lanes, mask = self.lanes, self.mask
+        lanes, idle, mask = self.lanes, self.idle, self.mask
         value = folded if folded is not None else self.expr(node.value)
         if value.lanes != 1:
             raise BuildError(
@@ -50,7 +50,7 @@ class StoreEmitter(FoldEmitter):
             )
         if mask is not None and folded is None:
             raise BuildError(f"a guarded vectorized loop stores one element of {node.buffer.name}")
-        self.lanes, self.mask = 1, None
+        self.lanes, self.idle, self.mask = 1, 0, None
         with self.statement():
             address = self.address(self.form(node, node.buffer, node.indices))
             slots = self._slots.get(node.buffer)
@@ -58,7 +58,7 @@ class StoreEmitter(FoldEmitter):
                 self.store_to(node.buffer, address, value)
             else:
                 self.write_slot(slots[address.constant][0], value)
-        self.lanes, self.mask = lanes, mask
+        self.lanes, self.idle, self.mask = lanes, idle, mask
 
 
 __all__ = ["StoreEmitter"]

@@ -58,7 +58,13 @@ class StreamStores(BlockLoads):
     def streams(self, buffer: Buffer, form: Lin) -> bool:
         """Whether a store of the present lanes goes past the caches."""
         nbytes = self.lanes * ITEM_BYTES[buffer.dtype]
-        if not self.streaming or self.mask is not None or nbytes < _LEAST_BYTES or buffer.scope == "local":
+        if (
+            not self.streaming
+            or self.mask is not None
+            or self.idle
+            or nbytes < _LEAST_BYTES
+            or buffer.scope == "local"
+        ):
             return False
         if (self._divisor(form) * ITEM_BYTES[buffer.dtype]) % nbytes:
             return False

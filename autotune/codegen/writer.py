@@ -17,8 +17,8 @@ MAX_LINES = 400_000
 class Writer:
     """Collects the lines of a function.
 
-    ``lanes`` is the width of the vectorized loop that is being emitted (1 outside of one), ``mask`` the lanes of it
-    that are active (None for all).
+    ``lanes`` is the width of the vectorized loop that is being emitted (1 outside of one), of which the last ``idle``
+    neither read nor write memory. ``mask`` are the lanes where the conditions around hold (None for all).
     """
 
     def __init__(self, module: ModuleText) -> None:
@@ -28,6 +28,7 @@ class Writer:
         self.entry: list[str] = []
         self.block = "entry"
         self.lanes = 1
+        self.idle = 0
         self.mask: Value | None = None
         self._counter = 0
         self.depth = 0

@@ -166,15 +166,17 @@ class Module:
         return np.concatenate(measured)
 
     def profile(self, inputs: Inputs, repeat: int = 10) -> NDArray[np.float64]:
-        """Mean nanoseconds of each dispatch over ``repeat`` runs, barriers included."""
+        """Mean nanoseconds of each dispatch over ``repeat`` runs, from the end of the one before.
+
+        It ends with its last tile. What the caller saw would be another time where the system halts the
+        caller and other workers go on: several dispatches would have ended at once.
+        """
         if repeat < 1:
             raise UsageError(f"repeat must be at least 1, got {repeat}")
         dispatch_of = [command.dispatch for command in self._image.commands]
         totals = np.zeros(len(self.dispatches), np.float64)
         for _ in range(repeat):
-            events = self._events(inputs)[:, 0]  # worker 0 sees every command
-            spent = events[:, layout.MET] - events[:, layout.BEGIN]
-            np.add.at(totals, dispatch_of, spent)
+            np.add.at(totals, dispatch_of, _spent(self._events(inputs)))
         return totals / repeat
 
     def timeline(self, inputs: Inputs) -> list[Event]:
@@ -287,6 +289,15 @@ class Module:
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
         self._queue = None
+
+
+def _spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Nanoseconds [commands] from the last tile of the command before (or the beginning) to its own last tile."""
+    if not len(events):
+        return np.zeros(0, np.int64)
+    ends = np.where(events[:, :, layout.TILES_RUN] > 0, events[:, :, layout.END], 0).max(axis=1)
+    begin = events[0, 0, layout.BEGIN]
+    return np.diff(np.maximum.accumulate(np.maximum(ends, begin)), prepend=begin)
 
 
 def _workers(image: ModuleImage, threads: int | None) -> int:

@@ -12,6 +12,7 @@ from autotune.database.records import (
     Latency,
     Origin,
     Outcome,
+    Rival,
     Run,
     WorkloadRow,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "MissReason",
     "Origin",
     "Outcome",
+    "Rival",
     "Run",
     "WorkloadRow",
 ]

@@ -131,6 +131,7 @@ def create_tables(engine: Engine, where: str) -> None:
             connection.execute(schema.meta.insert().values(row))
         elif _is_older(_version(connection)):
             schema.metadata.create_all(connection)
+            connection.exec_driver_sql("DROP TABLE IF EXISTS confirmations")  # of versions 1 and 2
             known = schema.meta.c.name == "schema_version"
             connection.execute(schema.meta.update().where(known).values(value=str(schema.VERSION)))
 

@@ -36,7 +36,7 @@ def merge(into: Database, source: Database) -> MergeReport:
         tables = [(table, _all(connection, table)) for table in known]
         runs = _all(connection, schema.runs)
         readings: dict[int, list[dict[str, Any]]] = {}
-        for row in _all(connection, schema.confirmations):
+        for row in _all(connection, schema.verdicts):
             readings.setdefault(row["run_id"], []).append(row)
         contests = _all(connection, schema.contests)
     with into._writing() as connection:
@@ -68,7 +68,7 @@ def _copy(into: Database, connection: Any, run: dict[str, Any], readings: list[d
     for reading in readings:
         values = {**reading, "run_id": number}
         del values["id"]
-        connection.execute(insert(schema.confirmations).values(values))
+        connection.execute(insert(schema.verdicts).values(values))
     return True
 
 
@@ -86,7 +86,7 @@ def forget(database: Database, unwanted: Iterable[Key]) -> int:
     with database._writing() as connection:
         for key in unwanted:
             mine = select(schema.runs.c.id).where(rows.of(key))
-            again = schema.confirmations
+            again = schema.verdicts
             connection.execute(delete(again).where(again.c.run_id.in_(mine)))
             count += connection.execute(delete(schema.runs).where(rows.of(key))).rowcount
     return count

@@ -57,8 +57,8 @@ class Run:
 
     ``error`` is the largest difference from the reference over the reference's largest magnitude.
     ``config_json`` holds the knob values that made the trace; ``created`` is in seconds since 1970,
-    UTC. ``confirmed_ns`` is the latency read again beside the default at the end of a job, None
-    if it never was.
+    UTC. ``confirmed_ns`` is the latency read beside the default inside a model, ``inside`` that model's
+    name; None and empty if it never was.
     """
 
     key: Key
@@ -77,11 +77,21 @@ class Run:
     created: float = 0.0
     id: int | None = None
     confirmed_ns: float | None = None
+    inside: str = ""
 
     @property
     def latency_ns(self) -> float:
         """The minimum, or infinity for a candidate that failed."""
         return self.latency.min_ns if self.latency else float("inf")
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A run that took part in a confirmation: its latency inside the model, and whether it is the one to use."""
+
+    run: Run
+    latency: Latency
+    won: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,4 +146,14 @@ class JobRow:
     DONE = "done"
 
 
-__all__ = ["ContestRow", "JobRow", "Key", "Latency", "Origin", "Outcome", "Run", "WorkloadRow"]
+__all__ = [
+    "ContestRow",
+    "JobRow",
+    "Key",
+    "Latency",
+    "Origin",
+    "Outcome",
+    "Rival",
+    "Run",
+    "WorkloadRow",
+]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, null, select
 from sqlalchemy.engine import Row
 
 from autotune.database import schema
@@ -42,30 +42,49 @@ def of(key: Key) -> ColumnElement[bool]:
     )
 
 
-def select_runs() -> Select[Any]:
-    """All columns of runs, and the latest confirmed latency of each."""
-    again = schema.confirmations.c
-    latest = (
-        select(again.latency_min_ns)
-        .where(again.run_id == schema.runs.c.id)
-        .order_by(again.id.desc())
-        .limit(1)
-        .scalar_subquery()
-    )
-    return select(schema.runs, latest.label("confirmed_ns"))
+def select_runs(verdicts: bool = True) -> Select[Any]:
+    """All columns of runs, and what the latest confirmation read of each and where, if there are ``verdicts``."""
+    again = schema.verdicts.c
+
+    def latest(column: ColumnElement[Any]) -> ColumnElement[Any]:
+        if not verdicts:
+            return null()
+        mine = select(column).where(again.run_id == schema.runs.c.id)
+        return mine.order_by(again.id.desc()).limit(1).scalar_subquery()
+
+    confirmed_ns = latest(again.latency_min_ns).label("confirmed_ns")
+    return select(schema.runs, confirmed_ns, latest(again.inside).label("inside"))
 
 
-def select_fastest(key: Key, count: int) -> Select[Any]:
+def select_fastest(key: Key, count: int, verdicts: bool = True) -> Select[Any]:
     """The fastest runs of a key, by their first reading."""
     columns = schema.runs.c
-    ok = select_runs().where(of(key), columns.outcome == Outcome.OK.value)
+    ok = select_runs(verdicts).where(of(key), columns.outcome == Outcome.OK.value)
     return ok.order_by(columns.latency_min_ns, columns.id).limit(count)
 
 
-def select_default(key: Key) -> Select[Any]:
+def select_default(key: Key, verdicts: bool = True) -> Select[Any]:
     """The first run of a key's default schedule that was timed."""
     columns = schema.runs.c
-    return select_fastest(key, 1).where(columns.origin == Origin.DEFAULT.value)
+    return select_fastest(key, 1, verdicts).where(columns.origin == Origin.DEFAULT.value)
+
+
+def select_winner(key: Key) -> Select[Any]:
+    """The run that won the newest confirmation of a key."""
+    columns = schema.verdicts.c
+    same = and_(
+        columns.workload_key == key.workload,
+        columns.target_key == key.target,
+        columns.space_key == key.space,
+        columns.won,
+    )
+    newest = select(columns.run_id).where(same).order_by(columns.id.desc()).limit(1).scalar_subquery()
+    return select_runs().where(schema.runs.c.id == newest)
+
+
+def key_columns(key: Key) -> dict[str, str]:
+    """The columns of a key."""
+    return {"workload_key": key.workload, "target_key": key.target, "space_key": key.space}
 
 
 def select_outcomes() -> Select[Any]:
@@ -95,9 +114,7 @@ def to_row(run: Run) -> dict[str, Any]:
     return {
         **{name: getattr(run, name) for name in _PLAIN},
         **stats(run.latency),
-        "workload_key": run.key.workload,
-        "target_key": run.key.target,
-        "space_key": run.key.space,
+        **key_columns(run.key),
         "outcome": run.outcome.value,
         "origin": run.origin.value,
         "job": run.job or None,
@@ -119,6 +136,7 @@ def from_row(row: Row[Any]) -> Run:
         created=row.created,
         id=row.id,
         confirmed_ns=row.confirmed_ns,
+        inside=row.inside or "",
     )
 
 
@@ -139,4 +157,6 @@ def contest_from_row(row: Row[Any]) -> ContestRow:
 
 def flat(runs: Iterable[Run]) -> list[dict[str, Any]]:
     """Flat dictionaries, one a run, for a table."""
-    return [{"id": run.id, **to_row(run), "confirmed_ns": run.confirmed_ns} for run in runs]
+    return [
+        {"id": run.id, **to_row(run), "confirmed_ns": run.confirmed_ns, "inside": run.inside} for run in runs
+    ]

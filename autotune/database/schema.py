@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Float,
     ForeignKey,
@@ -17,11 +18,12 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 2
+VERSION = 3
 """Version of the schema that this code writes.
 
-Version 2 added contests. A database of version 1 is read as it is, and gets the new table when it is opened
-to write.
+Version 2 added contests, version 3 verdicts, in the place of confirmations: those were readings of a schedule
+alone, which say little about it inside a model. An older database is read as it is, and brought up to date
+when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can read and bring up to date."""
@@ -103,18 +105,25 @@ runs = Table(
     Index("of_job", "job"),
 )
 
-confirmations = Table(
-    "confirmations",
+verdicts = Table(
+    "verdicts",
     metadata,
     Column("id", Integer, primary_key=True),
+    Column("workload_key", ForeignKey("workloads.key"), nullable=False),
+    Column("target_key", ForeignKey("targets.key"), nullable=False),
+    Column("space_key", ForeignKey("spaces.key"), nullable=False),
     Column("run_id", ForeignKey("runs.id"), nullable=False, index=True),
+    Column("won", Boolean, nullable=False),
+    Column("inside", Text, nullable=False),
     Column("job", ForeignKey("jobs.id")),
     Column("latency_min_ns", Float, nullable=False),
     Column("latency_median_ns", Float, nullable=False),
     Column("latency_spread_ns", Float, nullable=False),
     Column("n", Integer, nullable=False),
     Column("created", Float, nullable=False),
+    Index("winner", "workload_key", "target_key", "space_key", "won"),
 )
+"""Rivals of one key that were read together have the same time ``created``; one of them has ``won``."""
 
 contests = Table(
     "contests",
@@ -138,7 +147,6 @@ contests = Table(
 __all__ = [
     "OLDEST",
     "VERSION",
-    "confirmations",
     "contests",
     "jobs",
     "meta",
@@ -146,5 +154,6 @@ __all__ = [
     "runs",
     "spaces",
     "targets",
+    "verdicts",
     "workloads",
 ]

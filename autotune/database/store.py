@@ -10,19 +10,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import and_, func, insert, inspect, select, update
+from sqlalchemy import Select, and_, func, insert, inspect, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from autotune.database import engine as opening
 from autotune.database import rows, schema
 from autotune.database.query import Hit, Miss, miss
-from autotune.database.records import ContestRow, JobRow, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.database.records import ContestRow, JobRow, Key, Outcome, Rival, Run, WorkloadRow
 from autotune.errors import DatabaseError, UsageError
 from autotune.target import Target
 
 _CANDIDATES = 64
 """How many of the fastest runs are looked at to find the best: more than are ever confirmed."""
+CLEARLY = 0.9
+"""A run that was not confirmed is believed only if its first reading is this small in parts of the other's."""
 
 
 class Database:
@@ -46,6 +48,7 @@ class Database:
             if not read_only:
                 opening.create_tables(self._engine, self.where)
             opening.check_version(self._engine, self.where)
+            self._verdicts = inspect(self._engine).has_table(schema.verdicts.name)  # not before version 3
 
     def _check_file(self) -> None:
         path = opening.file_of(self.url)
@@ -113,13 +116,21 @@ class Database:
         with self._writing() as connection:
             return self._insert(connection, schema.runs, rows.to_row(run))
 
-    def confirm(self, run: Run, latency: Latency, job: str = "") -> None:
-        """Store a second reading of a recorded run, taken beside the default's."""
-        if run.id is None:
-            raise DatabaseError("only a run that came from the database can be confirmed")
-        row = {"run_id": run.id, "job": job or None, "created": time.time(), **rows.stats(latency)}
+    def confirm(self, rivals: Sequence[Rival], inside: str, job: str = "") -> None:
+        """Store what runs of one key took beside each other inside a model, and which of them won.
+
+        From then on the winner is used (see :meth:`best`).
+        """
+        if any(rival.run.id is None for rival in rivals) or sum(rival.won for rival in rivals) != 1:
+            raise DatabaseError("a confirmation needs runs that came from the database, and one winner")
+        common = {"inside": inside, "job": job or None, "created": time.time()}
+        values = [
+            {**common, **rows.key_columns(rival.run.key), "run_id": rival.run.id, "won": rival.won}
+            | rows.stats(rival.latency)
+            for rival in rivals
+        ]
         with self._writing() as connection:
-            connection.execute(insert(schema.confirmations).values(row))
+            connection.execute(insert(schema.verdicts), values)
 
     def claim_job(self, fresh: JobRow, alive: Callable[[str], bool]) -> JobRow:
         """Continue the latest unfinished job of ``fresh.fingerprint``, else start ``fresh``.
@@ -179,10 +190,11 @@ class Database:
             return [rows.contest_from_row(row) for row in found]
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
-        """The fastest schedule known for exactly this key, or why there is none.
+        """The schedule to use for exactly this key, or why there is none.
 
-        A confirmed run wins over unconfirmed ones, except over those whose first reading beats
-        every first reading of the confirmed: a later job found them and did not reach its end.
+        The winner of the newest confirmation, else the default. A run that was found since, by a job that
+        did not reach its end, takes its place only if its first reading is clearly smaller (:data:`CLEARLY`)
+        than those of the default and of all that were ever confirmed: the smallest of many is the luckiest.
         """
         key = Key(workload_key, target_key, space_key)
         with self._reading() as connection:
@@ -197,29 +209,30 @@ class Database:
             if best is None:
                 return self._diagnose(connection, key)
             outcomes = self._outcomes(connection, key)
-            row = connection.execute(rows.select_default(key)).first()
-            default = rows.from_row(row) if row else None
+            default = self._one(connection, rows.select_default(key, self._verdicts))
             return Hit(best, default, sum(outcomes.values()), outcomes.get(Outcome.OK.value, 0))
 
     def _best(self, connection: Connection, key: Key) -> Run | None:
-        runs = [rows.from_row(row) for row in connection.execute(rows.select_fastest(key, _CANDIDATES))]
-        confirmed = [run for run in runs if run.confirmed_ns is not None]
-        if not confirmed:
-            return runs[0] if runs else None
-        if runs[0].confirmed_ns is None:
-            return runs[0]
-        return min(confirmed, key=lambda run: (run.confirmed_ns or 0.0, run.latency_ns))
+        safe = self._one(connection, rows.select_winner(key)) if self._verdicts else None
+        if safe is None:
+            safe = self._one(connection, rows.select_default(key, self._verdicts))
+        fastest = connection.execute(rows.select_fastest(key, _CANDIDATES, self._verdicts))
+        runs = [rows.from_row(row) for row in fastest]
+        fresh = next((run for run in runs if run.confirmed_ns is None), None)
+        if safe is None or fresh is None:
+            return fresh or safe
+        known = [safe.latency_ns, *(run.latency_ns for run in runs if run.confirmed_ns is not None)]
+        return fresh if fresh.latency_ns < CLEARLY * min(known) else safe
 
-    def default(self, key: Key) -> Run | None:
-        """The run of a key's default schedule; None when it was never timed."""
-        with self._reading() as connection:
-            row = connection.execute(rows.select_default(key)).first()
-            return rows.from_row(row) if row else None
+    def _one(self, connection: Connection, query: Select[Any]) -> Run | None:
+        row = connection.execute(query).first()
+        return rows.from_row(row) if row else None
 
     def top(self, key: Key, count: int) -> list[Run]:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""
+        query = rows.select_fastest(key, count, self._verdicts)
         with self._reading() as connection:
-            return [rows.from_row(row) for row in connection.execute(rows.select_fastest(key, count))]
+            return [rows.from_row(row) for row in connection.execute(query)]
 
     def runs(
         self,
@@ -238,7 +251,7 @@ class Database:
             columns.space_key: space,
             columns.job: job,
         }
-        query = rows.select_runs().where(columns.id > after).order_by(columns.id)
+        query = rows.select_runs(self._verdicts).where(columns.id > after).order_by(columns.id)
         for column, value in wanted.items():
             if value is not None:
                 query = query.where(column == value)

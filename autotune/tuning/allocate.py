@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from autotune.tuning.objective import Objective
@@ -20,11 +22,15 @@ class Allocator:
 
     The objective is the model's latency; a task that only alternatives need which are ruled out gets no
     turn. With probability ``explore`` the turn
-    goes to any unfinished task.
+    goes to any unfinished task. Tasks on a plateau get a turn only when all are, and none then with
+    ``stop_on_plateau``.
     """
 
-    def __init__(self, objective: Objective, seed: int, explore: float = 0.05) -> None:
+    def __init__(
+        self, objective: Objective, seed: int, explore: float = 0.05, *, stop_on_plateau: bool = False
+    ) -> None:
         self._objective = objective
+        self._stop_on_plateau = stop_on_plateau
         self._tasks = objective.tasks
         self._rng = np.random.default_rng(seed)
         self._explore = explore
@@ -32,12 +38,22 @@ class Allocator:
     def choose(self) -> Task | None:
         """The task of the next turn; None when all are finished."""
         weights = self._objective.weights()
-        open_tasks = [task for task in self._tasks if not task.finished and task.workload.key in weights]
+        open_tasks = self._open(weights)
         if not open_tasks:
             return None
         if self._rng.random() < self._explore:
             return open_tasks[int(self._rng.integers(len(open_tasks)))]
         return max(open_tasks, key=lambda task: self._gain(task, weights[task.workload.key]))
+
+    @property
+    def open_tasks(self) -> list[Task]:
+        """The tasks that may get a turn."""
+        return self._open(self._objective.weights())
+
+    def _open(self, weights: Mapping[str, float]) -> list[Task]:
+        unfinished = [task for task in self._tasks if not task.finished and task.workload.key in weights]
+        rising = [task for task in unfinished if not task.on_plateau]
+        return rising if rising or self._stop_on_plateau else unfinished
 
     def _gain(self, task: Task, weight: float) -> float:
         """Expected gain of one more run of ``task``, in ns of the model's latency."""

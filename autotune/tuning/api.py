@@ -71,11 +71,12 @@ def tune(
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
     progress: Progress | None = None,
+    time_model: bool = True,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
     Algorithms of a declared error above ``tolerance`` are left out. ``shapes`` gives the sizes of inputs
-    with symbolic dimensions, by input name.
+    with symbolic dimensions, by input name. ``time_model``: the report has the whole model's latency.
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError,
     ModelImportError, DatabaseError and MeasureError.
@@ -84,11 +85,11 @@ def tune(
     from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
-    from autotune.tuning.model import time_whole_model, work_of
+    from autotune.tuning.model import ModelSurroundings, work_of
     from autotune.tuning.progress import Silent
     from autotune.tuning.sampler import factory
 
-    options = Options(sampler, seed)
+    options = Options(sampler, seed, time_model=time_model)
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
@@ -106,7 +107,7 @@ def tune(
             progress=progress or Silent(),
             options=options,
             prior=_prior(),
-            whole_model=lambda known: time_whole_model(parts, chosen, store, preference, seed, known),
+            surroundings=ModelSurroundings(parts, chosen, store, preference, seed),
         )
         return job.run()
 

@@ -14,9 +14,11 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on measured trials, on time, or on both (the first one reached ends the job).
+    """A limit on measured trials, on those of each workload, on time, or on several (the first one reached
+    ends the job).
 
-    ``minutes`` and ``hours`` are added to ``seconds``. Raises UsageError unless there is a positive limit.
+    ``minutes`` and ``hours`` are added to ``seconds``; ``per_workload`` counts what the database knows already.
+    Raises UsageError unless there is a positive limit.
 
     >>> Budget(hours=8).limit_s
     28800.0
@@ -26,11 +28,12 @@ class Budget:
     seconds: float | None = None
     minutes: float | None = None
     hours: float | None = None
+    per_workload: int | None = None
 
     def __post_init__(self) -> None:
-        if self.trials is None and self.limit_s is None:
-            raise UsageError("a budget needs trials=, seconds=, minutes= or hours=")
-        for name in ("trials", "seconds", "minutes", "hours"):
+        if self.trials is None and self.limit_s is None and self.per_workload is None:
+            raise UsageError("a budget needs trials=, per_workload=, seconds=, minutes= or hours=")
+        for name in ("trials", "seconds", "minutes", "hours", "per_workload"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise UsageError(f"a budget must be positive, got {name}={value}")
@@ -56,8 +59,9 @@ class Budget:
 
     def __str__(self) -> str:
         trials = [f"{self.trials} trials"] if self.trials is not None else []
+        each = [f"{self.per_workload} trials a workload"] if self.per_workload is not None else []
         time_limit = [f"{self.limit_s:g} s"] if self.limit_s is not None else []
-        return " or ".join(trials + time_limit)
+        return " or ".join(trials + each + time_limit)
 
 
 @dataclass

@@ -50,7 +50,8 @@ def _decide(
     target = tasks[fork.workload.key].space.target
     if not rivals or not _is_news(fork, rivals, tasks, database):
         return False
-    entries = [Entry(a.name, _payloads(a, tasks, database, measurer)) for a in rivals]
+    payloads = _payloads({region.key for a in rivals for region in a.regions}, tasks, database, measurer)
+    entries = [Entry(a.name, {region.key: payloads[region.key] for region in a.regions}) for a in rivals]
     seed = tasks[fork.workload.key].seed
     asked = Contest(fork.workload.text, target.to_json(), seed, tuple(entries))
     results = measurer.contest(asked, ROUNDS)
@@ -86,17 +87,16 @@ def _is_news(fork: Fork, rivals: list[Alternative], tasks: dict[str, Task], data
 
 
 def _payloads(
-    alternative: Alternative, tasks: dict[str, Task], database: Database, measurer: Measurer
+    keys: set[str], tasks: dict[str, Task], database: Database, measurer: Measurer
 ) -> dict[str, dict[str, object]]:
-    """The code of the best schedule of each region, by workload key."""
-    found = {}
-    for region in alternative.regions:
-        task = tasks[region.key]
+    """The code of the best schedule of each workload, by key."""
+    found = []
+    for key in sorted(keys):
+        task = tasks[key]
         best = database.best(task.key.workload, task.key.target, task.key.space)
         assert not isinstance(best, Miss), "a rival's regions have all been measured"
-        (built,) = code_of(task, [best], measurer)
-        found[region.key] = dict(built.payload)
-    return found
+        found.append((task, best))
+    return dict(zip(sorted(keys), (dict(b.payload) for b in code_of(found, measurer)), strict=True))
 
 
 __all__ = ["contest"]

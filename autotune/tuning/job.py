@@ -9,21 +9,21 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from autotune.database import Database, Hit
+from autotune.database import Database, Hit, Miss
 from autotune.database.records import JobRow, Latency, Run, WorkloadRow
 from autotune.errors import MeasureError
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.confirm import confirm
+from autotune.tuning.confirm import Code, Confirmation, Confirmed, Surroundings, code_of
 from autotune.tuning.contest import contest
 from autotune.tuning.guide import Guide
 from autotune.tuning.loop import Loop
-from autotune.tuning.measure.interface import Built, Measurer
+from autotune.tuning.measure.interface import Measurer
 from autotune.tuning.objective import Fork, Objective
 from autotune.tuning.report import DispatchRow, Report, nanoseconds
 from autotune.tuning.sampler import GUIDED, factory
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 _HEARTBEAT_S = 2.0
 _ALL_FAILED = 32
-
-WholeModel = Callable[[Mapping[tuple[str, str], Built]], tuple[Latency, Latency]]
-"""Times the whole model untuned and tuned, taking turns, given code by workload and trace key."""
+_EARLIEST_S = 120.0
+_SHARE = 20.0
+"""The search goes on for so many times as long as confirming took before there is confirmed again."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,15 @@ class Subject:
 
 @dataclass(frozen=True)
 class Options:
-    """How to search. ``batch`` candidates are built together before they are timed one by one."""
+    """How to search. ``batch`` candidates are built together before they are timed one by one.
+
+    ``time_model``: the whole model is timed untuned and tuned at the end.
+    """
 
     sampler: str = GUIDED
     seed: int = 0
     batch: int = 8
+    time_model: bool = True
 
 
 @dataclass
@@ -77,7 +81,8 @@ class Job:
     options: Options = Options()
     prior: Ranker | None = None
     forks: Sequence[Fork] = ()
-    whole_model: WholeModel | None = None
+    surroundings: Surroundings | None = None
+    """The model that winners are confirmed in; without it nothing is confirmed."""
 
     def run(self) -> Report:
         """Tune; Ctrl-C ends the search early and keeps the best so far.
@@ -92,13 +97,16 @@ class Job:
         status = self._status(row, objective)
         loop = Loop(
             tasks=tasks,
-            allocator=Allocator(objective, self.options.seed),
+            allocator=Allocator(
+                objective, self.options.seed, stop_on_plateau=self.budget.per_workload is not None
+            ),
             measurer=self.measurer,
             store=self.database,
             guide=guide,
             meter=status.meter,
             describe=self._describer(row),
             measured=self._listener(row, status),
+            interlude=self._interlude(status),
             batch=self.options.batch,
         )
         try:
@@ -159,15 +167,23 @@ class Job:
         options = self.options
         make = factory(options.sampler, guide, options.batch)
         search = Search(subject.space, make, options.seed)
-        return Task(subject.names, subject.workload, subject.space, search, subject.default, options.seed)
+        return Task(
+            subject.names,
+            subject.workload,
+            subject.space,
+            search,
+            subject.default,
+            options.seed,
+            self.budget.per_workload,
+        )
 
     def _status(self, row: JobRow, objective: Objective) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, trials=done, before_s=row.elapsed_s)
         limit = self.budget.limit_s
         if limit:
-            confirming, deciding = 0.5 * len(objective.tasks), 4.0 * len(objective.forks)
-            meter.reserve_s = min(0.1 * limit, confirming) + min(0.1 * limit, deciding)
+            confirming, deciding = 10.0 + 0.25 * len(objective.tasks), 4.0 * len(objective.forks)
+            meter.reserve_s = min(0.15 * limit, confirming) + min(0.1 * limit, deciding)
         return Status(
             model=self.model,
             database=self.database.where,
@@ -196,27 +212,67 @@ class Job:
 
         return measured
 
+    def _interlude(self, status: Status) -> Callable[[], None]:
+        """Confirms now and then during a long search: a job that is killed then leaves what it has found."""
+        due = _EARLIEST_S
+
+        def interlude() -> None:
+            nonlocal due
+            begin = status.meter.session_s
+            if begin < due:
+                return
+            self._confirm(status)
+            took = status.meter.session_s - begin
+            due = status.meter.session_s + max(_EARLIEST_S, _SHARE * took)
+            if status.meter.budget.limit_s:
+                status.meter.reserve_s = min(0.25 * status.meter.budget.limit_s, 1.5 * took)
+            self._say(status, "search", "")
+
+        return interlude
+
     def _confirm(self, status: Status) -> None:
-        status.phase = "confirm"
-        self.progress.phase(status)
         limit = self.budget.limit_s or float("inf")
 
         def out_of_time() -> bool:
             return status.meter.elapsed_s > limit
 
-        weights = status.objective.weights()
-        wanted = [task for task in status.tasks if task.workload.key in weights]
+        self._say(status, "confirm", "whole algorithms side by side")
         contest(status.objective, self.database, self.measurer, status.job, out_of_time)
-        confirm(wanted, self.database, self.measurer, status.job, out_of_time)
+        if self.surroundings is None:
+            return
+        found = Confirmation(
+            status.objective,
+            self.database,
+            self.measurer,
+            self.surroundings,
+            status.job,
+            out_of_time,
+            lambda text: self._say(status, "confirm", text),
+        ).run()
+        if found != Confirmed():
+            self._say(status, "confirm", str(found))
+
+    def _say(self, status: Status, phase: str, note: str) -> None:
+        status.phase, status.note = phase, note
+        self.progress.phase(status)
 
     def _whole_model(self, status: Status) -> tuple[Latency, Latency] | None:
-        if self.whole_model is None:
+        if self.surroundings is None or not self.options.time_model:
             return None
-        status.phase = "whole model"
-        self.progress.phase(status)
+        self._say(status, "whole model", "untuned and tuned take turns")
+        tuned = self._tuned_code(status)
         self.measurer.close()  # nothing else may run while the model is timed
-        known = {(t.workload.key, trace): built for t in status.tasks for trace, built in t.built.items()}
-        return self.whole_model(known)
+        return self.surroundings.time(tuned)
+
+    def _tuned_code(self, status: Status) -> Code:
+        """The code of the schedules that a compilation uses now."""
+        known = []
+        for task in status.tasks:
+            best = self.database.best(task.key.workload, task.key.target, task.key.space)
+            if not isinstance(best, Miss):
+                known.append((task, best))
+        built = code_of(known, self.measurer)
+        return {task.workload.key: b for (task, _), b in zip(known, built, strict=True) if not b.failed}
 
     def _report(self, status: Status, stopped: bool, whole: tuple[Latency, Latency] | None) -> Report:
         before, after = whole or (None, None)
@@ -307,4 +363,4 @@ def versions() -> str:
     return json.dumps({name: version(name) for name in names})
 
 
-__all__ = ["Job", "Options", "Subject", "WholeModel", "alive", "owner", "versions"]
+__all__ = ["Job", "Options", "Subject", "alive", "owner", "versions"]

@@ -38,7 +38,8 @@ class Turn:
 
 @dataclass
 class Loop:
-    """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run."""
+    """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run, and
+    ``interlude`` is called before each turn."""
 
     tasks: Sequence[Task]
     allocator: Allocator
@@ -48,11 +49,13 @@ class Loop:
     meter: Meter
     describe: Callable[[Run], Run]
     measured: Callable[[Task, Run], None]
+    interlude: Callable[[], None] = lambda: None
     batch: int = 8
 
     def run(self) -> None:
         """Turn after turn until the budget is spent or no task has anything left to try."""
         while not self.meter.spent:
+            self.interlude()
             turns = self.ask()
             if not turns:
                 return
@@ -76,7 +79,7 @@ class Loop:
             return [Turn(task, task.search.suggest(task.default), Origin.DEFAULT) for task in waiting[:count]]
         while (task := self.allocator.choose()) is not None:
             self.recall(task)
-            if proposals := task.search.ask(count):
+            if proposals := task.search.ask(int(min(count, task.room))):
                 return [Turn(task, proposal, Origin.SEARCH) for proposal in proposals]
         return []
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
-from autotune.compiler.choice import Choice, choose
+from autotune.compiler.choice import GIVEN, Choice, choose
 from autotune.compiler.decision import PROMISING, chosen, decide, decide_all
 from autotune.compiler.driver import build_workloads
 from autotune.database import Database
@@ -19,25 +17,22 @@ from autotune.database.records import Latency
 from autotune.passes.alternatives import Alternative
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
+from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.te.dtypes import is_float
+from autotune.tuning.confirm import ROUNDS, Code, Version
 from autotune.tuning.job import Subject
+from autotune.tuning.lineup import LineUp, Readings
 from autotune.tuning.measure import wire
-from autotune.tuning.measure.interface import Built
-from autotune.tuning.measure.timing import Sample, time_rivals
+from autotune.tuning.measure.timing import statistics
 from autotune.tuning.objective import Fork
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
     from autotune.passes.partition import Partition
     from autotune.runtime.image import ModuleImage
-    from autotune.runtime.module import Module
 
-ROUNDS = 30
-LIMIT_S = 10.0
-
-Known = Mapping[tuple[str, str], Built]
-"""Built code by workload key and trace key."""
+_LIMIT_S = 10.0
+"""For timing the whole model at the end of a job."""
 
 
 def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[list[Subject], list[Fork]]:
@@ -97,71 +92,69 @@ def subject_of(workload: Workload, target: Target, names: tuple[str, ...]) -> Su
     return Subject(names, workload, space, analytic.default_config(space))
 
 
-def time_whole_model(
-    parts: Partition,
-    target: Target,
-    database: Database,
-    preference: Preference,
-    seed: int,
-    known: Known,
-) -> tuple[Latency, Latency]:
-    """The model untuned and with the database's schedules, timed taking turns, on random inputs.
+class ModelSurroundings:
+    """A model as what its dispatches run in: versions of it are assembled and take turns.
 
-    Code in ``known`` is not built again.
+    Raises what assembling raises; a version that crashes is a reading that is missing.
     """
-    from autotune.runtime.module import Module
 
-    inputs = _random_inputs(parts, seed)
-    untuned = Module(_image(parts, target, None, preference, known))
-    tuned = Module(_image(parts, target, database, preference, known))
-    with untuned, tuned:
-        before, after = time_rivals([_sampler(m, inputs) for m in (untuned, tuned)], ROUNDS, LIMIT_S)
-    return before, after
+    def __init__(
+        self, parts: Partition, target: Target, database: Database, preference: Preference, seed: int
+    ) -> None:
+        self.name = parts.name
+        self._parts = parts
+        self._target = target
+        self._database = database
+        self._preference = preference
+        self._seed = seed
+        self._defaults: dict[str, BuiltWorkload] = {}
+
+    def dispatches(self, *, decided: bool) -> list[tuple[str, str]]:
+        """Name and workload key of each dispatch, in order, with the alternatives that the database
+        ``decided`` or with those of an untuned model."""
+        return [(d.name, d.workload.key) for d in self._divided(decided=decided).dispatches]
+
+    def read(
+        self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
+    ) -> list[Readings | None]:
+        """Latencies [rounds, dispatches] in ns; None for a version that failed."""
+        with LineUp([self._image(version) for version in versions], self._seed) as lineup:
+            return lineup.profile(rounds, out_of_time)
+
+    def time(self, tuned: Code, rounds: int = ROUNDS) -> tuple[Latency, Latency] | None:
+        """The model untuned, and as the database decided with ``tuned`` schedules, taking turns."""
+        begin = time.monotonic()
+        versions = [Version(False, {}), Version(True, tuned)]
+        with LineUp([self._image(version) for version in versions], self._seed) as lineup:
+            before, after = lineup.time(rounds, lambda: time.monotonic() - begin > _LIMIT_S)
+        if before is None or after is None:
+            return None
+        return statistics(before.ravel()), statistics(after.ravel())
+
+    def _divided(self, *, decided: bool) -> Partition:
+        known = self._database if decided else None
+        workloads = distinct_workloads(self._parts)
+        decisions = decide_all(workloads, self._target, known, self._preference)
+        return substitute(self._parts, chosen(decisions))
+
+    def _image(self, version: Version) -> ModuleImage:
+        parts = self._divided(decided=version.decided)
+        workloads = distinct_workloads(parts)
+        self._build_defaults([w for w in workloads if w.key not in version.code])
+        built = {w.key: self._code(w, version.code) for w in workloads}
+        return assemble(parts, built, self._target, {})[0]
+
+    def _build_defaults(self, workloads: Sequence[Workload]) -> None:
+        missing = [w for w in workloads if w.key not in self._defaults]
+        choices = [choose(w, self._target, None, {}) for w in missing]
+        self._defaults |= build_workloads(choices, self._target, None)
+
+    def _code(self, workload: Workload, code: Code) -> BuiltWorkload:
+        found = code.get(workload.key)
+        if found is None:
+            return self._defaults[workload.key]
+        choice = Choice(workload, Trace.from_json(found.trace_json), GIVEN)
+        return BuiltWorkload(choice, wire.from_json(found.payload))
 
 
-def _sampler(module: Module, inputs: Mapping[str, Any]) -> Sample:
-    module.time(inputs, warmup=1, repeat=1)
-
-    def sample(repeat: int) -> NDArray[Any]:
-        return module.time(inputs, warmup=0, repeat=repeat).astype(np.float64)
-
-    return sample
-
-
-def _image(
-    parts: Partition,
-    target: Target,
-    database: Database | None,
-    preference: Preference,
-    known: Known,
-) -> ModuleImage:
-    """As the compiler makes it, from known code where there is some."""
-    decisions = decide_all(distinct_workloads(parts), target, database, preference)
-    parts = substitute(parts, chosen(decisions))
-    choices = [choose(w, target, database, {}) for w in distinct_workloads(parts)]
-    built = {choice.workload.key: _code(choice, target, known) for choice in choices}
-    return assemble(parts, built, target, {})[0]
-
-
-def _code(choice: Choice, target: Target, known: Known) -> BuiltWorkload:
-    key = choice.workload.key
-    found = known.get((key, choice.trace.key))
-    if found is None:
-        return build_workloads([choice], target, None)[key]
-    return BuiltWorkload(choice, wire.from_json(found.payload))
-
-
-def _random_inputs(parts: Partition, seed: int) -> dict[str, NDArray[Any]]:
-    """Standard normal floats, and zeros for integers, which may be indexes."""
-    rng = np.random.default_rng(seed)
-    arrays = {}
-    for name in parts.inputs:
-        found = parts.types[name]
-        if is_float(found.dtype):
-            arrays[name] = rng.standard_normal(found.shape).astype(found.dtype)
-        else:
-            arrays[name] = np.zeros(found.shape, found.dtype)
-    return arrays
-
-
-__all__ = ["Known", "subject_of", "time_whole_model", "work_of"]
+__all__ = ["ModelSurroundings", "subject_of", "work_of"]

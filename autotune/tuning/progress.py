@@ -107,7 +107,7 @@ class PlainLines:
 
     def phase(self, status: Status) -> None:
         """What comes next."""
-        self._say(f"{status.phase} after {status.meter.trials} trials")
+        self._say(f"{status.phase} after {status.meter.trials} trials{_note(status)}")
 
     def finished(self, report: Report) -> None:
         """The whole report."""
@@ -151,6 +151,10 @@ class Live:
     def close(self) -> None:
         """Stop drawing."""
         self._live.stop()
+
+
+def _note(status: Status) -> str:
+    return f": {status.note}" if status.note else ""
 
 
 def headline(status: Status) -> list[str]:
@@ -211,7 +215,7 @@ def _table(status: Status, current: Task | None, height: int) -> Group:
             style="bold" if task is current else None,
         )
     bar = ProgressBar(total=1.0, completed=_share_done(status), width=40)
-    return Group(table, bar, Text(f"{status.phase}: {state_line(status)}"))
+    return Group(table, bar, Text(f"{status.phase}{_note(status)}; {state_line(status)}"))
 
 
 def _share_done(status: Status) -> float:

@@ -27,6 +27,8 @@ class Status:
     continued: bool = False
     recalled: int = 0
     phase: str = "search"
+    note: str = ""
+    """What the phase does right now."""
     session_trials: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
@@ -54,8 +56,9 @@ class Status:
         """Seconds until the budget is spent; None while nobody can know."""
         by_time = self.meter.seconds_left
         by_trials = float("inf")
-        if self.session_trials and self.meter.trials_left < float("inf"):
-            by_trials = self.meter.trials_left / self.trials_per_second
+        most = min(self.meter.trials_left, sum(task.room for task in self.tasks if not task.finished))
+        if self.session_trials and most < float("inf"):
+            by_trials = most / self.trials_per_second
         left = min(by_time, by_trials)
         return left if left < float("inf") else None
 
@@ -82,6 +85,7 @@ class Status:
         """The numbers for a machine to read."""
         return {
             "phase": self.phase,
+            "note": self.note,
             "trials": self.meter.trials,
             "elapsed_s": round(self.meter.elapsed_s, 3),
             "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
@@ -102,7 +106,7 @@ class Progress(Protocol):
         """One run was measured and stored."""
 
     def phase(self, status: Status) -> None:
-        """``status.phase`` has changed."""
+        """``status.phase`` or its note has changed."""
 
     def finished(self, report: Report) -> None:
         """The job ended or was stopped."""

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _HOPELESS = 24
 """After so many runs without a single one that worked, a task is given up."""
 _KEPT = 3
+PLATEAU = 32
+"""After so many runs that brought nothing beyond noise, others have a better use for the next."""
+_NOISE = 0.01
 
 
 @dataclass
@@ -36,6 +39,8 @@ class Task:
     search: Search
     default: Config
     seed: int = 0
+    most: int | None = None
+    """No more runs than this, those of earlier jobs included; None for no limit."""
     known: dict[str, Measurement] = field(default_factory=dict)
     curve: list[float] = field(default_factory=list)
     default_ns: float | None = None
@@ -71,9 +76,20 @@ class Task:
         return len(self.curve) >= _HOPELESS and self.best_ns == float("inf")
 
     @property
+    def room(self) -> float:
+        """How many runs it may still have."""
+        return float("inf") if self.most is None else max(0, self.most - len(self.curve))
+
+    @property
     def finished(self) -> bool:
         """Whether there is nothing left to try."""
-        return self.search.exhausted or self.hopeless
+        return self.search.exhausted or self.hopeless or not self.room
+
+    @property
+    def on_plateau(self) -> bool:
+        """Whether the last :data:`PLATEAU` runs brought nothing beyond noise."""
+        runs = len(self.curve)
+        return runs > PLATEAU and self.best_ns > (1 - _NOISE) * self.curve[-1 - PLATEAU]
 
     def candidate(self, config: Config) -> Candidate:
         """What the measurer needs to know."""
@@ -92,11 +108,16 @@ class Task:
         if measurement.latency:
             self._keep(built, origin)
 
+    def keep_default(self, built: Built) -> None:
+        """The code of the default schedule, where an earlier session measured it."""
+        self.default_trace = built.trace_key
+        self.built[built.trace_key] = built
+
     def _keep(self, built: Built, origin: Origin) -> None:
         self.built[built.trace_key] = built
         if origin is Origin.DEFAULT:
             self.default_trace = built.trace_key
-        ranked = sorted(self.built, key=lambda key: self.known[key].latency_ns)
+        ranked = sorted(self.built.keys() & self.known.keys(), key=lambda key: self.known[key].latency_ns)
         for key in ranked[_KEPT:]:
             if key != self.default_trace:
                 del self.built[key]
@@ -114,4 +135,4 @@ class Task:
                 self.default_ns = run.latency_ns
 
 
-__all__ = ["Task"]
+__all__ = ["PLATEAU", "Task"]

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.cli import main as cli
 from autotune.compiler import divide
-from autotune.database import Database, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.database import Database, Key, Latency, Outcome, Rival, Run, WorkloadRow
 from autotune.graph.region import Workload
 from autotune.target import Target
 from cost_models.analytic import default_config
@@ -40,9 +40,12 @@ def database(tmp_path: Path, workload: Workload) -> Path:
             latency = Latency(5, first, first, 0.0)
             assert store.record(Run(key, name, trace, json.dumps({"is": name}), Outcome.OK, latency))
         again = {"a": 9000.0, "b": 4000.0}
-        for run in [run for run in store.runs() if run.trace_key in again]:
-            ns = again[run.trace_key]
-            store.confirm(run, Latency(5, ns, ns, 0.0))
+        rivals = [
+            Rival(run, Latency(5, again[run.trace_key], again[run.trace_key], 0.0), run.trace_key == "b")
+            for run in store.runs()
+            if run.trace_key in again
+        ]
+        store.confirm(rivals, "net")
     return path
 
 

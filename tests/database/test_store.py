@@ -25,6 +25,7 @@ from autotune.database import (
     MissReason,
     Origin,
     Outcome,
+    Rival,
     Run,
     WorkloadRow,
 )
@@ -92,17 +93,49 @@ def test_best_is_the_fastest_that_worked(path: Path) -> None:
         assert [r.trace_key for r in database.top(KEY, 5)] == ["b", "a"]
 
 
-def test_a_confirmed_reading_decides_until_a_faster_run_is_found(path: Path) -> None:
+def latency(ns: float) -> Latency:
+    return Latency(9, ns, ns + 1.0, 1.0)
+
+
+def test_the_winner_of_the_newest_confirmation_is_used(path: Path) -> None:
     with Database(path) as database:
         for trace, ns in [("a", 80.0), ("b", 81.0), ("c", 99.0)]:
-            database.record(run(trace, ns))
-        first, second, _ = database.runs()
-        database.confirm(first, Latency(9, 95.0, 96.0, 1.0))
-        database.confirm(second, Latency(9, 85.0, 86.0, 1.0))
-        assert _best(database).trace_key == "b"
-        assert _best(database).confirmed_ns == 85.0
-        database.record(run("d", 70.0))
-        assert _best(database).trace_key == "d"
+            database.record(run(trace, ns, origin=Origin.DEFAULT if trace == "c" else Origin.SEARCH))
+        a, b, c = database.runs()
+        database.confirm([Rival(a, latency(95.0)), Rival(b, latency(85.0), won=True)], "net")
+        assert (_best(database).trace_key, _best(database).confirmed_ns, _best(database).inside) == (
+            "b",
+            85.0,
+            "net",
+        )
+        tie = [Rival(a, latency(84.0)), Rival(b, latency(83.9)), Rival(c, latency(84.5), won=True)]
+        database.confirm(tie, "other net")
+        assert (_best(database).trace_key, _best(database).inside) == ("c", "other net")
+
+
+def test_what_was_not_confirmed_is_believed_only_if_it_is_clearly_faster(path: Path) -> None:
+    with Database(path) as database:
+        database.record(run("default", 100.0, origin=Origin.DEFAULT))
+        database.record(run("lucky", 92.0))
+        assert _best(database).trace_key == "default"
+        database.record(run("fast", 80.0))
+        assert _best(database).trace_key == "fast"
+        default, _, fast = database.runs()
+        database.confirm([Rival(default, latency(90.0)), Rival(fast, latency(70.0), won=True)], "net")
+        database.record(run("d", 75.0))
+        assert _best(database).trace_key == "fast"
+        database.record(run("e", 70.0))
+        assert _best(database).trace_key == "e"
+
+
+def test_a_confirmation_has_one_winner(path: Path) -> None:
+    with Database(path) as database:
+        database.record(run("a", 80.0))
+        (a,) = database.runs()
+        with pytest.raises(DatabaseError, match="one winner"):
+            database.confirm([Rival(a, latency(1.0))], "net")
+        with pytest.raises(DatabaseError, match="came from the database"):
+            database.confirm([Rival(run("b", 1.0), latency(1.0), won=True)], "net")
 
 
 def _best(database: Database) -> Run:
@@ -214,7 +247,7 @@ def test_a_newer_schema_is_refused_with_both_versions(path: Path) -> None:
     with pytest.raises(SchemaVersionError) as caught:
         Database(path)
     assert str(caught.value) == (
-        f"the database {path} has schema version 99, this autotune knows version 2; "
+        f"the database {path} has schema version 99, this autotune knows version 3; "
         "install a newer autotune, or give another --db"
     )
 
@@ -327,6 +360,9 @@ def test_the_newest_contest_is_found_again(path: Path) -> None:
 def as_version_1(path: Path) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("DROP TABLE contests")
+        raw.execute("DROP TABLE verdicts")
+        raw.execute("CREATE TABLE confirmations (id INTEGER, run_id INTEGER REFERENCES runs (id))")
+        raw.execute("INSERT INTO confirmations VALUES (1, 1)")
         raw.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
     raw.close()
 
@@ -337,10 +373,14 @@ def test_a_database_of_version_1_is_read_as_it_is_and_brought_up_to_date_by_writ
     as_version_1(path)
     with Database(path, read_only=True) as database:
         assert len(database.runs()) == 1
+        assert _best(database).trace_key == "a"
+        assert isinstance(database.lookup(KEY.workload, KEY.target, KEY.space), Hit)
         assert database.contest(KEY.workload, KEY.target) == []
     with Database(path) as database:
         assert len(database.runs()) == 1
         database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+        database.confirm([Rival(database.runs()[0], latency(4.0), won=True)], "net")
+        assert database.damage() == []
     with Database(path, read_only=True) as database:
         assert [row.name for row in database.contest(KEY.workload, KEY.target)] == ["a"]
 

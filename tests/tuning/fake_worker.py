@@ -38,12 +38,6 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": "ok", "error": 0.0, "latency": latency(float(config.get("ns", 100)))}
 
 
-def compare(request: dict[str, Any]) -> dict[str, Any]:
-    for payload in request["payloads"]:
-        behave(payload["config"].get("run", "ok"))
-    return {"latencies": [latency(float(p["config"]["ns"])) for p in request["payloads"]]}
-
-
 def latency(ns: float) -> dict[str, float]:
     return {"n": 3, "min_ns": ns, "median_ns": ns, "spread_ns": 0.0}
 
@@ -81,6 +75,5 @@ if __name__ == "__main__":
         "build": build,
         "prepare": prepare,
         "measure": measure,
-        "compare": compare,
     }
     serve({k: guarded(v) for k, v in handlers.items()}, int(memory) if memory else None)

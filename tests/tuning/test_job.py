@@ -9,22 +9,25 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from autotune.database import Database, Hit, JobRow, Latency, Origin, Outcome
+from autotune.database import Database, Hit, JobRow, Origin, Outcome
 from autotune.errors import MeasureError, UsageError
 from autotune.tuning.budget import Budget
+from autotune.tuning.confirm import Code, Version
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.progress import JsonLines, PlainLines, Silent
 from autotune.tuning.report import Report
+from search_spaces.knob import Config
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
 A = Synthetic("a")
@@ -163,26 +166,85 @@ def test_a_job_in_which_nothing_works_ends_with_the_reason(path: Path) -> None:
         assert len(database.runs()) == 32
 
 
-class Drifting(SimulatedMeasurer):
-    """The machine gets faster while it measures: late runs look better than they are."""
+class Model:
+    """Surroundings in which every schedule takes what ``inside`` says, not what it takes alone."""
 
-    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
-        found = super().measure(built, incumbent_ns)
-        if found.latency is None:
-            return found
-        ns = 1000.0 - len(self.measured)
-        return replace(found, latency=Latency(3, ns, ns, 0.0))
+    name = "net"
 
-    def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
-        return [Latency(rounds, 500.0 + i, 500.0 + i, 0.0) for i in range(len(rivals))][::-1]
+    def __init__(self, *tasks: Synthetic, inside: Callable[[Config], float]) -> None:
+        self.tasks = tasks
+        self.inside = inside
+        self.asked: list[int] = []
+
+    def dispatches(self, *, decided: bool) -> list[tuple[str, str]]:
+        return [(f"{task.name}0", task.workload.key) for task in self.tasks]
+
+    def read(self, versions: Sequence[Version], rounds: int, out_of_time: Any) -> list[Any]:
+        self.asked.append(len(versions))
+        return [self._one(version, rounds) for version in versions]
+
+    def _one(self, version: Version, rounds: int) -> Any:
+        row = [self.inside(version.code[task.workload.key].candidate.config) for task in self.tasks]
+        return np.tile(row, (rounds, 1))
+
+    def time(self, tuned: Code) -> None:
+        return None
 
 
-def test_winners_are_confirmed_beside_the_default(path: Path) -> None:
-    report = job(path, A, trials=20, measurer=Drifting(measurer(A)._answer)).run()
+def test_what_is_no_faster_inside_the_model_is_not_used(path: Path) -> None:
+    report = job(path, A, trials=20, surroundings=Model(A, inside=lambda config: 500.0)).run()
     found = hit(path, A)
     assert found.best.origin is Origin.DEFAULT
-    assert found.best.confirmed_ns == 500.0
+    assert (found.best.confirmed_ns, found.best.inside) == (500.0, "net")
     assert report.dispatches[0].speedup == 1.0
+
+
+def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) -> None:
+    model = Model(A, inside=A.latency)
+    out = io.StringIO()
+    job(path, A, trials=30, surroundings=model, progress=PlainLines(out)).run()
+    found = hit(path, A)
+    assert found.best.origin is Origin.SEARCH
+    assert found.best.confirmed_ns == found.best.latency_ns
+    assert "1 workloads faster inside the model, 0 keep the default" in out.getvalue()
+    job(path, A, budget=Budget(per_workload=30), surroundings=model).run()
+    assert model.asked == [4]
+
+
+def test_a_version_that_crashes_leaves_the_others(path: Path) -> None:
+    class Crashing(Model):
+        def read(self, versions: Sequence[Version], rounds: int, out_of_time: Any) -> list[Any]:
+            return [self._one(versions[0], rounds), None, self._one(versions[2], rounds), None]
+
+    job(path, A, trials=30, surroundings=Crashing(A, inside=A.latency)).run()
+    with Database(path) as database:
+        second = database.top(hit(path, A).best.key, 2)[1]
+    assert hit(path, A).best.trace_key == second.trace_key
+
+
+def test_nothing_is_decided_when_time_ran_out(path: Path) -> None:
+    class Late(Model):
+        def read(self, versions: Sequence[Version], rounds: int, out_of_time: Any) -> list[Any]:
+            return [None] * len(versions)
+
+    job(path, A, trials=30, surroundings=Late(A, inside=A.latency)).run()
+    assert hit(path, A).best.confirmed_ns is None
+
+
+def test_a_long_search_is_confirmed_on_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.tuning.job._EARLIEST_S", 0.0)
+    monkeypatch.setattr("autotune.tuning.job._SHARE", 0.0)
+    model = Model(A, inside=A.latency)
+    job(path, A, trials=60, surroundings=model, measurer=Stopping(measurer(A), 50)).run()
+    assert model.asked
+    assert hit(path, A).best.confirmed_ns is not None
+
+
+def test_no_workload_gets_more_trials_than_allowed(path: Path) -> None:
+    report = job(path, A, B, budget=Budget(per_workload=12)).run()
+    assert {row.name: row.runs for row in report.dispatches} == {"a0": 12, "b0": 12}
+    again = job(path, A, B, budget=Budget(per_workload=12)).run()
+    assert again.session_trials == 0
 
 
 def test_a_time_budget_ends_the_job(path: Path) -> None:

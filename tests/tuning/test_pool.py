@@ -16,7 +16,7 @@ import pytest
 
 from autotune.database import Outcome
 from autotune.errors import MeasureError
-from autotune.tuning.measure.interface import Built, Candidate
+from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.pool import Limits, ProcessPool
 from autotune.tuning.measure.process import Died, WorkerProcess
 from autotune.tuning.outcome import Measurement
@@ -75,15 +75,6 @@ def test_what_a_candidate_prints_does_not_disturb_the_answers(pool: ProcessPool)
 def test_a_failed_candidate_is_identified_by_its_configuration(pool: ProcessPool) -> None:
     one, two, again = pool.build([candidate(build="illegal", x=x) for x in (1, 2, 1)])
     assert one.trace_key == again.trace_key != two.trace_key
-
-
-def test_rivals_are_compared_or_all_given_up(pool: ProcessPool) -> None:
-    def rivals(*configs: dict[str, str | int]) -> list[Built]:
-        return pool.build([candidate(**config) for config in configs])
-
-    latencies = pool.compare(rivals({"ns": 4}, {"ns": 9}), rounds=2)
-    assert [latency and latency.min_ns for latency in latencies] == [4, 9]
-    assert pool.compare(rivals({"ns": 4}, {"ns": 9, "run": "segfault"}), 2) == [None, None]
 
 
 def test_a_worker_that_cannot_start_is_our_failure_not_the_candidates() -> None:

@@ -82,14 +82,6 @@ def test_what_was_prepared_is_kept_while_there_is_room(space: Space, monkeypatch
     assert worker._prepared(text, 1) is not other
 
 
-def test_rivals_take_turns(space: Space) -> None:
-    asked, answer = built(space)
-    payloads = [answer["payload"], answer["payload"]]
-    found = worker.compare({**asked, "payloads": payloads, "rounds": 3})["latencies"]
-    assert len(found) == 2
-    assert all(latency["min_ns"] > 0 for latency in found)
-
-
 def test_an_illegal_configuration_says_what_is_wrong(space: Space) -> None:
     answer = worker.build(request(space, {"nonsense": 1}))
     assert answer["failed"]["outcome"] == "illegal"

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from autotune.database.records import Latency
 from autotune.tuning.outcome import Measurement
 
 
@@ -64,9 +63,6 @@ class Measurer(Protocol):
 
     def measure(self, built: Built, incumbent_ns: float) -> Measurement:
         """Check and time one; a candidate clearly slower than ``incumbent_ns`` is timed less."""
-
-    def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
-        """Time several candidates of one workload taking turns; None for one that failed."""
 
     def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
         """Check whole alternatives against their declared errors, and time those that pass taking turns."""

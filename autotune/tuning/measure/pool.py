@@ -100,7 +100,9 @@ class ProcessPool:
         if built.failed is not None:
             return built.failed
         request = {
-            **_request("measure", [built]),
+            "do": "measure",
+            **vars(built.candidate),
+            "payloads": [dict(built.payload)],
             "incumbent_ns": incumbent_ns if incumbent_ns < float("inf") else None,
         }
         try:
@@ -122,19 +124,6 @@ class ProcessPool:
         answer = self._runner.call(request, self.limits.prepare_s, "computing the reference")
         return self.limits.run_s + float(answer["nbytes"]) / _PACKING_RATE
 
-    def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
-        """Time the rivals taking turns; all None when one of them ends the runner."""
-        request = {**_request("compare", rivals), "rounds": rounds}
-        try:
-            candidate = rivals[0].candidate
-            limit = (
-                self._prepare(candidate.workload, candidate.seed) * len(rivals) + 3.0 * len(rivals) * rounds
-            )
-            answer = self._runner.call(request, limit, "comparing")
-        except Died:
-            return [None] * len(rivals)
-        return [Latency(**stats) if stats else None for stats in answer["latencies"]]
-
     def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
         """Check and time whole alternatives in the one runner; all fail when one of them ends it."""
         entries = [{"name": e.name, "payloads": dict(e.payloads)} for e in contest.entries]
@@ -151,10 +140,6 @@ class ProcessPool:
         for worker in (*self._builders, self._runner):
             worker.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _request(do: str, rivals: Sequence[Built]) -> dict[str, Any]:
-    return {"do": do, **vars(rivals[0].candidate), "payloads": [dict(r.payload) for r in rivals]}
 
 
 def _failed(candidate: Candidate, measurement: Measurement, answer: Mapping[str, Any] | None = None) -> Built:

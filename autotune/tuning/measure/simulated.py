@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from autotune.database.records import Latency, Outcome, Run
+from autotune.database.records import Outcome, Run
 from autotune.tuning.measure.interface import Built, Candidate, Contest
 from autotune.tuning.outcome import Measurement
 
@@ -50,10 +50,6 @@ class SimulatedMeasurer:
         """The recorded outcome."""
         self.measured.append(built.candidate)
         return self._answer(built.candidate)
-
-    def compare(self, rivals: Sequence[Built], rounds: int) -> list[Latency | None]:
-        """The recorded latencies."""
-        return [self._answer(rival.candidate).latency for rival in rivals]
 
     def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
         """Nothing: whole alternatives are not recorded."""

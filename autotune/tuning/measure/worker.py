@@ -1,8 +1,8 @@
 """The measuring worker: builds candidates, and checks and times built ones.
 
 Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`serve`. Requests:
-``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``compare``,
-``contest`` (whole alternatives).
+``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``contest`` (whole
+alternatives), and those of :mod:`seats` (whole models).
 What only the runner needs (numba and the executor) is imported by its requests.
 """
 
@@ -26,7 +26,7 @@ from autotune.graph.region import Workload
 from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.target import Target
 from autotune.te.dtypes import is_float
-from autotune.tuning.measure import wire
+from autotune.tuning.measure import seats, wire
 from autotune.tuning.measure.check import relative_error, tolerance
 from autotune.tuning.measure.serve import Handler, serve
 from autotune.tuning.measure.timing import Sample, time_candidate, time_rivals
@@ -126,20 +126,6 @@ def measure(request: Request) -> Answer:
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
         return _outcome(of_exception(error, running=True))
     return {"outcome": "ok", "latency": asdict(latency), "error": error}
-
-
-def compare(request: Request) -> Answer:
-    """Time several candidates taking turns."""
-    prepared = _prepared(request["workload"], request["seed"])
-    with ExitStack() as stack:
-        modules = [
-            stack.enter_context(_module(prepared, request["target"], {prepared.workload.key: payload}))
-            for payload in request["payloads"]
-        ]
-        samples = [_sampler(prepared, module) for module in modules]
-        for sample in samples:
-            sample(1)
-        return {"latencies": [asdict(found) for found in time_rivals(samples, request["rounds"], _COMPARE_S)]}
 
 
 def contest(request: Request) -> Answer:
@@ -259,8 +245,10 @@ HANDLERS: dict[str, Handler] = {
     "build": build,
     "prepare": prepare,
     "measure": measure,
-    "compare": compare,
     "contest": contest,
+    "seat": seats.seat,
+    "profile": seats.profile,
+    "time": seats.time,
 }
 
 
@@ -277,7 +265,6 @@ __all__ = [
     "HANDLERS",
     "Prepared",
     "build",
-    "compare",
     "contest",
     "exact_reference",
     "main",

@@ -1,0 +1,126 @@
+"""Versions of a whole model that take turns in a process of their own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.tuning.measure.process import WORKER, Died, WorkerProcess
+
+if TYPE_CHECKING:
+    from autotune.runtime.image import ModuleImage
+
+LEAST_ROUNDS = 3
+"""Fewer readings of each decide nothing."""
+_SEATINGS = 2
+"""How often everybody sits down anew, in another order: where arrays happen to lie makes a few percent."""
+_TURN_NS = 30e6
+_LOAD_S = 300.0
+_TURN_S = 60.0
+
+Readings = NDArray[np.float64]
+"""Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
+
+
+class LineUp:
+    """Images of one model in one worker process; a version that ends the process leaves the line-up.
+
+    What the caller gave as a list comes back as one in the same order, with None for those.
+    """
+
+    def __init__(self, images: Sequence[ModuleImage], seed: int, command: Sequence[str] = WORKER) -> None:
+        self._images = dict(enumerate(images))
+        self._count = len(images)
+        self._seed = seed
+        self._command = command
+        self._worker: WorkerProcess | None = None
+        self._runs: dict[int, int] = {}
+        self.failures: dict[int, str] = {}
+        """Why a version left, by its number."""
+
+    def __enter__(self) -> LineUp:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._rise()
+
+    def _rise(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def profile(self, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
+        """Latencies [rounds, dispatches] of each version; all None when time ended too early."""
+        return self._turns("profile", rounds, out_of_time)
+
+    def time(self, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
+        """Latencies [rounds, runs] of each version as a whole."""
+        return self._turns("time", rounds, out_of_time)
+
+    def _turns(self, do: str, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
+        taken: dict[int, list[list[float]]] = {number: [] for number in self._images}
+        done, again = 0, -(-rounds // _SEATINGS)
+        while done < rounds and not out_of_time():
+            if done and done % again == 0:
+                self._rise()
+            if self._worker is None and not self._seat_all(reverse=done >= again):
+                taken, done = {number: [] for number in self._images}, 0
+            elif self._round(do, taken, first=done):
+                done += 1
+            else:
+                taken, done = {number: [] for number in self._images}, 0
+        enough = done >= min(rounds, LEAST_ROUNDS)
+        return [
+            np.asarray(taken[number], np.float64) if enough and number in self._images else None
+            for number in range(self._count)
+        ]
+
+    def _round(self, do: str, taken: dict[int, list[list[float]]], first: int) -> bool:
+        """One turn of everybody, each round begun by another; says whether all of them lived."""
+        order = list(self._images)
+        start = first % max(1, len(order))
+        for number in [*order[start:], *order[:start]]:
+            answer = self._ask(number, {"do": do, "seat": number, "runs": self._runs[number]}, _TURN_S)
+            if answer is None:
+                return False
+            taken[number].append(answer["ns"])
+        return True
+
+    def _seat_all(self, reverse: bool) -> bool:
+        """Seat everybody in a fresh process; says whether all of them lived."""
+        self._worker = WorkerProcess(self._command)
+        with tempfile.TemporaryDirectory(prefix="autotune-lineup-") as folder:
+            order = sorted(self._images.items(), key=lambda item: item[0], reverse=reverse)
+            return all(self._seat(number, image, folder) for number, image in order)
+
+    def _seat(self, number: int, image: ModuleImage, folder: str) -> bool:
+        from autotune.runtime import artifact
+
+        path = Path(folder) / "model.atm"
+        artifact.save(image, path)
+        request = {"do": "seat", "seat": number, "path": str(path), "seed": self._seed}
+        answer = self._ask(number, request, _LOAD_S)
+        path.unlink()  # one model at a time: they can be large, and a killed job leaves its folder
+        if answer is None:
+            return False
+        self._runs.setdefault(number, int(np.clip(_TURN_NS / max(1.0, answer["ns"]), 2, 30)))
+        return True
+
+    def _ask(self, number: int, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
+        """The answer, or None after the version ended the process: it is out, the others begin again."""
+        assert self._worker is not None
+        try:
+            return self._worker.call(request, limit_s, str(request["do"]))
+        except Died as death:
+            self.failures[number] = death.measurement.message
+            del self._images[number]
+            self._rise()
+            return None
+
+
+__all__ = ["LEAST_ROUNDS", "LineUp", "Readings"]

@@ -1,0 +1,60 @@
+"""The worker's side of whole models: they sit beside each other in one process and take turns.
+
+Requests: ``seat`` (load an artifact), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn,
+the whole model). The first run of a turn is never counted: it finds the caches as another model left
+them. In the runs after it every dispatch finds them as it does in use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.te.dtypes import is_float
+
+if TYPE_CHECKING:
+    from autotune.runtime.image import TensorSpec
+    from autotune.runtime.module import Module
+
+_SEATS: dict[int, tuple[Module, dict[str, NDArray[Any]]]] = {}
+
+
+def seat(request: dict[str, Any]) -> dict[str, Any]:
+    """Load the artifact ``path`` as number ``seat``, with random inputs; nanoseconds of a run."""
+    from autotune.runtime import artifact
+    from autotune.runtime.module import Module
+
+    module = Module(artifact.load(request["path"]))
+    inputs = random_inputs(module.inputs, request["seed"])
+    _SEATS[request["seat"]] = module, inputs
+    return {"ns": int(module.time(inputs, warmup=1, repeat=1).min())}
+
+
+def profile(request: dict[str, Any]) -> dict[str, Any]:
+    """Nanoseconds of each dispatch, the least of ``runs`` runs of one seat."""
+    module, inputs = _SEATS[request["seat"]]
+    module.profile(inputs, repeat=1)
+    taken = [module.profile(inputs, repeat=1) for _ in range(request["runs"])]
+    return {"ns": np.min(taken, axis=0).tolist()}
+
+
+def time(request: dict[str, Any]) -> dict[str, Any]:
+    """Nanoseconds of each of ``runs`` runs of one seat."""
+    module, inputs = _SEATS[request["seat"]]
+    return {"ns": module.time(inputs, warmup=1, repeat=request["runs"]).tolist()}
+
+
+def random_inputs(specs: tuple[TensorSpec, ...], seed: int) -> dict[str, NDArray[Any]]:
+    """Standard normal floats, and zeros for integers, which may be indexes."""
+    rng = np.random.default_rng(seed)
+    return {
+        spec.name: rng.standard_normal(spec.shape).astype(spec.dtype)
+        if is_float(spec.dtype)
+        else np.zeros(spec.shape, spec.dtype)
+        for spec in specs
+    }
+
+
+__all__ = ["profile", "random_inputs", "seat", "time"]

@@ -1,4 +1,4 @@
-"""Register tiles of small integers: dot products of neighbouring steps, weights in groups of them.
+"""Register tiles of small integers and bfloat16: dot products of neighbouring steps, weights in groups of them.
 
 Panels of weights have the columns of a register tile, and within a column the ``group`` steps that one
 instruction adds up (oneDNN calls the layout of VNNI ``BA16a64b4a``). The other operand must have the
@@ -7,6 +7,7 @@ same steps next to one another in memory.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from autotune import te
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from autotune.target import Target
     from search_spaces.analysis import ReadForm
     from search_spaces.tile_shape import TileShape
+
+_SMALL: Mapping[str, tuple[str, ...]] = {"int32": ("int8", "uint8"), "float32": ("bfloat16",)}
 
 
 def dot_of(shape: TileShape, target: Target) -> DotProduct | None:
@@ -37,19 +40,20 @@ def dot_of(shape: TileShape, target: Target) -> DotProduct | None:
 
 
 def _factors(shape: TileShape) -> tuple[Read, Read] | None:
-    """The operands of an int32 sum of products of small integers."""
+    """The operands of a sum of products of small numbers, of integers in int32 or of bfloat16 in float32."""
     reduction = shape.structure.anchor.reduction
     product = None if reduction is None else reduction.sources[0]
     if reduction is None or reduction.reducer.name != "sum" or not isinstance(product, Binary):
         return None
-    if product.op != "*" or product.dtype != "int32":
+    small = _SMALL.get(product.dtype, ())
+    if product.op != "*":
         return None
-    left, right = _small(product.a), _small(product.b)
+    left, right = _small(product.a, small), _small(product.b, small)
     return None if left is None or right is None else (left, right)
 
 
-def _small(expr: Expr) -> Read | None:
-    if isinstance(expr, Cast) and isinstance(expr.a, Read) and expr.a.dtype in ("int8", "uint8"):
+def _small(expr: Expr, dtypes: Sequence[str]) -> Read | None:
+    if isinstance(expr, Cast) and isinstance(expr.a, Read) and expr.a.dtype in dtypes:
         return expr.a
     return None
 

@@ -113,10 +113,19 @@ class InstructionEmitter(ExpressionEmitter):
     def _llvm_call(self, value: LlvmCall, arguments: list[Value]) -> Value:
         dtype, lanes = value.type
         kind = vector(scalar_type(dtype), lanes)
-        kinds = ", ".join(type_of(a) for a in arguments)
+        typed = [self._passed(a) for a in arguments]
+        kinds = ", ".join(passed for passed, _ in typed)
         self.module.declare(f"declare {kind} @{value.name}({kinds})")
-        given = ", ".join(f"{type_of(a)} {a.text}" for a in arguments)
+        given = ", ".join(f"{passed} {text}" for passed, text in typed)
         return Value(self.op(f"call {kind} @{value.name}({given})"), dtype, lanes)
+
+    def _passed(self, value: Value) -> tuple[str, str]:
+        """Type and text of an intrinsic's argument; bfloat16, held as bits elsewhere, has LLVM's own type here."""
+        if value.dtype != "bfloat16":
+            return type_of(value), value.text
+        kind = vector("bfloat", value.lanes)
+        key = ("bits", value.text, type_of(value), kind)
+        return kind, self.cached(key, f"bitcast {type_of(value)} {value.text} to {kind}")
 
 
 __all__ = ["InstructionEmitter"]

@@ -1,9 +1,10 @@
-"""Integer dot products of neighbouring bytes, as tensor intrinsics.
+"""Dot products of neighbouring small elements, as tensor intrinsics.
 
 Each adds to ``c[j]`` the products of a few neighbouring elements ``a[k]`` with ``b[j, k]``: the weights lie in groups
-of that size next to one another, and the group of ``a`` is copied into all lanes. All are exact modulo 2**32:
-AVX-512 VNNI's ``vpdpbusd`` without saturation, ``vpmaddwd`` on bytes widened to 16 bits (``vpmaddubsw`` would
-saturate), AArch64's ``sdot`` and ``udot``.
+of that size next to one another, and the group of ``a`` is copied into all lanes. Those of bytes are exact modulo
+2**32: VNNI's ``vpdpbusd`` without saturation, of AVX-512 and of AVX, ``vpmaddwd`` on bytes widened to 16 bits
+(``vpmaddubsw`` would saturate), AArch64's ``sdot`` and ``udot``. ``vdpbf16ps`` of AVX-512 BF16 adds pairs of products
+of bfloat16 to float32; it takes subnormal numbers for 0 and rounds to the nearest after each product.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DotProduct:
-    """An instruction: ``lanes`` sums of ``group`` products each."""
+    """An instruction: ``lanes`` sums of ``group`` products each, in ``total``."""
 
     name: str
     arch: str
@@ -33,17 +34,28 @@ class DotProduct:
     lanes: int
     group: int
     llvm: str
+    total: str = "int32"
 
     @property
     def intrinsic(self) -> str:
         """Name of the declared intrinsic."""
-        signs = "" if self.left != self.right and self.name == "vpdpbusd" else f"_{self.left}_{self.right}"
-        return f"{self.name}_{self.lanes}x{self.group}{signs}"
+        signs = "" if self.name in _ONE_TYPE else f"_{self.left}_{self.right}"
+        form = "_vex" if "avxvnni" in self.requires else ""
+        return f"{self.name}{form}_{self.lanes}x{self.group}{signs}"
+
+
+_ONE_TYPE = ("vpdpbusd", "vdpbf16ps")
 
 
 def _vnni(bits: int, requires: tuple[str, ...]) -> DotProduct:
-    llvm = f"llvm.x86.avx512.vpdpbusd.{bits}"
+    llvm = f"llvm.x86.avx512.vpdpbusd.{bits}"  # of both encodings: LLVM takes the one that the target has
     return DotProduct("vpdpbusd", "x86_64", requires, "uint8", "int8", bits // 32, 4, llvm)
+
+
+def _bf16(bits: int, requires: tuple[str, ...]) -> DotProduct:
+    llvm = f"llvm.x86.avx512bf16.dpbf16ps.{bits}"
+    kind = "bfloat16"
+    return DotProduct("vdpbf16ps", "x86_64", requires, kind, kind, bits // 32, 2, llvm, total="float32")
 
 
 def _madd(bits: int, requires: tuple[str, ...], llvm: str) -> list[DotProduct]:
@@ -59,6 +71,11 @@ DOT_PRODUCTS: tuple[DotProduct, ...] = (
     _vnni(512, ("avx512vnni",)),
     _vnni(256, ("avx512vnni", "avx512vl")),
     _vnni(128, ("avx512vnni", "avx512vl")),
+    _vnni(256, ("avxvnni",)),
+    _vnni(128, ("avxvnni",)),
+    _bf16(512, ("avx512bf16",)),
+    _bf16(256, ("avx512bf16", "avx512vl")),
+    _bf16(128, ("avx512bf16", "avx512vl")),
     *_madd(512, ("avx512bw",), "llvm.x86.avx512.pmaddw.d.512"),
     *_madd(256, ("avx2",), "llvm.x86.avx2.pmadd.wd"),
     *_madd(128, ("sse2",), "llvm.x86.sse2.pmadd.wd"),
@@ -87,11 +104,11 @@ def _declare(dot: DotProduct) -> TensorIntrin:
     b = placeholder((dot.lanes, dot.group), dot.right, name="b")
     k = reduce_axis((0, dot.group), name="k")
     c: Any = compute(
-        (dot.lanes,), lambda j: te_sum(cast(a[k], "int32") * cast(b[j, k], "int32"), axis=k), name="c"
+        (dot.lanes,), lambda j: te_sum(cast(a[k], dot.total) * cast(b[j, k], dot.total), axis=k), name="c"
     )
 
     def instructions(ins: list[Operand], outs: list[Operand]) -> tuple[None, None, LaneStore]:
-        total = outs[0].vload(0, f"int32x{dot.lanes}")
+        total = outs[0].vload(0, f"{dot.total}x{dot.lanes}")
         left, right = _operands(dot, ins)
         return None, None, outs[0].vstore(0, _accumulated(dot, total, left, right))
 
@@ -118,7 +135,7 @@ def _operands(dot: DotProduct, ins: list[Operand]) -> tuple[Lanes, Lanes]:
 
 
 def _accumulated(dot: DotProduct, total: Lanes, left: Lanes, right: Lanes) -> Lanes:
-    kind = f"int32x{dot.lanes}"
+    kind = f"{dot.total}x{dot.lanes}"
     if dot.name == "vpmaddwd":
         return total + call_llvm_pure_intrin(kind, dot.llvm, left, right)
     return call_llvm_pure_intrin(kind, dot.llvm, total, left, right)

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune.codegen import interpreter
 from autotune.codegen.code import DispatchCode
 from autotune.codegen.cpu import compile_schedule
 from autotune.codegen.elf import read_symbols
 from autotune.codegen.llvm import assembly
 from autotune.graph.region import Workload
+from autotune.lower import lower_schedule
 from autotune.target import Target
 from search_spaces.spaces import space_for
 from tests.codegen.emulated import EMULATOR, LINKER, MISSING, run_emulated
@@ -22,7 +24,7 @@ from tests.schedule.machine import host, run_machine_code
 
 def product(a: str, b: str, m: int = 24, n: int = 64, k: int = 32) -> Workload:
     """``a[m, k] b[k, n]`` with constant weights."""
-    op, result = ("MatMul", a) if a.startswith("float") else ("IntegerMatMul", "int32")
+    op, result = ("MatMul", a) if "float" in a else ("IntegerMatMul", "int32")
     return Workload.parse(
         f"region r {{\n input a: {a}[{m}, {k}]\n const b: {b}[{k}, {n}]\n"
         f" c = {op}(a, b) : {result}[{m}, {n}]\n output c\n}}"
@@ -60,6 +62,8 @@ MULTIPLIES = {
     "x86-64-v4": ("float32", "float32", r"vfmadd\d+ps.*%zmm"),
     "aarch64": ("float32", "float32", r"fmla\s+v\d+\.4s"),
     "x86-64-v4-vnni": ("uint8", "int8", r"vpdpbusd.*%zmm"),
+    "x86-64-v3-vnni": ("uint8", "int8", r"\{vex\}\s+vpdpbusd.*%ymm"),
+    "x86-64-v4-bf16": ("bfloat16", "bfloat16", r"vdpbf16ps.*%zmm"),
     "aarch64-dotprod": ("int8", "int8", r"sdot\s+v\d+\.4s"),
 }
 TWO_BYTES = {
@@ -103,7 +107,7 @@ def arrays(workload: Workload) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     result = {}
     for tensor in workload.program().inputs:
-        if tensor.dtype.startswith("float"):
+        if "float" in tensor.dtype:
             result[tensor.name] = rng.standard_normal(tensor.shape).astype(tensor.dtype)
         else:
             limits = np.iinfo(tensor.dtype)
@@ -154,3 +158,23 @@ def test_aarch64_under_qemu(
     found = run_emulated(compiled(workload, target), target, given, tmp_path)
     wanted = expected(workload, given)
     np.testing.assert_allclose(next(iter(found.values())), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("name", ["x86-64-v3-vnni", "x86-64-v4-bf16"])
+def test_the_schedules_of_targets_that_are_not_here_compute_the_product(
+    name: str, size: tuple[int, int, int]
+) -> None:
+    """Their machine code is only read; its loops, with each instruction as what it is declared to compute, run."""
+    kinds = ("uint8", "int8") if name.endswith("vnni") else ("bfloat16", "bfloat16")
+    target, workload = Target.parse(name), product(*kinds, *size)
+    assert compiled(workload, target).object_code
+    program, given = workload.program(), arrays(workload)
+    schedule = space_for(workload, target).apply(program, space_for(workload, target).default())
+    loops = lower_schedule(schedule, list(program.args), constants=program.constants)
+    (output,) = program.outputs
+    found = np.zeros(output.shape, expected(workload, given).dtype)
+    interpreter.run_program(loops, {**given, output.name: found})
+    np.testing.assert_allclose(
+        found.astype(np.float64), expected(workload, given).astype(np.float64), rtol=1e-2
+    )

@@ -20,14 +20,17 @@ from search_spaces.tile_common import whole
 from search_spaces.tile_knobs import WHOLE, column, row_tiles, vector_tiles
 from search_spaces.tile_shape import TileShape
 
-_SIZES = (256, 512, 1024)
+_SIZES = tuple(2**power for power in range(3, 11))
+_LEAST, _MOST = 256, 2047
+"""Steps of a block: fewer do not pay for loading and storing the sums, and more make as tall a panel as all."""
 
 
 def k_block_knob(shape: TileShape) -> list[Knob]:
-    """Blocks of a reduction that is at least two of them long."""
+    """Blocks of a reduction that is at least two of them long; each goes through the whole window."""
     steps = shape.extents[shape.main]
-    sizes = tuple(size for size in _SIZES if 2 * size <= steps)
-    if shape.window or not sizes:
+    window = math.prod(shape.extents[axis] for axis in shape.window)
+    sizes = tuple(size for size in _SIZES if 2 * size <= steps and _LEAST <= size * window <= _MOST)
+    if not sizes:
         return []
     return [Knob.of("k_block", (WHOLE, *sizes), WHOLE, "steps of a block of the reduction (0: all)")]
 

@@ -19,7 +19,7 @@ from search_spaces.tile_blocked import reduction_blocks
 from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
 from search_spaces.tile_library import library_stalls
-from search_spaces.tile_loads import loads_of, stalls_of
+from search_spaces.tile_loads import loads_of, restarts_of, stalls_of
 from search_spaces.tile_shape import TileShape
 from search_spaces.tile_staging import outside_operations, passes, scratch_of
 
@@ -86,7 +86,7 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
         loops.append(Loop(last, ceil_div(extents[last], tile.rows[last])))
     loops.append(Loop(vector, np.where(tiles_by_vector, 1.0, vector_block)))
     channel_first = equals(columns, "reduce_order", "channel")
-    steps = ceil_div(extents[main] / reduction_blocks(shape, columns), tile.unroll * shape.group)
+    steps = _steps(shape, columns, tile)
     loops.append(Loop(main, np.where(channel_first, steps, 1.0)))
     unrolled = flag(columns, "unroll_window")
     for axis in shape.window:
@@ -100,6 +100,12 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
     if shape.group > 1:  # one instruction
         loops.append(Loop(main, one * shape.group, "vectorized"))
     return loops
+
+
+def _steps(shape: TileShape, columns: Columns, tile: Tile) -> Numbers:
+    """Iterations of the innermost reduction loop, for one tap of the window."""
+    block = shape.extents[shape.main] / reduction_blocks(shape, columns)
+    return ceil_div(block, tile.unroll * shape.group)
 
 
 def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> Body:
@@ -122,6 +128,9 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
         loads = loads + mine
         shared = shared + np.where(saved, mine, 0.0)
         stalls = stalls + stalls_of(shape, read, tile, mine, pack)
+    last = float(shape.extents[shape.window[-1]]) if shape.window else 1.0
+    inner = np.where(equals(columns, "reduce_order", "channel"), last, _steps(shape, columns, tile))
+    stalls = stalls + restarts_of(shape, tile, inner)
     return Body(
         steps=steps,
         arithmetic=arithmetic,

@@ -176,7 +176,10 @@ def _block_accumulator(stage: Stage, shape: TileShape, config: Config, width: in
     rows_outside = config.get("tile_order", "vector") == "rows"
     tiles = [*row_tiles, vector_tiles] if rows_outside else [vector_tiles, *row_tiles]
     batch = [axes[axis] for axis in shape.batch]
-    stage.reorder(*batch, blocks, *tiles, steps, step, *rows, vectors, lanes)
+    window = [reduce[axis] for axis in shape.window]
+    by_window = config.get("reduce_order", "window") == "window"
+    loops = [*window, steps] if by_window else [steps, *window]
+    stage.reorder(*batch, blocks, *tiles, *loops, step, *rows, vectors, lanes)
     for loop in (step, *rows, vectors):
         stage.unroll(loop)
     stage.vectorize(lanes)

@@ -22,6 +22,9 @@ def target_machine(target: Target) -> Any:
     # Addresses leave the emitter as hoisted pointers plus constants. Loop strength reduction finds nothing to
     # improve there, takes half of the compile time and costs some register tiles their registers.
     llvm.set_option("autotune", "-disable-lsr")
+    # The text is in the order that is wanted: a step's loads, then its multiply-adds. The scheduler of machine
+    # instructions moves the loads of later steps to the front where a tile fills the registers, and spills them.
+    llvm.set_option("autotune", "-enable-misched=false")
     triple = _TRIPLES.get(target.arch)
     if triple is None:
         raise TargetError(f"no code generator for {target.arch}; known: {', '.join(_TRIPLES)}")

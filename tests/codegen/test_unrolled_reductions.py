@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from autotune import te
-from autotune.codegen.cpu import emit_program
+from autotune.codegen.cpu import compile_schedule, emit_program
 from autotune.codegen.llvm import assembly
 from autotune.lower.program import lower_schedule
 from autotune.target import Target
+from search_spaces import spaces
+from tests.search_spaces import workloads as make
 
 ROWS, STEPS = 12, 3
 
@@ -45,3 +47,14 @@ def test_the_steps_of_a_large_tile_do_not_spill() -> None:
     text = assembly(tile_of(ROWS, 32, STEPS), Target.parse("x86-64-v4"))
     assert text.count("vfmadd") == ROWS * 2 * STEPS
     assert not re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", text)
+
+
+def test_a_tile_of_two_image_rows_does_not_spill() -> None:
+    space = spaces.space_for(make.conv_nd((4, 14, 14), 256, 256, 3, pad=1), Target.parse("x86-64-v4"))
+    config = space.default() | {"rows": 7, "outer_rows": 2, "vectors": 2, "unroll": 4, "row_block": 0}
+    config |= {"k_block": 64, "stage": "root"}
+    program = space.workload.program()
+    code = compile_schedule(
+        space.apply(program, config), program.args, space.target, constants=program.constants
+    )
+    assert not re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", assembly(code.ir, space.target))

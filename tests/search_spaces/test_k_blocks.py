@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.errors import KnobError
+from autotune.graph.region import Workload
 from cost_models import analytic
 from search_spaces import spaces
 from search_spaces.knob import Value
@@ -37,6 +38,26 @@ def test_batches_have_blocks_too() -> None:
     config = {**space.default(), "k_block": 256, "row_block": 0, "vector_block": 0}
     for computed, expected in zip(*make.run(space, config), strict=True):
         np.testing.assert_allclose(computed, expected, rtol=2e-4, atol=2e-3)
+
+
+CONVOLUTIONS: dict[str, tuple[Workload, Mapping[str, Value]]] = {
+    "window outermost": (make.conv((1, 7, 7, 64), 40, 3, pad=1, residual=True), {"reduce_order": "window"}),
+    "channels outermost": (make.conv((2, 7, 6, 64), 40, 3, pad=1), {"reduce_order": "channel"}),
+    "padding by blocks": (make.conv((1, 8, 7, 64), 40, 3, pad=1), {"stage": "block", "row_block": 2}),
+    "stride": (make.conv((1, 15, 13, 72), 24, 3, stride=2, pad=1), {"rows": 4, "outer_rows": 2}),
+    "peeled": (make.conv((1, 5, 7, 64), 40, 3, pad=1), {"rows": 3, "tail": "peel"}),
+    "1-D": (make.conv_nd((30,), 256, 24, 3, pad=1, dilation=2), {"k_block": 128, "rows": 7}),
+    "3-D": (make.conv_nd((3, 5, 6), 32, 24, 3, pad=1), {"k_block": 16}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_blocks_of_a_convolution_are_channels_times_the_window(name: str) -> None:
+    workload, changed = CONVOLUTIONS[name]
+    space = spaces.space_for(workload, make.host())
+    config = {**space.default(), "row_block": 0, "k_block": 32, **changed}
+    for computed, expected in zip(*make.run(space, config), strict=True):
+        np.testing.assert_allclose(computed, expected, rtol=2e-4, atol=2e-3, err_msg=str(config))
 
 
 def test_short_reductions_have_no_blocks() -> None:

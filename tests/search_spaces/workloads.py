@@ -76,6 +76,16 @@ def conv(
     return of(b, b.node("Relu", out), {"w", "bias"} if bias else {"w"})
 
 
+def conv_nd(
+    size: tuple[int, ...], c: int, oc: int, kernel: int, *, stride: int = 1, pad: int = 0, dilation: int = 1
+) -> Workload:
+    """A channels-last convolution of one image of any rank, ReLU behind it."""
+    b, rank = GraphBuilder("conv"), len(size)
+    x, w = b.input("x", (1, *size, c)), b.input("w", (*(kernel,) * rank, c, oc))
+    window = {"strides": (stride,) * rank, "dilations": (dilation,) * rank, "pads": (pad,) * 2 * rank}
+    return of(b, b.node("Relu", b.node("Conv", x, w, layout="NHWC", **window)), {"w"})
+
+
 def pool(image: tuple[int, int, int, int], op: str = "MaxPool", **attrs: Any) -> Workload:
     """A pool of a channels-last image."""
     b = GraphBuilder("pool")

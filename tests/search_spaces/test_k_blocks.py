@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,3 +83,13 @@ def test_the_model_counts_how_often_sums_are_gone_through() -> None:
     size, times = nest.scratch
     assert size[0] == size[1] > 0
     assert times[1] == 4 * times[0]
+
+
+def test_the_model_takes_blocks_only_where_a_panel_outgrows_the_second_cache() -> None:
+    wide = {"rows": 6, "vectors": 4, "row_block": 0, "vector_block": 1, "pack": True, "tail": "overlap"}
+    target = replace(make.AVX512, l2_bytes=1 << 20)
+    for size, wins in ((1024, 0), (8192, 512)):
+        space = spaces.space_for(make.matmul(size, size, size, constant=False, relu=False), target)
+        base = analytic.default_config(space) | wide | {"tile_order": "vector", "block_order": "rows"}
+        seconds = {block: analytic.predict(space, [base | {"k_block": block}])[0] for block in (0, 512)}
+        assert min(seconds, key=seconds.__getitem__) == wins

@@ -22,7 +22,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.storage": 1,
         "lower.hoist": 1,
         "codegen.cpu": 5,
-        "codegen.fast_math": 5,
+        "codegen.fast_math": 6,
         "space.attention": 4,
         "space.contraction": 5,
         "space.convolution": 2,

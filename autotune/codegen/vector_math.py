@@ -26,6 +26,7 @@ from autotune.codegen.vector_math_fits import (
     EXP2_NARROW,
     LOG_TAIL,
     TANH_BORDER,
+    TANH_PIECES,
     TANH_SMALL,
 )
 from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
@@ -69,7 +70,7 @@ def _exp(w: VectorWriter, x: str) -> str:
 def _inverse(w: VectorWriter, high: str, low: str) -> str:
     """1/(high + low) with one Newton step, so that the result is nearly correctly rounded."""
     one = w.const(1.0)
-    quotient = w.reciprocal(high)
+    quotient = w.rough_reciprocal(high)
     residual = w.fma(w.neg(quotient), low, w.fma(w.neg(quotient), high, one))
     return w.fma(quotient, residual, quotient)
 
@@ -83,7 +84,24 @@ def _sigmoid(w: VectorWriter, x: str) -> str:
 
 
 def _tanh(w: VectorWriter, x: str) -> str:
-    return _tanh_narrow(w, x) if w.fmt.dtype == "float32" else _tanh_wide(w, x)
+    if w.fmt.dtype == "float64":
+        return _tanh_wide(w, x)
+    return _tanh_pieces(w, x) if w.tables else _tanh_narrow(w, x)
+
+
+def _tanh_pieces(w: VectorWriter, x: str) -> str:
+    """tanh of float32 by the polynomial of the half octave that |x| is in."""
+    size = w.fabs(x)
+    most, least = w.const(9.02), w.const(0.046875)
+    clamped = w.select(w.compare("ogt", size, most), most, size)
+    place = w.select(w.compare("ogt", clamped, least), clamped, least)
+    piece = w.integer("lshr", w.bits(place), w.int_const(w.fmt.mantissa - 1))
+    center, *coefficients = (w.lookup(piece, column) for column in zip(*TANH_PIECES, strict=True))
+    t = w.sub(clamped, center)
+    total = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        total = w.fma(total, t, coefficient)
+    return w.copysign(total, x)
 
 
 def _tanh_narrow(w: VectorWriter, x: str) -> str:
@@ -128,7 +146,7 @@ def _tanh_wide(w: VectorWriter, x: str) -> str:
 
     divisor = w.add(u, w.const(2.0))
     divisor_low = w.sub(u, w.sub(divisor, w.const(2.0)))
-    inverse = w.reciprocal(divisor)
+    inverse = w.rough_reciprocal(divisor)
     quotient = w.mul(u, inverse)
     negated = w.neg(quotient)
     residual = w.fma(negated, divisor_low, w.fma(negated, divisor, u))
@@ -140,25 +158,25 @@ def _log_core(w: VectorWriter, x: str) -> str:
     high, low = LN2_PARTS[w.fmt.dtype]
     m, e = w.split_exponent(x)
     f = w.sub(m, w.const(1.0))
-    half_square = w.mul(w.mul(f, f), w.const(0.5))
     if w.fmt.dtype == "float32":
+        half_square = w.mul(w.mul(f, f), w.const(0.5))
         tail = w.polynomial(f, LOG_TAIL["float32"])
         cube = w.mul(w.mul(f, f), f)
         small = w.sub(w.fma(e, w.const(low), w.mul(cube, tail)), half_square)
         return w.fma(e, w.const(high), w.add(f, small))
-    # log(1+f) = f - f**2/2 + s*(f**2/2 + R(s**2)), s = f/(2+f): the form of msun's e_log.c.
+    # log(1+f) = 2s + s*R(s**2) = f - s*(f - R(s**2)), s = f/(2+f): a form of msun's e_log.c.
     s = _quotient(w, f, w.add(f, w.const(2.0)))
     square = w.mul(s, s)
-    tail = w.mul(square, w.polynomial(square, LOG_TAIL["float64"]))
-    correction = w.fma(e, w.const(low), w.mul(s, w.add(half_square, tail)))
-    return w.fma(e, w.const(high), w.sub(f, w.sub(half_square, correction)))
+    rest = w.fma(w.neg(square), w.polynomial(square, LOG_TAIL["float64"]), f)
+    correction = w.fma(e, w.const(-low), w.mul(s, rest))
+    return w.fma(e, w.const(high), w.sub(f, correction))
 
 
 def _quotient(w: VectorWriter, a: str, b: str) -> str:
     """a/b, for b whose inverse is a normal number."""
     if not w.native:
         return w.div(a, b)
-    inverse = w.reciprocal(b)
+    inverse = w.rough_reciprocal(b)
     quotient = w.mul(a, inverse)
     return w.fma(w.fma(w.neg(quotient), b, a), inverse, quotient)
 
@@ -238,5 +256,6 @@ def math_function(name: str, lanes: int, dtype: str, avx512: bool = False) -> Ma
     symbol = f"at_{name}_{shape}{writer.fmt.suffix}"
     arguments = ", ".join(f"{writer.floats} {parameter}" for parameter in parameters)
     head = f"define internal {writer.floats} @{symbol}({arguments}) alwaysinline nounwind {{"
-    lines = [head, *writer.body.lines, f"  ret {writer.floats} {result}", "}"]
+    start = ["entry:"] if writer.body.block != "entry" else []
+    lines = [head, *start, *writer.body.lines, f"  ret {writer.floats} {result}", "}"]
     return MathFunction(symbol, "\n".join(lines), tuple(sorted(writer.body.needs)))

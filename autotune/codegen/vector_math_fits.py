@@ -21,6 +21,7 @@ __all__ = [
     "LOG2_WIDE",
     "LOG_TAIL",
     "TANH_BORDER",
+    "TANH_PIECES",
     "TANH_SMALL",
 ]
 
@@ -95,6 +96,74 @@ LOG2_WIDE: Final = _table(
 # Past the border tanh is above a half, so that 1 - 1/(...) loses no bit.
 TANH_BORDER: Final = 0.5625
 TANH_SMALL: Final = _table("-0x1.555548p-2 0x1.110c5ap-3 -0x1.b90496p-5 0x1.5804c2p-6 -0x1.93fa6cp-8")
+
+# tanh(c + t) in powers of t, for float32's tanh: c, then the coefficients, of 16 halves of octaves from 3/64 to 12. The
+# bits of c above the 22nd, modulo 16, are the row; row 5 serves from 0 on. Each c is chosen such that tanh(c), the
+# coefficient of t**0, is within 0.002 ulp of a float32 number (Gal and Bachelis 1991). By Lawson's weights; 2**-24.5
+# in row 4, below 2**-25.5 elsewhere.
+TANH_PIECES: Final = (
+    _table(
+        "0x1.3fe974p+1 0x1.f9231cp-1 0x1.b447dp-6 -0x1.ae6d8p-6 "
+        "0x1.172e1ep-6 -0x1.082a16p-7 0x1.7ac3cap-9 -0x1.6d18d2p-11"
+    ),
+    _table(
+        "0x1.bfeb86p+1 0x1.ff10ep-1 0x1.ddd29ep-9 -0x1.dcf28ap-9 "
+        "0x1.3c81cp-9 -0x1.3a462ep-10 0x1.015b2cp-11 -0x1.4ab5fcp-13"
+    ),
+    _table(
+        "0x1.3fec2p+2 0x1.fff412p-1 0x1.7e445cp-13 -0x1.7e16e6p-13 "
+        "0x1.f3e6b2p-14 -0x1.f50c7ep-15 0x1.de1b5cp-16 -0x1.3ac2dap-17"
+    ),
+    _table(
+        "0x1.bfe89p+2 0x1.ffffc8p-1 0x1.bfda7cp-19 -0x1.bf34bep-19 "
+        "0x1.26cc1ep-19 -0x1.2935e2p-20 0x1.144298p-21 -0x1.658b26p-23"
+    ),
+    _table(
+        "0x1.10695cp+3 0x1.fffffep-1 0x1.59f2dep-23 -0x1.a85204p-20 "
+        "0x1.fccaecp-24 0x1.dfb95cp-17 -0x1.d05cd4p-26 -0x1.31002ap-15"
+    ),
+    _table("0x0p+0 0x0p+0 0x1p+0 0x0p+0 -0x1.55553ep-2 0x0p+0 0x1.107868p-3 0x0p+0"),
+    _table(
+        "0x1.3feaf2p-4 0x1.3f44dp-4 0x1.fce3a6p-1 -0x1.3d54bp-4 "
+        "-0x1.4ca46ap-2 0x1.d654acp-5 -0x1.42829ep+0 -0x1.3597f6p+4"
+    ),
+    _table(
+        "0x1.bfe9aep-4 0x1.be22cap-4 0x1.f9ed06p-1 -0x1.b8d758p-4 "
+        "-0x1.45844p-2 0x1.0b970cp-4 0x1.c1a18ap-1 0x1.b9b32ep+3"
+    ),
+    _table(
+        "0x1.3febc8p-3 0x1.3d580cp-3 0x1.f3b4e6p-1 -0x1.35b98p-3 "
+        "-0x1.351036p-2 0x1.901016p-4 0x1.6f2696p-5 -0x1.c0f662p-2"
+    ),
+    _table(
+        "0x1.bfe8cp-3 0x1.b8e6d8p-3 0x1.e8452ep-1 -0x1.a4777ap-3 "
+        "-0x1.18578ep-2 0x1.03799cp-3 0x1.3ee628p-3 0x1.99ed7cp-2"
+    ),
+    _table(
+        "0x1.3fe8fap-2 0x1.35e4ap-2 0x1.d11bcap-1 -0x1.1982ecp-2 "
+        "-0x1.c1ceacp-3 0x1.43916cp-3 0x1.9e3ea6p-5 -0x1.b16652p-5"
+    ),
+    _table(
+        "0x1.bfe8a2p-2 0x1.a55f36p-2 0x1.a94db6p-1 -0x1.5e057ep-2 "
+        "-0x1.16f7d2p-3 0x1.5c344p-3 -0x1.425e8cp-7 -0x1.12ca22p-4"
+    ),
+    _table(
+        "0x1.3fea36p-1 0x1.1be568p-1 0x1.62958p-1 -0x1.8939p-2 "
+        "-0x1.25ceeap-6 0x1.1a7aacp-3 -0x1.bb789cp-5 -0x1.80e778p-6"
+    ),
+    _table(
+        "0x1.bfe934p-1 0x1.685adp-1 0x1.02603cp-1 -0x1.6bb2fap-2 "
+        "0x1.4ee264p-4 0x1.f269e8p-5 -0x1.de1764p-5 0x1.b0389p-7"
+    ),
+    _table(
+        "0x1.3febb6p+0 0x1.b246dap-1 0x1.1f4baap-2 -0x1.e75dd8p-3 "
+        "0x1.bbc3ep-4 -0x1.9b68bap-7 -0x1.42f6bep-6 0x1.eee3f6p-7"
+    ),
+    _table(
+        "0x1.bfec0ap+0 0x1.e1f76ep-1 0x1.d27108p-4 -0x1.b7149ap-4 "
+        "0x1.01df06p-4 -0x1.81825cp-6 0x1.c80f56p-9 0x1.12e948p-9"
+    ),
+)
 
 # 2**r for |r| <= 1/2, for float32's tanh and pow; 2**-28.3
 EXP2_NARROW: Final = _table(

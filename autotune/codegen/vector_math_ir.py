@@ -1,10 +1,11 @@
-"""A writer of straight-line LLVM IR over one vector shape: what the vector functions are built of."""
+"""A writer of LLVM IR over one vector shape: what the vector functions are built of."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Final
 
 __all__ = ["FLOATS", "FloatFormat", "VectorWriter"]
@@ -44,6 +45,7 @@ FLOATS: Final = {
 class _Body:
     lines: list[str] = field(default_factory=list)
     needs: set[str] = field(default_factory=set)
+    block: str = "entry"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,11 @@ class VectorWriter:
     def native(self) -> bool:
         """Whether values are whole registers of a machine with AVX-512."""
         return self.avx512 and self.lanes * self.fmt.bits in (128, 256, 512)
+
+    @property
+    def tables(self) -> bool:
+        """Whether :meth:`lookup` is an instruction."""
+        return self.avx512 and self.fmt.bits == 32 and self.lanes in (8, 16)
 
     def wide(self) -> VectorWriter:
         """The float64 writer of the same body."""
@@ -193,6 +200,39 @@ class VectorWriter:
         order = ", ".join(f"i32 {n}" for n in range(self.lanes))
         return self._append(f"shufflevector {half} {low}, {half} {high}, <{self.lanes} x i32> <{order}>")
 
+    def corrected_where(self, rare: str, value: str, correct: Callable[[str], str]) -> str:
+        """`correct(value)` if the mask `rare` holds in any lane, else `value` without computing more."""
+        number = len(self.body.lines)
+        before, some = self.body.block, rare
+        if self.lanes > 1:
+            bits = self._append(f"bitcast {self.mask} {rare} to i{self.lanes}")
+            some = self._append(f"icmp ne i{self.lanes} {bits}, 0")
+        self.body.lines.append(f"  br i1 {some}, label %rare{number}, label %done{number}")
+        self.start_block(f"rare{number}")
+        corrected = correct(value)
+        after = self.body.block
+        self.body.lines.append(f"  br label %done{number}")
+        self.start_block(f"done{number}")
+        return self._append(f"phi {self.floats} [ {value}, %{before} ], [ {corrected}, %{after} ]")
+
+    def start_block(self, name: str) -> None:
+        """Begin a basic block, to which the lines before have branched."""
+        self.body.lines.append(f"{name}:")
+        self.body.block = name
+
+    def unusual(self, x: str, y: str) -> str:
+        """Where x is not positive and finite, or y not finite; x may be subnormal."""
+        infinite = self.fmt.pattern(inf)
+        # The patterns of such x, less one, are from 0 to below infinity's less one, taken as unsigned.
+        below = self.integer("sub", self.bits(x), self.int_const(1))
+        doubled = self.integer("shl", self.bits(y), self.int_const(1))
+        return self.logical(
+            "or", self._unsigned_from(below, infinite - 1), self._unsigned_from(doubled, 2 * infinite)
+        )
+
+    def _unsigned_from(self, a: str, least: int) -> str:
+        return self._append(f"icmp uge {self.integers} {a}, {self.int_const(least)}")
+
     # short compositions -------------------------------------------------------------------------
 
     def clamp(self, a: str, low: float, high: float) -> str:
@@ -226,13 +266,21 @@ class VectorWriter:
 
     def reciprocal(self, a: str) -> str:
         """1/a within about an ulp, for a whose inverse is a normal number."""
+        inverse = self.rough_reciprocal(a)
+        if not self.native:
+            return inverse
+        residual = self.fma(self.neg(a), inverse, self.const(1.0))
+        return self.fma(inverse, residual, inverse)  # Newton's step doubles the digits
+
+    def rough_reciprocal(self, a: str) -> str:
+        """1/a to 2 digits more than half of the format's, or better: enough where one correction follows."""
         if not self.native:
             return self.div(self.const(1.0), a)
         inverse = self._avx512("rcp14", a)
-        for _ in range(1 if self.fmt.bits == 32 else 2):  # Newton's step doubles the 14 bits
-            residual = self.fma(self.neg(a), inverse, self.const(1.0))
-            inverse = self.fma(inverse, residual, inverse)
-        return inverse
+        if self.fmt.bits == 32:
+            return inverse
+        residual = self.fma(self.neg(a), inverse, self.const(1.0))
+        return self.fma(inverse, residual, inverse)
 
     def _avx512(self, name: str, *operands: str, control: int | None = None) -> str:
         """An AVX-512 instruction on all lanes; `control` is its immediate operand."""
@@ -251,6 +299,20 @@ class VectorWriter:
         self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(types)})")
         arguments = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
         return self._append(f"call {self.floats} {symbol}({arguments})")
+
+    def lookup(self, index: str, table: Sequence[float]) -> str:
+        """The entry of 16 whose number is in the low four bits of `index`; for a writer with `tables`."""
+        items = [f"{self.fmt.llvm} {self.fmt.literal(value)}" for value in table]
+        if self.lanes == len(items):
+            symbol = "@llvm.x86.avx512.permvar.sf.512"
+            operands = [f"{self.floats} <{', '.join(items)}>", f"{self.integers} {index}"]
+        else:
+            symbol = "@llvm.x86.avx512.vpermi2var.ps.256"
+            low, high = (f"{self.floats} <{', '.join(part)}>" for part in (items[:8], items[8:]))
+            operands = [low, f"{self.integers} {index}", high]
+        kinds = ", ".join([self.floats, self.integers, self.floats][: len(operands)])
+        self.body.needs.add(f"declare {self.floats} {symbol}({kinds})")
+        return self._append(f"call {self.floats} {symbol}({', '.join(operands)})")
 
     def round_with_bits(self, a: str, scale: float) -> tuple[str, str]:
         """(n, k): n = a*scale rounded to an integer, as a float and as an integer.

@@ -39,12 +39,11 @@ def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
     return w.truncate(n), w.truncate(d.sub(z, n))
 
 
-def _pow_magnitude_wide(w: VectorWriter, x: str, y: str) -> str:
-    """|x|**y of float32, for finite x != 0; where the split is native for all but |x|**y = 1."""
-    n, r = _scaled_log2(w, w.fabs(x), y)
+def _pow_magnitude_wide(w: VectorWriter, size: str, y: str) -> str:
+    """|x|**y of float32, for finite x != 0 and finite y."""
+    n, r = _scaled_log2(w, size, y)
     _, k = w.round_with_bits(n, 1.0)
-    result = w.scale(w.polynomial(r, EXP2_NARROW), n, k)
-    return result if w.wide().native or w.native else _with_extremes(w, x, y, result)
+    return w.scale(w.polynomial(r, EXP2_NARROW), n, k)
 
 
 def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
@@ -80,17 +79,16 @@ def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
     return fast_two_sum(w, total, w.add(w.add(total_low, main_low), smalls))
 
 
-def _pow_magnitude_double(w: VectorWriter, x: str, y: str) -> str:
-    """|x|**y of float64: exp of the two-part product y*log|x|."""
-    high, low = _log_of_size(w, w.fabs(x))
+def _pow_magnitude_double(w: VectorWriter, size: str, y: str) -> str:
+    """|x|**y of float64 for finite x != 0 and finite y: exp of the two-part product y*log|x|."""
+    high, low = _log_of_size(w, size)
     product, product_low = two_product(w, high, y)
     product_low = w.fma(low, y, product_low)
     in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
     product_low = w.select(in_range, product_low, w.const(0.0))
     z = w.clamp(product, *exp_range(w))
     n, k, r = reduce_by_ln2(w, z)
-    result = w.scale(w.add(exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
-    return _with_extremes(w, x, y, result)
+    return w.scale(w.add(exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
 
 
 def _log_of_size(w: VectorWriter, size: str) -> tuple[str, str]:
@@ -121,12 +119,18 @@ def _with_extremes(w: VectorWriter, x: str, y: str, result: str) -> str:
 
 
 def power(w: VectorWriter, x: str, y: str) -> str:
-    """x**y with the special cases of C99 annex F.9.4.4: |x|**y times a sign."""
-    one = w.const(1.0)
+    """x**y with the special cases of C99 annex F.9.4.4; they are looked at only where a lane is one."""
     magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
-    size = w.fabs(x)
-    unit = w.logical("or", w.compare("oeq", size, one), w.compare("oeq", y, w.const(0.0)))
-    result = w.select(unit, one, magnitude(w, x, y))
+    result = magnitude(w, w.fabs(x), y)
+    return w.corrected_where(w.unusual(x, y), result, lambda value: _special(w, x, y, value))
+
+
+def _special(w: VectorWriter, x: str, y: str, magnitude: str) -> str:
+    """x**y for all x and y, from |x|**y where that is an ordinary number."""
+    one = w.const(1.0)
+    result = _with_extremes(w, x, y, magnitude)
+    unit = w.logical("or", w.compare("oeq", w.fabs(x), one), w.compare("oeq", y, w.const(0.0)))
+    result = w.select(unit, one, result)
 
     # A negative x: odd integers y keep the sign, fractions and NaN have no real value.
     half = w.mul(y, w.const(0.5))

@@ -18,7 +18,7 @@ DTYPES = ("float32", "float64")
 BOUNDS = {
     ("exp", "float32"): 1.05, ("exp", "float64"): 1.05,
     ("log", "float32"): 1.10, ("log", "float64"): 1.0,
-    ("tanh", "float32"): 2.0, ("tanh", "float64"): 2.0,
+    ("tanh", "float32"): 1.5, ("tanh", "float64"): 2.0,
     ("erf", "float32"): 1.2, ("erf", "float64"): 3.5,
     ("sigmoid", "float32"): 2.0, ("sigmoid", "float64"): 2.0,
     ("rsqrt", "float32"): 1.5, ("rsqrt", "float64"): 1.5,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,16 +17,19 @@ from autotune.bench.problem import Case, Problem, write_inputs, write_onnx, writ
 from autotune.bench.systems import System
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
+from autotune.tuning.progress import PlainLines
 
 Say = Callable[[str], None]
 OWN_NAMES = (UNTUNED_NAME, TUNED_NAME)
 FLOORS = ("copy",)
 """Systems that are no peers: a bound that nobody goes below."""
+_LEAST_TUNE_S = 5.0
+_SAY_EVERY_S = 20.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compare: threads, peers, pace, and how much to tune before (None for not at all)."""
+    """What to compare: threads, peers, pace, and how many trials to tune before (None: not at all)."""
 
     threads: Sequence[int]
     peers: Sequence[System] = ()
@@ -32,6 +37,8 @@ class Plan:
     database: str | None = None
     trials: int | None = None
     trials_per_workload: bool = False
+    tune_s: float | None = None
+    """Seconds for all tuning together, shared by the problems that are left; None for no limit."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,7 @@ def compare(
     wrong with a case is its result, because hours of other results must not be lost to it.
     """
     listed = list(cases)
+    left = _Share(plan.tune_s, len(plan.threads) * len(listed))
     for threads in plan.threads:
         with (
             tempfile.TemporaryDirectory(prefix="autotune-bench-") as name,
@@ -138,7 +146,7 @@ def compare(
                 say(f"[{number}/{len(listed)}] {case.family} {case.name}, {threads} threads")
                 folder = Path(name) / str(number)
                 folder.mkdir()
-                result = _one(case, plan, contest, folder, say)
+                result = _one(case, plan, contest, folder, say, left)
                 shutil.rmtree(folder)  # of large models nothing must stay until the end
                 say(f"    {_short(result)}")
                 if versions is not None:
@@ -146,7 +154,26 @@ def compare(
                 yield result
 
 
-def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say) -> Result:
+@dataclass
+class _Share:
+    """Time for tuning that is left, in equal parts for each problem that is left; None without a limit."""
+
+    seconds: float | None
+    problems: int
+
+    def take(self) -> float | None:
+        """What the next problem may use."""
+        part = None if self.seconds is None else self.seconds / max(1, self.problems)
+        self.problems -= 1
+        return part
+
+    def used(self, seconds: float) -> None:
+        """What a problem did use."""
+        if self.seconds is not None:
+            self.seconds = max(0.0, self.seconds - seconds)
+
+
+def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say, left: _Share) -> Result:
     threads = contest.threads
     try:
         problem = case.build()
@@ -157,7 +184,7 @@ def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say) -> Re
     own, failure = None, ""
     try:
         if plan.trials is not None:
-            _tune(problem, plan, threads, say)
+            _tune(problem, plan, threads, say, left)
         own = enter(problem, folder, threads, plan.database)
     except UsageError:
         raise
@@ -170,19 +197,27 @@ def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say) -> Re
     return Result(case, threads, problem.flops, problem.bytes, kept, errors, own, failure)
 
 
-def _tune(problem: Problem, plan: Plan, threads: int, say: Say) -> None:
-    """Up to the plan's number of trials."""
-    say(f"    tuning up to {plan.trials} trials{' a workload' if plan.trials_per_workload else ''}")
+def _tune(problem: Problem, plan: Plan, threads: int, say: Say, left: _Share) -> None:
+    """Up to the plan's number of trials, in this problem's share of the time."""
+    seconds = left.take()
+    if seconds is not None and seconds < _LEAST_TUNE_S:
+        say("    no time left to tune")
+        return
+    limit = "" if seconds is None else f", {seconds / 60:.1f} minutes at most"
+    say(f"    tuning up to {plan.trials} trials{' a workload' if plan.trials_per_workload else ''}{limit}")
+    begin = time.monotonic()
     report = tune_up_to(
-        problem, plan.trials or 0, threads, plan.database, per_workload=plan.trials_per_workload
+        problem,
+        plan.trials or 0,
+        threads,
+        plan.database,
+        per_workload=plan.trials_per_workload,
+        seconds=seconds,
+        progress=PlainLines(sys.stderr, _SAY_EVERY_S, brief=True),
     )
-    if report is not None:
-        if report.stopped:
-            raise KeyboardInterrupt
-        say(
-            f"    {report.session_trials} trials in {report.seconds:.0f} s, "
-            f"{report.trials_per_second:.1f} a second"
-        )
+    left.used(time.monotonic() - begin)
+    if report.stopped:
+        raise KeyboardInterrupt
 
 
 def _reason(error: Exception) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,19 +10,23 @@ from typing import TYPE_CHECKING
 from autotune.bench.contest import Entry
 from autotune.bench.problem import Problem, write_inputs
 from autotune.bench.systems import OURS
-from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.choice import TUNED
 from autotune.errors import UsageError
+from autotune.passes.preference import TOLERANCE, Preference
 from autotune.runtime import artifact
 from autotune.target import Target
 from autotune.tuning.api import opened, tune
 from autotune.tuning.budget import Budget
+from autotune.tuning.model import work_of
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
     from autotune.tuning.report import Report
+    from autotune.tuning.status import Progress
 
 UNTUNED_NAME, TUNED_NAME = "default", "tuned"
+_NOTHING_TO_SEARCH = Budget(per_workload=1)
+"""All that is left is to confirm what a job that was killed has found, and its default is among that."""
 
 
 @dataclass(frozen=True)
@@ -60,32 +63,46 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
 
 
 def tune_up_to(
-    problem: Problem, trials: int, threads: int, database: str | None, *, per_workload: bool = False
-) -> Report | None:
-    """Tune until the database has ``trials`` runs of the problem's workloads; None when it has them.
+    problem: Problem,
+    trials: int,
+    threads: int,
+    database: str | None,
+    *,
+    per_workload: bool = False,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Tune until the database has ``trials`` runs of the problem's workloads, and confirm what was found.
 
-    With ``per_workload`` the number is of each distinct workload. Raises what tuning raises, and
-    UsageError without a database.
+    With ``per_workload`` the number is of each distinct workload at most: one that gains nothing any more
+    gets fewer. ``seconds`` ends it earlier. What was done before is not done again. Raises what tuning
+    raises, and UsageError without a database.
     """
     if database is None:
         raise UsageError("tuning needs a database to keep its runs: give --db FILE")
-    workloads = distinct_workloads(divide(problem.graph))
-    wanted = trials * len(workloads) if per_workload else trials
-    missing = wanted - runs_known(workloads, threads, database)
-    if missing <= 0:
-        return None
-    return tune(problem.graph, budget=Budget(trials=missing), database=database, threads=threads)
+    budget = Budget(per_workload=trials, seconds=seconds)
+    if not per_workload:
+        missing = trials - runs_known(problem, threads, database)
+        budget = Budget(trials=missing, seconds=seconds) if missing > 0 else _NOTHING_TO_SEARCH
+    return tune(
+        problem.graph,
+        budget=budget,
+        database=database,
+        threads=threads,
+        progress=progress,
+        time_model=False,
+    )
 
 
-def runs_known(workloads: Sequence[Workload], threads: int, database: str) -> int:
-    """Runs that the database holds for workloads on this machine."""
-    from search_spaces.spaces import space_for
-
+def runs_known(problem: Problem, threads: int, database: str) -> int:
+    """Runs that the database holds for the problem on this machine, those of all algorithms included."""
     target = Target.detect(threads)
+    subjects, _ = work_of(
+        divide(problem.graph, activations=target.activations), target, Preference(TOLERANCE)
+    )
     with opened(database) as store:
         return sum(
-            len(store.runs(workload=w.key, target=target.key, space=space_for(w, target).key))
-            for w in workloads
+            len(store.runs(workload=s.workload.key, target=target.key, space=s.space.key)) for s in subjects
         )
 
 

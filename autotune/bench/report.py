@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from autotune.bench.compare import FLOORS, OWN_NAMES, Result
@@ -228,6 +229,47 @@ def kernel_families(title: str, results: Sequence[Result]) -> Table:
     )
 
 
+def family_gains(title: str, results: Sequence[Result]) -> Table | None:
+    """What tuning changed, by kind of dispatch: milliseconds untuned → tuned; None if nothing is tuned."""
+    pairs = {
+        r.case.name: (r.readings[UNTUNED_NAME].kinds or {}, r.readings[TUNED_NAME].kinds or {})
+        for r in results
+        if UNTUNED_NAME in r.readings and TUNED_NAME in r.readings
+    }
+    if not pairs:
+        return None
+    kinds = sorted({kind for pair in pairs.values() for profile in pair for kind in profile})
+    rows = [(name, *_gains(*pair, kinds)) for name, pair in pairs.items()]
+    before, after = (_sums(pair[side] for pair in pairs.values()) for side in (0, 1))
+    notes = (
+        "milliseconds untuned → tuned, and how many times faster; sums over dispatches, each at its fastest "
+        "of ten profiled runs",
+        "another algorithm moves time between families: Winograd's products are contractions",
+    )
+    rows.append(("all", *_gains(before, after, kinds)))
+    return Table(title, ("model", *kinds, "all"), tuple(rows), notes)
+
+
+def _sums(profiles: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for profile in profiles:
+        total.update(profile)
+    return dict(total)
+
+
+def _gains(before: Mapping[str, float], after: Mapping[str, float], kinds: Sequence[str]) -> list[str]:
+    pairs = [(before.get(kind, 0.0), after.get(kind, 0.0)) for kind in kinds]
+    pairs.append((sum(before.values()), sum(after.values())))
+    return [_gain(*pair) for pair in pairs]
+
+
+def _gain(before: float, after: float) -> str:
+    if not before and not after:
+        return NOTHING
+    factor = f" ({before / after:.2f}×)" if before and after else ""
+    return f"{before / 1e6:.2f} → {after / 1e6:.2f}{factor}"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}" if share > 0 else NOTHING
 
@@ -240,6 +282,7 @@ __all__ = [
     "compile_time",
     "coverage",
     "families",
+    "family_gains",
     "floor_families",
     "gigabytes",
     "gigaflops",

@@ -23,6 +23,7 @@ ABOUT = (
 @shared.threads_option("1,2")
 @shared.tuned_option
 @shared.trials_option("--tune-trials", "distinct workload of a model")
+@shared.minutes_option
 @shared.peer_options("onnxruntime,openvino")
 @shared.pace_options(10)
 @shared.output_option
@@ -34,6 +35,7 @@ def command(
     threads: Sequence[int],
     database: str | None,
     trials: int | None,
+    minutes: float | None,
     peers: Sequence[str],
     peer_pythons: Sequence[str],
     rounds: int,
@@ -58,10 +60,13 @@ def command(
         each = report.side_by_side(
             f"Models, {threads_text}", results, labels, facts, first="model", with_family=False
         )
-        return [each, report.kernel_families(f"Where our time goes, {threads_text}", results)]
+        gains = report.family_gains(f"What tuning gains, {threads_text}", results)
+        shares = report.kernel_families(f"Where our time goes, {threads_text}", results)
+        return [each, shares, *([gains] if gains is not None else [])]
 
     page = Page("Models", shared.command_line(context), ABOUT)
-    plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials, trials_per_workload=True)
+    pace, tune_s = shared.pace_of(rounds, turn), 60 * minutes if minutes else None
+    plan = Plan(threads, systems, pace, database, trials, trials_per_workload=True, tune_s=tune_s)
     cases = models.models(names or models.DEFAULT)
     document = run(page, cases, plan, tables, shared.say, shared.saver(output))
     shared.finish(document, output, as_json)

@@ -25,6 +25,7 @@ ABOUT = (
 @shared.threads_option("2")
 @shared.tuned_option
 @shared.trials_option("--trials", "operator")
+@shared.minutes_option
 @shared.peer_options("onnxruntime,openvino")
 @shared.pace_options(10)
 @click.option("--smallest", is_flag=True, help="Only the smallest operator of each family.")
@@ -37,6 +38,7 @@ def command(
     threads: Sequence[int],
     database: str | None,
     trials: int | None,
+    minutes: float | None,
     peers: Sequence[str],
     peer_pythons: Sequence[str],
     rounds: int,
@@ -70,7 +72,8 @@ def command(
 
     legend = [f"{family}: {operators.FAMILIES[family]}" for family in names or operators.FAMILIES]
     page = Page("Operators", shared.command_line(context), ABOUT, tuple(legend))
-    plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials)
+    tune_s = 60 * minutes if minutes else None
+    plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials, tune_s=tune_s)
     cases = operators.smallest(chosen) if smallest else list(chosen)
     document = run(page, cases, plan, tables, shared.say, shared.saver(output))
     shared.finish(document, output, as_json)

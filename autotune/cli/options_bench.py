@@ -112,8 +112,19 @@ def trials_option(name: str, of_what: str) -> Callable[[F], F]:
         "trials",
         type=click.IntRange(1),
         metavar="N",
-        help=f"First tune until the database has N runs of each {of_what}.",
+        help=f"First tune until the database has N runs of each {of_what}, or nothing more is gained.",
     )
+
+
+def minutes_option(command: F) -> F:
+    """``--tune-minutes``."""
+    return click.option(
+        "--tune-minutes",
+        "minutes",
+        type=click.FloatRange(0.0, min_open=True),
+        metavar="M",
+        help="Time for all tuning together, in equal shares; the table has what was reached.",
+    )(command)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -197,6 +208,7 @@ __all__ = [
     "command_line",
     "finish",
     "found_peers",
+    "minutes_option",
     "output_option",
     "pace_of",
     "pace_options",

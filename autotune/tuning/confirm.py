@@ -46,6 +46,8 @@ class Surroundings(Protocol):
     """The model in which schedules are used."""
 
     name: str
+    nbytes: int
+    """Of its constants."""
 
     def dispatches(self, *, decided: bool) -> list[tuple[str, str]]:
         """Name and workload key of each dispatch, in order."""

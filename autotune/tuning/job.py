@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _HEARTBEAT_S = 2.0
 _ALL_FAILED = 32
+_SEATED_BYTES_PER_S = 25e6
+"""Constants of the model for each second that it takes to assemble and load all versions of it."""
 _EARLIEST_S = 120.0
 _SHARE = 20.0
 """The search goes on for so many times as long as confirming took before there is confirmed again."""
@@ -182,8 +184,10 @@ class Job:
         meter = Meter(self.budget, trials=done, before_s=row.elapsed_s)
         limit = self.budget.limit_s
         if limit:
-            confirming, deciding = 10.0 + 0.25 * len(objective.tasks), 4.0 * len(objective.forks)
-            meter.reserve_s = min(0.15 * limit, confirming) + min(0.1 * limit, deciding)
+            nbytes = self.surroundings.nbytes if self.surroundings is not None else 0
+            confirming = 10.0 + 0.25 * len(objective.tasks) + nbytes / _SEATED_BYTES_PER_S
+            deciding = 4.0 * len(objective.forks)
+            meter.reserve_s = min(0.3 * limit, confirming) + min(0.1 * limit, deciding)
         return Status(
             model=self.model,
             database=self.database.where,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
 
 LEAST_ROUNDS = 3
-"""Fewer readings of each decide nothing."""
+"""Fewer readings of each decide nothing: once everybody sits, these are taken whatever the time."""
 _SEATINGS = 2
 """How often everybody sits down anew, in another order: where arrays happen to lie makes a few percent."""
 _TURN_NS = 30e6
@@ -55,7 +55,7 @@ class LineUp:
             self._worker = None
 
     def profile(self, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
-        """Latencies [rounds, dispatches] of each version; all None when time ended too early."""
+        """Latencies [rounds, dispatches] of each version; all None when there is no time."""
         return self._turns("profile", rounds, out_of_time)
 
     def time(self, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
@@ -65,7 +65,9 @@ class LineUp:
     def _turns(self, do: str, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         taken: dict[int, list[list[float]]] = {number: [] for number in self._images}
         done, again = 0, -(-rounds // _SEATINGS)
-        while done < rounds and not out_of_time():
+        if out_of_time():
+            return [None] * self._count
+        while done < rounds and (done < LEAST_ROUNDS or not out_of_time()):
             if done and done % again == 0:
                 self._rise()
             if self._worker is None and not self._seat_all(reverse=done >= again):
@@ -74,9 +76,8 @@ class LineUp:
                 done += 1
             else:
                 taken, done = {number: [] for number in self._images}, 0
-        enough = done >= min(rounds, LEAST_ROUNDS)
         return [
-            np.asarray(taken[number], np.float64) if enough and number in self._images else None
+            np.asarray(taken[number], np.float64) if number in self._images else None
             for number in range(self._count)
         ]
 

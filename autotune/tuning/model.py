@@ -102,6 +102,7 @@ class ModelSurroundings:
         self, parts: Partition, target: Target, database: Database, preference: Preference, seed: int
     ) -> None:
         self.name = parts.name
+        self.nbytes = sum(array.nbytes for array in parts.constants.values())
         self._parts = parts
         self._target = target
         self._database = database

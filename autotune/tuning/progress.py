@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from autotune.database.records import Run
-from autotune.tuning.report import Report, lines_of, nanoseconds, times
+from autotune.tuning.report import Report, lines_of, nanoseconds, summary, times
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
 
@@ -83,10 +83,11 @@ class JsonLines:
 
 
 class PlainLines:
-    """A line every few seconds, for logs."""
+    """A line every few seconds, for logs; ``brief`` without the table of dispatches at the end."""
 
-    def __init__(self, out: TextIO, every_s: float = 5.0) -> None:
+    def __init__(self, out: TextIO, every_s: float = 5.0, *, brief: bool = False) -> None:
         self._out = out
+        self._brief = brief
         self._every_s = every_s
         self._said = 0.0
 
@@ -110,8 +111,8 @@ class PlainLines:
         self._say(f"{status.phase} after {status.meter.trials} trials{_note(status)}")
 
     def finished(self, report: Report) -> None:
-        """The whole report."""
-        for line in lines_of(report):
+        """The whole report, or the end of it."""
+        for line in summary(report) if self._brief else lines_of(report):
             self._say(line)
 
     def close(self) -> None:

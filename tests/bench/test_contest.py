@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from autotune.bench import systems
-from autotune.bench.compare import Plan, compare, peer_entries
+from autotune.bench.compare import Plan, _Share, compare, peer_entries
 from autotune.bench.contest import Contest, Entry, Pace, difference
 from autotune.bench.own import enter, runs_known, tune_up_to
 from autotune.bench.problem import Case, Problem, write_recipe
 from autotune.bench.suites.dense import matmul
 from autotune.bench.worker import SYSTEMS, Worker, serve, timed
-from autotune.compiler import distinct_workloads, divide
 from autotune.errors import MissingExtraError, UsageError
 
 PACE = Pace(rounds=2, turn_s=0.002, settle_s=0.0)
@@ -89,16 +88,25 @@ def test_a_case_that_cannot_be_built_or_compiled_is_a_row(monkeypatch: pytest.Mo
 
 def test_tuning_stops_at_the_runs_that_are_known(problem: Problem, tmp_path: Path) -> None:
     database = str(tmp_path / "tuning.db")
-    workloads = distinct_workloads(divide(problem.graph))
-    report = tune_up_to(problem, 3, 1, database)
-    assert report is not None
-    assert runs_known(workloads, 1, database) == 3
-    assert tune_up_to(problem, 3, 1, database) is None
+    assert tune_up_to(problem, 3, 1, database).session_trials == 3
+    assert runs_known(problem, 1, database) == 3
+    assert tune_up_to(problem, 3, 1, database).session_trials == 0
+    assert tune_up_to(problem, 4, 1, database, per_workload=True).session_trials == 1
     own = enter(problem, tmp_path, 1, database)
     assert [entry.name for entry in own.entries] == ["default", "tuned"]
     assert own.hits == own.dispatches == 1
     with pytest.raises(UsageError, match="give --db FILE"):
         tune_up_to(problem, 3, 1, None)
+
+
+def test_time_for_tuning_is_shared_by_what_is_left() -> None:
+    left = _Share(60.0, 3)
+    assert left.take() == 20.0
+    left.used(10.0)
+    assert left.take() == 25.0
+    left.used(80.0)
+    assert left.take() == 0.0
+    assert _Share(None, 3).take() is None
 
 
 def test_difference_is_relative_to_the_largest_value() -> None:

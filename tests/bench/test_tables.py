@@ -105,6 +105,18 @@ def test_kernel_families_are_shares() -> None:
     assert table.rows == (("one", "100.0"),)
 
 
+def test_family_gains_are_milliseconds_before_and_after() -> None:
+    slow, fast = {"pool": 4e6, "softmax": 1e6}, {"pool": 2e6, "contraction": 5e5}
+    readings = {"default": Reading(kinds=slow), "tuned": Reading(kinds=fast)}
+    tuned = replace(RESULTS[0], readings=readings)
+    table = report.family_gains("G", [tuned, RESULTS[1]])
+    assert table is not None
+    assert table.columns == ("model", "contraction", "pool", "softmax", "all")
+    cells = ("0.00 → 0.50", "4.00 → 2.00 (2.00×)", "1.00 → 0.00", "5.00 → 2.50 (2.00×)")
+    assert table.rows == (("one", *cells), ("all", *cells))
+    assert report.family_gains("G", [RESULTS[1]]) is None
+
+
 def test_a_page_names_the_command_and_the_machine(tmp_path: Path) -> None:
     table = Table("Times", ("case", "ns"), (("a|b", "1"),), ("a note",))
     page = Document("Title", "autotune bench x", machine.facts(), (table,), [1], "About it.")

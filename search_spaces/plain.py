@@ -6,14 +6,17 @@ It is legal for every stage, and what the recipes use for stages that are not wo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.te.tensor import ComputeOp
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
+    from autotune.te.expr import IterVar
 
 _PARALLEL_ELEMENTS = 1 << 14
+_PARALLEL_TILES = 48
 
 
 def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = True) -> None:
@@ -39,7 +42,19 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = T
         if not outer and vectors.extent > 1:
             outer = [vectors]
     if many and outer:
-        stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0])
+        shared = _shared(outer)
+        stage.parallel(stage.fuse(*shared) if len(shared) > 1 else shared[0])
+
+
+def _shared(loops: Sequence[IterVar]) -> Sequence[IterVar]:
+    """The outermost loops, as few as have enough iterations to share.
+
+    A loop that stays by itself can be cut where padding ends, and needs no division to find its place.
+    """
+    for count in range(1, len(loops)):
+        if math.prod(loop.extent for loop in loops[:count]) >= _PARALLEL_TILES:
+            return loops[:count]
+    return loops
 
 
 def worth_sharing(op: ComputeOp) -> bool:

@@ -24,14 +24,14 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "codegen.cpu": 5,
         "codegen.fast_math": 6,
         "space.attention": 4,
-        "space.contraction": 5,
-        "space.convolution": 2,
-        "space.depthwise": 1,
+        "space.contraction": 6,
+        "space.convolution": 3,
+        "space.depthwise": 2,
         "space.reduction": 2,
         "space.softmax": 1,
         "space.normalization": 1,
-        "space.pool": 1,
-        "space.elementwise": 2,
+        "space.pool": 2,
+        "space.elementwise": 3,
     }
 )
 

@@ -86,7 +86,7 @@ def _sigmoid(w: VectorWriter, x: str) -> str:
 def _tanh(w: VectorWriter, x: str) -> str:
     if w.fmt.dtype == "float64":
         return _tanh_wide(w, x)
-    return _tanh_pieces(w, x) if w.tables else _tanh_narrow(w, x)
+    return _tanh_pieces(w, x) if w.has_tables(len(TANH_PIECES)) else _tanh_narrow(w, x)
 
 
 def _tanh_pieces(w: VectorWriter, x: str) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "ERF_SMALL",
     "EXP",
     "EXP2_NARROW",
+    "LOG1P_TAIL",
     "LOG2_WIDE",
     "LOG_TAIL",
     "TANH_BORDER",
@@ -96,6 +97,9 @@ LOG2_WIDE: Final = _table(
 # Past the border tanh is above a half, so that 1 - 1/(...) loses no bit.
 TANH_BORDER: Final = 0.5625
 TANH_SMALL: Final = _table("-0x1.555548p-2 0x1.110c5ap-3 -0x1.b90496p-5 0x1.5804c2p-6 -0x1.93fa6cp-8")
+
+# (log1p(r) - r + r**2/2) / r**3 for |r| <= 1/32, times r**2 its share of log1p(r)/r, by Lawson's weights; 2**-37.2
+LOG1P_TAIL: Final = _table("0x1.555552p-2 -0x1.fffff4p-3 0x1.99f9fep-3 -0x1.55c5a6p-3")
 
 # tanh(c + t) in powers of t, for float32's tanh: c, then the coefficients, of 16 halves of octaves from 3/64 to 12. The
 # bits of c above the 22nd, modulo 16, are the row; row 5 serves from 0 on. Each c is chosen such that tanh(c), the

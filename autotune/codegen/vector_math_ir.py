@@ -67,10 +67,9 @@ class VectorWriter:
         """Whether values are whole registers of a machine with AVX-512."""
         return self.avx512 and self.lanes * self.fmt.bits in (128, 256, 512)
 
-    @property
-    def tables(self) -> bool:
-        """Whether :meth:`lookup` is an instruction."""
-        return self.avx512 and self.fmt.bits == 32 and self.lanes in (8, 16)
+    def has_tables(self, entries: int) -> bool:
+        """Whether :meth:`lookup` in that many entries is an instruction: in one register or two."""
+        return self.native and self.fmt.bits == 32 and (self.lanes, entries) in ((8, 16), (16, 16), (16, 32))
 
     def wide(self) -> VectorWriter:
         """The float64 writer of the same body."""
@@ -301,18 +300,17 @@ class VectorWriter:
         return self._append(f"call {self.floats} {symbol}({arguments})")
 
     def lookup(self, index: str, table: Sequence[float]) -> str:
-        """The entry of 16 whose number is in the low four bits of `index`; for a writer with `tables`."""
+        """The entry of `table` whose number is in the low bits of `index`; for a writer that `has_tables`."""
         items = [f"{self.fmt.llvm} {self.fmt.literal(value)}" for value in table]
-        if self.lanes == len(items):
-            symbol = "@llvm.x86.avx512.permvar.sf.512"
-            operands = [f"{self.floats} <{', '.join(items)}>", f"{self.integers} {index}"]
-        else:
-            symbol = "@llvm.x86.avx512.vpermi2var.ps.256"
-            low, high = (f"{self.floats} <{', '.join(part)}>" for part in (items[:8], items[8:]))
-            operands = [low, f"{self.integers} {index}", high]
-        kinds = ", ".join([self.floats, self.integers, self.floats][: len(operands)])
-        self.body.needs.add(f"declare {self.floats} {symbol}({kinds})")
-        return self._append(f"call {self.floats} {symbol}({', '.join(operands)})")
+        width = self.lanes * self.fmt.bits
+        kinds, operands = [self.floats, self.integers], [f"<{', '.join(items[: self.lanes])}>", index]
+        symbol = f"@llvm.x86.avx512.permvar.sf.{width}"
+        if len(items) > self.lanes:
+            symbol = f"@llvm.x86.avx512.vpermi2var.ps.{width}"
+            kinds, operands = [*kinds, self.floats], [*operands, f"<{', '.join(items[self.lanes :])}>"]
+        self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(kinds)})")
+        arguments = ", ".join(f"{kind} {operand}" for kind, operand in zip(kinds, operands, strict=True))
+        return self._append(f"call {self.floats} {symbol}({arguments})")
 
     def round_with_bits(self, a: str, scale: float) -> tuple[str, str]:
         """(n, k): n = a*scale rounded to an integer, as a float and as an integer.
@@ -372,6 +370,14 @@ class VectorWriter:
         upper = self.compare("oge", m, self.const(2.0**0.5))
         halved = self.select(upper, self.mul(m, self.const(0.5)), m)
         return halved, self.select(upper, self.add(e, self.const(1.0)), e)
+
+    def split_around_one(self, x: str) -> tuple[str, str]:
+        """(m, e) with x = m * 2**e and 3/4 <= m < 3/2, for a positive number of a `native` writer."""
+        negative_is_nan, positive, around_one = 8, 4, 3
+        m = self._avx512("getmant", x, control=negative_is_nan | positive | around_one)
+        e = self._avx512("getexp", x)
+        lower = self.compare("olt", m, self.const(1.0))
+        return m, self.select(lower, self.add(e, self.const(1.0)), e)
 
     def reciprocal_root(self, x: str) -> str:
         """1/sqrt(x) within 1.4 ulp."""

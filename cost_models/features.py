@@ -35,6 +35,7 @@ FAMILIES = (
     "pool",
     "reduction",
     "softmax",
+    "winograd",
 )
 TAGS = ("rows", "vectors", "unroll", "packed", "order", "inline", "fused", "split", "waste")
 _LEVELS = 4

@@ -29,6 +29,7 @@ PLAIN = {
     "softmax": "search_spaces.softmax",
     "normalization": "search_spaces.normalization",
     "elementwise": "search_spaces.elementwise",
+    "winograd": "search_spaces.winograd",
 }
 """Families that look at the whole region."""
 

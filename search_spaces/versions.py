@@ -32,6 +32,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "space.normalization": 1,
         "space.pool": 2,
         "space.elementwise": 3,
+        "space.winograd": 1,
     }
 )
 

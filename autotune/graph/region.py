@@ -28,6 +28,7 @@ KINDS = (
     "softmax",
     "normalization",
     "pool",
+    "winograd",
     "elementwise",
 )
 _NO_ANCHOR = ("elementwise", "movement", "shape")

@@ -1,7 +1,7 @@
 """Fusion: which nodes share a dispatch. Greedy and legal by construction.
 
-An anchor (attention, contraction, convolution, pool, reduction, softmax, normalization) takes in the elementwise
-operations after it, and a convolution what prepares its input (by default transposes: they cost
+An anchor (attention, contraction, convolution, pool, reduction, softmax, normalization, transform) takes in the
+elementwise operations after it, and a convolution what prepares its input (by default transposes: they cost
 nothing where the input is padded anyway). What is left is fused in chains. A group
 grows from its first node by whole diamonds: operations join only together with every other reader
 of the values between them, so each group has one result and no cycle can arise. This is the
@@ -26,6 +26,7 @@ ANCHOR_KINDS = (
     "reduction",
     "softmax",
     "normalization",
+    "winograd",
 )
 CHAINED_MOVEMENT = ("Transpose", "ChannelShuffle", "Expand", "DepthToSpace", "SpaceToDepth")
 """Movement operations that join a chain of elementwise ones: one input, each element read once."""

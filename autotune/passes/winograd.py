@@ -1,7 +1,7 @@
 """3x3 convolutions by Winograd's algorithm.
 
-Conv becomes two transforms of its input, a batched MatMul with weights transformed at compile time,
-and two transforms of the result, of which the last takes in what follows. F(m, 3) needs (m + 2)^2 / 9m^2
+Conv becomes a transform of its input, a batched MatMul with weights transformed at compile time, and a
+transform of the result, which takes in what follows. F(m, 3) needs (m + 2)^2 / 9m^2
 of the multiplications: four ninths, a quarter, and a fifth. The larger m, the more data is moved by the
 transforms, the larger are the weights, and the less exact is the result.
 """
@@ -63,24 +63,15 @@ def _emit(rewriter: Rewriter, node: Node, tile: int) -> None:
     x, w = (rewriter.current(v) for v in node.inputs)
     (output,) = node.outputs
     u = _weights(rewriter, w, tile)
-    b = rewriter.constant("winograd.b", winograd.input_matrix(tile))
-    a = rewriter.constant("winograd.a", winograd.output_matrix(tile))
-
-    def step(op: str, operand: str, matrix: str, name: str, **attrs: Attr) -> str:
-        return rewriter.emit(op, [operand, matrix], {"tile": tile, **attrs}, name=f"{output}.{name}")
-
-    rows = step("WinogradInputRows", x, b, "rows", pads=ints(node, "pads") or (0, 0, 0, 0))
-    v = step("WinogradInputColumns", rows, b, "columns")
+    attrs: dict[str, Attr] = {"tile": tile, "pads": ints(node, "pads") or (0, 0, 0, 0)}
+    v = rewriter.emit("WinogradInput", [x], attrs, name=f"{output}.windows")
     window, _, *tiles, inner = rewriter.type_of(v).shape
     flat = _reshape(rewriter, v, window * window, math.prod(tiles), inner)
     products = rewriter.emit("MatMul", [flat, u], name=f"{output}.products")
     outer = rewriter.type_of(products).shape[-1]
     m = _reshape(rewriter, products, window, window, *tiles, outer)
-    s = step("WinogradOutputColumns", m, a, "columns_summed")
-    batch, tile_rows, tile_columns = tiles
-    s = _reshape(rewriter, s, window, batch, tile_rows, tile_columns * tile, outer)
-    attrs: dict[str, Attr] = {"tile": tile, "size": rewriter.graph.type_of(output).shape[1:3]}
-    rewriter.become(output, "WinogradOutputRows", [s, a], attrs)
+    attrs = {"tile": tile, "size": rewriter.graph.type_of(output).shape[1:3]}
+    rewriter.become(output, "WinogradOutput", [m], attrs)
 
 
 def _weights(rewriter: Rewriter, weights: str, tile: int) -> str:

@@ -19,6 +19,7 @@ WORKLOADS = {
     "reduction": lambda: make.unary("ReduceMean", (16, 96), axes=(1,)),
     "softmax": lambda: make.unary("Softmax", (4, 8, 64)),
     "normalization": lambda: make.layer_norm(8, 96),
+    "winograd": lambda: make.winograd_output((1, 14, 14, 32), 4),
     "elementwise": lambda: make.residual_add(1, 14, 14, 64),
 }
 

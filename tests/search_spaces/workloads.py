@@ -86,6 +86,22 @@ def conv_nd(
     return of(b, b.node("Relu", b.node("Conv", x, w, layout="NHWC", **window)), {"w"})
 
 
+def winograd_input(image: tuple[int, int, int, int], tile: int) -> Workload:
+    """The transformed windows of an image [n, h, w, c], padded by one."""
+    b = GraphBuilder("winograd_input")
+    return of(b, b.node("WinogradInput", b.input("x", image), tile=tile, pads=(1, 1, 1, 1)))
+
+
+def winograd_output(image: tuple[int, int, int, int], tile: int) -> Workload:
+    """The result [n, h, w, c] of transformed products, with bias, residual and ReLU."""
+    n, h, w, c = image
+    b = GraphBuilder("winograd_output")
+    m = b.input("m", (tile + 2, tile + 2, n, -(-h // tile), -(-w // tile), c))
+    y = b.node("WinogradOutput", m, tile=tile, size=(h, w))
+    y = b.node("Add", b.node("Add", y, b.input("bias", (c,))), b.input("r", image))
+    return of(b, b.node("Relu", y), {"bias"})
+
+
 def pool(image: tuple[int, int, int, int], op: str = "MaxPool", **attrs: Any) -> Workload:
     """A pool of a channels-last image."""
     b = GraphBuilder("pool")

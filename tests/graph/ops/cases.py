@@ -119,10 +119,12 @@ CONTRACTIONS = [
     ),
     case("IntegerConv", integers(1, 4, 7, 6, dtype="int8"), integers(4, 2, 3, 3, dtype="int8"), group=2),
     case("Conv", normal(1, 2, 4, 5, 3), normal(3, 2, 2, 3, 2)),
-    case("WinogradInputRows", normal(1, 7, 6, 5), normal(4, 4), tile=2, pads=(1, 1, 1, 1)),
-    case("WinogradInputColumns", normal(6, 1, 2, 10, 5), normal(6, 6), tile=4),
-    case("WinogradOutputColumns", normal(6, 6, 1, 2, 2, 5), normal(4, 6), tile=4),
-    case("WinogradOutputRows", normal(6, 1, 2, 8, 5), normal(4, 6), tile=4, size=(7, 6)),
+    case("WinogradInput", normal(1, 7, 6, 5), tile=2, pads=(1, 1, 1, 1)),
+    case("WinogradInput", normal(2, 7, 9, 5), tile=4, pads=(0, 1, 2, 0)),
+    case("WinogradInput", normal(1, 9, 8, 3), tile=6, pads=(1, 1, 1, 1)),
+    case("WinogradOutput", normal(4, 4, 1, 2, 3, 5), tile=2, size=(4, 5)),
+    case("WinogradOutput", normal(6, 6, 2, 2, 2, 5), tile=4, size=(7, 6)),
+    case("WinogradOutput", normal(8, 8, 1, 1, 2, 3), tile=6, size=(6, 7)),
 ]
 
 WINDOWS = [

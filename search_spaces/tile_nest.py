@@ -139,7 +139,7 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
         chains=tile.accumulators,
         registers=tile.accumulators + tile.vectors + 1 + _KEPT * shared,
         instructions=arithmetic + loads,
-        stalls=stalls + library_stalls(columns, arithmetic),
+        stalls=stalls + library_stalls(shape, columns, arithmetic),
     )
 
 

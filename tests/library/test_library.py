@@ -86,6 +86,16 @@ def test_the_default_needs_no_library() -> None:
     assert analytic.default_config(space)["kernel"] == "tiles"
 
 
+def test_calls_for_small_blocks_are_predicted_slow() -> None:
+    """A library packs its operands at each call."""
+    from cost_models import analytic
+
+    space = spaces.space_for(make.matmul(1024, 1024, 1024), make.host())
+    configs = [{**space.default(), **PLAIN, "k_block": 0, **BLOCKS[blocks]} for blocks in ("whole", "both")]
+    whole, small = analytic.predict(space, configs)
+    assert small > 3 * whole
+
+
 def test_what_a_library_kernel_does_not_read_keeps_one_value() -> None:
     space = spaces.space_for(make.matmul(37, 23, 50), make.host())
     with pytest.raises(KnobError, match="a library kernel does not use it"):

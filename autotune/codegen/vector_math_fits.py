@@ -98,8 +98,17 @@ LOG2_WIDE: Final = _table(
 TANH_BORDER: Final = 0.5625
 TANH_SMALL: Final = _table("-0x1.555548p-2 0x1.110c5ap-3 -0x1.b90496p-5 0x1.5804c2p-6 -0x1.93fa6cp-8")
 
-# (log1p(r) - r + r**2/2) / r**3 for |r| <= 1/32, times r**2 its share of log1p(r)/r, by Lawson's weights; 2**-37.2
-LOG1P_TAIL: Final = _table("0x1.555552p-2 -0x1.fffff4p-3 0x1.99f9fep-3 -0x1.55c5a6p-3")
+# (log1p(r) - r + r**2/2) / r**3; times r**2 it is a share of log1p(r)/r, and the error is relative to that
+LOG1P_TAIL: Final = {
+    # |r| <= 1/32, by Lawson's weights; 2**-37.2
+    "float32": _table("0x1.555552p-2 -0x1.fffff4p-3 0x1.99f9fep-3 -0x1.55c5a6p-3"),
+    # |r| <= 1/16, by interpolation in Chebyshev's nodes in 70 decimal digits; 2**-63.4
+    "float64": _table(
+        "0x1.5555555555555p-2 -0x1.000000000000dp-2 0x1.99999999999b1p-3 -0x1.55555555359cfp-3 "
+        "0x1.2492492474ad8p-3 -0x1.000000b18e53bp-3 0x1.c71c731292cc7p-4 -0x1.99966ea241e58p-4 "
+        "0x1.745a225211b31p-4 -0x1.587ebdc1f67bdp-4 0x1.3e072d825a166p-4"
+    ),
+}
 
 # tanh(c + t) in powers of t, for float32's tanh: c, then the coefficients, of 16 halves of octaves from 3/64 to 12. The
 # bits of c above the 22nd, modulo 16, are the row; row 5 serves from 0 on. Each c is chosen such that tanh(c), the

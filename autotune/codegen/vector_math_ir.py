@@ -28,11 +28,14 @@ class FloatFormat:
         code = "<f" if self.bits == 32 else "<d"
         return int.from_bytes(struct.pack(code, value), "little")
 
+    def rounded(self, value: float) -> float:
+        """`value` rounded to this format."""
+        code = "<f" if self.bits == 32 else "<d"
+        return float(struct.unpack(code, struct.pack(code, value))[0])
+
     def literal(self, value: float) -> str:
         """The LLVM literal of `value`: the hexadecimal float64 pattern of the rounded value."""
-        code = "<f" if self.bits == 32 else "<d"
-        (rounded,) = struct.unpack(code, struct.pack(code, value))
-        return f"0x{int.from_bytes(struct.pack('<d', rounded), 'little'):016X}"
+        return f"0x{int.from_bytes(struct.pack('<d', self.rounded(value)), 'little'):016X}"
 
 
 FLOATS: Final = {
@@ -69,7 +72,8 @@ class VectorWriter:
 
     def has_tables(self, entries: int) -> bool:
         """Whether :meth:`lookup` in that many entries is an instruction: in one register or two."""
-        return self.native and self.fmt.bits == 32 and (self.lanes, entries) in ((8, 16), (16, 16), (16, 32))
+        lookups = {"float32": ((8, 16), (16, 16), (16, 32)), "float64": ((8, 16),)}[self.fmt.dtype]
+        return self.native and (self.lanes, entries) in lookups
 
     def wide(self) -> VectorWriter:
         """The float64 writer of the same body."""
@@ -304,9 +308,9 @@ class VectorWriter:
         items = [f"{self.fmt.llvm} {self.fmt.literal(value)}" for value in table]
         width = self.lanes * self.fmt.bits
         kinds, operands = [self.floats, self.integers], [f"<{', '.join(items[: self.lanes])}>", index]
-        symbol = f"@llvm.x86.avx512.permvar.sf.{width}"
+        symbol = f"@llvm.x86.avx512.permvar.{'sf' if self.fmt.bits == 32 else 'df'}.{width}"
         if len(items) > self.lanes:
-            symbol = f"@llvm.x86.avx512.vpermi2var.ps.{width}"
+            symbol = f"@llvm.x86.avx512.vpermi2var.{'ps' if self.fmt.bits == 32 else 'pd'}.{width}"
             kinds, operands = [*kinds, self.floats], [*operands, f"<{', '.join(items[self.lanes :])}>"]
         self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(kinds)})")
         arguments = ", ".join(f"{kind} {operand}" for kind, operand in zip(kinds, operands, strict=True))

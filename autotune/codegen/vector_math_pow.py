@@ -1,20 +1,22 @@
 """pow on explicit vectors: the logarithm to more digits than the type has, times y, then a power of two.
 
-float64 takes the logarithm as an unevaluated sum of two (Dekker 1971); so does float32 where a table of 32 entries fits
-into registers, else in float64.
+The logarithm is an unevaluated sum of two (Dekker 1971), by a table where that fits into registers; elsewhere float32
+takes it in float64.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from math import inf, log2, nan
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from functools import cache
+from math import inf, nan
 from typing import Final
 
 from autotune.codegen.vector_math_fits import ATANH_TAIL, EXP2_NARROW, LOG1P_TAIL, LOG2_WIDE
-from autotune.codegen.vector_math_ir import VectorWriter
+from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
 from autotune.codegen.vector_math_parts import (
+    LN2,
     LN2_PARTS,
-    LOG2_E,
     exp_kernel,
     exp_range,
     fast_two_sum,
@@ -25,60 +27,76 @@ from autotune.codegen.vector_math_parts import (
 __all__ = ["power"]
 
 
-_PIECES = 32
-"""Of [3/4, 3/2): the five bits behind the binary point of the mantissa number them, from one to 3/2, then from 3/4."""
+_PIECE_BITS: Final = {"float32": 5, "float64": 4}
+"""[3/4, 3/2) is cut into pieces, which these first bits of the fraction number: from 1 to 3/2, then from 3/4 to 1."""
 
 
-def _piece(index: int) -> tuple[float, float]:
-    """Where a piece begins and ends."""
-    scale = 1.0 if index < _PIECES // 2 else 0.5
-    return scale * (1 + index / _PIECES), scale * (1 + (index + 1) / _PIECES)
+@dataclass(frozen=True)
+class _Pieces:
+    """For each piece about 1/m, and minus its log2 in two parts: sums of the first and an exponent are exact."""
+
+    inverses: tuple[float, ...]
+    logs: tuple[float, ...]
+    logs_low: tuple[float, ...]
+    log2_e: tuple[float, float]
 
 
-def _inverse(index: int) -> float:
-    """About 1/m in a piece: of six bits, so that m/c - 1 is a float32 number, and 1 where log m comes near 0."""
-    begin, end = _piece(index)
+@cache
+def _pieces(dtype: str) -> _Pieces:
+    bits = _PIECE_BITS[dtype]
+    unit = {"float32": 2.0**-15, "float64": 2.0**-40}[dtype]
+    inverses = tuple(_inverse(index, bits) for index in range(1 << bits))
+    with localcontext(prec=40):
+        one = 1 / Decimal(2).ln()
+        high = FLOATS[dtype].rounded(float(one))
+        exact = [-Decimal(inverse).ln() * one for inverse in inverses]
+        logs = [round(float(log) / unit) * unit for log in exact]
+        low = [float(log - Decimal(head)) for log, head in zip(exact, logs, strict=True)]
+        return _Pieces(inverses, tuple(logs), tuple(low), (high, float(one - Decimal(high))))
+
+
+def _inverse(index: int, bits: int) -> float:
+    """About 1/m in a piece: so short that m/c - 1 has no more bits than m, and 1 where log m comes near 0."""
+    pieces = 1 << bits
+    scale = 1.0 if index < pieces // 2 else 0.5
+    begin, end = scale * (1 + index / pieces), scale * (1 + (index + 1) / pieces)
     if 1.0 in (begin, end):
         return 1.0
-    unit = 2.0**-6 if begin >= 1.0 else 2.0**-5
+    unit = 0.5 / (scale * pieces)
     middle = 2 / (begin + end)
     near = [(middle // unit + n) * unit for n in (0, 1)]
     return min(near, key=lambda inverse: max(abs(begin * inverse - 1), abs(end * inverse - 1)))
 
 
-_INVERSES: Final = tuple(_inverse(index) for index in range(_PIECES))
-# -log2 of these as multiples of 2**-15, whose sums with an exponent are exact, and the rest.
-_LOGS: Final = tuple(round(-log2(inverse) * 2.0**15) * 2.0**-15 for inverse in _INVERSES)
-_LOGS_LOW: Final = tuple(-log2(inverse) - log for inverse, log in zip(_INVERSES, _LOGS, strict=True))
-_LOG2_E_HIGH: Final = float.fromhex("0x1.715476p+0")
-
-
 def _log2_by_table(w: VectorWriter, size: str) -> tuple[str, str]:
-    """log2(size) of float32 as a sum of two, about 2**-34 relative: log2(c) + log1p(r)/ln 2, r = size/c - 1."""
+    """log2(size) as a sum of two, some ten bits more than the type has: log2(c) + log1p(r)/ln 2, r = size/c - 1."""
+    table = _pieces(w.fmt.dtype)
     m, e = w.split_around_one(size)
-    piece = w.integer("lshr", w.bits(m), w.int_const(w.fmt.mantissa - 5))
-    r = w.fma(m, w.lookup(piece, _INVERSES), w.const(-1.0))
+    piece = w.integer("lshr", w.bits(m), w.int_const(w.fmt.mantissa - _PIECE_BITS[w.fmt.dtype]))
+    r = w.fma(m, w.lookup(piece, table.inverses), w.const(-1.0))
     minus_half = w.mul(r, w.const(-0.5))
     u = w.fma(minus_half, r, r)  # log1p(r) = u + u_low
     u_low = w.fma(minus_half, r, w.sub(r, u))
-    u_low = w.fma(w.mul(w.mul(r, r), r), w.polynomial(r, LOG1P_TAIL), u_low)
-    scaled, scaled_low = two_product(w, u, w.const(_LOG2_E_HIGH))
-    scaled_low = w.fma(u, w.const(LOG2_E - _LOG2_E_HIGH), scaled_low)
-    scaled_low = w.fma(u_low, w.const(_LOG2_E_HIGH), scaled_low)
-    high, low = fast_two_sum(w, w.add(e, w.lookup(piece, _LOGS)), scaled)
-    return high, w.add(low, w.add(scaled_low, w.lookup(piece, _LOGS_LOW)))
+    u_low = w.fma(w.mul(w.mul(r, r), r), w.polynomial(r, LOG1P_TAIL[w.fmt.dtype]), u_low)
+    factor, factor_low = (w.const(part) for part in table.log2_e)
+    scaled, scaled_low = two_product(w, u, factor)
+    scaled_low = w.fma(u_low, factor, w.fma(u, factor_low, scaled_low))
+    high, low = fast_two_sum(w, w.add(e, w.lookup(piece, table.logs)), scaled)
+    return high, w.add(low, w.add(scaled_low, w.lookup(piece, table.logs_low)))
 
 
-def _pow_magnitude_narrow(w: VectorWriter, size: str, y: str) -> str:
-    """|x|**y of float32 without float64, for finite x != 0 and finite y."""
+def _pow_magnitude_by_table(w: VectorWriter, size: str, y: str) -> str:
+    """|x|**y = 2**(y*log2|x|), for finite x != 0 and finite y."""
     high, low = _log2_by_table(w, size)
     product, product_low = two_product(w, high, y)
     product_low = w.fma(low, y, product_low)
-    z = w.clamp(product, -160.0, 130.0)
+    z = w.clamp(product, -5.0 * (w.fmt.bias + 1), w.fmt.bias + 3.0)
     n, k = w.round_with_bits(z, 1.0)
     r = w.sub(z, n)
     r = w.select(w.compare("oeq", z, product), w.add(r, product_low), r)
-    return w.scale(w.polynomial(r, EXP2_NARROW), n, k)
+    if w.fmt.dtype == "float32":
+        return w.scale(w.polynomial(r, EXP2_NARROW), n, k)
+    return w.scale(w.add(exp_kernel(w, w.mul(r, w.const(LN2))), w.const(1.0)), n, k)
 
 
 def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
@@ -180,8 +198,8 @@ def _with_extremes(w: VectorWriter, x: str, y: str, result: str) -> str:
 def power(w: VectorWriter, x: str, y: str) -> str:
     """x**y with the special cases of C99 annex F.9.4.4; they are looked at only where a lane is one."""
     magnitude = {"float32": _pow_magnitude_wide, "float64": _pow_magnitude_double}[w.fmt.dtype]
-    if w.has_tables(_PIECES):
-        magnitude = _pow_magnitude_narrow
+    if w.has_tables(1 << _PIECE_BITS[w.fmt.dtype]):
+        magnitude = _pow_magnitude_by_table
     result = magnitude(w, w.fabs(x), y)
     return w.corrected_where(w.unusual(x, y), result, lambda value: _special(w, x, y, value))
 

@@ -29,7 +29,8 @@ from autotune.codegen.vector_math_fits import (
     TANH_PIECES,
     TANH_SMALL,
 )
-from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
+from autotune.codegen.vector_math_instructions import FLOATS
+from autotune.codegen.vector_math_ir import VectorWriter
 from autotune.codegen.vector_math_parts import (
     LN2,
     LN2_PARTS,

@@ -2,226 +2,18 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
-from typing import Final
 
-__all__ = ["FLOATS", "FloatFormat", "VectorWriter"]
+from autotune.codegen.vector_math_instructions import VectorInstructions
 
-
-@dataclass(frozen=True)
-class FloatFormat:
-    """One IEEE 754 binary format, with the names LLVM has for it."""
-
-    dtype: str
-    llvm: str
-    integer: str
-    suffix: str
-    bits: int
-    mantissa: int
-    bias: int
-
-    def pattern(self, value: float) -> int:
-        """The bit pattern of `value` rounded to this format, as an unsigned integer."""
-        code = "<f" if self.bits == 32 else "<d"
-        return int.from_bytes(struct.pack(code, value), "little")
-
-    def rounded(self, value: float) -> float:
-        """`value` rounded to this format."""
-        code = "<f" if self.bits == 32 else "<d"
-        return float(struct.unpack(code, struct.pack(code, value))[0])
-
-    def literal(self, value: float) -> str:
-        """The LLVM literal of `value`: the hexadecimal float64 pattern of the rounded value."""
-        return f"0x{int.from_bytes(struct.pack('<d', self.rounded(value)), 'little'):016X}"
-
-
-FLOATS: Final = {
-    "float32": FloatFormat("float32", "float", "i32", "f32", 32, 23, 127),
-    "float64": FloatFormat("float64", "double", "i64", "f64", 64, 52, 1023),
-}
-
-
-@dataclass
-class _Body:
-    lines: list[str] = field(default_factory=list)
-    needs: set[str] = field(default_factory=set)
-    block: str = "entry"
+__all__ = ["VectorWriter"]
 
 
 @dataclass(frozen=True)
-class VectorWriter:
-    """Appends instructions on values of `lanes` elements; operands and results are SSA names.
-
-    `lanes == 1` means scalars. Float operations take a value's format from the writer; `wide()`
-    gives a writer of float64 that appends to the same body. With `avx512` the target has AVX-512F
-    and VL, whose instructions for exponents and approximate reciprocals are used on whole registers.
-    """
-
-    fmt: FloatFormat
-    lanes: int
-    body: _Body = field(default_factory=_Body)
-    avx512: bool = False
-
-    @property
-    def native(self) -> bool:
-        """Whether values are whole registers of a machine with AVX-512."""
-        return self.avx512 and self.lanes * self.fmt.bits in (128, 256, 512)
-
-    def has_tables(self, entries: int) -> bool:
-        """Whether :meth:`lookup` in that many entries is an instruction: in one register or two."""
-        lookups = {"float32": ((8, 16), (16, 16), (16, 32)), "float64": ((8, 16),)}[self.fmt.dtype]
-        return self.native and (self.lanes, entries) in lookups
-
-    def wide(self) -> VectorWriter:
-        """The float64 writer of the same body."""
-        return replace(self, fmt=FLOATS["float64"])
-
-    # types and literals -------------------------------------------------------------------------
-
-    def _vector(self, element: str) -> str:
-        return element if self.lanes == 1 else f"<{self.lanes} x {element}>"
-
-    @property
-    def floats(self) -> str:
-        """LLVM type of a float value."""
-        return self._vector(self.fmt.llvm)
-
-    @property
-    def integers(self) -> str:
-        """LLVM type of an integer value of the same width."""
-        return self._vector(self.fmt.integer)
-
-    @property
-    def mask(self) -> str:
-        """LLVM type of a comparison's result."""
-        return self._vector("i1")
-
-    def const(self, value: float) -> str:
-        """A float literal in every lane."""
-        literal = self.fmt.literal(value)
-        return literal if self.lanes == 1 else f"splat ({self.fmt.llvm} {literal})"
-
-    def int_const(self, value: int) -> str:
-        """An integer literal in every lane, given signed or unsigned."""
-        half = 1 << (self.fmt.bits - 1)
-        signed = value - 2 * half if value >= half else value
-        return str(signed) if self.lanes == 1 else f"splat ({self.fmt.integer} {signed})"
-
-    # instructions -------------------------------------------------------------------------------
-
-    def _append(self, text: str) -> str:
-        name = f"%t{len(self.body.lines)}"
-        self.body.lines.append(f"  {name} = {text}")
-        return name
-
-    def _call(self, intrinsic: str, types: str, *operands: str) -> str:
-        """Call an overloaded intrinsic whose operands and result all have the type `types`."""
-        element = {self.floats: self.fmt.suffix, self.integers: self.fmt.integer}[types]
-        symbol = f"@llvm.{intrinsic}.{element if self.lanes == 1 else f'v{self.lanes}{element}'}"
-        self.body.needs.add(f"declare {types} {symbol}({', '.join([types] * len(operands))})")
-        return self._append(f"call {types} {symbol}({', '.join(f'{types} {x}' for x in operands)})")
-
-    def add(self, a: str, b: str) -> str:
-        return self._append(f"fadd {self.floats} {a}, {b}")
-
-    def sub(self, a: str, b: str) -> str:
-        return self._append(f"fsub {self.floats} {a}, {b}")
-
-    def mul(self, a: str, b: str) -> str:
-        return self._append(f"fmul {self.floats} {a}, {b}")
-
-    def div(self, a: str, b: str) -> str:
-        return self._append(f"fdiv {self.floats} {a}, {b}")
-
-    def neg(self, a: str) -> str:
-        return self._append(f"fneg {self.floats} {a}")
-
-    def fma(self, a: str, b: str, c: str) -> str:
-        """a*b + c, rounded once."""
-        return self._call("fma", self.floats, a, b, c)
-
-    def floor(self, a: str) -> str:
-        return self._call("floor", self.floats, a)
-
-    def fabs(self, a: str) -> str:
-        return self._call("fabs", self.floats, a)
-
-    def sqrt(self, a: str) -> str:
-        return self._call("sqrt", self.floats, a)
-
-    def copysign(self, magnitude: str, sign: str) -> str:
-        return self._call("copysign", self.floats, magnitude, sign)
-
-    def integer(self, operation: str, a: str, b: str) -> str:
-        """An integer instruction: add, sub, and, or, xor, shl, lshr, ashr."""
-        return self._append(f"{operation} {self.integers} {a}, {b}")
-
-    def bits(self, a: str) -> str:
-        """The integer whose bits are those of the float `a`."""
-        return self._append(f"bitcast {self.floats} {a} to {self.integers}")
-
-    def from_bits(self, a: str) -> str:
-        """The float whose bits are those of the integer `a`."""
-        return self._append(f"bitcast {self.integers} {a} to {self.floats}")
-
-    def compare(self, predicate: str, a: str, b: str) -> str:
-        """A float comparison: oeq, olt, ogt, oge, ole, ord, uno, une, ..."""
-        return self._append(f"fcmp {predicate} {self.floats} {a}, {b}")
-
-    def logical(self, operation: str, a: str, b: str) -> str:
-        """and, or, xor of two masks."""
-        return self._append(f"{operation} {self.mask} {a}, {b}")
-
-    def select(self, mask: str, a: str, b: str) -> str:
-        """`a` where the mask holds, `b` elsewhere."""
-        return self._append(f"select {self.mask} {mask}, {self.floats} {a}, {self.floats} {b}")
-
-    def extend_from(self, narrow: VectorWriter, a: str) -> str:
-        """`a`, a value of the `narrow` writer's format, in this writer's wider format."""
-        return self._append(f"fpext {narrow.floats} {a} to {self.floats}")
-
-    def truncate(self, a: str) -> str:
-        """The float64 `a` rounded to this writer's format."""
-        return self._append(f"fptrunc {self.wide().floats} {a} to {self.floats}")
-
-    def halves(self, a: str) -> tuple[str, str]:
-        """The lower and the upper half of the lanes, for a writer of half as many."""
-        parts = []
-        for start in (0, self.lanes // 2):
-            order = ", ".join(f"i32 {start + n}" for n in range(self.lanes // 2))
-            kind = f"<{self.lanes // 2} x i32>"
-            text = f"shufflevector {self.floats} {a}, {self.floats} poison, {kind} <{order}>"
-            parts.append(self._append(text))
-        return parts[0], parts[1]
-
-    def joined(self, low: str, high: str) -> str:
-        """Two halves as one."""
-        half = replace(self, lanes=self.lanes // 2).floats
-        order = ", ".join(f"i32 {n}" for n in range(self.lanes))
-        return self._append(f"shufflevector {half} {low}, {half} {high}, <{self.lanes} x i32> <{order}>")
-
-    def corrected_where(self, rare: str, value: str, correct: Callable[[str], str]) -> str:
-        """`correct(value)` if the mask `rare` holds in any lane, else `value` without computing more."""
-        number = len(self.body.lines)
-        before, some = self.body.block, rare
-        if self.lanes > 1:
-            bits = self._append(f"bitcast {self.mask} {rare} to i{self.lanes}")
-            some = self._append(f"icmp ne i{self.lanes} {bits}, 0")
-        self.body.lines.append(f"  br i1 {some}, label %rare{number}, label %done{number}")
-        self.start_block(f"rare{number}")
-        corrected = correct(value)
-        after = self.body.block
-        self.body.lines.append(f"  br label %done{number}")
-        self.start_block(f"done{number}")
-        return self._append(f"phi {self.floats} [ {value}, %{before} ], [ {corrected}, %{after} ]")
-
-    def start_block(self, name: str) -> None:
-        """Begin a basic block, to which the lines before have branched."""
-        self.body.lines.append(f"{name}:")
-        self.body.block = name
+class VectorWriter(VectorInstructions):
+    """Instructions, and short compositions of them."""
 
     def unusual(self, x: str, y: str) -> str:
         """Where x is not positive and finite, or y not finite; x may be subnormal."""
@@ -235,8 +27,6 @@ class VectorWriter:
 
     def _unsigned_from(self, a: str, least: int) -> str:
         return self._append(f"icmp uge {self.integers} {a}, {self.int_const(least)}")
-
-    # short compositions -------------------------------------------------------------------------
 
     def clamp(self, a: str, low: float, high: float) -> str:
         """`a` limited to [low, high]; NaN stays NaN."""
@@ -284,37 +74,6 @@ class VectorWriter:
             return inverse
         residual = self.fma(self.neg(a), inverse, self.const(1.0))
         return self.fma(inverse, residual, inverse)
-
-    def _avx512(self, name: str, *operands: str, control: int | None = None) -> str:
-        """An AVX-512 instruction on all lanes; `control` is its immediate operand."""
-        kind = {32: "ps", 64: "pd"}[self.fmt.bits]
-        mask = f"i{max(8, self.lanes)}"
-        width = self.lanes * self.fmt.bits
-        masked = name in ("getexp", "getmant", "scalef")
-        types = [self.floats] * len(operands)
-        values = [*operands]
-        if control is not None:
-            types, values = [*types, "i32"], [*values, str(control)]
-        types, values = [*types, self.floats, mask], [*values, "zeroinitializer", "-1"]
-        if masked and width == 512:
-            types, values = [*types, "i32"], [*values, "4"]  # round as the mode says
-        symbol = f"@llvm.x86.avx512.{'mask.' if masked else ''}{name}.{kind}.{width}"
-        self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(types)})")
-        arguments = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
-        return self._append(f"call {self.floats} {symbol}({arguments})")
-
-    def lookup(self, index: str, table: Sequence[float]) -> str:
-        """The entry of `table` whose number is in the low bits of `index`; for a writer that `has_tables`."""
-        items = [f"{self.fmt.llvm} {self.fmt.literal(value)}" for value in table]
-        width = self.lanes * self.fmt.bits
-        kinds, operands = [self.floats, self.integers], [f"<{', '.join(items[: self.lanes])}>", index]
-        symbol = f"@llvm.x86.avx512.permvar.{'sf' if self.fmt.bits == 32 else 'df'}.{width}"
-        if len(items) > self.lanes:
-            symbol = f"@llvm.x86.avx512.vpermi2var.{'ps' if self.fmt.bits == 32 else 'pd'}.{width}"
-            kinds, operands = [*kinds, self.floats], [*operands, f"<{', '.join(items[self.lanes :])}>"]
-        self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(kinds)})")
-        arguments = ", ".join(f"{kind} {operand}" for kind, operand in zip(kinds, operands, strict=True))
-        return self._append(f"call {self.floats} {symbol}({arguments})")
 
     def round_with_bits(self, a: str, scale: float) -> tuple[str, str]:
         """(n, k): n = a*scale rounded to an integer, as a float and as an integer.

@@ -13,7 +13,8 @@ from math import inf, nan
 from typing import Final
 
 from autotune.codegen.vector_math_fits import ATANH_TAIL, EXP2_NARROW, LOG1P_TAIL, LOG2_WIDE
-from autotune.codegen.vector_math_ir import FLOATS, VectorWriter
+from autotune.codegen.vector_math_instructions import FLOATS
+from autotune.codegen.vector_math_ir import VectorWriter
 from autotune.codegen.vector_math_parts import (
     LN2,
     LN2_PARTS,

@@ -26,7 +26,7 @@ from autotune.tuning.objective import Fork, Objective
 from autotune.tuning.sheet import MARGIN, Sheet, choose, dispatches_of, playing
 from autotune.tuning.task import Task
 
-TOP = 3
+TOP = 4
 """How many of the fastest runs are compared with the default."""
 ROUNDS = 12
 Code = Mapping[str, Built]

@@ -20,7 +20,7 @@ import pytest
 from autotune.database import Database, Hit, JobRow, Origin, Outcome
 from autotune.errors import MeasureError, UsageError
 from autotune.tuning.budget import Budget
-from autotune.tuning.confirm import Code, Version
+from autotune.tuning.confirm import TOP, Code, Version
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.measure.simulated import SimulatedMeasurer
@@ -208,13 +208,16 @@ def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) 
     assert found.best.confirmed_ns == found.best.latency_ns
     assert "1 workloads faster inside the model, 0 keep the default" in out.getvalue()
     job(path, A, budget=Budget(per_workload=30), surroundings=model).run()
-    assert model.asked == [4]
+    assert model.asked == [TOP + 1]
 
 
 def test_a_version_that_crashes_leaves_the_others(path: Path) -> None:
     class Crashing(Model):
         def read(self, versions: Sequence[Version], rounds: int, out_of_time: Any) -> list[Any]:
-            return [self._one(versions[0], rounds), None, self._one(versions[2], rounds), None]
+            return [
+                self._one(version, rounds) if number in (0, 2) else None
+                for number, version in enumerate(versions)
+            ]
 
     job(path, A, trials=30, surroundings=Crashing(A, inside=A.latency)).run()
     with Database(path) as database:

@@ -14,7 +14,8 @@ class Machine:
     """Rates per core and cycle, latencies in cycles, capacities and bandwidths in bytes.
 
     The rates are those that out-of-order x86 cores with two vector ports share (Skylake and Zen 2 on); only
-    ratios matter for ranking. ``l3`` and ``memory`` bandwidths are for the whole machine.
+    ratios matter for ranking. ``l3`` and ``memory`` bandwidths are for the whole machine. ``core_stream`` and
+    ``all_streams`` are bytes a cycle of operands that are only read and in no cache: of one core, and of all together.
     """
 
     hertz: float = 2.6e9
@@ -28,6 +29,8 @@ class Machine:
     l2_bytes_per_cycle: float = 32.0
     l3_bytes_per_cycle: float = 12.0
     memory_bytes_per_cycle: float = 4.5
+    core_stream: float = 4.0
+    all_streams: float = 6.2
     l1: float = 32 << 10
     l2: float = 1 << 20
     l3: float = 8 << 20

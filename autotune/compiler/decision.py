@@ -217,7 +217,7 @@ class _Estimate:
     def of(cls, alternative: Alternative, target: Target) -> _Estimate:
         from cost_models import analytic
 
-        floors = [analytic.floor(region, target) for region in alternative.regions]
+        floors = [analytic.floor(r, target) + analytic.cold_seconds(r, target) for r in alternative.regions]
         return cls(alternative, floors, sorted(range(len(floors)), key=floors.__getitem__))
 
     @property
@@ -232,7 +232,7 @@ class _Estimate:
         region = self.open.pop()
         space = space_for(self.alternative.regions[region], target)
         (predicted,) = analytic.predict(space, [analytic.default_config(space)])
-        self.seconds[region] = float(predicted)
+        self.seconds[region] = float(predicted) + analytic.cold_seconds(space.workload, target)
 
 
 __all__ = [

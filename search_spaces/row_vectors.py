@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from autotune.schedule.primitives.kinds import LANE_REDUCERS
-from autotune.te.tensor import ComputeOp
+from autotune.te.tensor import ComputeOp, PlaceholderOp
 
 if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
@@ -14,15 +14,27 @@ if TYPE_CHECKING:
     from autotune.te.expr import IterVar
 
 
-def vectorize_row(stage: Stage, axes: Sequence[IterVar], lanes: int, count: int) -> None:
-    """Vectorise the last of ``axes`` in steps of ``count`` vectors."""
+def vectorize_row(stage: Stage, axes: Sequence[IterVar], lanes: int, count: int) -> IterVar | None:
+    """Vectorise the last of ``axes`` in steps of ``count`` vectors; returns the loop over the steps."""
     if not axes or axes[-1].extent < 2:
-        return
+        return None
     width = min(lanes, axes[-1].extent)
-    _, inner = stage.split(axes[-1], factor=width * count)
+    steps, inner = stage.split(axes[-1], factor=width * count)
     vectors, last = stage.split(inner, factor=width)
     stage.unroll(vectors)
     stage.vectorize(last)
+    return steps
+
+
+def fetch_next_row(stage: Stage, steps: IterVar) -> None:
+    """While ``stage`` computes a row in ``steps``, fetch the row after it, which follows in memory.
+
+    Arithmetic then hides the way of a row to the core; without it the first pass over the next row waits.
+    """
+    assert isinstance(stage.op, ComputeOp)
+    for tensor in stage.op.input_tensors:
+        if isinstance(tensor.op, PlaceholderOp) and tensor.shape == stage.op.shape:
+            stage.prefetch(tensor, steps, steps.extent)
 
 
 def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: int) -> list[Stage]:
@@ -37,7 +49,10 @@ def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: int) ->
     partial = [_factor(schedule, stage, inner, width)]
     if count > 1:  # add the vectors up before the lanes
         _, rest = stage.split(stage.op.reduce_axis[-1], factor=width)
-        partial.append(_factor(schedule, stage, rest, width))
+        total = _factor(schedule, stage, rest, width)
+        assert isinstance(total.op, ComputeOp)
+        total.unroll(total.op.reduce_axis[-1])  # so that the vectors stay in registers
+        partial.append(total)
     if folds_lanes(stage.op):
         stage.vectorize(stage.op.reduce_axis[-1])
     return partial
@@ -69,4 +84,4 @@ def _factor(schedule: Schedule, stage: Stage, loop: IterVar, width: int) -> Stag
     return partial
 
 
-__all__ = ["attach", "folds_lanes", "partial_vectors", "vectorize_row"]
+__all__ = ["attach", "fetch_next_row", "folds_lanes", "partial_vectors", "vectorize_row"]

@@ -17,7 +17,7 @@ from search_spaces.flat_nest import flat_nest
 from search_spaces.knob import Columns, Config, Knob, Value
 from search_spaces.nest import LoopNest
 from search_spaces.row_shape import RowShape
-from search_spaces.row_vectors import attach, folds_lanes, partial_vectors, vectorize_row
+from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, partial_vectors, vectorize_row
 from search_spaces.space import Space
 from search_spaces.tile_knobs import column, ints
 
@@ -113,7 +113,9 @@ class RowRecipe:
         if row is not None:
             stage.compute_at(output, row)
             stage.set_scope("local")
-        vectorize_row(stage, stage.op.axis[self.shape.rank :], self.lanes, int(config["vectors"]))
+        steps = vectorize_row(stage, stage.op.axis[self.shape.rank :], self.lanes, int(config["vectors"]))
+        if steps is not None and row is not None:
+            fetch_next_row(stage, steps)
 
     def _reduce(
         self, schedule: Schedule, stage: Stage, config: Config, at: tuple[Stage, IterVar] | None

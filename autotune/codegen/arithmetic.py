@@ -75,19 +75,17 @@ class Arithmetic(Bfloat16):
     def _extreme(self, op: str, a: Value, b: Value) -> str:
         """min or max of floating-point values, a NaN in either staying one as in NumPy.
 
-        One instruction keeps the NaN of one operand, which is enough beside a constant; else two more look at
-        the other operand.
+        One instruction keeps the NaN of one operand, which is enough beside a constant. Else LLVM's ``maximum``
+        looks at the other operand too, in what the target has for it; of zeros of both signs either will do.
         """
         if not a.text.startswith("%"):
             a, b = b, a
-        kind, flag = type_of(a), vector("i1", a.lanes)
-        order = "ogt" if op == "max" else "olt"
-        better = self.op(f"fcmp {order} {kind} {b.text}, {a.text}")
-        result = self.op(f"select {flag} {better}, {kind} {b.text}, {kind} {a.text}")
-        if not b.text.startswith("%"):
-            return result
-        unordered = self.op(f"fcmp uno {kind} {b.text}, {b.text}")
-        return self.op(f"select {flag} {unordered}, {kind} {b.text}, {kind} {result}")
+        kind = type_of(a)
+        if b.text.startswith("%"):
+            symbol = self._symbol(f"{op}imum", a.dtype, a.lanes, 2)
+            return self.op(f"call nsz {kind} {symbol}({kind} {a.text}, {kind} {b.text})")
+        better = self.op(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {b.text}, {a.text}")
+        return self.op(f"select {vector('i1', a.lanes)} {better}, {kind} {b.text}, {kind} {a.text}")
 
     def int_op(self, op: str, a: Value, b: Value) -> Value:
         """An integer or logical operation, folded when both operands are known."""

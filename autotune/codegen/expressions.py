@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autotune.codegen.memory import Ramp
 from autotune.codegen.module import ModuleText
 from autotune.codegen.streams import StreamStores
 from autotune.codegen.types import Value, constant, number, scalar_type, type_of, vector
@@ -126,7 +127,7 @@ class ExpressionEmitter(StreamStores):
         before = self.hoisting_point()
         self.end_block(f"br i1 {cond.text}, label %{stem}.a, label %{stem}.b")
         sides: list[tuple[Value, str]] = []
-        lanes = self.lanes
+        lanes = 1 if self._alike_in_lanes(node) else self.lanes
         for side, expr in (("a", node.a), ("b", node.b)):
             self.label(f"{stem}.{side}")
             with self.scope(before):
@@ -137,6 +138,16 @@ class ExpressionEmitter(StreamStores):
         incoming = ", ".join(f"[ {v.text}, %{block} ]" for v, block in sides)
         first = sides[0][0]
         return Value(self.op(f"phi {type_of(first)} {incoming}"), first.dtype, first.lanes)
+
+    def _alike_in_lanes(self, expr: Expr) -> bool:
+        """Whether an expression surely is one value for all lanes; an address made of it stays a scalar."""
+        for node in nodes(expr):
+            if isinstance(node, Load) and node.buffer.scope == "local":
+                return False
+            known = self.env.get(node) if isinstance(node, Var) else None
+            if isinstance(known, Ramp) or (isinstance(known, Value) and known.lanes > 1):
+                return False
+        return True
 
 
 _EMIT: dict[type[Expr], Callable[[ExpressionEmitter, Any], Value]] = {

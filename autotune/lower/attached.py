@@ -216,7 +216,7 @@ def _prefetch_lines(buffer: Buffer, region: Region, place: Place) -> Stmt:
         )
     stmt: Stmt = Prefetch(buffer, tuple(indices))
     for var, times in reversed(loops):
-        stmt = For(var, times, "serial", stmt)
+        stmt = For(var, times, "unrolled", stmt)
     return stmt
 
 

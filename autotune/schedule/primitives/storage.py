@@ -201,7 +201,7 @@ class StoragePrimitives(StageState):
             >>> s[B].prefetch(A, s[B].op.axis[0], 1)
             >>> print(loops(s, B))
             for (i, 0, 4) {
-              for (p1, 0, 4) {
+              unrolled (p1, 0, 4) {
                 prefetch A[i + 1, p1 * 16]
               }
               for (j, 0, 64) {

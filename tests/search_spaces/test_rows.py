@@ -1,0 +1,50 @@
+"""Regions row by row: what the loops of a softmax look like, and that picked rows are copied in vectors."""
+
+from __future__ import annotations
+
+from autotune.codegen.cpu import compile_schedule
+from autotune.compiler.driver import distinct_workloads, divide
+from autotune.graph.build import GraphBuilder
+from autotune.graph.region import Workload
+from autotune.lower import lower_schedule, program_text
+from autotune.target import Target
+from search_spaces.spaces import space_for
+
+TARGET = Target.parse("x86-64-v4", threads=1)
+
+
+def softmax(rows: int, width: int) -> Workload:
+    b = GraphBuilder("softmax")
+    (workload,) = distinct_workloads(divide(b.graph(b.node("Softmax", b.input("x", (rows, width))))))
+    return workload
+
+
+def loops(workload: Workload, **knobs: int | str) -> str:
+    space = space_for(workload, TARGET)
+    program = workload.program()
+    schedule = space.apply(program, {**space.default(), **knobs})
+    return program_text(lower_schedule(schedule, program.args))
+
+
+def test_the_next_row_is_fetched_while_exponentials_are_computed() -> None:
+    text = loops(softmax(8, 256), vectors=4)
+    assert "prefetch i0[i0.outer, i1.outer * 64 + p1 * 16 + 256]" in text
+
+
+def test_exponentials_that_are_recomputed_fetch_nothing() -> None:
+    assert "prefetch" not in loops(softmax(8, 256), store="inline")
+
+
+def test_vectors_of_partial_results_are_added_up_in_registers() -> None:
+    text = loops(softmax(8, 256), vectors=4)
+    assert "unrolled (rk.inner.v.outer, 0, 4)" in text
+
+
+def test_rows_picked_by_a_number_are_copied_in_vectors() -> None:
+    b = GraphBuilder("gather")
+    picked = b.node("Gather", b.input("table", (50, 64)), b.input("index", (7,), "int64"), axis=0)
+    (workload,) = distinct_workloads(divide(b.graph(picked)))
+    program = workload.program()
+    space = space_for(workload, TARGET)
+    code = compile_schedule(space.apply(program, space.default()), program.args, TARGET)
+    assert "masked.gather" not in code.ir

@@ -18,6 +18,7 @@ from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
 from search_spaces.tile_blocked import reduction_blocks
 from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
+from search_spaces.tile_left import left_fetches, left_pass
 from search_spaces.tile_library import library_stalls
 from search_spaces.tile_loads import loads_of, restarts_of, stalls_of
 from search_spaces.tile_shape import TileShape
@@ -43,7 +44,7 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
         loops=tuple(loops),
         accesses=tuple(_accesses(shape, pack)),
         body=body,
-        passes=tuple(passes(shape, pack, block)),
+        passes=(*passes(shape, pack, block), *left_pass(shape, columns)),
         tail_operations=outside_operations(shape, columns, tile, block),
         serial=~parallel,
         scratch=scratch_of(shape, columns, block),
@@ -128,6 +129,8 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> 
         loads = loads + mine
         shared = shared + np.where(saved, mine, 0.0)
         stalls = stalls + stalls_of(shape, read, tile, mine, pack)
+    if shape.spatial:
+        loads = loads + left_fetches(shape, columns, tile.rows[shape.spatial[-1]])
     last = float(shape.extents[shape.window[-1]]) if shape.window else 1.0
     inner = np.where(equals(columns, "reduce_order", "channel"), last, _steps(shape, columns, tile))
     stalls = stalls + restarts_of(shape, tile, inner)

@@ -16,6 +16,7 @@ from search_spaces.dot_tile import tensorize_group
 from search_spaces.knob import Config
 from search_spaces.plain import schedule_plain
 from search_spaces.tile_knobs import WHOLE
+from search_spaces.tile_left import pack_left, place_left, prefetch_left
 from search_spaces.tile_library import TILES, call_library
 from search_spaces.tile_panels import pack_weights
 from search_spaces.tile_shape import TileShape
@@ -41,6 +42,7 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
     width = int(config["vectors"]) * shape.lanes
     if config.get("pack"):
         pack_weights(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
+    left = pack_left(schedule, shape, accumulator, config)
     if in_blocks:
         block = _block_stored(stored, shape, config, width)
         accumulator.compute_at(stored, block)
@@ -53,6 +55,7 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
         accumulator.compute_at(stored, tiles[-1])
         _tile_accumulator(accumulator, shape, config)
         _finish(stored, shape, inner, looped)
+    place_left(left, shape, stored, block, config)
     _place_producers(schedule, shape, stored, block, str(config.get("stage", "root")))
     for op in plan.rest:
         schedule_plain(schedule[op.name], shape.lanes, inline=True)
@@ -117,6 +120,7 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Config) -> None:
     rows = [axes[axis] for axis in shape.spatial]
     batch = [axes[axis] for axis in shape.batch]
     stage.reorder(*batch, *loops, step, *rows, vectors, lanes)
+    prefetch_left(stage, shape, main, config)
     if config.get("unroll_window"):
         for loop in window:
             stage.unroll(loop)
@@ -180,6 +184,7 @@ def _block_accumulator(stage: Stage, shape: TileShape, config: Config, width: in
     by_window = config.get("reduce_order", "window") == "window"
     loops = [*window, steps] if by_window else [steps, *window]
     stage.reorder(*batch, blocks, *tiles, *loops, step, *rows, vectors, lanes)
+    prefetch_left(stage, shape, steps, config)
     for loop in (step, *rows, vectors):
         stage.unroll(loop)
     stage.vectorize(lanes)

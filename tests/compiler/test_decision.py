@@ -85,6 +85,19 @@ def test_what_a_contest_did_not_have_is_compared_once_it_is_known(database, work
     ]
 
 
+def test_a_sum_of_another_hour_is_scaled_before_it_is_compared_with_a_contest(database, workload):
+    direct, two, four, _ = alternatives_of(workload)
+    database.record_contest(workload.key, TARGET.key, [entry(direct, 5e4), entry(four, 3e4)])
+    for alternative, ns in ((direct, 3e4), (four, 1e4), (two, 1.2e4)):
+        for region in alternative.regions:
+            record(database, region, ns / len(alternative.regions))
+    decision = decide(workload, TARGET, database, ANY)
+    assert decision is not None
+    found = {s.alternative.name: s.latency_ns for s in decision.standings}
+    assert decision.chosen is four
+    assert found[two.name] == pytest.approx(3.6e4)  # the contest took three times as long as the sums
+
+
 def test_a_contest_of_other_code_does_not_count(database, workload):
     two = alternatives_of(workload)[1]
     database.record_contest(workload.key, TARGET.key, [replace(entry(two, 1.0), key="old")])

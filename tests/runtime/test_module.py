@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArtifactError, BuildError, InputError, UsageError
+from autotune.runtime import layout
 from autotune.runtime.image import Binding, ModuleImage, TensorSpec
-from autotune.runtime.module import Module
+from autotune.runtime.module import Module, _spent
 from tests.runtime.kernels import binding, chain, image, spec
 
 
@@ -220,6 +221,16 @@ def test_profile_adds_the_commands_of_a_dispatch() -> None:
         spent = module.profile([X16], repeat=5)
     assert spent.shape == (2,)
     assert (spent > 0).all()
+
+
+def test_a_dispatch_ends_with_its_last_tile_whoever_was_halted() -> None:
+    events = np.zeros((3, 2, layout.EVENT_SLOTS), np.int64)
+    begins = [[10, 10], [90, 30], [95, 60]]  # the caller was halted from 12 to 90, the other went on
+    ends = [[12, 30], [90, 60], [95, 80]]
+    tiles = [[1, 1], [0, 2], [0, 2]]
+    events[:, :, layout.BEGIN], events[:, :, layout.END], events[:, :, layout.TILES_RUN] = begins, ends, tiles
+    assert _spent(events).tolist() == [20, 30, 20]
+    assert _spent(events[:0]).tolist() == []
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -23,6 +23,10 @@ PROMISING = 2.0
 """The analytic model is rarely further off than this when it compares alternatives."""
 
 
+DOUBT = 1.05
+"""By how much an estimate must be better than that of the direct way: it is one dispatch, and as exact as a sum is."""
+
+
 class Source(StrEnum):
     """Where the latency of an alternative comes from, best source first."""
 
@@ -50,7 +54,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Decision:
-    """The alternatives of a workload with several, fastest first."""
+    """The alternatives of a workload with several, fastest first (estimates: unless :data:`DOUBT` decides)."""
 
     workload: Workload
     standings: tuple[Standing, ...]
@@ -64,7 +68,7 @@ class Decision:
     def promising(self) -> tuple[Alternative, ...]:
         """The alternatives that are worth measuring: the direct one, and those that take at most
         :data:`PROMISING` times as long as the fastest."""
-        limit = PROMISING * self.standings[0].latency_ns
+        limit = PROMISING * min(s.latency_ns for s in self.standings)
         return tuple(
             s.alternative for s in self.standings if s.latency_ns <= limit or s.alternative.steps is None
         )
@@ -104,8 +108,14 @@ def decide(
     if len(found) == 1 and found[0].steps is None:
         return None
     standings = _together(found, target, database) or _apart(found, target, database)
-    ranked = sorted(standings or _estimated(found, target, within), key=lambda s: s.latency_ns)
+    ranked = sorted(standings or _estimated(found, target, max(within, DOUBT)), key=_rank)
     return Decision(workload, tuple(ranked))
+
+
+def _rank(standing: Standing) -> float:
+    """The latency that counts: measured ones as they are."""
+    sure = standing.alternative.steps is None or standing.source in (Source.TOGETHER, Source.APART)
+    return standing.latency_ns * (1.0 if sure else DOUBT)
 
 
 def decide_all(
@@ -236,6 +246,7 @@ class _Estimate:
 
 
 __all__ = [
+    "DOUBT",
     "PROMISING",
     "Decision",
     "Source",

@@ -19,6 +19,7 @@ from autotune.graph.region import Workload
 from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.base import Algorithm
 from autotune.passes.causal_rows import CausalRows
+from autotune.passes.matrix_product import MatrixProduct
 from autotune.passes.partition import Partition, partition
 from autotune.passes.preference import Preference
 from autotune.passes.separate_attention import SeparateAttention
@@ -29,6 +30,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Winograd(2),
     Winograd(4),
     Winograd(6),
+    MatrixProduct(),
     AttentionBlocks(),
     CausalRows(),
     SeparateAttention(),

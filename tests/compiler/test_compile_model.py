@@ -90,6 +90,16 @@ def test_convolutions_by_winograd():
         compile_in_detail(graph, algorithm="fft")
 
 
+@pytest.mark.parametrize("stride", [1, 2])
+def test_1x1_convolutions_by_matrix_products(stride):
+    b = GraphBuilder("pointwise")
+    x, w = b.input("x", (2, 24, 7, 9)), b.constant("w", normal(40, 24, 1, 1))
+    y = b.node("Conv", x, w, b.constant("b", normal(40)), strides=(stride,) * 2)
+    graph = b.graph(b.node("Relu", b.node("Add", y, b.input("r", b.type_of(y).shape)), name="y"))
+    compilation = check(graph, algorithm="matrix product")
+    assert any("matmul_add" in d.name for d in compilation.image.dispatches)
+
+
 def test_one_and_two_threads_compute_the_same():
     graph = load(MODELS["tiny_cnn"]())
     inputs = random_inputs(graph)

@@ -76,6 +76,38 @@ def test_a_model_computes_the_same_by_any(name):
     assert set(other.constants) == {v for d in other.dispatches for v in d.inputs} & set(other.constants)
 
 
+def residual_1x1(size: tuple[int, ...], stride: int) -> Graph:
+    """A 1x1 convolution with bias, residual and ReLU, channels first as in ONNX."""
+    b, rank = GraphBuilder("pointwise"), len(size)
+    x, w = b.input("x", (2, 6, *size)), b.constant("w", normal(5, 6, *(1,) * rank))
+    y = b.node("Conv", x, w, b.constant("bias", normal(5)), strides=(stride,) * rank)
+    residual = b.constant("r", normal(*b.type_of(y).shape))
+    return b.graph(b.node("Relu", b.node("Add", y, residual), name="y"))
+
+
+@pytest.mark.parametrize("size", [(9,), (5, 7), (3, 4, 5)])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_a_1x1_convolution_is_a_product_with_what_follows_it(size, stride):
+    graph = residual_1x1(size, stride)
+    parts = divide(graph)
+    preference = Preference(algorithm="matrix product")
+    chosen = {w.key: allowed(w, preference)[0] for w in distinct_workloads(parts)}
+    (product,) = [a for a in chosen.values() if a.name == "matrix product"]
+    # The layout changes, and pixels are picked, before the product; all that follows is in it.
+    assert [r.kind for r in product.regions] == ["elementwise"] * (1 + (stride > 1)) + ["contraction"]
+    x = normal(2, 6, *size)
+    (expected,) = evaluate.run(graph, {"x": x}).values()
+    np.testing.assert_allclose(run(substitute(parts, chosen), x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_padding_and_groups_are_no_products():
+    for attrs, channels in (({"pads": (1, 1, 1, 1)}, 6), ({"group": 2}, 3)):
+        b = GraphBuilder("no")
+        y = b.node("Conv", b.input("x", (1, 6, 4, 4)), b.constant("w", normal(4, channels, 1, 1)), **attrs)
+        for workload in distinct_workloads(divide(b.graph(b.node("Relu", y, name="y")))):
+            assert "pads" not in attrs or [a.name for a in alternatives_of(workload)] == [DIRECT]
+
+
 def test_without_a_choice_nothing_changes():
     parts = divide(fire())
     assert substitute(parts, {}) is parts

@@ -1,0 +1,32 @@
+"""Estimates choose an algorithm only where they are clearly better than that of the direct way."""
+
+import numpy as np
+import pytest
+
+from autotune.compiler import decision, divide
+from autotune.compiler.decision import DOUBT, Source, Standing, decide
+from autotune.graph.build import GraphBuilder
+from autotune.passes.alternatives import alternatives_of
+from autotune.passes.preference import Preference
+from autotune.target import Target
+
+
+@pytest.mark.parametrize(
+    ("source", "of_direct", "name"),
+    [
+        (Source.ESTIMATED, 0.99 / DOUBT, "matrix product"),
+        (Source.ESTIMATED, 1.01 / DOUBT, "direct"),
+        (Source.TOGETHER, 0.99, "matrix product"),
+    ],
+)
+def test_an_estimate_must_be_clearly_better(monkeypatch, source, of_direct, name):
+    b = GraphBuilder("pointwise")
+    y = b.node("Conv", b.input("x", (1, 8, 5, 5)), b.constant("w", np.ones((8, 8, 1, 1), np.float32)))
+    workload = divide(b.graph(b.node("Relu", y, name="y"))).dispatches[0].workload
+    direct, product = alternatives_of(workload)
+    standings = [Standing(direct, 100.0, source), Standing(product, 100.0 * of_direct, source)]
+    monkeypatch.setattr(decision, "_estimated", lambda *_: standings)
+    found = decide(workload, Target.parse("x86-64-v3"), None, Preference())
+    assert found is not None
+    assert found.chosen.name == name
+    assert len(found.promising) == 2

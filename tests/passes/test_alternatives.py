@@ -100,12 +100,13 @@ def test_a_1x1_convolution_is_a_product_with_what_follows_it(size, stride):
     np.testing.assert_allclose(run(substitute(parts, chosen), x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_padding_and_groups_are_no_products():
-    for attrs, channels in (({"pads": (1, 1, 1, 1)}, 6), ({"group": 2}, 3)):
-        b = GraphBuilder("no")
-        y = b.node("Conv", b.input("x", (1, 6, 4, 4)), b.constant("w", normal(4, channels, 1, 1)), **attrs)
-        for workload in distinct_workloads(divide(b.graph(b.node("Relu", y, name="y")))):
-            assert "pads" not in attrs or [a.name for a in alternatives_of(workload)] == [DIRECT]
+@pytest.mark.parametrize(("dtype", "pads"), [("float32", (1, 1, 1, 1)), ("float16", (0, 0, 0, 0))])
+def test_padding_and_short_types_are_no_products(dtype, pads):
+    b = GraphBuilder("no")
+    w = b.constant("w", normal(4, 6, 1, 1).astype(dtype))
+    y = b.node("Conv", b.input("x", (1, 6, 4, 4), dtype), w, pads=pads)
+    for workload in distinct_workloads(divide(b.graph(b.node("Relu", y, name="y")))):
+        assert [a.name for a in alternatives_of(workload)] == [DIRECT]
 
 
 def test_without_a_choice_nothing_changes():

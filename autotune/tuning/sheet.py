@@ -15,6 +15,8 @@ from autotune.tuning.objective import Fork
 MARGIN = 0.02
 """A candidate must be this much faster, by the median and by the minimum; else the default stays."""
 
+ROUNDS_WON = 0.8
+
 Series = NDArray[np.float64]
 """Nanoseconds, one a round."""
 
@@ -48,7 +50,8 @@ def choose(series: Sequence[Series | None]) -> int:
     """Which of several series, read taking turns, is the fastest; 0, the default, wins ties.
 
     A candidate counts only if it is faster than the default by more than :data:`MARGIN` both in the median
-    of the rounds' ratios (what a slow moment of the machine does to both cancels) and in the minimum.
+    of the rounds' ratios (what a slow moment of the machine does to both cancels) and in the minimum, and if it
+    is faster in at least :data:`ROUNDS_WON` of the rounds: on a busy machine the other two can be luck.
     """
     default = series[0]
     if default is None:
@@ -58,7 +61,7 @@ def choose(series: Sequence[Series | None]) -> int:
         if mine is None:
             continue
         median, least = float(np.median(mine / default)), float(mine.min() / default.min())
-        if max(median, least) < 1.0 - MARGIN:
+        if max(median, least) < 1.0 - MARGIN and np.mean(mine < default) >= ROUNDS_WON:
             scores[number] = median * least
     return min(scores, key=scores.__getitem__)
 
@@ -77,4 +80,4 @@ def playing(fork: Fork, dispatches: Iterable[tuple[str, str]]) -> Alternative | 
     return next((a for a in alternatives_of(fork.workload) if dispatches_of(fork, a) <= found), None)
 
 
-__all__ = ["MARGIN", "Series", "Sheet", "choose", "dispatches_of", "playing"]
+__all__ = ["MARGIN", "ROUNDS_WON", "Series", "Sheet", "choose", "dispatches_of", "playing"]

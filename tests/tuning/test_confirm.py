@@ -24,7 +24,8 @@ DEFAULT = np.array([100.0, 104.0, 150.0, 101.0])
         ([None, 0.9 * DEFAULT], 2),
         ([np.array([50.0, 104.0, 150.0, 101.0])], 0),  # lucky once
         ([np.array([99.5, 90.0, 90.0, 90.0])], 1),
-        ([np.array([100.0, 90.0, 90.0, 100.0])], 1),
+        ([np.array([98.0, 90.0, 90.0, 98.0])], 1),
+        ([np.array([95.0, 106.0, 90.0, 95.0])], 0),  # faster in three rounds of four
         ([np.array([101.0, 104.0, 90.0, 101.0])], 0),  # one slow moment of the default
     ],
 )

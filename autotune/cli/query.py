@@ -109,7 +109,7 @@ def lines_of(answer: Answer, top: int) -> list[str]:
     if answer.decision is not None:
         lines.append(f"  {answer.decision}")
     if isinstance(found, Miss):
-        lines.append(f"  {found}")
+        lines += [] if answer.divided else [f"  {found}"]
     else:
         default, best = found.latencies
         lines.append(
@@ -171,6 +171,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "kind": answer.workload.kind,
         "dispatches": list(answer.names),
         "decision": None if answer.decision is None else answer.decision.to_json(),
+        "used": not answer.divided,
         "hit": not isinstance(found, Miss),
     }
     if isinstance(found, Miss):

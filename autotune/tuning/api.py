@@ -220,6 +220,11 @@ class Answer:
     top: tuple[Run, ...]
     decision: Decision | None = None
 
+    @property
+    def divided(self) -> bool:
+        """Whether the model runs the dispatches of another algorithm instead, which have answers of their own."""
+        return self.decision is not None and self.decision.chosen.steps is not None
+
 
 def query(
     what: Model,

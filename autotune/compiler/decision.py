@@ -23,7 +23,7 @@ PROMISING = 2.0
 """The analytic model is rarely further off than this when it compares alternatives."""
 
 
-DOUBT = 1.05
+DOUBT = 1.02
 """By how much an estimate must be better than that of the direct way: it is one dispatch, and as exact as a sum is."""
 
 

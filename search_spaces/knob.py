@@ -100,6 +100,15 @@ class Knob:
             return tuple(i for i in (index - 1, index + 1) if 0 <= i < len(self.values))
         return tuple(i for i in range(len(self.values)) if i != index)
 
+    @cached_property
+    def steps(self) -> NDArray[np.int16]:
+        """The :meth:`neighbours` of every index, int16 [values, most neighbours], -1 where there are fewer."""
+        found = [self.neighbours(index) for index in range(len(self.values))]
+        table = np.full((len(found), max(map(len, found))), -1, dtype=np.int16)
+        for row, others in zip(table, found, strict=True):
+            row[: len(others)] = others
+        return table
+
     def encode(self, value: Value) -> float:
         """The value as a number for a cost model: log2(1 + v) of an int, else its position."""
         index = self.index(value)

@@ -189,16 +189,14 @@ class Space:
 
     def neighbourhood(self, centre: Population) -> Population:
         """All legal candidates one step of one knob away from any of ``centre``, without repeats."""
-        rows = []
-        for row in centre.indexes:
-            for position, knob in enumerate(self.knobs):
-                for other in knob.neighbours(int(row[position])):
-                    changed = row.copy()
-                    changed[position] = other
-                    rows.append(changed)
-        stacked = np.asarray(rows, dtype=np.int16).reshape(len(rows), len(self.knobs))
-        population = Population(self.knobs, stacked)
-        return population.take(self.legal(population.columns())).distinct() if rows else population
+        tables = [knob.steps for knob in self.knobs]
+        positions = np.repeat(np.arange(len(tables)), [table.shape[1] for table in tables])
+        others = np.concatenate([t[centre.indexes[:, i]] for i, t in enumerate(tables)], axis=1)
+        rows, steps = np.nonzero(others >= 0)
+        changed = centre.indexes[rows]
+        changed[np.arange(len(rows)), positions[steps]] = others[rows, steps]
+        population = Population(self.knobs, changed)
+        return population.take(self.legal(population.columns())).distinct()
 
     def default(self) -> dict[str, Value]:
         """The declared defaults where legal, else the legal candidate of each group nearest to them."""

@@ -70,6 +70,8 @@ class Arithmetic(Bfloat16):
         kind = type_of(a)
         if op in _FLOAT_OPS:
             return Value(self.op(f"{_FLOAT_OPS[op]} {kind} {a.text}, {b.text}"), a.dtype, lanes)
+        if op == "max_number":
+            return Value(self._if_beyond("max", b, a), a.dtype, lanes)
         return Value(self._extreme(op, a, b), a.dtype, lanes)
 
     def _extreme(self, op: str, a: Value, b: Value) -> str:
@@ -84,8 +86,13 @@ class Arithmetic(Bfloat16):
         if b.text.startswith("%"):
             symbol = self._symbol(f"{op}imum", a.dtype, a.lanes, 2)
             return self.op(f"call nsz {kind} {symbol}({kind} {a.text}, {kind} {b.text})")
-        better = self.op(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {b.text}, {a.text}")
-        return self.op(f"select {vector('i1', a.lanes)} {better}, {kind} {b.text}, {kind} {a.text}")
+        return self._if_beyond(op, b, a)
+
+    def _if_beyond(self, op: str, a: Value, b: Value) -> str:
+        """``a`` where it is larger (smaller for min) than ``b``, else ``b``, also where one is NaN."""
+        kind = type_of(a)
+        beyond = self.op(f"fcmp {'ogt' if op == 'max' else 'olt'} {kind} {a.text}, {b.text}")
+        return self.op(f"select {vector('i1', a.lanes)} {beyond}, {kind} {a.text}, {kind} {b.text}")
 
     def int_op(self, op: str, a: Value, b: Value) -> Value:
         """An integer or logical operation, folded when both operands are known."""

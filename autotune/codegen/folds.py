@@ -7,10 +7,10 @@ from autotune.codegen.types import Value, scalar_type, suffix, type_of
 from autotune.lower.ir import Load, Store
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary
-from autotune.te.operations import MAX, MIN, PROD, SUM
+from autotune.te.operations import MAX, MAX_NUMBER, MIN, PROD, SUM
 
-_HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "min": "min"}
-_REDUCERS = {"+": SUM, "*": PROD, "max": MAX, "min": MIN}
+_HORIZONTAL = {"+": "add", "*": "mul", "max": "max", "max_number": "max", "min": "min"}
+_REDUCERS = {"+": SUM, "*": PROD, "max": MAX, "max_number": MAX_NUMBER, "min": MIN}
 
 
 class FoldEmitter(BufferEmitter):
@@ -49,6 +49,8 @@ class FoldEmitter(BufferEmitter):
 
     def _extreme_lane(self, op: str, value: Value) -> Value:
         """The largest or smallest lane, or a NaN, by halves; LLVM's reduction also orders zeros of both signs."""
+        if op == "max_number":  # its left operand is never NaN
+            value = self.float_op(op, self._neutral(op, value.dtype), value)
         while value.lanes > 2:
             half, kind = value.lanes // 2, type_of(value)
             parts = []

@@ -55,6 +55,7 @@ BINARY: dict[str, Any] = {
     "%": np.mod,
     "min": np.minimum,
     "max": np.maximum,
+    "max_number": np.fmax,
     "and": np.logical_and,
     "or": np.logical_or,
 }

@@ -146,7 +146,11 @@ class Const(Expr):
 
 
 class Binary(Expr):
-    """``a op b`` with op one of ``+ - * / // % min max and or``."""
+    """``a op b`` with op one of ``+ - * / // % min max max_number and or``.
+
+    ``max_number`` is the larger of two floating-point values, ``a`` where ``b`` is NaN; ``a`` never is one: it is
+    what a reduction has found so far.
+    """
 
     __slots__ = ("a", "b", "op")
 

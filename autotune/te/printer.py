@@ -31,7 +31,7 @@ def _text(node: Expr, level: int) -> str:
         return node.name
     if isinstance(node, Const):
         return const_text(node)
-    if isinstance(node, Binary) and node.op in ("min", "max"):
+    if isinstance(node, Binary) and node.op in ("min", "max", "max_number"):
         return f"{node.op}({_text(node.a, 0)}, {_text(node.b, 0)})"
     if isinstance(node, Binary | Compare):
         mine = _LEVEL[node.op]

@@ -1,12 +1,20 @@
-"""Maximum and minimum of floating-point values: a NaN on either side stays one, in lanes and alone."""
+"""Maximum and minimum of floating-point values: a NaN on either side stays one, in lanes and alone.
+
+``max_number`` passes over NaN instead, whatever the order in which a schedule combines the elements.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import autotune
 from autotune import te
+from autotune.codegen.interpreter import run_program
+from autotune.lower import lower_schedule
 
 _VALUES = [0.0, -1.5, 3.0, np.inf, -np.inf, np.nan, 2.0, -0.25]
 
@@ -44,3 +52,45 @@ def test_the_largest_of_a_row_is_a_nan_where_it_has_one() -> None:
     out = np.empty(4, np.float32)
     autotune.build(schedule, [x, top])(rows, out)
     np.testing.assert_array_equal(out, rows.max(axis=1))
+
+
+def _numbered_rows(dtype: str) -> np.ndarray:
+    """Rows of 37 with a NaN at each place in turn, then NaN alone, infinities with NaN, and no NaN."""
+    rows = np.random.default_rng(0).standard_normal((41, 37)).astype(dtype)
+    rows[np.arange(37), np.arange(37)] = np.nan
+    rows[37], rows[38, ::2], rows[38, 1::2], rows[39, 3:5] = np.nan, np.nan, -np.inf, (np.nan, np.inf)
+    return rows
+
+
+def _plain(stage: Any, k: te.IterVar, schedule: Any) -> None:
+    return None
+
+
+def _lanes(stage: Any, k: te.IterVar, schedule: Any) -> None:
+    _, lanes = stage.split(k, factor=16)
+    stage.vectorize(lanes)
+
+
+def _vectors(stage: Any, k: te.IterVar, schedule: Any) -> None:
+    _, lanes = stage.split(k, factor=16)
+    partial = schedule.rfactor(stage.op.output(0), lanes)
+    schedule[partial].vectorize(schedule[partial].op.axis[-1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("reduce", [_plain, _lanes, _vectors])
+def test_max_number_passes_over_nan(reduce: Callable[..., None], dtype: str) -> None:
+    rows = _numbered_rows(dtype)
+    x = te.placeholder(rows.shape, dtype, name="x")
+    k = te.reduce_axis((0, rows.shape[1]), name="k")
+    top = te.compute((len(rows),), lambda i: te.max_number(x[i, k], axis=k), name="top")
+    schedule = te.create_schedule(top.op)
+    reduce(schedule[top], k, schedule)
+    wanted = np.fmax.reduce(rows.astype(np.float64), axis=1, initial=-np.inf)
+    np.testing.assert_array_equal(te.evaluate([top], {x: rows})[0].astype(np.float64), wanted)
+    out = np.empty(len(rows), rows.dtype)
+    run_program(lower_schedule(schedule, [x, top]), {"x": rows, "top": out})
+    np.testing.assert_array_equal(out.astype(np.float64), wanted)
+    out[:] = 0
+    autotune.build(schedule, [x, top])(rows, out)
+    np.testing.assert_array_equal(out.astype(np.float64), wanted)

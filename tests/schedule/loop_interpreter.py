@@ -117,6 +117,8 @@ class _Text:
             return f"_fetch({array}, {self.index(node.buffer, node.indices)}, {node.buffer.name!r})"
         if isinstance(node, Binary):
             a, b = self.expr(node.a), self.expr(node.b)
+            if node.op == "max_number":  # no value here is NaN
+                return f"max({a}, {b})"
             return f"{node.op}({a}, {b})" if node.op in ("min", "max") else f"({a} {node.op} {b})"
         if isinstance(node, Compare):
             return f"({self.expr(node.a)} {node.op} {self.expr(node.b)})"

@@ -493,7 +493,7 @@ class _Writer:
         return True
 
     def reducer(self, value: _Value, count: int) -> tuple[str, float]:
-        choices = ["max", "min"]
+        choices = ["max", "max_number", "min"]
         if value.bound * count < EXACT_LIMIT[self.dtype]:
             choices += ["sum"] * 5
         if count * math.log(max(value.bound, 1)) < math.log(EXACT_LIMIT[self.dtype]):

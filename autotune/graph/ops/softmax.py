@@ -2,6 +2,7 @@
 
 te stages: "<out>.max" (reduce rk), "<out>.exp" = e^(x - max), "<out>.sum" (reduce rk), then
 "<out>.rcp" = 1 / sum (one division a row) and the output exp * rcp, or (x - max) - log(sum).
+The maximum passes over NaN: its exponential is NaN, and with it the sum and the row.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _softmax(name: str, log: bool) -> OpDef:
 
             return stage(outer, element, f"{out}.{suffix}")
 
-        top = fold(x, te.max, "max")
+        top = fold(x, te.max_number, "max")
         exps = stage(x.shape, lambda *i: te.exp(x(*i) - top(*without(i))), f"{out}.exp")
         total = fold(exps, te.sum, "sum")
         inverse = total if log else stage(outer, lambda *row: 1.0 / total(*row), f"{out}.rcp")

@@ -9,7 +9,7 @@ from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 
-LANE_REDUCERS = ("sum", "prod", "max", "min")
+LANE_REDUCERS = ("sum", "prod", "max", "max_number", "min")
 """Reducers that fold the lanes of a register."""
 
 
@@ -33,7 +33,7 @@ class KindPrimitives(StageState):
         TVM and Halide: vectorize. Exo: replace by vector instructions.
 
         Iterations of a data loop are independent, so any may be vectorized. The lanes of a reduction loop are
-        folded by the reducer: sum, prod, max and min.
+        folded by the reducer: sum, prod, max, max_number and min.
 
         Args:
             var: a loop of the stage, best the innermost one, with neighbouring elements in memory.

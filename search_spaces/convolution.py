@@ -1,8 +1,8 @@
 """Direct convolutions: a register tile of pixels × output channels, weights packed in visiting order.
 
 Knobs: those of a contraction but ``kernel``, with ``outer_rows`` (a second spatial axis in the register tile),
-``reduce_order`` (window or channels outermost) and ``stage`` (where the padded input is stored). ``k_block``
-counts input channels.
+``reduce_order`` (window or channels outermost) and ``stage`` (where the padded input is stored), and for
+images of a few planes ``stage_order`` (in which order). ``k_block`` counts input channels.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from search_spaces.contraction import pack_knob
 from search_spaces.space import Space
 from search_spaces.tile_blocked import k_block_constraint, k_block_knob
+from search_spaces.tile_order import order_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def space(workload: Workload, target: Target, shape: TileShape) -> Space:
     windowed = any(shape.extents[axis] > 1 for axis in shape.window)
     blocks = k_block_knob(shape) if windowed and shape.dot is None else []
     rules = [k_block_constraint(shape, target)] if blocks else []
-    knobs = [*pack_knob(shape), *blocks, *stage_knob(shape)]
+    knobs = [*pack_knob(shape), *blocks, *stage_knob(shape), *order_knob(shape)]
     return tiled_space(FAMILY, workload, target, shape, knobs, rules)
 
 

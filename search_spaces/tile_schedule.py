@@ -18,6 +18,7 @@ from search_spaces.plain import schedule_plain
 from search_spaces.tile_knobs import WHOLE
 from search_spaces.tile_left import pack_left, place_left, prefetch_left
 from search_spaces.tile_library import TILES, call_library
+from search_spaces.tile_order import order_staged
 from search_spaces.tile_panels import pack_weights
 from search_spaces.tile_shape import TileShape
 
@@ -34,6 +35,7 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
     for op in (*plan.side, *plan.epilogue):
         if op.name != plan.stored.name and op.reduction is None:
             schedule[op.name].compute_inline()
+    order_staged(schedule, shape, config)
     k_block = int(config.get("k_block", WHOLE))
     by_library = config.get("kernel", TILES) != TILES
     in_blocks = by_library or k_block != WHOLE

@@ -14,6 +14,7 @@ from search_spaces.nest import Numbers, Pass
 from search_spaces.tile_blocked import reduction_blocks, sums_of
 from search_spaces.tile_common import Tile, item_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
+from search_spaces.tile_order import staging_operations
 from search_spaces.tile_shape import TileShape
 
 # Instructions' worth of time that a vector takes where it is staged under a test. Measured on Cascade Lake, three
@@ -45,8 +46,7 @@ def staged_ops(shape: TileShape) -> list[ComputeOp]:
 
 
 def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: NDArray[np.bool_]) -> Numbers:
-    """Vector instructions outside the reduction: epilogue, stores, and producers stored once a block."""
-    lanes = shape.lanes
+    """Vector instructions outside the reduction: epilogue, stores, and storing producers."""
     tiles = vector_tiles(shape, columns) * tile.vectors
     for axis in shape.spatial:
         tiles = tiles * ceil_div(shape.extents[axis], tile.rows[axis]) * tile.rows[axis]
@@ -58,8 +58,11 @@ def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: ND
     overlap = _halo(shape, columns)
     guard = np.where(_hangs_over(shape, columns), _GUARDED, 0.0)
     for op in staged_ops(shape):
-        vectors = math.prod(op.shape) / min(lanes, op.shape[-1]) * _repeats(shape, columns, op) * overlap
-        total = total + np.where(block, vectors * (2 + operations(op) + guard), 0.0)
+        vectors, each = staging_operations(shape, columns, op)
+        mine = vectors * (each + guard) * _repeats(shape, columns, op) * overlap
+        # A kernel of its own takes as long as its bytes, and what its instructions take beyond those of full vectors.
+        least = math.prod(op.shape) / shape.lanes * (2 + operations(op))
+        total = total + np.where(block, mine, np.maximum(vectors * each - least, 0.0))
     return np.asarray(total)
 
 

@@ -25,7 +25,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "codegen.fast_math": 6,
         "space.attention": 5,
         "space.contraction": 6,
-        "space.convolution": 3,
+        "space.convolution": 4,
         "space.depthwise": 2,
         "space.reduction": 3,
         "space.softmax": 2,

@@ -13,8 +13,7 @@ grow with n.
 te stages: "<out>.keys" (k transposed), "<out>.scores" (reduce re), "<out>.masked", "<out>.max" (reduce
 rj), "<out>.exp", "<out>.sum" (reduce rj), "<out>.acc" (reduce rj), then the output acc * rcp. With blocks
 all of these have an axis b after the leading ones, and "<out>.merged" folds (max, sum, acc) over it. Where
-nothing may be kept and that is no NaN, "<out>.base" is a finite maximum. The maxima pass over NaN: the
-exponentials and their sum have it.
+nothing may be kept and that is no NaN, "<out>.base" is a finite maximum.
 """
 
 from __future__ import annotations
@@ -172,7 +171,7 @@ class _Program:
         scores = self.stage("scores", (sizes.m, width), "ij", score)
         masked = self.stage("masked", (sizes.m, width), "ij", lambda *x: self.masked(x, scores(*x)))
         rj = te.reduce_axis((0, width), name="rj")
-        top = self.stage("max", (sizes.m,), "i", lambda *row: te.max_number(masked(*row, rj), axis=rj))
+        top = self.stage("max", (sizes.m,), "i", lambda *row: te.max(masked(*row, rj), axis=rj))
         if self.blocks or int_attr(self.attrs, "zero_empty"):
             lowest = _lowest(dtype)
             top = self.stage("base", (sizes.m,), "i", lambda *row: te.maximum(top(*row), lowest))

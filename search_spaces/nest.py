@@ -20,7 +20,10 @@ Numbers = NDArray[np.float64]
 LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
 CACHE_LINE = 64
 WAY_BYTES = 4096
+_PAGE_BYTES = 4096
 _SHORT_RUN = 256.0
+_SCATTERED = 0.65
+"""How much more bytes cost whose neighbours are visited a page or more later."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +188,9 @@ class Touched:
 
     ``lines``: bytes of whole cache lines. ``space``: cache they take. ``moved``: bytes loaded for one run;
     lines count in part where the next loop outside walks along them. ``cost``: ``moved`` in bytes of a long
-    run, as prefetchers do not follow short ones. ``entries``: how often the level is entered, less those
-    times that find the data still there because the loop around does not move the access.
+    run, as prefetchers follow neither short ones nor rows visited piece by piece. ``entries``: how often the
+    level is entered, less those times that find the data still there because the loop around does not move
+    the access.
     """
 
     lines: Numbers
@@ -231,7 +235,41 @@ def touched(nest: LoopNest, access: Access) -> Touched:
     moved = lines.copy()
     moved[1:] = np.where(walks, exact[1:], lines[1:])
     cost[1:] = np.where(walks, exact[1:], cost[1:])
+    cost = np.maximum(cost, moved * _scattering(nest, access))
     return Touched(lines, space, moved, cost, entries)
+
+
+def _scattering(nest: LoopNest, access: Access) -> Numbers:
+    """How much more the bytes of an access cost [n] where rows are visited piece by piece, not from end to end.
+
+    Neighbouring pieces come apart by the rows visited in between, and prefetchers follow the less, the longer that
+    stretch is, up to a page, where they stop: measured on pools larger than the caches. Parts of lines are found in
+    a cache the next time, and what is touched once a reduction waits in buffers while the arithmetic goes on.
+    """
+    if len(access.dims) < 2 or access.outside:
+        return np.ones(len(nest))
+    # A loop along the row takes up each piece where the run before has left it.
+    along = _of_loops(nest, {axis for axis, _ in access.dims[-1]}) & (nest.stacked > 1)
+    length, rows = (_reach(nest, access, dimension)[1:] for dimension in (-1, -2))
+    in_lines = length * access.item_bytes >= CACHE_LINE
+    apart = along & in_lines & (length < access.shape[-1]) & (rows > 1)
+    stretch = np.where(apart, rows * _row(access), 0.0).max(axis=0, initial=0.0)
+    factor = 1.0 + _SCATTERED * np.minimum(stretch / _PAGE_BYTES, 1.0)
+    return factor if access.panel is None else np.where(access.panel, 1.0, factor)
+
+
+def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:
+    """Elements [levels, n] between the first and the last that each level touches in one dimension, both counted."""
+    reach: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
+    for axis, coefficient in access.dims[dimension]:
+        if axis in nest.spans:
+            reach = reach + abs(coefficient) * (nest.spans[axis] - 1)
+    return np.minimum(reach, float(access.shape[dimension]))
+
+
+def _row(access: Access) -> int:
+    """Bytes from one row to the next."""
+    return access.row_bytes or access.item_bytes * (access.shape[-1] if access.shape else 1)
 
 
 def _of_loops(nest: LoopNest, axes: Collection[str]) -> NDArray[np.bool_]:
@@ -243,15 +281,11 @@ def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, 
     """Elements, lines, cache space and cost of each level [levels, n], all in bytes."""
     elements: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
     last = np.ones_like(elements)
-    for terms, size in zip(access.dims, access.shape, strict=True):
-        last = np.ones_like(elements)
-        for axis, coefficient in terms:
-            if axis in nest.spans:
-                last = last + abs(coefficient) * (nest.spans[axis] - 1)
-        last = np.minimum(last, float(size))
+    for dimension in range(len(access.dims)):
+        last = _reach(nest, access, dimension)
         elements = elements * last
     run = last * access.item_bytes
-    row = access.row_bytes or access.item_bytes * (access.shape[-1] if access.shape else 1)
+    row = _row(access)
     whole_run = np.ceil(run / CACHE_LINE) * CACHE_LINE
     exact = elements * access.item_bytes
     lines = exact / run * whole_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cost_models import analytic
 from search_spaces.spaces import space_for
-from tests.search_spaces.workloads import conv, host
+from tests.search_spaces.workloads import AVX512, conv, host, pool
 
 
 def test_equal_candidates_keep_their_knobs_at_the_defaults() -> None:
@@ -30,3 +30,13 @@ def test_staging_in_blocks_that_hang_over_the_edge_is_charged() -> None:
 
     assert extra(3, 1) > extra(2, 1)
     assert extra(3, 1) > 0
+
+
+def test_pools_larger_than_the_caches_visit_pixels_from_end_to_end() -> None:
+    """The farther apart neighbouring vectors of channels are visited, the worse do prefetchers follow."""
+    space = space_for(pool((1, 764, 764, 64), op="AveragePool", kernel_shape=(3, 3), strides=(1, 1)), AVX512)
+    best = {**analytic.default_config(space), "row_block": 0}
+    assert best["vectors"] == 4
+    walks = [{**best, "vectors": 1, "rows": 2, "tile_order": order} for order in ("rows", "vector")]
+    whole, near, far = analytic.predict(space, [best, *walks])
+    assert whole < near < far

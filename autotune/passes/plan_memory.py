@@ -8,9 +8,12 @@ bound (the most bytes live at one step) a few deterministic perturbations of it 
 
 from __future__ import annotations
 
+import math
 import random
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from autotune.errors import InternalError
 
@@ -111,8 +114,11 @@ def _check(lifetimes: Sequence[Lifetime]) -> None:
             raise InternalError(f"impossible lifetime in the memory plan: {value}")
 
 
-def _place(ordered: Sequence[Lifetime]) -> tuple[int, dict[str, int]]:
-    """Put each value into the smallest gap that fits between those it is live with."""
+def _place(ordered: Sequence[Lifetime], limit: float = math.inf) -> tuple[int, dict[str, int]]:
+    """Put each value into the smallest gap that fits between those it is live with.
+
+    Gives up above ``limit`` bytes: the size returned is above it then, too, and offsets are missing.
+    """
     offsets: dict[str, int] = {}
     placed: list[tuple[int, int, Lifetime]] = []  # (begin, end, value), sorted by begin
     size = 0
@@ -120,17 +126,18 @@ def _place(ordered: Sequence[Lifetime]) -> tuple[int, dict[str, int]]:
         needed = align(value.nbytes)
         offset = _smallest_gap(placed, value, needed)
         offsets[value.name] = offset
-        placed.append((offset, offset + needed, value))
-        placed.sort(key=lambda entry: entry[0])
+        insort(placed, (offset, offset + needed, value), key=itemgetter(0))
         size = max(size, offset + needed)
+        if size > limit:
+            break
     return size, offsets
 
 
 def _smallest_gap(placed: Sequence[tuple[int, int, Lifetime]], value: Lifetime, needed: int) -> int:
     best_offset, best_gap = -1, 0
-    end = 0
+    end, first, last = 0, value.first, value.last
     for begin, other_end, other in placed:
-        if not value.overlaps(other):
+        if other.last < first or last < other.first:
             continue
         gap = begin - end
         if gap >= needed and (best_offset < 0 or gap < best_gap):
@@ -148,7 +155,7 @@ def _perturb(
     for _ in range(PERTURBATIONS):
         candidate = list(current)
         candidate.insert(rng.randrange(len(current)), candidate.pop(rng.randrange(len(current))))
-        size, offsets = _place(candidate)
+        size, offsets = _place(candidate, limit=best[0])
         if size <= best[0]:
             current = candidate
         if size < best[0]:

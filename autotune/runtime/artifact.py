@@ -66,7 +66,9 @@ def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
     constants = [_little_endian(constant) for constant in image.constants]
     blobs: dict[str, Any] = {f"objects/{i}.o": data for i, data in enumerate(image.objects)}
     blobs |= {f"constants/{i}.bin": array.reshape(-1).view(np.uint8) for i, array in enumerate(constants)}
-    manifest = _manifest(image, constants, {name: _blob(name, data) for name, data in blobs.items()})
+    with ThreadPoolExecutor(usable_cores()) as hashing:
+        listed = dict(zip(blobs, hashing.map(_blob, blobs.keys(), blobs.values()), strict=True))
+    manifest = _manifest(image, constants, listed)
     with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
         for name, data in {_MANIFEST: manifest.to_json().encode(), **blobs}.items():
             archive.writestr(zipfile.ZipInfo(name, _DATE), bytes(data))

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.machine import Machine
 from cost_models.terms import terms
@@ -76,63 +77,35 @@ def default_config(space: Space) -> dict[str, Value]:
     A space of up to 20,000 candidates is enumerated; a larger one is sampled with a fixed seed and
     descended from the best samples, one knob a step.
     """
-    return dict(_default(_Keyed(space))[0])
-
-
-def default_seconds(space: Space) -> float:
-    """What `predict` says of the `default_config`."""
-    return _default(_Keyed(space))[1]
+    return dict(_default(_Keyed(space)))
 
 
 def best_of(space: Space) -> Population:
     """The best candidates that the model finds, best first (up to 16)."""
-    return _best_of(space)[0]
-
-
-def _best_of(space: Space) -> tuple[Population, Numbers]:
-    """The best candidates and their predicted seconds."""
     if space.exact and space.size() <= _ENUMERATE:
         population = space.enumerate()
-        return _survivors(population, predict(space, population))
+        order = _ranking(space, population)
+        return population.take(order[:_SURVIVORS])
     return _descend(space)
 
 
-def _descend(space: Space) -> tuple[Population, Numbers]:
-    known = _Known(space)
+def _descend(space: Space) -> Population:
     start = space.population(np.random.default_rng(0), _SAMPLES)
-    best, seconds = _survivors(start, known.predict(start))
+    best = start.take(_ranking(space, start)[:_SURVIVORS])
     for _ in range(_ROUNDS):
         pool = Population.concatenate([best, space.neighbourhood(best)]).distinct()
-        grown, seconds = _survivors(pool, known.predict(pool))
+        grown = pool.take(_ranking(space, pool)[:_SURVIVORS])
         if np.array_equal(grown.indexes, best.indexes):
             break
         best = grown
-    return best, seconds
+    return best
 
 
-def _survivors(population: Population, seconds: Numbers) -> tuple[Population, Numbers]:
-    """The best, best first. Of candidates that the model cannot tell apart, those with fewer knobs off their
-    default."""
+def _ranking(space: Space, population: Population) -> NDArray[np.intp]:
+    """Rows, best first. Of candidates that the model cannot tell apart, those with fewer knobs off their default."""
     wanted = np.asarray([knob.default_index for knob in population.knobs])
     departures = np.count_nonzero(population.indexes != wanted, axis=1)
-    rows = np.lexsort((departures, seconds))[:_SURVIVORS]
-    return population.take(rows), seconds[rows]
-
-
-class _Known:
-    """Predictions of one space, each computed once: rounds of a descent share most of their neighbours."""
-
-    def __init__(self, space: Space) -> None:
-        self._space = space
-        self._seconds: dict[object, float] = {}
-
-    def predict(self, population: Population) -> Numbers:
-        """Like :func:`predict`."""
-        codes = population.codes().tolist()
-        new = [row for row, code in enumerate(codes) if code not in self._seconds]
-        found = predict(self._space, population.take(new)) if new else ()
-        self._seconds.update(zip([codes[row] for row in new], map(float, found), strict=True))
-        return np.asarray([self._seconds[code] for code in codes])
+    return np.lexsort((departures, predict(space, population)))
 
 
 class _Keyed:
@@ -150,17 +123,8 @@ class _Keyed:
 
 
 @lru_cache(maxsize=4096)
-def _default(keyed: _Keyed) -> tuple[dict[str, Value], float]:
-    best, seconds = _best_of(keyed.space)
-    return best.config(0), float(seconds[0])
+def _default(keyed: _Keyed) -> tuple[tuple[str, Value], ...]:
+    return tuple(best_of(keyed.space).config(0).items())
 
 
-__all__ = [
-    "best_of",
-    "cold_seconds",
-    "default_config",
-    "default_seconds",
-    "floor",
-    "predict",
-    "predict_memory",
-]
+__all__ = ["best_of", "cold_seconds", "default_config", "floor", "predict", "predict_memory"]

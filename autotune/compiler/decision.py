@@ -241,7 +241,8 @@ class _Estimate:
 
         region = self.open.pop()
         space = space_for(self.alternative.regions[region], target)
-        self.seconds[region] = analytic.default_seconds(space) + analytic.cold_seconds(space.workload, target)
+        (predicted,) = analytic.predict(space, [analytic.default_config(space)])
+        self.seconds[region] = float(predicted) + analytic.cold_seconds(space.workload, target)
 
 
 __all__ = [

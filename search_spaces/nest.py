@@ -21,6 +21,8 @@ LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
 CACHE_LINE = 64
 WAY_BYTES = 4096
 _PAGE_BYTES = 4096
+STREAMS = 32
+"""Lines that hardware prefetchers follow at the same time, each in a page of its own."""
 _SHORT_RUN = 256.0
 _SCATTERED = 0.65
 """How much more bytes cost whose neighbours are visited a page or more later."""
@@ -244,7 +246,8 @@ def _scattering(nest: LoopNest, access: Access) -> Numbers:
 
     Neighbouring pieces come apart by the rows visited in between, and prefetchers follow the less, the longer that
     stretch is, up to a page, where they stop: measured on pools larger than the caches. Parts of lines are found in
-    a cache the next time, and what is touched once a reduction waits in buffers while the arithmetic goes on.
+    a cache the next time, what is touched once a reduction waits in buffers while the arithmetic goes on, and a few
+    rows in pages of their own are followed one by one. Stores past the caches fetch nothing.
     """
     if len(access.dims) < 2 or access.outside:
         return np.ones(len(nest))
@@ -252,10 +255,13 @@ def _scattering(nest: LoopNest, access: Access) -> Numbers:
     along = _of_loops(nest, {axis for axis, _ in access.dims[-1]}) & (nest.stacked > 1)
     length, rows = (_reach(nest, access, dimension)[1:] for dimension in (-1, -2))
     in_lines = length * access.item_bytes >= CACHE_LINE
-    apart = along & in_lines & (length < access.shape[-1]) & (rows > 1)
+    followed = (rows <= STREAMS) & (_row(access) >= _PAGE_BYTES)
+    apart = along & in_lines & (length < access.shape[-1]) & (rows > 1) & ~followed
     stretch = np.where(apart, rows * _row(access), 0.0).max(axis=0, initial=0.0)
-    factor = 1.0 + _SCATTERED * np.minimum(stretch / _PAGE_BYTES, 1.0)
-    return factor if access.panel is None else np.where(access.panel, 1.0, factor)
+    factor: Numbers = 1.0 + _SCATTERED * np.minimum(stretch / _PAGE_BYTES, 1.0)
+    for exempt in (access.panel, access.streamed):
+        factor = factor if exempt is None else np.where(exempt, 1.0, factor)
+    return factor
 
 
 def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.lower.ir import NONTEMPORAL
+from autotune.strides import dense_strides
 from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.analysis import operations, read_forms
+from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
 from search_spaces.knob import Columns, Config, Knob
-from search_spaces.nest import Access, Body, Loop, LoopNest
+from search_spaces.nest import STREAMS, Access, Body, Loop, LoopNest
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import ceil_div, column, ints
@@ -29,18 +30,16 @@ if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
     from autotune.target import Target
 
-_STREAMS = 32
-"""Lines that hardware prefetchers follow at the same time."""
-
 _IMAGE, _LINE, _COLUMN = "image", "line", "column"
 
 
 @dataclass(frozen=True)
 class TransposedRecipe(FlatRecipe):
-    """``lines`` is the output's axis along which an input is contiguous."""
+    """``lines`` is the output's axis along which an input is contiguous, ``pitch`` the bytes between its lines."""
 
     lines: str
     line_extent: int
+    pitch: int
 
     def _output(self, stage: Stage, config: Config) -> None:
         assert isinstance(stage.op, ComputeOp)
@@ -112,7 +111,7 @@ class TransposedRecipe(FlatRecipe):
         read = (images, self.columns, self.line_extent)
         return (
             Access(self.output.name, item, (image, line, along), written, write=True, streamed=streamed),
-            Access("crossed", item, (image, along, line), read),
+            Access("crossed", item, (image, along, line), read, row_bytes=self.pitch),
         )
 
 
@@ -123,10 +122,11 @@ def _streamed(columns: Columns) -> NDArray[np.bool_]:
     return np.zeros(len(columns["tile"]), np.bool_)
 
 
-def crossed_lines(recipe: FlatRecipe) -> tuple[str, int] | None:
+def crossed_lines(recipe: FlatRecipe) -> tuple[str, int, int] | None:
     """The output's axis that walks along an input's lines where the last axis does not, and its extent.
 
-    None where there is none, or it is too short for a block.
+    The third value is the bytes between neighbouring lines. None where there is no such axis, or it is too
+    short for a block.
     """
     if recipe.plain:
         return None
@@ -138,17 +138,24 @@ def crossed_lines(recipe: FlatRecipe) -> tuple[str, int] | None:
                 axis = recipe.output.axis[outer.index(along)]
                 least = GROUP_BYTES // ITEM_BYTES[read.tensor.dtype]
                 if axis.extent >= least:
-                    return axis.name, axis.extent
+                    return axis.name, axis.extent, _pitch(read, last)
     return None
 
 
-def transposed_space(recipe: FlatRecipe, target: Target, lines: str, extent: int) -> Space:
-    """The schedules of a region that crosses an input's lines along axis ``lines``."""
-    blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, lines, extent)
+def _pitch(read: ReadForm, axis: str) -> int:
+    """Bytes of the input that a step of an axis moves on by."""
+    strides = dense_strides(read.tensor.shape)
+    steps = (s * c for s, terms in zip(strides, read.dims, strict=True) for a, c in terms if a == axis)
+    return abs(sum(steps)) * ITEM_BYTES[read.tensor.dtype]
+
+
+def transposed_space(recipe: FlatRecipe, target: Target, lines: str, extent: int, pitch: int) -> Space:
+    """The schedules of a region that crosses an input's lines along axis ``lines``; see :func:`crossed_lines`."""
+    blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, lines, extent, pitch)
     least = GROUP_BYTES // ITEM_BYTES[recipe.output.body[0].dtype]
     tiles = ints(t * least for t in (1, 2, 4, 8) if t * least <= extent) or (extent,)
     # As many lines are read at once as a block has columns: prefetchers follow so many streams.
-    most = min(-(-recipe.columns // recipe.lanes), max(1, _STREAMS // recipe.lanes))
+    most = min(-(-recipe.columns // recipe.lanes), max(1, STREAMS // recipe.lanes))
     vectors = ints(v for v in (1, 2, 4) if v <= most)
     knobs = [
         Knob.of("tile", tiles, tiles[min(2, len(tiles) - 1)], "lines of a block"),

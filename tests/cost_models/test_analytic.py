@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from autotune.graph.build import GraphBuilder
 from cost_models import analytic
 from search_spaces.spaces import space_for
-from tests.search_spaces.workloads import AVX512, conv, host, pool
+from tests.search_spaces.workloads import AVX512, conv, host, of, pool
 
 
 def test_equal_candidates_keep_their_knobs_at_the_defaults() -> None:
@@ -40,3 +41,13 @@ def test_pools_larger_than_the_caches_visit_pixels_from_end_to_end() -> None:
     walks = [{**best, "vectors": 1, "rows": 2, "tile_order": order} for order in ("rows", "vector")]
     whole, near, far = analytic.predict(space, [best, *walks])
     assert whole < near < far
+
+
+def test_a_large_transpose_reads_lines_of_a_page_each_side_by_side() -> None:
+    """Prefetchers follow a few lines in pages of their own, so wide blocks that walk along them are no worse."""
+    b = GraphBuilder("transpose")
+    found = of(b, b.node("Transpose", b.input("x", (1, 64, 764, 764)), perm=(0, 2, 3, 1)))
+    config = analytic.default_config(space_for(found, AVX512))
+    assert config["walk"] == "input"
+    assert config["tile"] >= 16
+    assert config["parallel"]

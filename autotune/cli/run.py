@@ -103,9 +103,7 @@ def _module(
 
 def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
     """Arrays for all inputs: given, else random; raises InputError for a missing one."""
-    import numpy as np
-
-    from autotune.te.dtypes import is_float
+    from autotune.tuning.random_inputs import random_inputs
 
     names = [spec.name for spec in module.inputs]
     unknown = [name for name in given if name not in names]
@@ -113,7 +111,6 @@ def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> d
         known = ", ".join(names)
         raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {known}")
     arrays = dict(given)
-    rng = np.random.default_rng(seed)
     missing = [spec for spec in module.inputs if spec.name not in arrays]
     if missing and not random:
         needed = "; ".join(str(spec) for spec in missing)
@@ -124,11 +121,7 @@ def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> d
         array = arrays.get(spec.name)
         if spec.dtype == "bfloat16" and array is not None and array.dtype == "V2":
             arrays[spec.name] = array.view(spec.dtype)  # a file has no name for it
-    for spec in missing:
-        floating = is_float(spec.dtype)
-        values = rng.standard_normal(spec.shape) if floating else np.zeros(spec.shape)
-        arrays[spec.name] = values.astype(spec.dtype)
-    return arrays
+    return arrays | random_inputs(missing, seed)
 
 
 def _given(texts: Sequence[str]) -> dict[str, Any]:

@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.te.dtypes import is_float
-
 if TYPE_CHECKING:
-    from autotune.runtime.image import TensorSpec
     from autotune.runtime.module import Module
 
 _SEATS: dict[int, tuple[Module, dict[str, NDArray[Any]]]] = {}
@@ -25,6 +22,7 @@ def seat(request: dict[str, Any]) -> dict[str, Any]:
     """Load the artifact ``path`` as number ``seat``, with random inputs; nanoseconds of a run."""
     from autotune.runtime import artifact
     from autotune.runtime.module import Module
+    from autotune.tuning.random_inputs import random_inputs
 
     module = Module(artifact.load(request["path"]))
     inputs = random_inputs(module.inputs, request["seed"])
@@ -46,15 +44,4 @@ def time(request: dict[str, Any]) -> dict[str, Any]:
     return {"ns": module.time(inputs, warmup=1, repeat=request["runs"]).tolist()}
 
 
-def random_inputs(specs: tuple[TensorSpec, ...], seed: int) -> dict[str, NDArray[Any]]:
-    """Standard normal floats, and zeros for integers, which may be indexes."""
-    rng = np.random.default_rng(seed)
-    return {
-        spec.name: rng.standard_normal(spec.shape).astype(spec.dtype)
-        if is_float(spec.dtype)
-        else np.zeros(spec.shape, spec.dtype)
-        for spec in specs
-    }
-
-
-__all__ = ["profile", "random_inputs", "seat", "time"]
+__all__ = ["profile", "seat", "time"]

@@ -34,6 +34,8 @@ class BufferEmitter(InstructionEmitter):
         self.buffers = tuple(dict.fromkeys(kernel.reads + kernel.writes))
         self.scratch_bytes = 0
         self._pointers: dict[Buffer, str] = {b: f"%b{n}" for n, b in enumerate(self.buffers)}
+        for pointer in self._pointers.values():
+            self.available(pointer, 0)
         self._slots: dict[Buffer, dict[int, tuple[str, int]]] = {}
         self._stack_bytes = 0
         self._scratch_top = 0
@@ -98,6 +100,7 @@ class BufferEmitter(InstructionEmitter):
             self.entry.append(f"  {name} = getelementptr i8, ptr %scratch, i64 {self._scratch_top}")
             self._scratch_top += -(-size // 64) * 64
             self.scratch_bytes = max(self.scratch_bytes, self._scratch_top)
+        self.available(name, 0)
         return name
 
     def base_pointer(self, buffer: Buffer) -> str:

@@ -50,6 +50,19 @@ def test_the_steps_of_a_large_tile_do_not_spill() -> None:
 
 
 def test_a_tile_of_two_image_rows_does_not_spill() -> None:
+    ir, target = _two_image_rows()
+    assert not re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", assembly(ir, target))
+
+
+def test_the_innermost_loop_adds_only_its_own_index_to_an_address() -> None:
+    blocks = re.split(r"^\w+(?:\.\w+)*:$", _two_image_rows()[0], flags=re.MULTILINE)
+    innermost = max(blocks, key=lambda block: block.count("@llvm.fma"))
+    moved = re.findall(r"getelementptr \w+, ptr %\w+, i64 %", innermost)
+    assert len(moved) == 2  # the image, and the weights
+
+
+def _two_image_rows() -> tuple[str, Target]:
+    """LLVM IR of a convolution by tiles of two rows of pixels, in blocks of the reduction."""
     space = spaces.space_for(make.conv_nd((4, 14, 14), 256, 256, 3, pad=1), Target.parse("x86-64-v4"))
     config = space.default() | {"rows": 7, "outer_rows": 2, "vectors": 2, "unroll": 4, "row_block": 0}
     config |= {"k_block": 64, "stage": "root"}
@@ -57,4 +70,4 @@ def test_a_tile_of_two_image_rows_does_not_spill() -> None:
     code = compile_schedule(
         space.apply(program, config), program.args, space.target, constants=program.constants
     )
-    assert not re.search(r"\(%rsp\).*%zmm|%zmm.*\(%rsp\)", assembly(code.ir, space.target))
+    return code.ir, space.target

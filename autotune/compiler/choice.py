@@ -33,7 +33,7 @@ class Choice:
     """The schedule of a workload, where it came from, and why it is not a tuned one.
 
     ``latency_ns`` is the measured latency of a tuned schedule, None for others. ``scheduled`` is
-    the trace already applied to a fresh program, where that was done to see whether it applies.
+    the trace already applied to a fresh program, where that was done to choose it.
     """
 
     workload: Workload
@@ -77,8 +77,9 @@ def choose(
 def _default(workload: Workload, space: Space, reason: str) -> Choice:
     from cost_models import analytic
 
-    schedule = space.schedule(analytic.default_config(space))
-    return Choice(workload, schedule.trace, DEFAULT, reason)
+    program = workload.program()
+    schedule = space.apply(program, analytic.default_config(space))
+    return Choice(workload, schedule.trace, DEFAULT, reason, scheduled=Scheduled(program, schedule))
 
 
 def apply(workload: Workload, trace: Trace) -> Scheduled:

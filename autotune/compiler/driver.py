@@ -18,6 +18,7 @@ from autotune.compiler.region import region_partition
 from autotune.errors import MissError, UsageError
 from autotune.frontends.onnx import load
 from autotune.frontends.onnx_read import ModelSource
+from autotune.garbage import collector_paused
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph
 from autotune.graph.region import Workload
@@ -83,6 +84,7 @@ def compile_model(
     ).image
 
 
+@collector_paused()
 def compile_in_detail(
     model: Model,
     *,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from autotune.cli import options_bench as shared
-from autotune.cli.options import json_option
+from autotune.cli.side_by_side import Asked, side_by_side
 from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.bench.compare import Result
+    from autotune.bench.tables import Table
 
 ABOUT = (
     "Quantised matrix products (MatMulInteger) and convolutions (QLinearConv, channels first) with constant "
@@ -21,62 +24,38 @@ ABOUT = (
     epilog="Example: autotune bench int8 matmul --threads 1,2 --peers onnxruntime -o results/int8.md"
 )
 @click.argument("words", nargs=-1)
-@shared.threads_option("1")
-@shared.tuned_option
-@shared.trials_option("--trials", "problem")
-@shared.peer_options("onnxruntime")
-@shared.pace_options(10)
-@shared.output_option
-@json_option
-@click.pass_context
-def command(
-    context: click.Context,
-    words: Sequence[str],
-    threads: Sequence[int],
-    database: str | None,
-    trials: int | None,
-    peers: Sequence[str],
-    peer_pythons: Sequence[str],
-    rounds: int,
-    turn: float,
-    output: Path | None,
-    as_json: bool,
-) -> None:
+@side_by_side(threads="1", peers="onnxruntime", rounds=10, of_what="problem")
+def command(asked: Asked, words: Sequence[str]) -> None:
     """Quantised operators beside peers and beside float32; WORDS choose those whose names have one of them."""
-    from autotune.bench import report
-    from autotune.bench.compare import Plan, Result
-    from autotune.bench.session import Page, run
     from autotune.bench.suites import quantised
-    from autotune.bench.tables import NOTHING, Table, ratio
 
     chosen = [c for c in quantised.cases() if not words or any(word in c.name for word in words)]
     if not chosen:
         names = ", ".join(c.name for c in quantised.cases() if c.family == quantised.INTEGER)
         raise UsageError(f"no problem's name has {' or '.join(map(repr, words))}; there are: {names}")
-    systems = shared.found_peers(peers, peer_pythons)
-    labels = {system.name: system.label for system in systems}
+    asked.run("Quantised operators", ABOUT, chosen, _tables)
 
-    def tables(threads_text: str, results: Sequence[Result]) -> list[Table]:
-        twins = {r.case.name: r for r in results if r.case.family == quantised.FLOAT}
 
-        def float_cell(result: Result) -> str:
-            twin = twins.get(result.case.name)
-            return NOTHING if twin is None else report.cell(twin, twin.ours_name)
+def _tables(threads: str, results: Sequence[Result], labels: Mapping[str, str]) -> list[Table]:
+    from autotune.bench import report
+    from autotune.bench.suites import quantised
+    from autotune.bench.tables import NOTHING, ratio
 
-        def to_float(result: Result) -> str:
-            twin = twins.get(result.case.name)
-            own, other = result.min_ns(result.ours_name), twin.min_ns(twin.ours_name) if twin else None
-            return ratio(own / other if own is not None and other is not None else None)
+    twins = {r.case.name: r for r in results if r.case.family == quantised.FLOAT}
 
-        extras = [("Gop/s", report.gigaflops), ("float32", float_cell), ("÷ float32", to_float)]
-        quantities = [r for r in results if r.case.family == quantised.INTEGER]
-        title = f"Quantised operators, {threads_text}"
-        return [report.side_by_side(title, quantities, labels, extras, first="problem", with_family=False)]
+    def float_cell(result: Result) -> str:
+        twin = twins.get(result.case.name)
+        return NOTHING if twin is None else report.cell(twin, twin.ours_name)
 
-    page = Page("Quantised operators", shared.command_line(context), ABOUT)
-    plan = Plan(threads, systems, shared.pace_of(rounds, turn), database, trials)
-    document = run(page, chosen, plan, tables, shared.say, shared.saver(output))
-    shared.finish(document, output, as_json)
+    def to_float(result: Result) -> str:
+        twin = twins.get(result.case.name)
+        own, other = result.min_ns(result.ours_name), twin.min_ns(twin.ours_name) if twin else None
+        return ratio(own / other if own is not None and other is not None else None)
+
+    extras = [("Gop/s", report.gigaflops), ("float32", float_cell), ("÷ float32", to_float)]
+    quantities = [r for r in results if r.case.family == quantised.INTEGER]
+    title = f"Quantised operators, {threads}"
+    return [report.side_by_side(title, quantities, labels, extras, first="problem", with_family=False)]
 
 
 __all__ = ["command"]

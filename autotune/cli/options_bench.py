@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,8 +13,6 @@ from autotune.cli.options import print_json
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.bench.contest import Pace
-    from autotune.bench.systems import System
     from autotune.bench.tables import Document
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,87 +44,6 @@ def threads_option(default: str) -> Callable[[F], F]:
     )
 
 
-def peer_options(default: str) -> Callable[[F], F]:
-    """``--peers`` and ``--peer-python``."""
-
-    def add(command: F) -> F:
-        command = click.option(
-            "--peer-python",
-            "peer_pythons",
-            multiple=True,
-            type=click.Path(dir_okay=False),
-            metavar="PYTHON",
-            help="Interpreter of an environment that has peers; may be given several times. "
-            "This environment is looked into first.",
-        )(command)
-        return click.option(
-            "--peers",
-            default=default,
-            show_default=True,
-            metavar="NAMES",
-            callback=lambda _context, _parameter, value: _names(value),
-            help="Systems to compare with: onnxruntime, openvino, torch; or none.",
-        )(command)
-
-    return add
-
-
-def pace_options(rounds: int) -> Callable[[F], F]:
-    """``--rounds`` and ``--turn``."""
-
-    def add(command: F) -> F:
-        command = click.option(
-            "--turn",
-            type=click.FloatRange(0.001, 10.0),
-            default=0.1,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long each contender runs in a round.",
-        )(command)
-        return click.option(
-            "--rounds",
-            type=click.IntRange(1),
-            default=rounds,
-            show_default=True,
-            metavar="N",
-            help="Turns that each contender gets.",
-        )(command)
-
-    return add
-
-
-def tuned_option(command: F) -> F:
-    """``--db``, which here has no default: without it nothing is tuned."""
-    return click.option(
-        "--db",
-        "database",
-        metavar="FILE|URL",
-        help="Also measure with the schedules that this tuning database knows.",
-    )(command)
-
-
-def trials_option(name: str, of_what: str) -> Callable[[F], F]:
-    """``--trials N`` or ``--tune-trials N``."""
-    return click.option(
-        name,
-        "trials",
-        type=click.IntRange(1),
-        metavar="N",
-        help=f"First tune until the database has N runs of each {of_what}, or nothing more is gained.",
-    )
-
-
-def minutes_option(command: F) -> F:
-    """``--tune-minutes``."""
-    return click.option(
-        "--tune-minutes",
-        "minutes",
-        type=click.FloatRange(0.0, min_open=True),
-        metavar="M",
-        help="Time for all tuning together, in equal shares; the table has what was reached.",
-    )(command)
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     from autotune.target import usable_cores
 
@@ -138,24 +55,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not all(1 <= number <= cores for number in found):
         raise UsageError(f"--threads {text}: this machine has {cores} usable cores; give 1 to {cores}")
     return found
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name) if text != "none" else ()
-
-
-def found_peers(names: Sequence[str], pythons: Sequence[str]) -> list[System]:
-    """The peers that were asked for; raises MissingExtraError for one that is not installed."""
-    from autotune.bench.systems import find_peers
-
-    return find_peers(names, pythons)
-
-
-def pace_of(rounds: int, turn: float, *, native: bool = False) -> Pace:
-    """How long to measure, and whether also without Python's share."""
-    from autotune.bench.contest import Pace
-
-    return Pace(rounds=rounds, turn_s=turn, native=native)
 
 
 def say(text: str) -> None:
@@ -204,18 +103,4 @@ def finish(document: Document, output: Path | None, as_json: bool) -> None:
         document.show()
 
 
-__all__ = [
-    "command_line",
-    "finish",
-    "found_peers",
-    "minutes_option",
-    "output_option",
-    "pace_of",
-    "pace_options",
-    "peer_options",
-    "saver",
-    "say",
-    "threads_option",
-    "trials_option",
-    "tuned_option",
-]
+__all__ = ["command_line", "finish", "output_option", "saver", "say", "threads_option"]

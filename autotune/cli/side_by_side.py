@@ -1,0 +1,180 @@
+"""The options of every benchmark that runs us beside peers, and what is done with them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import click
+
+from autotune.cli import options_bench as shared
+from autotune.cli.options import json_option
+
+if TYPE_CHECKING:
+    from autotune.bench.compare import Result
+    from autotune.bench.problem import Case
+    from autotune.bench.systems import System
+    from autotune.bench.tables import Table
+
+Command: TypeAlias = Callable[..., None]
+Tables: TypeAlias = "Callable[[str, Sequence[Result], Mapping[str, str]], Sequence[Table]]"
+"""The tables of one number of threads: what their titles say of it, the results, the peers' labels by name."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the options say; ``command`` is the command line for the page."""
+
+    command: str
+    threads: Sequence[int]
+    database: str | None
+    trials: int | None
+    minutes: float | None
+    peers: Sequence[str]
+    peer_pythons: Sequence[str]
+    rounds: int
+    turn: float
+    output: Path | None
+    as_json: bool
+
+    def run(
+        self,
+        title: str,
+        about: str,
+        cases: Iterable[Case],
+        tables: Tables,
+        *,
+        first: Sequence[System] = (),
+        notes: Sequence[str] = (),
+        native: bool = False,
+        trials_per_workload: bool = False,
+    ) -> None:
+        """Compare all cases, and write or print the page; the file has what is there after each case.
+
+        The systems ``first`` take part before the peers. Raises MissingExtraError for a peer that is not
+        installed, and what :func:`autotune.bench.compare.compare` raises.
+        """
+        from autotune.bench.compare import Plan
+        from autotune.bench.contest import Pace
+        from autotune.bench.session import Page, run
+        from autotune.bench.systems import find_peers
+
+        systems = [*first, *find_peers(self.peers, self.peer_pythons)]
+        labels = {system.name: system.label for system in systems}
+        plan = Plan(
+            self.threads,
+            systems,
+            Pace(rounds=self.rounds, turn_s=self.turn, native=native),
+            self.database,
+            self.trials,
+            trials_per_workload,
+            60 * self.minutes if self.minutes else None,
+        )
+
+        def labelled(threads_text: str, results: Sequence[Result]) -> Sequence[Table]:
+            return tables(threads_text, results, labels)
+
+        page = Page(title, self.command, about, tuple(notes))
+        document = run(page, cases, plan, labelled, shared.say, shared.saver(self.output))
+        shared.finish(document, self.output, self.as_json)
+
+
+_FIELDS = tuple(field.name for field in fields(Asked) if field.name != "command")
+
+
+def side_by_side(
+    *, threads: str, peers: str, rounds: int, trials: str = "--trials", of_what: str
+) -> Callable[[Command], Command]:
+    """Adds the options, which the command gets as :class:`Asked`, its first argument.
+
+    ``threads``, ``peers`` and ``rounds`` are defaults; ``trials`` is the option for tuning, ``of_what``
+    what each has so many trials.
+    """
+
+    def add(command: Command) -> Command:
+        @functools.wraps(command)
+        def asking(**values: Any) -> None:
+            context = click.get_current_context()
+            given = {name: values.pop(name) for name in _FIELDS}
+            command(Asked(shared.command_line(context), **given), **values)
+
+        made: Command = asking
+        for option in reversed(_options(threads, peers, rounds, trials, of_what)):
+            made = option(made)
+        return made
+
+    return add
+
+
+def _options(
+    threads: str, peers: str, rounds: int, trials: str, of_what: str
+) -> list[Callable[[Command], Command]]:
+    """In the order of the help."""
+    return [
+        shared.threads_option(threads),
+        click.option(
+            "--db",
+            "database",
+            metavar="FILE|URL",
+            help="Also measure with the schedules that this tuning database knows.",
+        ),
+        click.option(
+            trials,
+            "trials",
+            type=click.IntRange(1),
+            metavar="N",
+            help=f"First tune until the database has N runs of each {of_what}, or nothing more is gained.",
+        ),
+        click.option(
+            "--tune-minutes",
+            "minutes",
+            type=click.FloatRange(0.0, min_open=True),
+            metavar="M",
+            help="Time for all tuning together, in equal shares; the table has what was reached.",
+        ),
+        click.option(
+            "--peers",
+            default=peers,
+            show_default=True,
+            metavar="NAMES",
+            callback=lambda _context, _parameter, value: _names(value),
+            help="Systems to compare with: onnxruntime, openvino, torch; or none.",
+        ),
+        click.option(
+            "--peer-python",
+            "peer_pythons",
+            multiple=True,
+            type=click.Path(dir_okay=False),
+            metavar="PYTHON",
+            help="Interpreter of an environment that has peers; may be given several times. "
+            "This environment is looked into first.",
+        ),
+        click.option(
+            "--rounds",
+            type=click.IntRange(1),
+            default=rounds,
+            show_default=True,
+            metavar="N",
+            help="Turns that each contender gets.",
+        ),
+        click.option(
+            "--turn",
+            type=click.FloatRange(0.001, 10.0),
+            default=0.1,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long each contender runs in a round.",
+        ),
+        shared.output_option,
+        json_option,
+    ]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name) if text != "none" else ()
+
+
+__all__ = ["Asked", "Tables", "side_by_side"]

@@ -15,8 +15,8 @@ from autotune.bench.systems import System
 from autotune.database.records import Latency
 from autotune.errors import MeasureError
 from autotune.graph.ir import Array
-from autotune.tuning.measure.process import Died, WorkerProcess
 from autotune.tuning.measure.timing import statistics
+from autotune.workers.process import Died, WorkerProcess
 
 _LOAD_S = 900.0
 _RUN_S = 300.0

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.tuning.measure.process import WORKER, Died, WorkerProcess
+from autotune.tuning.measure.pool import WORKER
+from autotune.workers.process import Died, WorkerProcess
 
 if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
@@ -118,7 +119,7 @@ class LineUp:
         try:
             return self._worker.call(request, limit_s, str(request["do"]))
         except Died as death:
-            self.failures[number] = death.measurement.message
+            self.failures[number] = str(death)
             del self._images[number]
             self._rise()
             return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from autotune.database.records import Latency, Outcome
 from autotune.errors import AutotuneError, KnobError, LoweringError, ScheduleError
+from autotune.workers.process import Died
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,9 @@ def _bug(error: BaseException) -> str:
     return f"{type(error).__name__}: {_first_line(error)}{where}"
 
 
-def of_death(code: int | None, stderr: str) -> Measurement:
-    """The outcome of a candidate during which its worker process ended with ``code``."""
-    import signal
-
-    how = f"exit code {code}"
-    if code is not None and code < 0:
-        how = signal.Signals(-code).name
-    last = stderr.strip().splitlines()[-1:] if stderr.strip() else []
-    return Measurement(Outcome.CRASHED, message=": ".join([f"the worker died ({how})", *last]))
-
-
-def of_timeout(seconds: float, phase: str) -> Measurement:
-    """The outcome of a candidate that was killed after ``seconds``."""
-    return Measurement(Outcome.TIMEOUT, message=f"{phase} took longer than {seconds:.3g} s")
+def of_death(death: Died) -> Measurement:
+    """The outcome of a candidate during which its worker process ended."""
+    return Measurement(Outcome.TIMEOUT if death.timed_out else Outcome.CRASHED, message=str(death))
 
 
 def of_difference(error: float, tolerance: float) -> Measurement:
@@ -78,5 +68,4 @@ __all__ = [
     "of_death",
     "of_difference",
     "of_exception",
-    "of_timeout",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.tuning.measure.serve import serve
+from autotune.workers.serve import serve
 
 PREPARED: list[str] = []
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +14,8 @@ import psutil
 import pytest
 
 from autotune.database import Outcome
-from autotune.errors import MeasureError
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.pool import Limits, ProcessPool
-from autotune.tuning.measure.process import Died, WorkerProcess
 from autotune.tuning.outcome import Measurement
 
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
@@ -77,16 +74,6 @@ def test_a_failed_candidate_is_identified_by_its_configuration(pool: ProcessPool
     assert one.trace_key == again.trace_key != two.trace_key
 
 
-def test_a_worker_that_cannot_start_is_our_failure_not_the_candidates() -> None:
-    worker = WorkerProcess([sys.executable, "-c", "import nothing_like_it"])
-    with pytest.raises(MeasureError, match=r"cannot start the measuring worker.*nothing_like_it"):
-        worker.call({"do": "build"}, 1.0, "building")
-    closed = WorkerProcess(FAKE)
-    closed.close()
-    with pytest.raises(MeasureError, match="closed"):
-        closed.call({"do": "build"}, 1.0, "building")
-
-
 def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -107,23 +94,3 @@ def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
     parent.wait()
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
-
-
-@pytest.mark.parametrize("wait", [0.0, 0.05, 0.5])
-def test_closing_ends_a_call_that_another_thread_waits_for(wait: float) -> None:
-    silent = (sys.executable, "-c", "import time\nprint('{}', flush=True)\ntime.sleep(600)")
-    worker = WorkerProcess(silent)
-    ends: list[type[BaseException]] = []
-
-    def call() -> None:
-        try:
-            worker.call({}, 300.0, "waiting")
-        except (Died, MeasureError) as error:
-            ends.append(type(error))
-
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    time.sleep(wait)
-    worker.close()
-    thread.join(30)
-    assert len(ends) == 1

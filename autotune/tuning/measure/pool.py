@@ -17,9 +17,10 @@ from typing import Any
 from autotune.database.records import Latency, Outcome
 from autotune.errors import MeasureError
 from autotune.tuning.measure.interface import Built, Candidate, Contest
-from autotune.tuning.measure.process import WORKER, Died, WorkerProcess
-from autotune.tuning.outcome import Measurement
+from autotune.tuning.outcome import Measurement, of_death
+from autotune.workers.process import Died, WorkerProcess, python_module
 
+WORKER = python_module("autotune.tuning.measure.worker")
 _PACKING_RATE = 50e6
 """Bytes a second at which constants are packed at the very least."""
 
@@ -88,7 +89,7 @@ class ProcessPool:
         try:
             answer = worker.call({"do": "build", **vars(candidate)}, self.limits.build_s, "building")
         except Died as death:
-            return _failed(candidate, death.measurement)
+            return _failed(candidate, of_death(death))
         finally:
             self._free.put(worker)
         if "failed" in answer:
@@ -111,7 +112,7 @@ class ProcessPool:
                 limit += 100 * incumbent_ns / 1e9
             return _measurement(self._runner.call(request, limit, "running"))
         except Died as death:
-            return death.measurement
+            return of_death(death)
 
     def _prepare(self, workload: str, seed: int) -> float:
         """Have the inputs and the reference computed under a limit of their own.
@@ -132,7 +133,7 @@ class ProcessPool:
             limit = self._prepare(contest.workload, contest.seed) + self.limits.prepare_s
             answer = self._runner.call(request, limit, "comparing alternatives")
         except Died as death:
-            return [death.measurement] * len(entries)
+            return [of_death(death)] * len(entries)
         return [_measurement(result) for result in answer["results"]]
 
     def close(self) -> None:
@@ -160,4 +161,4 @@ def _measurement(answer: Mapping[str, Any]) -> Measurement:
     )
 
 
-__all__ = ["Limits", "ProcessPool"]
+__all__ = ["WORKER", "Limits", "ProcessPool"]

@@ -1,6 +1,6 @@
 """The measuring worker: builds candidates, and checks and times built ones.
 
-Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`serve`. Requests:
+Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`autotune.workers.serve`. Requests:
 ``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``contest`` (whole
 alternatives), and those of :mod:`seats` (whole models).
 What only the runner needs (numba and the executor) is imported by its requests.
@@ -28,9 +28,9 @@ from autotune.target import Target
 from autotune.te.dtypes import is_float
 from autotune.tuning.measure import seats, wire
 from autotune.tuning.measure.check import relative_error, tolerance
-from autotune.tuning.measure.serve import Handler, serve
 from autotune.tuning.measure.timing import Sample, time_candidate, time_rivals
 from autotune.tuning.outcome import Measurement, of_difference, of_exception
+from autotune.workers.serve import Handler, serve
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
 

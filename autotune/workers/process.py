@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,18 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from autotune.errors import MeasureError
-from autotune.tuning.outcome import Measurement, of_death, of_timeout
+from autotune.errors import AutotuneError, MeasureError
 
-WORKER = (sys.executable, "-m", "autotune.tuning.measure.worker")
+
+def python_module(name: str) -> tuple[str, ...]:
+    """The command that runs a module of this package by this Python."""
+    return (sys.executable, "-m", name)
 
 
 class Died(Exception):
-    """The worker did not answer a request; ``measurement`` is the outcome of what it worked on."""
+    """The worker did not answer a request; the text says how it ended, ``timed_out`` whether we ended it."""
 
-    def __init__(self, measurement: Measurement) -> None:
-        super().__init__(measurement.message)
-        self.measurement = measurement
+    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+        super().__init__(message)
+        self.timed_out = timed_out
 
 
 @dataclass
@@ -55,15 +58,21 @@ class _Live:
 class WorkerProcess:
     """Starts a worker on first use, and again after it died.
 
-    The worker has a process group of its own, so that Ctrl-C in a terminal reaches only us.
+    The worker has a process group of its own, so that Ctrl-C in a terminal reaches only us. ``name`` and
+    ``error`` are for when no worker can be started.
     """
 
     def __init__(
         self,
-        command: Sequence[str] = WORKER,
+        command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         start_s: float = 120.0,
+        *,
+        name: str = "measuring worker",
+        error: type[AutotuneError] = MeasureError,
     ) -> None:
+        self.name = name
+        self.error = error
         self._command = tuple(command)
         self._environment = dict(environment or {})
         self._start_s = start_s
@@ -76,7 +85,7 @@ class WorkerProcess:
         """Send one request and wait for its answer.
 
         Raises Died when the worker ends or is killed after ``timeout_s`` seconds (``phase`` names
-        what took too long), and MeasureError when no worker can be started at all.
+        what took too long), and ``error`` when no worker can be started at all.
         """
         with self._calling:
             return self._call(request, timeout_s, phase)
@@ -91,12 +100,12 @@ class WorkerProcess:
         answer = self._read(live, timeout_s)
         if answer is None:
             self.kill()
-            raise Died(of_timeout(timeout_s, phase))
+            raise Died(f"{phase} took longer than {timeout_s:.3g} s", timed_out=True)
         return answer
 
     def _start(self) -> _Live:
         if self._closed:
-            raise MeasureError("the measuring pool is closed")
+            raise self.error(f"the {self.name} is closed")
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         process = subprocess.Popen(
             self._command,
@@ -107,19 +116,19 @@ class WorkerProcess:
             process_group=0,
         )
         if process.stdin is None or process.stdout is None:
-            raise MeasureError("the measuring worker has no pipes")
+            raise self.error(f"the {self.name} has no pipes")
         self._live = live = _Live(process, process.stdin, process.stdout, stderr)
         self.starts += 1
         if self._closed:  # closed by another thread while the process was made
             self.kill()
-            raise MeasureError("the measuring pool is closed")
+            raise self.error(f"the {self.name} is closed")
         try:
             hello = self._read(live, self._start_s)
         except Died as death:
-            raise MeasureError(f"cannot start the measuring worker: {death}") from death
+            raise self.error(f"cannot start the {self.name}: {death}") from death
         if hello is None:
             self.kill()
-            raise MeasureError(f"the measuring worker did not get ready in {self._start_s:g} s")
+            raise self.error(f"the {self.name} did not get ready in {self._start_s:g} s")
         return live
 
     def _read(self, live: _Live, timeout_s: float) -> dict[str, Any] | None:
@@ -139,18 +148,19 @@ class WorkerProcess:
             answer = json.loads(line)
         except ValueError as error:
             self.kill()
-            raise MeasureError(f"the measuring worker wrote no JSON: {line[:80]!r}") from error
+            raise self.error(f"the {self.name} wrote no JSON: {line[:80]!r}") from error
         return dict(answer)
 
-    def _reap(self, live: _Live) -> Measurement:
-        """Collect the end of a process that died by itself."""
+    def _reap(self, live: _Live) -> str:
+        """How a process ended that died by itself, with its last words."""
         try:
             code: int | None = live.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             code = None
-        words = live.last_words()
+        words = live.last_words().strip().splitlines()[-1:]
         self.kill()
-        return of_death(code, words)
+        how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
+        return ": ".join([f"the worker died ({how})", *words])
 
     def kill(self) -> None:
         """End the process at once; the next call starts another."""
@@ -168,4 +178,4 @@ class WorkerProcess:
             self.kill()
 
 
-__all__ = ["WORKER", "Died", "WorkerProcess"]
+__all__ = ["Died", "WorkerProcess", "python_module"]

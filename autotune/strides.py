@@ -36,4 +36,51 @@ def aligned_strides(shape: Sequence[int], alignments: Mapping[int, tuple[int, in
     return tuple(reversed(strides))
 
 
-__all__ = ["aligned_strides", "dense_strides"]
+def reshaped_strides(
+    shape: Sequence[int], strides: Sequence[int], reshaped: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Strides in elements that let the memory of ``shape`` be read as ``reshaped``; None where it must be copied.
+
+    Dimensions may be split as one likes; those that become one must follow each other without a gap. It is
+    NumPy's rule for reshaping without a copy. Dimensions of extent 1 get the stride of a row-major array.
+
+    >>> reshaped_strides((4, 5, 6), (100, 10, 1), (4, 5, 2, 3))
+    (100, 10, 3, 1)
+    >>> reshaped_strides((4, 5, 6), (50, 10, 1), (20, 6))
+    (10, 1)
+    >>> reshaped_strides((4, 5, 6), (50, 10, 1), (4, 30)) is None
+    True
+    """
+    if 0 in shape:
+        return dense_strides(reshaped)
+    runs = _runs(shape, strides)
+    result: list[int] = []
+    extent, step = 1, 1  # what is left of the innermost run
+    for wanted in reversed(reshaped):
+        if wanted == 1:
+            result.append(result[-1] * reshaped[len(reshaped) - len(result)] if result else 1)
+            continue
+        if extent == 1:
+            extent, step = runs.pop()
+        if extent % wanted:
+            return None
+        result.append(step)
+        extent //= wanted
+        step *= wanted
+    return tuple(reversed(result))
+
+
+def _runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+    """Extent and innermost stride of each longest row of dimensions without a gap between them."""
+    runs: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if extent == 1:
+            continue
+        if runs and runs[-1][1] == extent * stride:
+            runs[-1] = (runs[-1][0] * extent, stride)
+        else:
+            runs.append((extent, stride))
+    return runs
+
+
+__all__ = ["aligned_strides", "dense_strides", "reshaped_strides"]

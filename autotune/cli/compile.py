@@ -81,6 +81,7 @@ def command(
     click.echo(done.coverage.details() if details else str(done.coverage))
     if done.proofs is not None:
         click.echo(done.proofs.details() if details else str(done.proofs))
+        click.echo(str(done.memory_proof))
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
     click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
 

@@ -76,6 +76,8 @@ def command(
     click.echo(done.coverage.details())
     if done.proofs is not None:
         click.echo(done.proofs.details())
+    if done.memory_proof is not None:
+        click.echo(str(done.memory_proof))
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
     click.echo(done.memory_plan.render())
 

@@ -93,7 +93,8 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
 verify_option = click.option(
     "--verify",
     is_flag=True,
-    help="Prove by isl that the schedules used compute what the model says (extra 'verify').",
+    help="Prove by isl that the schedules used compute what the model says, and that the memory plan keeps every "
+    "value until it is read (extra 'verify').",
 )
 
 

@@ -116,6 +116,7 @@ def _verify_winners(
         click.echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
     else:
         click.echo(done.proofs.details())
+        click.echo(str(done.memory_proof))
 
 
 __all__ = ["DEFAULT_BUDGET", "command"]

@@ -13,6 +13,7 @@ from autotune.compiler.choice import Choice, apply, choose
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.decision import chosen, decide_all
 from autotune.compiler.explain import Compilation, dump
+from autotune.compiler.memory_proof import prove_memory
 from autotune.compiler.proof import prove_all
 from autotune.compiler.region import region_partition
 from autotune.errors import MissError, UsageError
@@ -105,7 +106,7 @@ def compile_in_detail(
     """Like :func:`compile_model`, with everything that explains the result.
 
     With ``verify`` isl proves every schedule before code is made: raises LoweringError with a counterexample for a
-    wrong one, MissingExtraError without islpy.
+    wrong one, MissingExtraError without islpy. The memory plan is gone through, too.
     """
     chosen_target = resolve_target(target, threads)
     parts = divide(
@@ -136,7 +137,8 @@ def compile_in_detail(
         "coverage": report.to_json(),
     }
     image, plan = assemble(parts, built, chosen_target, metadata)
-    compilation = Compilation(image, report, parts, plan, proofs)
+    memory = prove_memory(parts, plan) if verify else None
+    compilation = Compilation(image, report, parts, plan, proofs, memory)
     dump(compilation, built)
     return compilation
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from autotune import settings
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.coverage import CoverageReport
+from autotune.compiler.memory_proof import MemoryProof
 from autotune.compiler.proof import ProofReport
 from autotune.passes.partition import Partition
 from autotune.passes.pipeline import dump_folder
@@ -26,6 +27,8 @@ class Compilation:
     memory_plan: MemoryPlan
     proofs: ProofReport | None = None
     """With ``verify``: what isl proved of each schedule."""
+    memory_proof: MemoryProof | None = None
+    """With ``verify``: every value is whole when it is read."""
 
 
 def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:

@@ -23,7 +23,7 @@ from autotune.passes.matrix_product import MatrixProduct
 from autotune.passes.partition import Partition, partition
 from autotune.passes.preference import Preference
 from autotune.passes.separate_attention import SeparateAttention
-from autotune.passes.views import RESHAPES, is_dense
+from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
 
 ALGORITHMS: tuple[Algorithm, ...] = (
@@ -89,7 +89,7 @@ def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
         changed = algorithm.apply(graph)
         if changed is not graph:
             steps, prologue = _divided(changed, graph)
-            if _placeable(changed, steps, workload):
+            if _placeable(steps, workload):
                 found.append(Alternative(workload, algorithm.label, algorithm.error, steps, prologue))
     return tuple(found)
 
@@ -144,16 +144,11 @@ def _folded(graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     return tuple(folded), tuple(rest)
 
 
-def _placeable(changed: Graph, steps: Partition, workload: Workload) -> bool:
-    """Whether every argument that has strides of its own stays where it is and is reshaped by none of the steps.
-
-    Slices, transposes and joins go through any strides; a reshape takes its operand and its result for dense.
-    """
+def _placeable(steps: Partition, workload: Workload) -> bool:
+    """Whether every argument that has strides of its own stays where it is."""
     graph = workload.region.graph
     strided = {v for v in (*graph.inputs, *graph.outputs) if not _is_plain(graph, v)}
-    reshaped = {v for node in changed.nodes if node.op in RESHAPES for v in (node.inputs[0], *node.outputs)}
-    moved = {v for v in strided if v in steps.placements and steps.placements[v].root != v}
-    return not (strided & reshaped or moved)
+    return all(steps.placements[v].root == v for v in strided & steps.placements.keys())
 
 
 def _is_plain(graph: Graph, value: str) -> bool:

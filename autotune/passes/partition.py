@@ -108,7 +108,7 @@ class _Assembly:
         dispatches = [self._dispatch(number, draft) for number, draft in enumerate(self._ordered(drafts))]
         for output in self.graph.outputs:
             self._placement(output)
-        used = {v for d in dispatches for v in d.inputs} & set(self.graph.constants)
+        used = {self._placement(v).root for d in dispatches for v in d.inputs}
         return Partition(
             self.graph.name,
             self.graph.inputs,

@@ -27,6 +27,7 @@ from autotune.passes.fold_affine import FoldAffine
 from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.integer_products import IntegerProducts
+from autotune.passes.nest_concats import NestConcats
 from autotune.passes.simplify import Simplify
 from autotune.passes.split_groups import SplitGroups
 from autotune.passes.split_phases import SplitPhases
@@ -54,6 +55,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         SplitGroups(),
         Attention(),
         CommonSubexpressions(),
+        NestConcats(),
         DeadCode(),
     )
 

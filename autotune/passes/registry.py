@@ -21,6 +21,7 @@ PASSES: Mapping[str, str] = {
     "fold_constants": "autotune.passes.fold_constants:FoldConstants",
     "integer_products": "autotune.passes.integer_products:IntegerProducts",
     "matrix_product": "autotune.passes.matrix_product:MatrixProduct",
+    "nest_concats": "autotune.passes.nest_concats:NestConcats",
     "separate_attention": "autotune.passes.separate_attention:SeparateAttention",
     "simplify": "autotune.passes.simplify:Simplify",
     "split_phases": "autotune.passes.split_phases:SplitPhases",

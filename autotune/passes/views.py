@@ -2,7 +2,9 @@
 
 Reshape and its kin, slices, and transposes that leave the last axis alone read their source through
 other strides. A Concat or Interleave is turned around: its operands are written straight into it, so
-that joining costs nothing. Where that is impossible the operation stays a dispatch that copies.
+that joining costs nothing; a Reshape or Transpose between is turned around with them. Where strides
+cannot express that (a reshape that would merge dimensions with a gap between, an operand that is an
+output or lies in another join) the operation, or the one operand, stays a dispatch that copies.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from autotune.errors import InternalError
 from autotune.graph.ir import Graph, Node, fresh_name
 from autotune.graph.ops.interleave import phases
 from autotune.passes.attributes import integer, ints, permutation
-from autotune.strides import dense_strides
+from autotune.strides import dense_strides, reshaped_strides
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 JOINS = ("Concat", "Interleave")
@@ -82,12 +85,12 @@ class ViewAnalysis:
         self.graph = graph
         self.producers = graph.producers()
         self.consumers = graph.consumers()
-        self.views: dict[str, Node] = {}  # first output -> node
+        self.views = {n.outputs[0]: n for n in graph.nodes if n.op in RESHAPES}  # by first output
         self.copies: dict[str, tuple[int, ...]] = {}
         self._inside: dict[str, tuple[Node, int]] = {}  # value -> (the view node it is part of, index)
         for node in graph.nodes:
             if node.op in RESHAPES:
-                self._reshape(node, in_place_concat and views)
+                self._reshape(node)
             elif not views:
                 continue
             elif node.op == "Transpose":
@@ -103,39 +106,114 @@ class ViewAnalysis:
 
     def placement(self, value: str) -> Placement:
         """Memory of a value."""
-        found = self.graph.type_of(value)
-        shape = found.shape
-        if value in self._inside:
-            node, index = self._inside[value]
-            return self._operand_placement(node, index)
-        producer = self.producers.get(value)
-        if producer is None or not self.is_view(producer) or producer.op in JOINS:
-            return Placement(value, 0, found.strides or dense_strides(shape))
-        if self._reads_its_result(producer):
-            return Placement(value, 0, dense_strides(shape))
-        source = self.placement(producer.inputs[0])
-        if producer.op in RESHAPES:
-            return Placement(source.root, source.offset, dense_strides(shape))
-        if producer.op == "Transpose":
-            perm = permutation(producer, len(shape))
-            return Placement(source.root, source.offset, tuple(source.strides[axis] for axis in perm))
-        starts, steps = self._window(producer, producer.outputs.index(value))
-        offset = sum(a * s for a, s in zip(starts, source.strides, strict=True))
-        strides = tuple(s * step for s, step in zip(source.strides, steps, strict=True))
-        return Placement(source.root, source.offset + offset, strides)
+        found = self._placement(value)
+        if found is None:
+            raise InternalError(f"value {value!r} has no strides in the memory it was placed in")
+        return found
+
+    def copy_placement(self, node: Node, index: int) -> Placement:
+        """Where the copied operand ``index`` of a join made in place goes."""
+        found = self._operand_placement(node, index)
+        assert found is not None  # only reshapes can fail
+        return found
+
+    # decisions ----------------------------------------------------------------------------------
+
+    def _reshape(self, node: Node) -> None:
+        """A view, but of a graph input with strides that do not allow it; the source lies in the
+        result where the result has strides of its own."""
+        source, (output,) = node.inputs[0], node.outputs
+        if self._placement(output) is None:
+            del self.views[output]
+        elif self.graph.type_of(output).strides is not None and self._has_one_reader(source):
+            self._put_inside({source: (node, 0)}, source)
+
+    def _transpose(self, node: Node) -> None:
+        source, (output,) = node.inputs[0], node.outputs
+        rank = self.graph.type_of(source).rank
+        if not rank or permutation(node, rank)[-1] != rank - 1:
+            return
+        self._add(node)
+        if self._may_lie_anywhere(output):
+            return
+        if self._has_one_reader(source) and self._put_inside({source: (node, 0)}, source):
+            return
+        del self.views[output]
+
+    def _slice(self, node: Node) -> None:
+        if node.inputs[0] in self.graph.constants:
+            return
+        steps = self._window(node, 0)[1]
+        if any(step <= 0 for step in steps) or steps[-1:] not in ((), (1,)):
+            return
+        self._add(node)
+        if not all(self._may_lie_anywhere(output) for output in node.present_outputs):
+            del self.views[node.outputs[0]]
+
+    def _join(self, node: Node) -> None:
+        (output,) = node.outputs
+        self._add(node)
+        copied = []
+        for index, operand in enumerate(node.inputs):
+            moved = self._turned(operand)
+            if moved is None or not self._put_inside({**moved, operand: (node, index)}, operand):
+                copied.append(index)
+        if len(copied) == len(node.inputs):
+            del self.views[output]
+        else:
+            self.copies[output] = tuple(copied)
 
     def _add(self, node: Node) -> None:
         self.views[node.outputs[0]] = node
+
+    def _turned(self, operand: str) -> dict[str, tuple[Node, int]] | None:
+        """What must be turned around so that the operand can be placed; None where it cannot be.
+
+        A dispatch or a join made in place writes where it is told to. So does the source of a reshape
+        or transpose that nothing else reads.
+        """
+        producer = self.producers.get(operand)
+        if producer is None or operand in self._inside:
+            return None
+        if not self.is_view(producer) or producer.op in JOINS or self._reads_its_result(producer):
+            return {}
+        source = producer.inputs[0]
+        if producer.op not in (*RESHAPES, "Transpose") or len(self.consumers[source]) > 1:
+            return None
+        moved = self._turned(source)
+        return None if moved is None else {**moved, source: (producer, 0)}
+
+    def _put_inside(self, moved: Mapping[str, tuple[Node, int]], value: str) -> bool:
+        """Place values inside of others, unless that is impossible for ``value`` or what lies with it."""
+        self._inside.update(moved)
+        if self._may_lie_anywhere(value):
+            return True
+        for name in moved:
+            del self._inside[name]
+        return False
+
+    def _may_lie_anywhere(self, value: str) -> bool:
+        """Whether a value can be where it is now, with all that is read from it or written into it."""
+        near = [value]
+        while near:
+            value = near.pop()
+            if value in self.graph.outputs or self._placement(value) is None:
+                return False
+            near += [v for reader in self.consumers[value] for v in self._read_through(reader)]
+            producer = self.producers.get(value)
+            if producer is not None and self.is_view(producer):
+                near += [v for v in producer.inputs if self._inside.get(v, (None,))[0] is producer]
+        return True
+
+    def _read_through(self, node: Node) -> tuple[str, ...]:
+        """The results of a view that lie in its operand."""
+        forward = self.is_view(node) and node.op not in JOINS and not self._reads_its_result(node)
+        return node.present_outputs if forward else ()
 
     def _reads_its_result(self, node: Node) -> bool:
         """Whether the node's source was placed inside its result, not the other way round."""
         inside = self._inside.get(node.inputs[0])
         return inside is not None and inside[0] is node
-
-    def _may_be_strided(self, value: str) -> bool:
-        if value in self.graph.outputs:
-            return False
-        return not any(reader.op in RESHAPES for reader in self.consumers[value])
 
     def _has_one_reader(self, value: str) -> bool:
         """Whether a dispatch writes the value, free to place it, for a single reader."""
@@ -143,69 +221,37 @@ class ViewAnalysis:
         placeable = producer is not None and not self.is_view(producer)
         return placeable and value not in self._inside and len(self.consumers[value]) == 1
 
-    def _reshape(self, node: Node, in_place_concat: bool) -> None:
-        """Always a view; a column (a dimension of 1 added at the end) that a Concat weaves together
-        with others is written in place."""
-        self._add(node)
-        source, (output,) = node.inputs[0], node.outputs
-        woven = [reader.op for reader in self.consumers[output]] == ["Concat"]
-        if not (in_place_concat and woven and self._is_column(node)):
-            return
-        if source not in self.graph.outputs and self._has_one_reader(source):
-            self._inside[source] = (node, 0)
+    # placements ---------------------------------------------------------------------------------
 
-    def _is_column(self, node: Node) -> bool:
-        shape = self.graph.type_of(node.inputs[0]).shape
-        return self.graph.type_of(node.outputs[0]).shape == (*shape, 1)
+    def _placement(self, value: str) -> Placement | None:
+        """Memory of a value; None where a reshape on the way would have to copy."""
+        found = self.graph.type_of(value)
+        if value in self._inside:
+            return self._operand_placement(*self._inside[value])
+        producer = self.producers.get(value)
+        if producer is None or not self._read_through(producer):
+            return Placement(value, 0, found.strides or dense_strides(found.shape))
+        source = self._placement(producer.inputs[0])
+        if source is None:
+            return None
+        if producer.op in RESHAPES:
+            return _reshaped(source, self.graph.type_of(producer.inputs[0]).shape, found.shape)
+        if producer.op == "Transpose":
+            perm = permutation(producer, found.rank)
+            return Placement(source.root, source.offset, tuple(source.strides[axis] for axis in perm))
+        starts, steps = self._window(producer, producer.outputs.index(value))
+        offset = sum(a * s for a, s in zip(starts, source.strides, strict=True))
+        strides = tuple(s * step for s, step in zip(source.strides, steps, strict=True))
+        return Placement(source.root, source.offset + offset, strides)
 
-    def _transpose(self, node: Node) -> None:
-        source, (output,) = node.inputs[0], node.outputs
-        rank = self.graph.type_of(source).rank
-        if not rank or permutation(node, rank)[-1] != rank - 1:
-            return
-        if self._may_be_strided(output):
-            self._add(node)
-        elif self._may_be_strided(source) and self._has_one_reader(source):
-            self._add(node)
-            self._inside[source] = (node, 0)
-
-    def _slice(self, node: Node) -> None:
-        if node.inputs[0] in self.graph.constants:
-            return
-        steps = self._window(node, 0)[1]
-        regular = all(step > 0 for step in steps) and steps[-1:] in ((), (1,))
-        if regular and all(self._may_be_strided(output) for output in node.present_outputs):
-            self._add(node)
-
-    def _join(self, node: Node) -> None:
-        (output,) = node.outputs
-        fitting = [
-            index
-            for index, operand in enumerate(node.inputs)
-            if node.inputs.count(operand) == 1 and self._may_be_strided(operand) and self._fits(operand)
-        ]
-        if not fitting:
-            return
-        self._add(node)
-        for index in fitting:
-            self._inside[node.inputs[index]] = (node, index)
-        self.copies[output] = tuple(i for i in range(len(node.inputs)) if i not in fitting)
-
-    def _fits(self, operand: str) -> bool:
-        """Whether the operand can be placed: written by a dispatch, a join made in place, or a
-        view whose source was placed inside it."""
-        producer = self.producers.get(operand)
-        if producer is None or operand in self._inside:
-            return False
-        if not self.is_view(producer) or producer.op in JOINS:
-            return True
-        return self._reads_its_result(producer)
-
-    def _operand_placement(self, node: Node, index: int) -> Placement:
+    def _operand_placement(self, node: Node, index: int) -> Placement | None:
         """Placement of a value that is written into the result of ``node``."""
-        result = self.placement(node.outputs[0])
+        result = self._placement(node.outputs[0])
+        if result is None:
+            return None
         if node.op in RESHAPES:
-            return Placement(result.root, result.offset, result.strides[:-1])
+            shapes = (self.graph.type_of(v).shape for v in (node.outputs[0], node.inputs[0]))
+            return _reshaped(result, *shapes)
         if node.op == "Transpose":
             perm = permutation(node, len(result.strides))
             strides = tuple(result.strides[perm.index(axis)] for axis in range(len(perm)))
@@ -216,10 +262,6 @@ class ViewAnalysis:
         start = sum(self.graph.type_of(v).shape[axis] for v in node.inputs[:index])
         offset = result.offset + start * result.strides[axis]
         return Placement(result.root, offset, result.strides)
-
-    def copy_placement(self, node: Node, index: int) -> Placement:
-        """Where the copied operand ``index`` of a join made in place goes."""
-        return self._operand_placement(node, index)
 
     def _window(self, node: Node, part: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Start and step of each dimension that output ``part`` of a Slice or Split reads."""
@@ -237,6 +279,11 @@ class ViewAnalysis:
                 steps[axis] = step
                 starts[axis] = slice(given[i], None, step).indices(extent)[0]
         return tuple(starts), tuple(steps)
+
+
+def _reshaped(source: Placement, shape: Sequence[int], reshaped: Sequence[int]) -> Placement | None:
+    strides = reshaped_strides(shape, source.strides, reshaped)
+    return None if strides is None else Placement(source.root, source.offset, strides)
 
 
 def _phase_placement(result: Placement, strides: Sequence[int], index: int) -> Placement:

@@ -1,0 +1,133 @@
+"""Proof that a memory plan keeps every value from the dispatch that writes it to the last that reads it (``--verify``).
+
+Independent of how the plan was made: the dispatches are gone through in order, and every unit of memory
+remembers which root wrote it last. Parts of a value that is joined in place are units like any others, so
+two dispatches that write into one root must leave each other's elements alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import InternalError
+from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.plan_memory import Lifetime, MemoryPlan
+
+_Units = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class MemoryProof:
+    """What was gone through: ``reads`` and ``writes`` are arguments of dispatches, ``shared`` the values
+    written into a part of another's memory."""
+
+    reads: int
+    writes: int
+    shared: int
+
+    def __str__(self) -> str:
+        return f"memory: {self.reads} reads and {self.writes} writes, {self.shared} of them in place, proven"
+
+
+def prove_memory(parts: Partition, plan: MemoryPlan) -> MemoryProof:
+    """Go through the dispatches on the memory of the plan.
+
+    Raises:
+        InternalError: an element is read that nothing has written or that was overwritten since, is
+            written twice, or lies in memory that may not be written; an output is not complete.
+    """
+    return _Simulation(parts, plan).run()
+
+
+class _Simulation:
+    def __init__(self, parts: Partition, plan: MemoryPlan) -> None:
+        self.parts = parts
+        self.plan = plan
+        self.unit = math.gcd(*(np.dtype(t.dtype).itemsize for t in parts.types.values()))
+        self.outputs = {parts.placements[v].root: v for v in parts.outputs}
+        self.arena: _Units = np.zeros(plan.arena_bytes // self.unit, np.int32)
+        self.own = {root: self._fresh(root) for root in self.outputs}
+        self.codes = {value.name: number for number, value in enumerate(plan.lifetimes, start=1)}
+        self.codes |= {root: -number for number, root in enumerate(self.outputs, start=1)}
+        self.temporary = self._temporaries()
+
+    def run(self) -> MemoryProof:
+        reads = writes = shared = 0
+        for step, dispatch in enumerate(self.parts.dispatches):
+            self._check_reads(dispatch, "was not written before, or overwritten")
+            for workspace in self.temporary.get(step, ()):
+                self._range(workspace.name, workspace.nbytes)[...] = self.codes[workspace.name]
+            for value in dispatch.outputs:
+                self._write(dispatch, value)
+                shared += self.parts.placements[value].root != value
+            self._check_reads(dispatch, "is overwritten by the dispatch that reads it")
+            reads += len(dispatch.inputs)
+            writes += len(dispatch.outputs)
+        for root, value in self.outputs.items():
+            if not np.all(self.own[root] == self.codes[root]):
+                raise InternalError(f"the memory plan is wrong: output {value!r} is not written completely")
+        return MemoryProof(reads, writes, shared)
+
+    def _temporaries(self) -> Mapping[int, list[Lifetime]]:
+        """The workspaces by the step that they live at."""
+        roots = {placement.root for placement in self.parts.placements.values()}
+        found: dict[int, list[Lifetime]] = {}
+        for value in self.plan.lifetimes:
+            if value.name not in roots:
+                found.setdefault(value.first, []).append(value)
+        return found
+
+    def _fresh(self, root: str) -> _Units:
+        return np.zeros(self.parts.root_nbytes(root) // self.unit, np.int32)
+
+    def _range(self, name: str, nbytes: int) -> _Units:
+        """The units of a root or workspace."""
+        if name in self.own:
+            return self.own[name]
+        begin, end = self.plan.offsets[name], self.plan.offsets[name] + nbytes
+        if not 0 <= begin <= end <= self.plan.arena_bytes:
+            raise InternalError(f"the memory plan is wrong: {name!r} lies outside of the arena")
+        return self.arena[begin // self.unit : end // self.unit]
+
+    def _elements(self, value: str) -> _Units:
+        """The units of a value, one row an element."""
+        placement, found = self.parts.placements[value], self.parts.types[value]
+        memory = self._range(placement.root, self.parts.root_nbytes(placement.root))
+        wide = np.dtype(found.dtype).itemsize // self.unit
+        last = sum((extent - 1) * s for extent, s in zip(found.shape, placement.strides, strict=True))
+        if found.size and not 0 <= placement.offset <= placement.offset + last < len(memory) // wide:
+            raise InternalError(f"the memory plan is wrong: {value!r} lies outside of {placement.root!r}")
+        steps = [s * wide * memory.itemsize for s in placement.strides]
+        start = memory[placement.offset * wide :]
+        return np.lib.stride_tricks.as_strided(start, (*found.shape, wide), (*steps, memory.itemsize))
+
+    def _is_given(self, value: str) -> bool:
+        root = self.parts.placements[value].root
+        return root in self.parts.inputs or root in self.parts.constants
+
+    def _check_reads(self, dispatch: Dispatch, problem: str) -> None:
+        for value in self._not_given(dispatch.inputs):
+            if not np.all(self._elements(value) == self.codes[self.parts.placements[value].root]):
+                raise InternalError(
+                    f"the memory plan is wrong: {dispatch.name} reads {value!r}, of which a part {problem}"
+                )
+
+    def _not_given(self, values: Iterable[str]) -> list[str]:
+        return [value for value in values if not self._is_given(value)]
+
+    def _write(self, dispatch: Dispatch, value: str) -> None:
+        where = f"the memory plan is wrong: {dispatch.name} writes {value!r}"
+        if self._is_given(value):
+            raise InternalError(f"{where} into an input or a constant")
+        elements, code = self._elements(value), self.codes[self.parts.placements[value].root]
+        if np.any(elements == code):
+            raise InternalError(f"{where} over elements that were written before")
+        elements[...] = code
+
+
+__all__ = ["MemoryProof", "prove_memory"]

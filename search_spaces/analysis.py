@@ -24,12 +24,13 @@ class ReadForm:
     """One read of a stage: for each dimension the loop axes that move it, with their coefficients.
 
     ``affine`` is False where an index holds a quotient, remainder, select or another read; its terms then
-    only say roughly which axes move it.
+    only say roughly which axes move it. ``looked_up`` are axes that move it through another read.
     """
 
     tensor: Tensor
     dims: tuple[Terms, ...]
     affine: bool
+    looked_up: frozenset[str] = frozenset()
 
     @property
     def axes(self) -> frozenset[str]:
@@ -91,8 +92,15 @@ def read_forms(op: ComputeOp) -> list[ReadForm]:
             parts = [linear(index) for index in read.indices]
             dims = tuple(tuple(terms.items()) for terms, _ in parts)
             exact = all(flag for _, flag in parts)
-            forms.setdefault((read.tensor, dims), ReadForm(read.tensor, dims, exact))
+            form = ReadForm(read.tensor, dims, exact, _looked_up(read))
+            forms.setdefault((read.tensor, dims), form)
     return list(forms.values())
+
+
+def _looked_up(read: Read) -> frozenset[str]:
+    """The axes that other reads in the indices of a read depend on."""
+    inner = (other for index in read.indices for other in reads(index))
+    return frozenset(axis for other in inner for index in other.indices for axis in linear(index)[0])
 
 
 def operations(op: ComputeOp) -> int:

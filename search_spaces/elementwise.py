@@ -1,8 +1,8 @@
 """Elementwise, broadcast and movement regions: one nest, outer loops parallel, the last axis in vectors.
 
 Rows are visited in the order in which the input has them: a core waits for scattered loads, not for scattered
-stores. Knobs: vectors (unrolled a step), row_block (rows a tile), parallel; those of
-:mod:`search_spaces.transposed` where the last axis walks across an input's lines.
+stores. Knobs: vectors (unrolled a step), row_block (rows a tile), parallel, ahead (:mod:`search_spaces.ahead`); those
+of :mod:`search_spaces.transposed` where the last axis walks across an input's lines.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.analysis import read_forms
+from search_spaces.ahead import ahead_knob, far_reads, hidden, iterations
+from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_nest import flat_nest
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
 from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import LoopNest, Numbers
 from search_spaces.space import Space
+from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import ceil_div, column, ints
 from search_spaces.transposed import crossed_lines, transposed_space
 
@@ -29,14 +31,18 @@ if TYPE_CHECKING:
     from autotune.graph.region import Workload
     from autotune.schedule.stage import Stage
     from autotune.target import Target
+    from autotune.te.expr import IterVar
 
 FAMILY = "elementwise"
 _ROW_BLOCKS = (1, 2, 4, 8, 16, 32, 64)
+_WHOLE_ROW = 4096  # bytes of a row that are fetched at once
 
 
 @dataclass(frozen=True)
 class RowsRecipe(FlatRecipe):
-    """Row by row, in steps of several vectors."""
+    """Row by row, in steps of several vectors; inputs of at least ``far`` bytes may be fetched ahead."""
+
+    far: int = 0
 
     def _output(self, stage: Stage, config: Config) -> None:
         assert isinstance(stage.op, ComputeOp)
@@ -48,13 +54,32 @@ class RowsRecipe(FlatRecipe):
         if self._few_rows() or not outer:
             outer.append(step)
         block = stage.fuse(*outer) if len(outer) > 1 else outer[0]
+        row = block
         if config["row_block"] != 1:
-            block, _ = stage.split(block, factor=int(config["row_block"]))
+            block, row = stage.split(block, factor=int(config["row_block"]))
         if config["parallel"]:
             stage.parallel(block)
         stage.unroll(vectors)
         if self.width > 1:
             stage.vectorize(lanes)
+        if config.get("ahead", 0):
+            self._fetch_ahead(stage, row, row if step in outer else step, config)
+
+    def _fetch_ahead(self, stage: Stage, row: IterVar, step: IterVar, config: Config) -> None:
+        """Fetch inputs some steps ahead, which runs on into the next rows; looked-up rows by their index."""
+        for read in self.far_reads:
+            tensor, item = stage.schedule[read.tensor.op.name].tensor, item_bytes(read.tensor)
+            whole = self.columns * item <= _WHOLE_ROW and step is not row
+            if whole and (read.looked_up or step.extent == 1):
+                stage.prefetch(tensor, row, iterations(int(config["ahead"]), self.columns * item))
+            else:
+                width = self.width * int(config["vectors"])
+                stage.prefetch(tensor, step, iterations(int(config["ahead"]), width * item))
+
+    @cached_property
+    def far_reads(self) -> list[ReadForm]:
+        """The inputs that may be fetched ahead."""
+        return far_reads(self.wide_stages, self.far)
 
     @cached_property
     def input_order(self) -> list[str]:
@@ -92,6 +117,8 @@ class RowsRecipe(FlatRecipe):
             column(columns, "row_block", 1),
             vectors,
             columns["parallel"].astype(np.bool_),
+            ahead=hidden(columns),
+            far=frozenset(read.tensor.name for read in self.far_reads),
             tags={"vectors": vectors, "unroll": vectors},
         )
 
@@ -100,7 +127,7 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     """The schedules of a region without a tiled anchor; legal for every region."""
     dtype = workload.program().outputs[0].dtype
     lanes = max(1, target.lanes(dtype) if dtype != "bool" else target.lanes("float32"))
-    recipe = RowsRecipe(workload, family, lanes)
+    recipe = RowsRecipe(workload, family, lanes, target.l2_bytes)
     crossed = crossed_lines(recipe)
     if crossed is not None:
         return transposed_space(recipe, target, *crossed)
@@ -112,6 +139,8 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
         Knob.of("row_block", blocks, 1, "iterations of the fused outer loops a tile"),
         parallel_knob(recipe),
     ]
+    if not recipe.plain and recipe.far_reads:
+        knobs.append(ahead_knob())
 
     def divides(c: Columns) -> object:
         total, size = recipe.tiles(c), column(c, "row_block", 1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, operations, read_forms
-from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
+from search_spaces.nest import CACHE_LINE, Access, Body, Loop, LoopNest, Numbers
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import ceil_div
 
@@ -32,13 +32,16 @@ def flat_nest(
     recomputed: Numbers | None = None,
     row_operations: Numbers | None = None,
     parts: Numbers | None = None,
+    ahead: Numbers | None = None,
+    far: frozenset[str] = frozenset(),
     tags: dict[str, Numbers] | None = None,
 ) -> LoopNest:
     """``rows`` rows of ``columns`` elements; each of ``stages`` passes over a row once.
 
     ``chains`` [n] is the number of independent accumulations where a stage reduces; ``recomputed`` [n] are
     extra vector instructions a vector of elements; ``row_operations`` [n] are those at the end of a row;
-    ``parts`` [n] are pieces of a row that run apart.
+    ``parts`` [n] are pieces of a row that run apart; ``ahead`` [n] is the share of the way that fetching the
+    inputs in ``far`` ahead hides.
     """
     n = len(vectors)
     one = np.ones(n)
@@ -57,6 +60,8 @@ def flat_nest(
     work = float(sum(max(1, operations(op)) for op in stages))
     extra = np.zeros(n) if recomputed is None else recomputed
     loads = vectors * float(sum(_load_cost(op, lanes) for op in stages))
+    if ahead is not None:
+        loads = loads + np.where(ahead > 0, _fetches(stages, far, vectors * width), 0.0)
     arithmetic = vectors * (work + extra)
     return LoopNest(
         family=family,
@@ -64,7 +69,7 @@ def flat_nest(
         flops=float(flops),
         extents={ROW: rows, COLUMN: columns},
         loops=loops,
-        accesses=tuple(_accesses(stages, rows, columns)),
+        accesses=tuple(_accesses(stages, rows, columns, far, ahead)),
         body=Body(
             steps=rows * pieces * steps,
             arithmetic=arithmetic,
@@ -91,27 +96,42 @@ def _load_cost(op: ComputeOp, lanes: int) -> float:
     return cost
 
 
-def _accesses(stages: Sequence[ComputeOp], rows: int, columns: int) -> list[Access]:
+def _fetches(stages: Sequence[ComputeOp], far: frozenset[str], elements: Numbers) -> Numbers:
+    """Cache lines of the inputs in ``far`` that ``elements`` [n] of a row are [n]."""
+    tensors = {read.tensor for op in stages for read in read_forms(op) if read.tensor.name in far}
+    lines = (ceil_div(elements * item_bytes(tensor), CACHE_LINE) for tensor in tensors)
+    return sum(lines, np.zeros(len(elements)))
+
+
+def _accesses(
+    stages: Sequence[ComputeOp],
+    rows: int,
+    columns: int,
+    far: frozenset[str],
+    ahead: Numbers | None,
+) -> list[Access]:
     last = stages[-1]
     identity = (((ROW, 1),), ((COLUMN, 1),))
     found = [Access(last.name, item_bytes(last.output(0)), identity, (rows, columns), write=True)]
     for op in stages:
         for read in read_forms(op):
             if isinstance(read.tensor.op, PlaceholderOp):
-                found.append(_input(read, op, rows, columns))
+                fetched = ahead if read.tensor.name in far else None
+                found.append(_input(read, op, rows, columns, fetched))
     return found
 
 
-def _input(read: ReadForm, op: ComputeOp, rows: int, columns: int) -> Access:
+def _input(read: ReadForm, op: ComputeOp, rows: int, columns: int, ahead: Numbers | None) -> Access:
     """An input as a matrix of what each row touches; its axes only tell which loops move it."""
     size = max(1, math.prod(read.tensor.shape))
     inner = {axis.name for axis in (*op.axis[-1:], *op.reduce_axis[-1:])}
     moves_column = bool(read.axes & inner)
-    moves_row = bool(read.axes - inner)
+    moves_row = bool((read.axes | read.looked_up) - inner)
     width = min(size, columns) if moves_column else 1
     height = max(1, min(rows, size // width)) if moves_row else 1
     dims = (((ROW, 1),) if moves_row else (), ((COLUMN, 1),) if moves_column else ())
-    return Access(read.tensor.name, item_bytes(read.tensor), dims, (height, width))
+    item, scattered = item_bytes(read.tensor), bool(read.looked_up)
+    return Access(read.tensor.name, item, dims, (height, width), ahead=ahead, looked_up=scattered)
 
 
 __all__ = ["COLUMN", "ROW", "flat_nest"]

@@ -24,6 +24,10 @@ _PAGE_BYTES = 4096
 STREAMS = 32
 """Lines that hardware prefetchers follow at the same time, each in a page of its own."""
 _SHORT_RUN = 256.0
+_LOST_RUN = 1300.0
+"""Bytes of a long run that the way to a row costs which no prefetcher knows of."""
+_AHEAD = 0.88
+"""What bytes cost that instructions fetch, across pages too."""
 _SCATTERED = 0.65
 """How much more bytes cost whose neighbours are visited a page or more later."""
 
@@ -46,6 +50,8 @@ class Access:
     Loops over the axes in ``outside`` do not repeat the access: it happens before or after them.
     ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
     ``streamed`` [n] says that writes go past the caches: nothing is fetched for them, and nothing stays.
+    ``ahead`` [n] is the share of its way that instructions hide which fetch it before it is read; rows ``looked_up``
+    are anywhere in memory.
     """
 
     name: str
@@ -57,6 +63,8 @@ class Access:
     outside: frozenset[str] = frozenset()
     row_bytes: int = 0
     streamed: NDArray[np.bool_] | None = None
+    ahead: Numbers | None = None
+    looked_up: bool = False
 
     @cached_property
     def axes(self) -> frozenset[str]:
@@ -131,12 +139,18 @@ class LoopNest:
         Many knobs change neither: what follows from both is cheaper to compute once for all that share them.
         """
         columns: list[NDArray[Any]] = [loop.extent for loop in self.loops]
-        columns += [a for access in self.accesses for a in (access.panel, access.streamed) if a is not None]
+        own = [a for access in self.accesses for a in (access.panel, access.streamed, access.ahead)]
+        columns += [column for column in own if column is not None]
         rows, which = _distinct(columns, len(self))
         body = Body(*(np.ones(len(rows)) for _ in range(7)))
         loops = tuple(replace(loop, extent=loop.extent[rows]) for loop in self.loops)
         accesses = tuple(
-            replace(access, panel=_taken(access.panel, rows), streamed=_taken(access.streamed, rows))
+            replace(
+                access,
+                panel=_taken(access.panel, rows),
+                streamed=_taken(access.streamed, rows),
+                ahead=_taken(access.ahead, rows),
+            )
             for access in self.accesses
         )
         nest = LoopNest(self.family, self.lanes, self.flops, self.extents, loops, accesses, body)
@@ -218,7 +232,7 @@ def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp]
     return order[first], which
 
 
-def _taken(column: NDArray[np.bool_] | None, rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
+def _taken(column: NDArray[Any] | None, rows: NDArray[np.intp]) -> NDArray[Any] | None:
     return None if column is None else column[rows]
 
 
@@ -237,7 +251,11 @@ def touched(nest: LoopNest, access: Access) -> Touched:
     moved = lines.copy()
     moved[1:] = np.where(walks, exact[1:], lines[1:])
     cost[1:] = np.where(walks, exact[1:], cost[1:])
+    if access.looked_up:
+        cost = cost + lines * _LOST_RUN / _row(access)
     cost = np.maximum(cost, moved * _scattering(nest, access))
+    if access.ahead is not None:
+        cost = cost + access.ahead * (_AHEAD * moved - cost)
     return Touched(lines, space, moved, cost, entries)
 
 

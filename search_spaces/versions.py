@@ -31,7 +31,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "space.softmax": 2,
         "space.normalization": 2,
         "space.pool": 2,
-        "space.elementwise": 3,
+        "space.elementwise": 4,
         "space.winograd": 1,
     }
 )

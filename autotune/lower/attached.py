@@ -1,42 +1,34 @@
-"""Stages attached to a loop, and prefetches: what is generated right after the loop is opened."""
+"""Stages attached to a loop: what is generated right after the loop is opened, its prefetches first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from autotune.errors import LoweringError
 from autotune.lower.frame import Frame
-from autotune.lower.ir import Allocate, Barrier, Buffer, For, Prefetch, Stmt, sequence
+from autotune.lower.ir import Allocate, Barrier, Buffer, Stmt, sequence
 from autotune.lower.linear import Lin, constant_form
+from autotune.lower.prefetch import Prefetching
 from autotune.lower.regions import Box, Region, required
-from autotune.lower.settle import Settling
-from autotune.lower.translate import Place, Translator
+from autotune.lower.translate import Place
 from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
-from autotune.te.expr import Expr, IterVar, Read, Var
+from autotune.te.expr import Expr, Read, Var
 from autotune.te.tensor import ComputeOp
 from autotune.te.traversal import nodes
 
 BLOCK_SCOPES = ("shared", "warp")
 """Scopes whose memory all threads of a block see."""
 
-LINE_BYTES = 64
-MAX_PREFETCHES = 256
-"""Cache lines that one prefetch step may fetch an iteration."""
 
-
-class Attaching(Settling):
+class Attaching(Prefetching):
     """Generates attached stages from the region that their readers need."""
 
     order: Sequence[Stage]
     places: dict[Stage, Place]
-    translator: Translator
     threads: dict[str, tuple[Var, int]]
     """Thread axes whose loops are open: variable and extent."""
-    _reads: dict[Stage, list[Read]]
 
     if TYPE_CHECKING:
 
@@ -147,34 +139,6 @@ class Attaching(Settling):
                 return True
         return False
 
-    # -- prefetches ------------------------------------------------------------------------------------------
-
-    def _prefetches(self, frame: Frame, iv: IterVar) -> list[Stmt]:
-        """Prefetches of what a later iteration of ``iv`` reads, one a cache line."""
-        stmts: list[Stmt] = []
-        boxes = frame.boxes()
-        for tensor, var, offset in frame.stage.prefetches:
-            moved = frame.values[var] if var is iv else constant_form(0)
-            if not moved.terms:
-                continue
-            schedule = frame.stage.schedule
-            uses = [
-                (r, boxes)
-                for r in self._reads[frame.stage]
-                if schedule[r.tensor] is schedule[tensor] and r.tensor.value_index == tensor.value_index
-            ]
-            place = self.translator.place_of(tensor)
-            buffer = place.buffers[tensor.value_index]
-            if not uses or buffer.scope not in ("argument", "workspace"):
-                continue
-            region = required(self.simplifier, tensor.shape, uses)
-            ahead = [
-                (low + sum(low.terms.get(a, 0) * offset for a in moved.terms), extent)
-                for low, extent in region
-            ]
-            stmts.append(_prefetch_lines(buffer, ahead, place))
-        return stmts
-
 
 def _whole_boxes(stage: Stage, region: Region) -> dict[Expr, Box]:
     assert isinstance(stage.op, ComputeOp)
@@ -192,32 +156,6 @@ def _local_place(stage: Stage, region: Region) -> Place:
     strides = aligned_strides(shape, stage.alignments) if stage.alignments else None
     buffers = tuple(Buffer(n, shape, d, scope, strides) for n, d in zip(names, dtypes, strict=True))
     return Place(buffers, tuple(low for low, _ in region))
-
-
-def _prefetch_lines(buffer: Buffer, region: Region, place: Place) -> Stmt:
-    step = max(LINE_BYTES // np.dtype(buffer.dtype).itemsize, 1)
-    indices: list[Expr] = []
-    loops: list[tuple[Var, int]] = []
-    count = 1
-    for dim, ((low, extent), start) in enumerate(zip(region, place.starts, strict=True)):
-        last = dim == len(region) - 1 and buffer.strides[dim] == 1
-        times, width = (-(-extent // step), step) if last else (extent, 1)
-        var = Var(f"p{dim}")
-        value = low - start
-        if times > 1:
-            loops.append((var, times))
-            value = value + Lin({var: width}, 0)
-        count *= max(times, 1)
-        indices.append(value.expr())
-    if count > MAX_PREFETCHES:
-        raise LoweringError(
-            f"a prefetch of {buffer.name} would fetch {count} cache lines an iteration, more than {MAX_PREFETCHES}; "
-            f"name a loop further inside"
-        )
-    stmt: Stmt = Prefetch(buffer, tuple(indices))
-    for var, times in reversed(loops):
-        stmt = For(var, times, "unrolled", stmt)
-    return stmt
 
 
 __all__ = ["BLOCK_SCOPES", "Attaching"]

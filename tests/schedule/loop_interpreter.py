@@ -158,7 +158,9 @@ class _Text:
             self.lines.append(f"{pad}{array}[{place}] = {self.expr(stmt.value)}")
         elif isinstance(stmt, Intrinsic):
             self.stmt(stmt.body, depth)
-        elif isinstance(stmt, Prefetch | Barrier):
+        elif isinstance(stmt, Prefetch):  # any address is fine, but what the address is read from is checked
+            self.lines.append(f"{pad}({', '.join(map(self.expr, stmt.indices))},)")
+        elif isinstance(stmt, Barrier):
             self.lines.append(f"{pad}pass")
         else:
             assert isinstance(stmt, Allocate), type(stmt)

@@ -172,7 +172,9 @@ class _Steps:
 
     def prefetch(self) -> None:
         stage = self.stage()
-        stage.prefetch(self.pick(stage.op.input_tensors), self.loop(stage), self.rng.randint(1, 3))
+        near = list(stage.op.input_tensors)
+        through = [tensor for one in near for tensor in one.op.input_tensors]
+        stage.prefetch(self.pick([*near, *through]), self.loop(stage), self.rng.randint(1, 3))
 
     def software_pipeline(self) -> None:
         stage = self.stage()

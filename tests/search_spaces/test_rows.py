@@ -8,6 +8,7 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule, program_text
 from autotune.target import Target
+from cost_models import analytic
 from search_spaces.spaces import space_for
 
 TARGET = Target.parse("x86-64-v4", threads=1)
@@ -48,3 +49,28 @@ def test_rows_picked_by_a_number_are_copied_in_vectors() -> None:
     space = space_for(workload, TARGET)
     code = compile_schedule(space.apply(program, space.default()), program.args, TARGET)
     assert "masked.gather" not in code.ir
+
+
+def gather(rows: int, width: int, count: int) -> Workload:
+    b = GraphBuilder("gather")
+    taken = b.node("Gather", b.input("x", (rows, width)), b.input("index", (count,), "int64"), axis=0)
+    (workload,) = distinct_workloads(divide(b.graph(taken)))
+    return workload
+
+
+def test_looked_up_rows_are_fetched_through_the_index() -> None:
+    workload = gather(65536, 256, 65536)
+    assert analytic.default_config(space_for(workload, TARGET))["ahead"] == 2048
+    assert "i1[min(i0 + 2, 65535)]" in loops(workload, ahead=2048, row_block=1)
+
+
+def test_what_a_core_keeps_is_not_fetched_ahead() -> None:
+    assert "ahead" not in space_for(gather(100, 256, 65536), TARGET).names
+
+
+def test_far_inputs_are_fetched_through_inlined_stages() -> None:
+    b = GraphBuilder("silu")
+    out = b.node("Relu", b.node("Sigmoid", b.input("x", (1 << 24,))))
+    (workload,) = distinct_workloads(divide(b.graph(out)))
+    assert analytic.default_config(space_for(workload, TARGET))["ahead"] == 2048
+    assert "prefetch i0[i0.outer * 32 + p0 * 16 + 512]" in loops(workload, ahead=2048, vectors=2)

@@ -180,10 +180,11 @@ class StoragePrimitives(StageState):
         TVM and Halide: prefetch.
 
         Emits one prefetch instruction a cache line (64 bytes) of the region that iteration ``var + offset`` reads;
-        addresses past the end do no harm.
+        addresses past the end do no harm. Rows that an index in memory chooses are looked up ahead too, where the
+        iteration reads one of them.
 
         Args:
-            tensor: a tensor that this stage reads, in memory.
+            tensor: a tensor in memory that this stage reads, itself or through inlined stages.
             var: a loop of the stage, not vectorized.
             offset: how many iterations ahead, at least 1.
 
@@ -219,8 +220,9 @@ class StoragePrimitives(StageState):
         """
         op = self.computed("prefetch")
         self.leaf("prefetch", var)
-        if all(self.schedule[t] is not self.schedule[tensor] for t in op.input_tensors):
-            legal = ", ".join(t.name for t in op.input_tensors) or "none"
+        read = self._tensors_read()
+        if all(self.schedule[t] is not self.schedule[tensor] for t in read):
+            legal = ", ".join(t.name for t in read) or "none"
             raise self.refuse(
                 "prefetch",
                 f"{op.name} does not read {tensor.name}; it reads: {legal}",
@@ -231,6 +233,19 @@ class StoragePrimitives(StageState):
         if self.kind_of(var) == "vectorized":
             raise self.refuse("prefetch", f"{var.name} is vectorized; name a loop outside of it", var)
         self.prefetches.append((tensor, var, int(offset)))
+
+    def _tensors_read(self) -> list[Tensor]:
+        """What the stage reads, itself and through inlined stages, each once."""
+        found: dict[Tensor, None] = {}
+        waiting = list(self.op.input_tensors)
+        while waiting:
+            tensor = waiting.pop(0)
+            if tensor not in found:
+                found[tensor] = None
+                source = self.schedule[tensor]
+                if source.attach_type == "inline":
+                    waiting += source.op.input_tensors
+        return list(found)
 
     @primitive
     def software_pipeline(self, var: IterVar, stages: int = 2) -> None:

@@ -1,0 +1,142 @@
+"""Prefetches: what a later iteration of a loop reads, fetched into the cache right after the loop is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from autotune.errors import LoweringError
+from autotune.lower.frame import Frame
+from autotune.lower.ir import Buffer, For, Prefetch, Stmt
+from autotune.lower.linear import Lin, constant_form
+from autotune.lower.regions import Box, Region, required
+from autotune.lower.settle import Settling
+from autotune.lower.translate import Place, Translator
+from autotune.schedule.stage import Stage
+from autotune.te.expr import Expr, IterVar, Read, Var, binary, const
+from autotune.te.tensor import Tensor
+from autotune.te.traversal import nodes, reads, transform
+
+LINE_BYTES = 64
+MAX_PREFETCHES = 256
+"""Cache lines that one prefetch step may fetch an iteration."""
+
+_IN_MEMORY = ("argument", "workspace")
+
+
+class Prefetching(Settling):
+    """Generates the prefetches of a loop."""
+
+    translator: Translator
+    _reads: dict[Stage, list[Read]]
+
+    def _prefetches(self, frame: Frame, iv: IterVar) -> list[Stmt]:
+        """Prefetches of what a later iteration of ``iv`` reads, one a cache line."""
+        stmts: list[Stmt] = []
+        for tensor, var, offset in frame.stage.prefetches:
+            if var is not iv or not frame.values[iv].terms:
+                continue
+            place = self.translator.place_of(tensor)
+            buffer = place.buffers[tensor.value_index]
+            uses = self._reads_of(frame.stage, tensor)
+            if not uses or buffer.scope not in _IN_MEMORY:
+                continue
+            boxes = self._boxes_ahead(frame, iv, offset)
+            region = required(self.simplifier, tensor.shape, [(read, boxes) for read in uses])
+            for dim, indices in enumerate(zip(*(read.indices for read in uses), strict=True)):
+                found = self._looked_up(indices[0], boxes) if len(indices) == 1 else None
+                if found is not None:
+                    region[dim] = (found, 1)
+            stmts.append(_prefetch_lines(buffer, region, place))
+        return stmts
+
+    def _reads_of(self, stage: Stage, tensor: Tensor) -> list[Read]:
+        schedule = stage.schedule
+        return [
+            read
+            for read in self._reads[stage]
+            if schedule[read.tensor] is schedule[tensor] and read.tensor.value_index == tensor.value_index
+        ]
+
+    def _boxes_ahead(self, frame: Frame, iv: IterVar, offset: int) -> dict[Expr, Box]:
+        """The boxes of the frame as they are ``offset`` iterations of ``iv`` later."""
+        later: dict[Expr, Lin] = {atom: Lin({atom: 1}, offset) for atom in frame.values[iv].terms}
+        return {axis: (self._moved(low, later), extent) for axis, (low, extent) in frame.boxes().items()}
+
+    def _moved(self, form: Lin, later: Mapping[Expr, Lin]) -> Lin:
+        """A form with some variables replaced, in what its names stand for too."""
+        result = constant_form(form.constant)
+        for atom, coefficient in form.terms.items():
+            result = result + self._moved_atom(atom, later).scaled(coefficient)
+        return result
+
+    def _moved_atom(self, atom: Expr, later: Mapping[Expr, Lin]) -> Lin:
+        if atom in later:
+            return later[atom]
+        if atom in self.named:
+            return self._moved(self.named[atom], later)
+        if isinstance(atom, Var):
+            return Lin({atom: 1}, 0)
+        inside = [node for node in nodes(atom) if isinstance(node, Var)]
+        values: dict[Expr, Lin] = {node: self._moved_atom(node, later) for node in inside}
+        return self.simplifier.form(atom, values)
+
+    def _looked_up(self, index: Expr, boxes: Mapping[Expr, Box]) -> Lin | None:
+        """An index that is itself read from memory, where it is one for the whole iteration; else None.
+
+        What it is read at is kept inside of its tensor: the iterations after the last one have no index of their own,
+        and a condition around the read in the program is not around the prefetch.
+        """
+        inner = reads(index)
+        axes = [node for node in nodes(index) if node in boxes]
+        if not inner or any(boxes[axis][1] != 1 for axis in axes):
+            return None
+        places = [self.translator.place_of(read.tensor) for read in inner]
+        if any(
+            p.buffers[r.tensor.value_index].scope not in _IN_MEMORY
+            for p, r in zip(places, inner, strict=True)
+        ):
+            return None
+        values = {axis: boxes[axis][0] for axis in axes}
+        return self.translator.index(transform(index, _kept_inside), values, {})
+
+
+def _kept_inside(node: Expr) -> Expr | None:
+    """A read whose indices cannot leave its tensor."""
+    if not isinstance(node, Read):
+        return None
+    indices = (
+        binary("max", binary("min", index, const(size - 1)), const(0))
+        for index, size in zip(node.indices, node.tensor.shape, strict=True)
+    )
+    return Read(node.tensor, tuple(indices))
+
+
+def _prefetch_lines(buffer: Buffer, region: Region, place: Place) -> Stmt:
+    step = max(LINE_BYTES // np.dtype(buffer.dtype).itemsize, 1)
+    indices: list[Expr] = []
+    loops: list[tuple[Var, int]] = []
+    count = 1
+    for dim, ((low, extent), start) in enumerate(zip(region, place.starts, strict=True)):
+        last = dim == len(region) - 1 and buffer.strides[dim] == 1
+        times, width = (-(-extent // step), step) if last else (extent, 1)
+        var = Var(f"p{dim}")
+        value = low - start
+        if times > 1:
+            loops.append((var, times))
+            value = value + Lin({var: width}, 0)
+        count *= max(times, 1)
+        indices.append(value.expr())
+    if count > MAX_PREFETCHES:
+        raise LoweringError(
+            f"a prefetch of {buffer.name} would fetch {count} cache lines an iteration, more than {MAX_PREFETCHES}; "
+            f"name a loop further inside"
+        )
+    stmt: Stmt = Prefetch(buffer, tuple(indices))
+    for var, times in reversed(loops):
+        stmt = For(var, times, "unrolled", stmt)
+    return stmt
+
+
+__all__ = ["Prefetching"]

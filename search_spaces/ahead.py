@@ -1,0 +1,59 @@
+"""Fetching inputs ahead of their use.
+
+Hardware prefetchers start anew in every page, and cannot follow rows that are looked up in an index. A knob says how
+many bytes ahead the inputs that come from beyond a core's own cache are fetched; 0 leaves it to the hardware.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from search_spaces.analysis import ReadForm, read_forms
+from search_spaces.knob import Columns, Knob
+from search_spaces.nest import Numbers
+from search_spaces.tile_common import item_bytes
+from search_spaces.tile_knobs import column
+
+_DISTANCES = (0, 512, 1024, 2048, 4096)
+_REACH = 2048.0  # bytes that a core reads while the first of them are on their way: measured on relu and x·sigmoid(x)
+
+
+def ahead_knob() -> Knob:
+    """How far ahead inputs are fetched."""
+    return Knob.of("ahead", _DISTANCES, 0, "bytes that far inputs are fetched ahead")
+
+
+def hidden(columns: Columns) -> Numbers | None:
+    """The share [n] of the way from memory that fetching ahead hides; None where the space does not ask."""
+    return np.minimum(column(columns, "ahead", 0) / _REACH, 1.0) if "ahead" in columns else None
+
+
+def far_reads(stages: Sequence[ComputeOp], least: int) -> list[ReadForm]:
+    """Reads of inputs of at least ``least`` bytes: as many elements as their reader has, or looked-up rows.
+
+    One read an input: fetching for the first of a window brings what the others read.
+    """
+    found: dict[Tensor, ReadForm] = {}
+    for op in stages:
+        for read in read_forms(op):
+            size = math.prod(read.tensor.shape)
+            along = bool(read.looked_up) or size >= math.prod(op.shape)
+            if (
+                isinstance(read.tensor.op, PlaceholderOp)
+                and along
+                and size * item_bytes(read.tensor) >= least
+            ):
+                found.setdefault(read.tensor, read)
+    return list(found.values())
+
+
+def iterations(distance: int, nbytes: int) -> int:
+    """How many iterations of ``nbytes`` are ``distance`` bytes, at least one."""
+    return max(1, -(-distance // max(1, nbytes)))
+
+
+__all__ = ["ahead_knob", "far_reads", "hidden", "iterations"]

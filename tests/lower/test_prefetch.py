@@ -1,0 +1,87 @@
+"""Prefetches ahead of a loop: through fused and split loops, inlined stages, and an index in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import te
+from autotune.codegen.interpreter import run_program
+from autotune.lower import lower_schedule, program_text
+from autotune.lower.ir import Prefetch, walk
+from autotune.te.tensor import Tensor
+
+ROWS, COUNT, WIDTH = 40, 21, 48
+
+
+def gathered(index_shape: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows of a table by indices that may count from the end."""
+    table = te.placeholder((ROWS, WIDTH), name="table")
+    index = te.placeholder(index_shape, name="index", dtype="int64")
+
+    def element(*at: te.Expr) -> te.Expr:
+        chosen = index(*at[:-1])
+        return table(te.if_then_else(chosen < 0, chosen + ROWS, chosen), at[-1])
+
+    return table, index, te.compute((*index_shape, WIDTH), element, name="out")
+
+
+def test_a_row_is_looked_up_some_iterations_ahead() -> None:
+    table, index, out = gathered((COUNT,))
+    s = te.create_schedule(out.op)
+    s[out].prefetch(table, s[out].op.axis[0], 3)
+    text = program_text(lower_schedule(s, [table, index, out]))
+    assert "index[min(i0 + 3, 20)]" in text
+    assert "prefetch table[" in text
+    assert f"unrolled (p1, 0, {WIDTH // 16})" in text
+
+
+def test_fused_indices_move_on_to_the_next_row_of_the_index() -> None:
+    table, index, out = gathered((3, 7))
+    s = te.create_schedule(out.op)
+    fused = s[out].fuse(*s[out].op.axis[:2])
+    s[out].prefetch(table, fused, 4)
+    text = program_text(lower_schedule(s, [table, index, out]))
+    assert "index[min((i0.i1.fused + 4) // 7, 2), (i0.i1.fused + 4) % 7]" in text
+
+
+def test_what_an_inlined_stage_reads_is_fetched() -> None:
+    a = te.placeholder((8, 64), name="a")
+    b = te.compute((8, 64), lambda i, j: a[i, j] * 2.0, name="b")
+    c = te.compute((8, 64), lambda i, j: b[i, j] + 1.0, name="c")
+    s = te.create_schedule(c.op)
+    with pytest.raises(autotune.errors.ScheduleError, match="c does not read a; it reads: b"):
+        s[c].prefetch(a, s[c].op.axis[0], 1)
+    s[b].compute_inline()
+    s[c].prefetch(a, s[c].op.axis[0], 1)
+    assert "prefetch a[i + 1, p1 * 16]" in program_text(lower_schedule(s, [a, c]))
+
+
+@pytest.mark.parametrize("shape", [(COUNT,), (3, 7), (1,)])
+@pytest.mark.parametrize("distance", [1, 2, 50])
+@pytest.mark.parametrize("block", [1, 4])
+def test_the_numbers_stay(shape: tuple[int, ...], distance: int, block: int) -> None:
+    """NumPy, the interpreter and machine code agree; indices at both ends, negative ones among them."""
+    table, index, out = gathered(shape)
+    chosen_rows = int(np.prod(shape))
+    s = te.create_schedule(out.op)
+    *outer, last = s[out].op.axis
+    row = s[out].fuse(*outer) if len(outer) > 1 else outer[0]
+    if block > 1:
+        _, row = s[out].split(row, factor=block)
+    s[out].prefetch(table, row, distance)
+    s[out].vectorize(s[out].split(last, factor=16)[1])
+    lowered = lower_schedule(s, [table, index, out])
+    fetches = any(isinstance(node, Prefetch) for kernel in lowered.kernels for node in walk(kernel.body))
+    assert fetches == (chosen_rows > 1)
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((ROWS, WIDTH), dtype=np.float32)
+    chosen = rng.integers(-ROWS, ROWS, shape)
+    chosen.flat[-1] = -1
+    expected = values[chosen]
+    interpreted, compiled = np.zeros_like(expected), np.zeros_like(expected)
+    run_program(lowered, {"table": values, "index": chosen, "out": interpreted})
+    autotune.build(s, [table, index, out])(values, chosen, compiled)
+    np.testing.assert_array_equal(interpreted, expected)
+    np.testing.assert_array_equal(compiled, expected)

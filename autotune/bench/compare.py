@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from autotune.bench.contest import Contest, Entry, Pace, Reading, difference
-from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own, enter, tune_up_to
-from autotune.bench.problem import Case, Problem, write_inputs, write_onnx, write_recipe
+from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own, enter, known_history, tune_up_to
+from autotune.bench.problem import Case, Problem, write_graph, write_inputs, write_onnx, write_recipe
 from autotune.bench.systems import System
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
+from autotune.tuning.history import History
 from autotune.tuning.progress import PlainLines
 
 Say = Callable[[str], None]
@@ -25,6 +29,15 @@ FLOORS = ("copy",)
 """Systems that are no peers: a bound that nobody goes below."""
 _LEAST_TUNE_S = 5.0
 _SAY_EVERY_S = 20.0
+
+
+@dataclass(frozen=True)
+class PeerTuning:
+    """What a peer that tunes gets for each case; ``folder`` keeps what it found, None for this run only."""
+
+    trials: int = 64
+    seconds: float = 1800.0
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -40,10 +53,15 @@ class Plan:
     tune_s: float | None = None
     """Seconds for all tuning together, shared by the problems that are left; None for no limit."""
 
+    peer_tuning: PeerTuning = field(default_factory=PeerTuning)
+
 
 @dataclass(frozen=True)
 class Result:
-    """One case at one number of threads. ``errors`` are our differences to each peer."""
+    """One case at one number of threads. ``errors`` are our differences to each peer.
+
+    ``history`` is of our own tuning, where a peer tuned as well.
+    """
 
     case: Case
     threads: int
@@ -53,6 +71,7 @@ class Result:
     errors: Mapping[str, float] = field(default_factory=dict)
     own: Own | None = None
     failure: str = ""
+    history: History | None = None
 
     def min_ns(self, name: str) -> float | None:
         """A contender's fastest run."""
@@ -110,6 +129,7 @@ class Result:
             "default_to_tuned_speed": self.default_to_tuned,
             "compile_s": self.own.compile_s if self.own else None,
             "tuned_dispatches": [self.own.hits, self.own.dispatches] if self.own else None,
+            "tuning": asdict(self.history) if self.history else None,
         }
 
 
@@ -124,6 +144,7 @@ def _reading_json(reading: Reading) -> dict[str, Any]:
         "native_ns": reading.native_ns,
         "failure": reading.failure,
         "kinds_ns": dict(reading.kinds or {}),
+        "tuning": asdict(reading.tuned) if reading.tuned else None,
     }
 
 
@@ -190,11 +211,20 @@ def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say, left:
         raise
     except Exception as error:  # noqa: BLE001 - shown in the table
         failure = _reason(error)
-    entries = [*(own.entries if own else ()), *peer_entries(problem, plan.peers, folder)]
-    readings = contest.run(entries)
-    errors = _errors(problem, readings)
-    kept = {name: replace(reading, outputs=()) for name, reading in readings.items()}
-    return Result(case, threads, problem.flops, problem.bytes, kept, errors, own, failure)
+    tunes = any(peer.tunes for peer in plan.peers)
+    history = known_history(problem, threads, plan.database) if tunes and own and plan.database else None
+    kept = _kept_folder(plan.peer_tuning.folder or folder, case, threads)
+    peers = peer_entries(problem, plan.peers, folder, plan.peer_tuning, kept)
+    readings = contest.run([*(own.entries if own else ()), *peers])
+    errors = _errors(problem, readings, {peer.name for peer in plan.peers if peer.form == "graph"})
+    bare = {name: replace(reading, outputs=()) for name, reading in readings.items()}
+    return Result(case, threads, problem.flops, problem.bytes, bare, errors, own, failure, history)
+
+
+def _kept_folder(folder: Path, case: Case, threads: int) -> Path:
+    """Where peers keep what they found for a case; the same one in the next run."""
+    name = re.sub(r"[^\w.]+", "-", f"{case.family}-{case.name}").strip("-")
+    return folder / f"{name}-{threads}-threads"
 
 
 def _tune(problem: Problem, plan: Plan, threads: int, say: Say, left: _Share) -> None:
@@ -224,14 +254,29 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def peer_entries(problem: Problem, peers: Sequence[System], folder: Path) -> list[Entry]:
-    """The problem in the form that each peer loads; peers without a form of it are left out."""
+def peer_entries(
+    problem: Problem,
+    peers: Sequence[System],
+    folder: Path,
+    tuning: PeerTuning | None = None,
+    kept: Path | None = None,
+) -> list[Entry]:
+    """The problem in the form that each peer loads; peers without a form of it are left out.
+
+    One that tunes keeps what it finds in ``kept``, by default below ``folder``.
+    """
     entries = []
     forms: dict[str, str] = {}
     inputs = write_inputs(problem, folder / "peer_inputs", peer=True) if peers else {}
     for peer in peers:
         if peer.form == "bytes":
             forms["bytes"] = str(problem.bytes // 2)
+        elif peer.form == "graph":
+            mine = write_inputs(problem, folder / "graph_inputs", peer=False)
+            where = write_graph(problem, folder / "graph", kept or folder / "kept")
+            limits = tuning or PeerTuning()
+            entries.append(Entry(peer.name, peer, where, mine, limits.trials, limits.seconds))
+            continue
         elif problem.model is None:
             continue
         elif peer.form not in forms:
@@ -241,11 +286,14 @@ def peer_entries(problem: Problem, peers: Sequence[System], folder: Path) -> lis
     return entries
 
 
-def _errors(problem: Problem, readings: Mapping[str, Reading]) -> dict[str, float]:
-    """Our largest difference to each peer that gave outputs, over our entries."""
+def _errors(problem: Problem, readings: Mapping[str, Reading], alike: Container[str]) -> dict[str, float]:
+    """Our largest difference to each peer that gave outputs, over our entries; those ``alike`` have our layout."""
     ours = [r.outputs for name, r in readings.items() if name in OWN_NAMES and not r.failure]
     return {
-        name: max(difference(mine, reading.outputs, problem.our_output) for mine in ours)
+        name: max(
+            difference(mine, reading.outputs, np.asarray if name in alike else problem.our_output)
+            for mine in ours
+        )
         for name, reading in readings.items()
         if ours and name not in OWN_NAMES and reading.outputs
     }
@@ -258,4 +306,4 @@ def _short(result: Result) -> str:
     return ", ".join([*parts, *[f"FAILED: {text}" for text in failures if text]])
 
 
-__all__ = ["FLOORS", "OWN_NAMES", "Plan", "Result", "compare", "peer_entries"]
+__all__ = ["FLOORS", "OWN_NAMES", "PeerTuning", "Plan", "Result", "compare", "peer_entries"]

@@ -42,12 +42,27 @@ class Pace:
 
 @dataclass(frozen=True)
 class Entry:
-    """One contender of a problem: which system runs which file; ``inputs`` are .npy paths by name."""
+    """One contender of a problem: which system runs which file; ``inputs`` are .npy paths by name.
+
+    ``trials`` is how many a contender that tunes gets, in ``tune_s`` seconds at most.
+    """
 
     name: str
     system: System
     model: str
     inputs: Mapping[str, str]
+    trials: int = 0
+    tune_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a contender's tuner did, earlier runs of the benchmark included; ``failure`` says why it stopped."""
+
+    trials: int
+    seconds: float
+    until_best_s: float
+    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,9 @@ class Reading:
 
     native_ns: float | None = None
     """The fastest run without Python's share, where it was asked for."""
+
+    tuned: Tuned | None = None
+    """For a contender that tunes."""
 
 
 class Contest:
@@ -122,18 +140,30 @@ class Contest:
         return found
 
     def _prepare(self, entry: Entry) -> Reading:
-        load = {"do": "load", "model": entry.model, "threads": self.threads, "inputs": dict(entry.inputs)}
-        loaded = self._ask(entry, load, _LOAD_S)
+        tuned = self._tune(entry) if entry.system.tunes else None
+        loaded = self._ask(entry, {"do": "load", **self._subject(entry)}, _LOAD_S)
         if "error" in loaded:
-            return Reading(failure=loaded["error"])
+            return Reading(failure=loaded["error"], tuned=tuned)
         self.versions[entry.system.label] = loaded["version"]
         folder = self._folder / f"outputs-{entry.name}"
         folder.mkdir(parents=True, exist_ok=True)
         ran = self._ask(entry, {"do": "outputs", "folder": str(folder)})
         if "error" in ran:
-            return Reading(failure=ran["error"])
+            return Reading(failure=ran["error"], tuned=tuned)
         outputs = tuple(np.load(path, allow_pickle=False) for path in ran["paths"])
-        return Reading(outputs=outputs, load_s=loaded["seconds"])
+        return Reading(outputs=outputs, load_s=loaded["seconds"], tuned=tuned)
+
+    def _tune(self, entry: Entry) -> Tuned:
+        """A tuner that dies or takes too long counts with what it had found."""
+        request = {"do": "tune", **self._subject(entry)}
+        answer = self._ask(entry, {**request, "trials": entry.trials}, entry.tune_s)
+        failure = answer.get("error", "")
+        if failure:
+            answer = self._ask(entry, {**request, "trials": 0})
+        return Tuned(0, 0.0, 0.0, failure) if "error" in answer else Tuned(**answer, failure=failure)
+
+    def _subject(self, entry: Entry) -> dict[str, Any]:
+        return {"model": entry.model, "threads": self.threads, "inputs": dict(entry.inputs)}
 
     def _turn(self, entry: Entry) -> list[int]:
         pace = self.pace
@@ -170,4 +200,4 @@ def difference(ours: Sequence[Array], theirs: Sequence[Array], adapt: Callable[[
     return worst
 
 
-__all__ = ["Contest", "Entry", "Pace", "Reading", "difference"]
+__all__ = ["Contest", "Entry", "Pace", "Reading", "Tuned", "difference"]

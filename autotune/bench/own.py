@@ -18,6 +18,7 @@ from autotune.runtime import artifact
 from autotune.target import Target
 from autotune.tuning.api import opened, tune
 from autotune.tuning.budget import Budget
+from autotune.tuning.history import History, history
 from autotune.tuning.model import work_of
 
 if TYPE_CHECKING:
@@ -96,14 +97,15 @@ def tune_up_to(
 
 def runs_known(problem: Problem, threads: int, database: str) -> int:
     """Runs that the database holds for the problem on this machine, those of all algorithms included."""
+    return known_history(problem, threads, database).trials
+
+
+def known_history(problem: Problem, threads: int, database: str) -> History:
+    """What the database's jobs did for the problem on this machine, all algorithms included."""
     target = Target.detect(threads)
-    subjects, _ = work_of(
-        divide(problem.graph, activations=target.activations), target, Preference(TOLERANCE)
-    )
+    parts = divide(problem.graph, activations=target.activations)
     with opened(database) as store:
-        return sum(
-            len(store.runs(workload=s.workload.key, target=target.key, space=s.space.key)) for s in subjects
-        )
+        return history(store, *work_of(parts, target, Preference(TOLERANCE)))
 
 
-__all__ = ["TUNED_NAME", "UNTUNED_NAME", "Own", "enter", "runs_known", "tune_up_to"]
+__all__ = ["TUNED_NAME", "UNTUNED_NAME", "Own", "enter", "known_history", "runs_known", "tune_up_to"]

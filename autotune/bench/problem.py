@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,10 +88,7 @@ def write_recipe(model: onnx.ModelProto, folder: Path) -> str:
     """Write nodes as JSON and constants as .npy, for peers that read no ONNX; the folder."""
     from onnx import helper, numpy_helper
 
-    (folder / "constants").mkdir(parents=True, exist_ok=True)
     graph = model.graph
-    for tensor in graph.initializer:
-        np.save(folder / "constants" / f"{tensor.name}.npy", numpy_helper.to_array(tensor))
     nodes = [
         {
             "op": node.op_type,
@@ -101,11 +98,34 @@ def write_recipe(model: onnx.ModelProto, folder: Path) -> str:
         }
         for node in graph.node
     ]
-    recipe = {
-        "nodes": nodes,
-        "outputs": [value.name for value in graph.output],
-        "constants": [tensor.name for tensor in graph.initializer],
-    }
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    return _write_recipe(folder, nodes, [value.name for value in graph.output], constants)
+
+
+def write_graph(problem: Problem, folder: Path, tuned: Path) -> str:
+    """Write our graph as a recipe, for peers that take our layout; the folder.
+
+    ``tuned`` is the folder where such a peer keeps what its tuner found.
+    """
+    graph = problem.graph
+    nodes = [
+        {"op": node.op, "inputs": list(node.inputs), "outputs": list(node.outputs), "attrs": dict(node.attrs)}
+        for node in graph.nodes
+    ]
+    return _write_recipe(folder, nodes, graph.outputs, graph.constants, tuned=str(tuned.resolve()))
+
+
+def _write_recipe(
+    folder: Path,
+    nodes: Sequence[Mapping[str, Any]],
+    outputs: Sequence[str],
+    constants: Mapping[str, Array],
+    **more: str,
+) -> str:
+    (folder / "constants").mkdir(parents=True, exist_ok=True)
+    for name, array in constants.items():
+        np.save(folder / "constants" / f"{name}.npy", array)
+    recipe = {"nodes": nodes, "outputs": list(outputs), "constants": list(constants), **more}
     (folder / "recipe.json").write_text(json.dumps(recipe))
     return str(folder)
 
@@ -117,4 +137,4 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str)) else list(value)
 
 
-__all__ = ["Case", "Permutation", "Problem", "write_inputs", "write_onnx", "write_recipe"]
+__all__ = ["Case", "Permutation", "Problem", "write_graph", "write_inputs", "write_onnx", "write_recipe"]

@@ -84,7 +84,11 @@ def _failures(results: Iterable[Result]) -> list[str]:
     for result in results:
         causes = [("autotune", result.failure)]
         causes += [(name, reading.failure) for name, reading in result.readings.items()]
-        found += [f"{result.case.name}, {who}: {why.splitlines()[0][:200]}" for who, why in causes if why]
+        tuned = [(name, reading.tuned) for name, reading in result.readings.items() if reading.tuned]
+        causes += [(f"{name}'s tuner", tuner.failure) for name, tuner in tuned]
+        found += [
+            f"{result.case.name}, {who}: {why.strip().splitlines()[0][:200]}" for who, why in causes if why
+        ]
         found += [
             f"{result.case.name}: our output and that of {who} differ by {error:.1e}"
             for who, error in result.errors.items()

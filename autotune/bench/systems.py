@@ -20,8 +20,9 @@ _FIND = "import importlib.util as u, json, sys; print(json.dumps([u.find_spec(m)
 class System:
     """Something that can run a model in a worker process.
 
-    ``form`` says which form of a model it loads: ``atm``, ``onnx``, ``recipe`` or ``bytes``.
-    ``threads_variable`` is the environment variable that sets its threads, where a call does not.
+    ``form`` says which form of a model it loads: ``atm``, ``onnx``, ``recipe`` (of the ONNX model), ``graph``
+    (a recipe of our graph, in our layout) or ``bytes``. ``threads_variable`` is the environment variable that
+    sets its threads, where a call does not. One that ``tunes`` is tuned before it is loaded.
     """
 
     name: str
@@ -29,6 +30,7 @@ class System:
     form: str
     command: tuple[str, ...]
     threads_variable: str = ""
+    tunes: bool = False
 
     def environment(self, threads: int) -> dict[str, str]:
         """What its worker's environment must say."""
@@ -37,17 +39,30 @@ class System:
 
 @dataclass(frozen=True)
 class _Peer:
+    """``modules``: what must be installed; for none the module of its name."""
+
     label: str
     form: str
     install: str
+    modules: tuple[str, ...] = ()
+    threads_variable: str = ""
+    tunes: bool = False
 
 
 PEERS: Mapping[str, _Peer] = {
     "onnxruntime": _Peer("ONNX Runtime", "onnx", "pip install 'autotune[peers]'"),
     "openvino": _Peer("OpenVINO", "onnx", "pip install 'autotune[peers]'"),
     "torch": _Peer("PyTorch eager", "recipe", "pip install torch"),
+    "metaschedule": _Peer(
+        "MetaSchedule",
+        "graph",
+        "pip install apache-tvm==0.27.0 apache-tvm-ffi==0.1.14.post0 xgboost psutil cloudpickle",
+        ("tvm", "xgboost", "psutil", "cloudpickle"),
+        "TVM_NUM_THREADS",
+        tunes=True,
+    ),
 }
-"""The systems that are compared with us, by the module that each needs."""
+"""The systems that are compared with us, by name."""
 
 OURS = System("autotune", "autotune", "atm", (*_OWN, "autotune"))
 OPENBLAS = System("numpy", "OpenBLAS (NumPy)", "bytes", (*_OWN, "numpy"), "OPENBLAS_NUM_THREADS")
@@ -65,15 +80,21 @@ def find_peers(names: Sequence[str], pythons: Sequence[str | Path] = ()) -> list
         raise UsageError(f"unknown peer {unknown[0]!r}; known peers: {', '.join(PEERS)}, or none")
     if not names:
         return []
-    places = {str(python): _installed(str(python), names) for python in (sys.executable, *pythons)}
+    modules = sorted({module for name in names for module in _modules(name)})
+    places = {str(python): _installed(str(python), modules) for python in (sys.executable, *pythons)}
     return [_system(name, places) for name in names]
+
+
+def _modules(name: str) -> tuple[str, ...]:
+    return PEERS[name].modules or (name,)
 
 
 def _system(name: str, places: Mapping[str, Mapping[str, bool]]) -> System:
     peer = PEERS[name]
     for python, has in places.items():
-        if has[name]:
-            return System(name, peer.label, peer.form, (python, "-I", str(_WORKER), name))
+        if all(has[module] for module in _modules(name)):
+            command = (python, "-I", str(_WORKER), name)
+            return System(name, peer.label, peer.form, command, peer.threads_variable, peer.tunes)
     raise MissingExtraError(
         f"{peer.label} is not installed here; install it with {peer.install}, or in an environment of "
         "its own that you name with --peer-python, or leave it out with --peers"

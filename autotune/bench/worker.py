@@ -1,9 +1,9 @@
 """A benchmark worker: runs one system, ours or a peer, and answers JSON lines.
 
 Also run as a script by the Python of another environment, so it needs NumPy and that system only.
-Requests: ``load`` a model with its inputs (.npy files), write the ``outputs``, ``time`` runs as calls
-from Python (the same loop for every system), time them ``native`` where a system has a loop of its
-own, and ``profile`` (ours only).
+Requests: ``tune`` (peers that tune only), ``load`` a model with its inputs (.npy files), write the
+``outputs``, ``time`` runs as calls from Python (the same loop for every system), time them ``native`` where a
+system has a loop of its own, and ``profile`` (ours only).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -36,6 +36,14 @@ class System(Protocol):
 
     def outputs(self) -> list[Any]:
         """NumPy arrays of the last run."""
+
+
+@runtime_checkable
+class Tuner(System, Protocol):
+    """A system that searches for a schedule before it loads a model."""
+
+    def tune(self, model: str, inputs: Arrays, threads: int, trials: int) -> dict[str, Any]:
+        """Tune until it had so many trials; how many those were, their seconds, and those until its best."""
 
 
 class Autotune:
@@ -189,9 +197,14 @@ SYSTEMS: Mapping[str, Callable[[], System]] = {
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
     "torch": lambda: _beside("worker_torch").PyTorch(),
+    "metaschedule": lambda: _beside("worker_tvm").MetaSchedule(_beside("worker_tvm_ops").prim_func),
     "numpy": NumPy,
     "copy": Copy,
 }
+
+
+def _arrays(paths: Mapping[str, str]) -> Arrays:
+    return {name: np.load(path, allow_pickle=False) for name, path in paths.items()}
 
 
 def timed(run: Run, seconds: float, least: int, most: int) -> list[int]:
@@ -220,11 +233,18 @@ class Worker:
         self._system: System = make()
         self._run: Run = lambda: None
 
+    def tune(self, model: str, threads: int, inputs: Mapping[str, str], trials: int) -> dict[str, Any]:
+        """Tune a model; what was done for it so far."""
+        system = self._make()
+        if not isinstance(system, Tuner):
+            raise TypeError(f"{system.module} does not tune")
+        return system.tune(model, _arrays(inputs), threads, trials)
+
     def load(self, model: str, threads: int, inputs: Mapping[str, str]) -> dict[str, Any]:
         """Load a model; the seconds that took, and the system's version."""
         self._run = lambda: None  # frees the previous model first
         self._system = self._make()
-        arrays = {name: np.load(path, allow_pickle=False) for name, path in inputs.items()}
+        arrays = _arrays(inputs)
         begin = time.perf_counter()
         self._run = self._system.load(model, arrays, threads)
         seconds = time.perf_counter() - begin

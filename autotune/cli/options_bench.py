@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PRIVATE = ("peer_pythons", "database")
+_PRIVATE = ("peer_pythons", "peer_folder", "database")
 """Parameters whose folders are nobody else's business: pages show the file name only."""
 
 

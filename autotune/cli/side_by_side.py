@@ -35,6 +35,9 @@ class Asked:
     minutes: float | None
     peers: Sequence[str]
     peer_pythons: Sequence[str]
+    peer_trials: int
+    peer_minutes: float
+    peer_folder: Path | None
     rounds: int
     turn: float
     output: Path | None
@@ -57,7 +60,7 @@ class Asked:
         The systems ``first`` take part before the peers. Raises MissingExtraError for a peer that is not
         installed, and what :func:`autotune.bench.compare.compare` raises.
         """
-        from autotune.bench.compare import Plan
+        from autotune.bench.compare import PeerTuning, Plan
         from autotune.bench.contest import Pace
         from autotune.bench.session import Page, run
         from autotune.bench.systems import find_peers
@@ -72,6 +75,7 @@ class Asked:
             self.trials,
             trials_per_workload,
             60 * self.minutes if self.minutes else None,
+            PeerTuning(self.peer_trials, 60 * self.peer_minutes, self.peer_folder),
         )
 
         def labelled(threads_text: str, results: Sequence[Result]) -> Sequence[Table]:
@@ -141,7 +145,8 @@ def _options(
             show_default=True,
             metavar="NAMES",
             callback=lambda _context, _parameter, value: _names(value),
-            help="Systems to compare with: onnxruntime, openvino, torch; or none.",
+            help="Systems to compare with: onnxruntime, openvino, torch, metaschedule (operators, tuned "
+            "first); or none.",
         ),
         click.option(
             "--peer-python",
@@ -151,6 +156,28 @@ def _options(
             metavar="PYTHON",
             help="Interpreter of an environment that has peers; may be given several times. "
             "This environment is looked into first.",
+        ),
+        click.option(
+            "--peer-trials",
+            type=click.IntRange(1),
+            default=64,
+            show_default=True,
+            metavar="N",
+            help="Trials that a peer that tunes gets for each operator.",
+        ),
+        click.option(
+            "--peer-minutes",
+            type=click.FloatRange(0.0, min_open=True),
+            default=30.0,
+            show_default=True,
+            metavar="M",
+            help="After so many minutes its tuner is ended; what it has found by then counts.",
+        ),
+        click.option(
+            "--peer-folder",
+            type=click.Path(file_okay=False, path_type=Path),
+            metavar="FOLDER",
+            help="Where it keeps what it found, so that the next run need not tune it again.",
         ),
         click.option(
             "--rounds",

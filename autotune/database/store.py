@@ -154,6 +154,12 @@ class Database:
             connection.execute(insert(schema.jobs).values(vars(fresh)))
             return fresh
 
+    def jobs(self) -> list[JobRow]:
+        """All tuning jobs, the oldest first."""
+        with self._reading() as connection:
+            found = connection.execute(select(schema.jobs).order_by(schema.jobs.c.created))
+            return [JobRow(**row._mapping) for row in found]
+
     def update_job(self, job: JobRow) -> None:
         """Store a job's state, owner and elapsed time."""
         with self._writing() as connection:

@@ -71,10 +71,11 @@ def test_memory_beside_copying(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
-    found = measured(capsys, "operators", "SFM", "--smallest", "--peers", "none", *QUICK)
-    (row,) = found["data"]
+    found = measured(capsys, "operators", "SFM", "NRM:1,5,7", "--smallest", "--peers", "none", *QUICK)
+    row, other = found["data"]
     assert (row["family"], row["name"], row["tuned_dispatches"]) == ("SFM", "(256,256)", [0, 1])
-    assert found["notes"] == ["SFM: softmax over axis 1 (M,N)"]
+    assert (other["family"], other["name"]) == ("NRM", "(1,5,7)")
+    assert found["notes"][0] == "SFM: softmax over axis 1 (M,N)"
 
 
 def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -125,6 +126,7 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "message"),
     [
         (("operators", "XYZ"), "unknown family 'XYZ'; there are: C1D"),
+        (("operators", "GMM:1,2"), "'GMM:1,2': GMM takes 4 whole numbers: batch matmul (B,N,M,K)"),
         (("int8", "XYZ"), "no problem's name has 'XYZ'; there are: matmul 256"),
         (("memory", "XYZ"), "unknown family 'XYZ'; there are: elementwise"),
         (("math", "sine"), "unknown function 'sine'; there are: exp"),

@@ -9,6 +9,7 @@ from functools import partial
 from autotune.bench.problem import Case, Problem
 from autotune.bench.suites.convolutions import Convolution, capsule, convolution, transposed
 from autotune.bench.suites.dense import attention_scores, matmul, norm, softmax
+from autotune.errors import UsageError
 
 Parameters = tuple[int, ...]
 GROUPS, DILATION = 4, 2
@@ -118,6 +119,23 @@ def cases(families: Sequence[str] = tuple(FAMILIES)) -> Iterator[Case]:
             yield case(family, parameters)
 
 
+def named(name: str) -> list[Case]:
+    """The operators of a family such as ``C2D``, or one of any size such as ``GMM:1,512,512,512``.
+
+    Raises UsageError for an unknown family and for parameters that are not its.
+    """
+    family, colon, text = name.partition(":")
+    if family not in FAMILIES:
+        raise UsageError(f"unknown family {family!r}; there are: {', '.join(FAMILIES)}")
+    if not colon:
+        return list(cases([family]))
+    sizes = text.split(",")
+    count = len(SHAPES[family][0])
+    if len(sizes) != count or not all(size.isdecimal() for size in sizes):
+        raise UsageError(f"{name!r}: {family} takes {count} whole numbers: {FAMILIES[family]}")
+    return [case(family, tuple(map(int, sizes)))]
+
+
 def smallest(found: Iterable[Case]) -> list[Case]:
     """The operator of each family with the fewest operations."""
     by_family: dict[str, list[Case]] = {}
@@ -126,4 +144,4 @@ def smallest(found: Iterable[Case]) -> list[Case]:
     return [min(members, key=lambda one: one.build().flops) for members in by_family.values()]
 
 
-__all__ = ["DILATION", "FAMILIES", "GROUPS", "SHAPES", "case", "cases", "smallest"]
+__all__ = ["DILATION", "FAMILIES", "GROUPS", "SHAPES", "case", "cases", "named", "smallest"]

@@ -1,0 +1,80 @@
+"""When a model's latency was first as small as it is: the runs of a tuning database in order of their time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autotune.database.records import JobRow, Run
+from autotune.tuning.guide import Guide
+from autotune.tuning.objective import Fork, Objective
+from autotune.tuning.sampler import GUIDED, factory
+from autotune.tuning.search import Search
+from autotune.tuning.task import Task
+
+if TYPE_CHECKING:
+    from autotune.database import Database
+    from autotune.tuning.job import Subject
+
+
+@dataclass(frozen=True)
+class Step:
+    """After ``seconds`` of tuning the model took ``ns``, by the best runs known then."""
+
+    seconds: float
+    ns: float
+
+
+@dataclass(frozen=True)
+class History:
+    """How many runs were measured in how many seconds of all jobs, and every step down."""
+
+    trials: int
+    seconds: float
+    steps: tuple[Step, ...]
+
+    def reached(self, ns: float) -> float | None:
+        """After how many seconds the model first took ``ns`` or less; None if it never did."""
+        return next((step.seconds for step in self.steps if step.ns <= ns), None)
+
+
+def history(database: Database, subjects: Sequence[Subject], forks: Sequence[Fork]) -> History:
+    """What the database's jobs did for a model of these workloads, one job after the other.
+
+    A run counts at the time when it was stored, from its job's beginning on: worker processes were
+    started before that. The model's latency is the sum over its dispatches of the least latency read, each
+    by the alternative that was fastest then.
+    """
+    make = factory(GUIDED, Guide(None), 1)
+    tasks = {
+        s.workload.key: Task(s.names, s.workload, s.space, Search(s.space, make, 0), s.default)
+        for s in subjects
+    }
+    objective = Objective(list(tasks.values()), forks)
+    runs = [
+        run
+        for task in tasks.values()
+        for run in database.runs(workload=task.key.workload, target=task.key.target, space=task.key.space)
+    ]
+    jobs = [job for job in database.jobs() if job.id in {run.job for run in runs}]
+    steps: list[Step] = []
+    for seconds, run in sorted(_timed(runs, jobs), key=lambda pair: pair[0]):
+        curve = tasks[run.key.workload].curve
+        curve.append(min([run.latency_ns, *curve[-1:]]))
+        total = objective.total(lambda task: task.best_ns)
+        if total < (steps[-1].ns if steps else float("inf")):
+            steps.append(Step(seconds, total))
+    return History(len(runs), sum(job.elapsed_s for job in jobs), tuple(steps))
+
+
+def _timed(runs: Iterable[Run], jobs: Iterable[JobRow]) -> list[tuple[float, Run]]:
+    """Each run with the seconds of tuning before it; runs that came from elsewhere have no time and count as 0."""
+    begins, before = dict[str, float](), 0.0
+    for job in sorted(jobs, key=lambda job: job.created):
+        begins[job.id] = job.created - before
+        before += job.elapsed_s
+    return [(max(0.0, run.created - begins.get(run.job, run.created)), run) for run in runs]
+
+
+__all__ = ["History", "Step", "history"]

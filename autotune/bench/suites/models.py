@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from autotune.bench.problem import Case, Problem
 from autotune.errors import UsageError
 from autotune.frontends import zoo
-from autotune.graph.ir import Array, TensorType
+from autotune.runtime.image import TensorSpec
+from autotune.tuning.random_inputs import random_inputs
 
 DEFAULT = (
     "mlp",
@@ -54,14 +53,9 @@ def _build(name: str) -> Problem:
     else:
         proto = zoo.load(name.removeprefix("zoo:"))
         graph = frontend.load(proto)
-    return Problem(graph, {name: _random(graph.type_of(name)) for name in graph.inputs}, proto)
-
-
-def _random(value: TensorType) -> Array:
-    """Standard normal floats, and zeros for integers, which may be indexes."""
-    if not value.dtype.startswith("float"):
-        return np.zeros(value.shape, value.dtype)
-    return np.random.default_rng(0).standard_normal(value.shape).astype(value.dtype)
+    types = {name: graph.type_of(name) for name in graph.inputs}
+    specs = [TensorSpec(name, known.shape, known.dtype) for name, known in types.items()]
+    return Problem(graph, random_inputs(specs, seed=0), proto)
 
 
 def models(names: Sequence[str] = DEFAULT) -> list[Case]:

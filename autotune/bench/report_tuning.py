@@ -10,7 +10,8 @@ from autotune.bench.own import UNTUNED_NAME
 from autotune.bench.tables import NOTHING, Table, geometric_mean, ratio
 
 _NOTES = (
-    "latency ÷ its: our minimum ÷ its minimum, both from their turns in this run; below 1 we are faster",
+    "÷ its best: our minimum, untuned and at its best, ÷ its minimum, all from their turns in this run; below 1 we "
+    "are faster",
     "as fast after: from the beginning of our tuning jobs to the first run that made the operator as fast as its "
     "best, each run as it was read then; with the default as fast, the time of compiling it",
     "its best after: until the end of the batch of trials with its best",
@@ -22,14 +23,14 @@ def race(title: str, results: Sequence[Result], peer: str, label: str) -> Table:
     """One row a case: trials, seconds and rates of both, the ratio of latencies, and the times to get there."""
     columns = (
         "operator", "our trials", "seconds", "trials/s", f"{label} trials", "seconds", "trials/s",
-        "our trials/s ÷ its", "latency ÷ its", "its best after", "as fast after", "our time ÷ its",
+        "our trials/s ÷ its", "default ÷ its best", "latency ÷ its best",
+        "its best after", "as fast after", "our time ÷ its",
     )  # fmt: skip
     rows = [_row(result, peer) for result in results]
-    means = [
-        geometric_mean(read(result, peer) for result in results) for read in (_rates, _latencies, _times)
-    ]
+    reads = (_rates, _default, _best, _times)
+    rates, default, best, times = (geometric_mean(read(r, peer) for r in results) for read in reads)
     blank = ("",) * 6
-    last = ("geometric mean", *blank, ratio(means[0]), ratio(means[1]), "", "", ratio(means[2], 3))
+    last = ("geometric mean", *blank, ratio(rates), ratio(default), ratio(best), "", "", ratio(times, 3))
     return Table(title, columns, (*rows, last), _NOTES)
 
 
@@ -40,7 +41,8 @@ def _row(result: Result, peer: str) -> tuple[str, ...]:
         *(_effort(ours.trials, ours.seconds) if ours else (NOTHING,) * 3),
         *(_effort(theirs.trials, theirs.seconds) if theirs else (NOTHING,) * 3),
         ratio(_rates(result, peer)),
-        ratio(_latencies(result, peer)),
+        ratio(_default(result, peer)),
+        ratio(_best(result, peer)),
         _seconds(theirs.until_best_s if theirs else None),
         _seconds(reached(result, peer)),
         ratio(_times(result, peer), 3),
@@ -79,9 +81,17 @@ def _rates(result: Result, peer: str) -> float | None:
     return (ours.trials / ours.seconds) / (theirs.trials / theirs.seconds)
 
 
-def _latencies(result: Result, peer: str) -> float | None:
-    ours, theirs = result.min_ns(result.ours_name), result.min_ns(peer)
-    return ours / theirs if ours is not None and theirs is not None else None
+def _default(result: Result, peer: str) -> float | None:
+    return _latencies(result, UNTUNED_NAME, peer)
+
+
+def _best(result: Result, peer: str) -> float | None:
+    return _latencies(result, result.ours_name, peer)
+
+
+def _latencies(result: Result, ours: str, peer: str) -> float | None:
+    mine, its = result.min_ns(ours), result.min_ns(peer)
+    return mine / its if mine is not None and its is not None else None
 
 
 def _times(result: Result, peer: str) -> float | None:

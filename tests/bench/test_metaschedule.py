@@ -144,11 +144,11 @@ def test_the_race_says_when_we_were_as_fast() -> None:
     rows = [raced(1500.0, history), raced(950.0, None), raced(1500.0, History(4, 1.0, (Step(0.25, 1500.0),)))]
     table = report_tuning.race("T", rows, "metaschedule", "MetaSchedule")
     assert table.rows[0] == (
-        "GMM (1)", "64", "8.0 s", "8.00", "64", "160.0 s", "0.40", "20.00", "0.80", "160.0 s", "2.0 s", "0.013"
+        "GMM (1)", "64", "8.0 s", "8.00", "64", "160.0 s", "0.40", "20.00", "1.50", "0.80", "160.0 s", "2.0 s", "0.013"
     )  # fmt: skip
     assert table.rows[1][-2:] == ("0.5 s", "0.003"), "the default is as fast: the time of compiling it"
     assert table.rows[2][-2:] == ("–", "–"), "never as fast"
-    assert table.rows[3][8] == "0.80"
+    assert table.rows[3][9] == "0.80"
 
 
 def test_a_history_has_every_step_down(tmp_path: Path) -> None:

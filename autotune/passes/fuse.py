@@ -1,8 +1,8 @@
 """Fusion: which nodes share a dispatch. Greedy and legal by construction.
 
 An anchor (attention, contraction, convolution, pool, reduction, softmax, normalization, transform) takes in the
-elementwise operations after it, and a convolution what prepares its input (by default transposes: they cost
-nothing where the input is padded anyway). What is left is fused in chains. A group
+elementwise operations after it, and a convolution those before it that no anchor has taken: they are
+computed where its input is copied anyway, or read once a block. What is left is fused in chains. A group
 grows from its first node by whole diamonds: operations join only together with every other reader
 of the values between them, so each group has one result and no cycle can arise. This is the
 immediate post-dominator rule of Relay's fusion (TVM), without its building of the dominator tree.
@@ -48,7 +48,7 @@ class FusionOptions:
     """
 
     epilogues: bool = True
-    producers: str = "transpose"
+    producers: str = "elementwise"
     max_nodes: int = 24
     max_inputs: int = 12
 

@@ -92,11 +92,15 @@ class Body:
 
 @dataclass(frozen=True)
 class Pass:
-    """A kernel of its own before the main one (packing, padding): bytes moved [n], 0 where absent."""
+    """A kernel of its own before the main one (packing, padding): bytes moved [n], 0 where absent.
+
+    Where it is ``shared``, each worker of the main kernel reads all that was written.
+    """
 
     name: str
     read: Numbers
     written: Numbers
+    shared: bool = False
 
 
 @dataclass(frozen=True)

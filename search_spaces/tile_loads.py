@@ -10,8 +10,11 @@ from search_spaces.nest import CACHE_LINE, Numbers
 from search_spaces.tile_common import Tile, item_bytes, row_bytes
 from search_spaces.tile_shape import TileShape
 
-# Fitted to matrix products of sizes 197 to 1024 on Cascade Lake, packed against not packed.
-_SPLIT_CYCLES = 0.7
+# Matrix products of sizes 128 to 320 on Cascade Lake, with the operand at multiples of a line against 16 bytes beside.
+_SPLIT_CYCLES = 1.1
+# NumPy places arrays at multiples of this.
+_ALIGNED = 16
+# Fitted to matrix products of sizes 197 to 1024 on the same machine, packed against not packed.
 _PAGE_CYCLES = 2.5
 _PAGE = 4096
 _NEAR_PAGES = 64
@@ -58,8 +61,9 @@ def stalls_of(
 ) -> Numbers:
     """Cycles [n] that vector loads from rows of a matrix lose, where ``loads`` are their number.
 
-    A vector that crosses a cache line is loaded in two parts; rows whose length the vector divides keep
-    vectors within lines. And each row of a tall matrix is on a page of its own, whose address the first level
+    A vector that crosses a cache line is loaded in two parts: most of them where the vector does not divide the
+    rows, else of an operand given at the call all or none, as it happens to lie: the mean over the places that an
+    allocator takes counts. And each row of a tall matrix is on a page of its own, whose address the first level
     of translation no longer knows when the next tile comes by. Panels have neither.
     """
     none = np.zeros(len(loads))
@@ -68,8 +72,9 @@ def stalls_of(
     row = row_bytes(read.tensor, shape.structure.program.strides)
     row = row or read.tensor.shape[-1] * item_bytes(read.tensor)
     vector = shape.lanes * item_bytes(read.tensor)
-    crossing = min(1.0, vector / CACHE_LINE) if row % vector else 0.0
-    stalls = _SPLIT_CYCLES * crossing * loads
+    given = read == shape.weights and not shape.weights_constant
+    crossing = vector if row % vector else max(vector - _ALIGNED, 0) if given else 0
+    stalls = _SPLIT_CYCLES * min(1.0, crossing / CACHE_LINE) * loads
     down = any(shape.main == axis for terms in read.dims[:-1] for axis, _ in terms)
     if down and row * shape.extents[shape.main] > _NEAR_PAGES * _PAGE:
         stalls = stalls + _PAGE_CYCLES * min(1.0, row / _PAGE) * tile.unroll

@@ -32,7 +32,7 @@ def passes(shape: TileShape, pack: NDArray[np.bool_], block: NDArray[np.bool_]) 
     if shape.weights is not None and not shape.weights_constant:
         size = float(math.prod(shape.weights.tensor.shape) * item_bytes(shape.weights.tensor))
         moved = np.where(pack, size, 0.0)
-        found.append(Pass("pack", moved, moved))
+        found.append(Pass("pack", moved, moved, shared=True))
     for op in staged_ops(shape):
         size = float(math.prod(op.shape) * item_bytes(op.output(0)))
         moved = np.where(block, 0.0, size)

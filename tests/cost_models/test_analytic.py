@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune.graph.build import GraphBuilder
 from cost_models import analytic
 from search_spaces.spaces import space_for
-from tests.search_spaces.workloads import AVX512, conv, host, of, pool
+from tests.search_spaces.workloads import AVX512, conv, host, matmul, of, pool
 
 
 def test_equal_candidates_keep_their_knobs_at_the_defaults() -> None:
@@ -51,3 +51,13 @@ def test_a_large_transpose_reads_lines_of_a_page_each_side_by_side() -> None:
     assert config["walk"] == "input"
     assert config["tile"] >= 16
     assert config["parallel"]
+
+
+def test_vectors_of_an_operand_given_at_the_call_may_cross_lines() -> None:
+    """NumPy's arrays begin anywhere at multiples of 16 bytes; panels begin at lines."""
+    given, constant = (
+        space_for(matmul(256, 256, 256, constant=known, relu=False), AVX512) for known in (False, True)
+    )
+    assert analytic.default_config(given)["pack"]
+    here, there = (space.check({**space.default(), "pack": False}) for space in (given, constant))
+    assert analytic.predict(given, [here])[0] > analytic.predict(constant, [there])[0]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from autotune.bench.compare import FLOORS, OWN_NAMES, Result
+from autotune.bench.contest import Reading
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio, scientific
 
@@ -83,9 +84,7 @@ def _failures(results: Iterable[Result]) -> list[str]:
     found = []
     for result in results:
         causes = [("autotune", result.failure)]
-        causes += [(name, reading.failure) for name, reading in result.readings.items()]
-        tuned = [(name, reading.tuned) for name, reading in result.readings.items() if reading.tuned]
-        causes += [(f"{name}'s tuner", tuner.failure) for name, tuner in tuned]
+        causes += [_failure(name, reading) for name, reading in result.readings.items()]
         found += [
             f"{result.case.name}, {who}: {why.strip().splitlines()[0][:200]}" for who, why in causes if why
         ]
@@ -95,6 +94,13 @@ def _failures(results: Iterable[Result]) -> list[str]:
             if not error <= TOLERANCE
         ]
     return found
+
+
+def _failure(name: str, reading: Reading) -> tuple[str, str]:
+    """Who failed and why: a contender, or else its tuner; no reason if neither did."""
+    if reading.failure or reading.tuned is None:
+        return name, reading.failure
+    return f"{name}'s tuner", reading.tuned.failure
 
 
 def families(title: str, results: Sequence[Result], labels: Mapping[str, str]) -> Table:

@@ -41,9 +41,9 @@ class MetaSchedule:
         known = progress(work)
         missing = trials - known["trials"]
         if missing > 0:
+            function, _ = self._function(model, inputs)
             from tvm.s_tir import meta_schedule, tensor_intrin  # noqa: F401 - half a minute that is not tuning
 
-            function, _ = self._function(model, inputs)
             meter = _meter(meta_schedule.measure_callback, work / _PROGRESS, known)
             database = meta_schedule.database.JSONDatabase(work_dir=str(work))
             meta_schedule.tune_tir(

@@ -51,7 +51,10 @@ def command(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Trials a second of tuning jobs, and candidates scored a second; NAMES are operator families."""
+    """Trials a second of tuning jobs, and candidates scored a second; NAMES are operator families.
+
+    Another tuner's trials beside ours: autotune bench operators --peers metaschedule.
+    """
     from autotune.bench import machine, search
     from autotune.bench.tables import Document
 

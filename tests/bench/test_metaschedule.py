@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.bench import report_tuning, systems, worker
+from autotune.bench import report, report_tuning, systems, worker
 from autotune.bench.compare import PeerTuning, Plan, Result, compare
 from autotune.bench.contest import Pace, Reading, Tuned
 from autotune.bench.own import Own, known_history, tune_up_to
@@ -106,6 +106,8 @@ def test_a_tuner_that_dies_counts_with_what_it_had_found(tmp_path: Path) -> None
     assert tuned.trials == 2
     assert "exit code 7" in tuned.failure
     assert result.readings["metaschedule"].latency is not None
+    notes = report.side_by_side("T", [result], {"metaschedule": "Stub"}).notes
+    assert notes[-1].startswith("(3,4,5), metaschedule's tuner: ")
 
 
 def test_a_graph_is_written_in_our_layout_with_the_folder_of_its_tuner(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from autotune.bench.compare import FLOORS, OWN_NAMES, Result
 from autotune.bench.contest import Reading
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME
+from autotune.bench.result import FLOORS, OWN_NAMES, Result
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio, scientific
 
 RATIO_NOTE = "÷ best: our latency (tuned where it is known) ÷ the fastest peer's; below 1 we are faster"

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.bench import machine
-from autotune.bench.compare import Plan, Result, Say, compare
+from autotune.bench.compare import Plan, Say, compare
 from autotune.bench.problem import Case
+from autotune.bench.result import Result
 from autotune.bench.tables import Document, Table
 
 Tables = Callable[[str, Sequence[Result]], Sequence[Table]]

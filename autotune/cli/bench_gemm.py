@@ -10,7 +10,7 @@ import click
 from autotune.cli.side_by_side import Asked, side_by_side
 
 if TYPE_CHECKING:
-    from autotune.bench.compare import Result
+    from autotune.bench.result import Result
     from autotune.bench.tables import Table
 
 ABOUT = (

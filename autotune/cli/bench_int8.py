@@ -11,7 +11,7 @@ from autotune.cli.side_by_side import Asked, side_by_side
 from autotune.errors import UsageError
 
 if TYPE_CHECKING:
-    from autotune.bench.compare import Result
+    from autotune.bench.result import Result
     from autotune.bench.tables import Table
 
 ABOUT = (

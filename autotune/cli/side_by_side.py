@@ -14,8 +14,8 @@ from autotune.cli import options_bench as shared
 from autotune.cli.options import json_option
 
 if TYPE_CHECKING:
-    from autotune.bench.compare import Result
     from autotune.bench.problem import Case
+    from autotune.bench.result import Result
     from autotune.bench.systems import System
     from autotune.bench.tables import Table
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from autotune.bench import report, report_tuning, systems, worker
-from autotune.bench.compare import PeerTuning, Plan, Result, compare
+from autotune.bench.compare import PeerTuning, Plan, compare
 from autotune.bench.contest import Pace, Reading, Tuned
 from autotune.bench.own import Own, known_history, tune_up_to
 from autotune.bench.problem import Case, Problem, write_graph
+from autotune.bench.result import Result
 from autotune.bench.suites import operators
 from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul

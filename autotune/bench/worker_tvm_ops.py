@@ -2,7 +2,8 @@
 
 The forms are those of MetaSchedule's own operator suite (``tvm.s_tir.meta_schedule.testing.te_workload``):
 channels last, each padding, transposition and scale a stage of its own for its rules to inline, no zeros
-multiplied outside of a transposed convolution, whose zeros its unrolling removes.
+multiplied outside of a transposed convolution, whose zeros its unrolling removes. Only a capsule convolution
+is another: a convolution between two transpositions, as for everybody here.
 """
 
 from __future__ import annotations

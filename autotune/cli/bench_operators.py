@@ -20,9 +20,9 @@ ABOUT = (
 
 METASCHEDULE = "metaschedule"
 ABOUT_METASCHEDULE = (
-    "MetaSchedule gets each operator as one function in our layout, in the form of its own suite; it chooses "
-    "no other layout for weights, and its weights are arguments. Its builder does not import the instructions of "
-    "accelerators, which takes its processes longer than the trials."
+    "MetaSchedule gets each operator as one function in our layout, in the form of its own suite (a capsule "
+    "convolution as one between two transpositions); its weights are arguments, and it chooses no other layout for "
+    "them. Its builder does not import the instructions of accelerators, which takes longer than the trials."
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,7 @@ from autotune.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from autotune.passes.partition import InPlace
     from autotune.passes.pipeline import PassRecord
 
 
@@ -64,6 +65,7 @@ def command(
                 "database": where,
                 "coverage": str(done.coverage),
                 "dispatches": json.loads(done.coverage.to_json()),
+                "in_place": [_in_place_json(item) for item in done.partition.in_place],
                 "decisions": [decision.to_json() for decision in done.coverage.decisions],
                 "proofs": proofs_json(done.proofs),
                 "arena_bytes": done.image.arena_bytes,
@@ -80,6 +82,15 @@ def command(
         click.echo(str(done.memory_proof))
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
     click.echo(done.memory_plan.render())
+
+
+def _in_place_json(item: InPlace) -> dict[str, Any]:
+    return {
+        "operator": item.node.op,
+        "outputs": item.node.present_outputs,
+        "copied": item.copied,
+        "bytes_not_moved": item.nbytes,
+    }
 
 
 __all__ = ["command"]

@@ -10,7 +10,7 @@ from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
 from autotune.passes.fuse import FusionOptions, Group, fuse
-from autotune.passes.views import Placement, ViewAnalysis, is_dense, separate_outputs
+from autotune.passes.views import JOINS, RESHAPES, Placement, ViewAnalysis, is_dense, separate_outputs
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,24 @@ class Dispatch:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     workload: Workload
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """A node that joins, slices or transposes without a dispatch; ``nbytes`` are not moved for it.
+
+    ``copied`` are the operands of a join that are copied into it after all.
+    """
+
+    node: Node
+    copied: tuple[str, ...]
+    nbytes: int
+
+    def __str__(self) -> str:
+        """E.g. ``y = Concat(a, b) in place, copies b; 1024 bytes not moved``."""
+        results, operands = (", ".join(v) for v in (self.node.present_outputs, self.node.present_inputs))
+        copies = f", copies {', '.join(self.copied)}" if self.copied else ""
+        return f"{results} = {self.node.op}({operands}) in place{copies}; {self.nbytes} bytes not moved"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +57,7 @@ class Partition:
     placements: Mapping[str, Placement]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array]
+    in_place: tuple[InPlace, ...] = ()
 
     def root_nbytes(self, root: str) -> int:
         """Bytes of a root's memory, which is dense."""
@@ -49,6 +68,7 @@ class Partition:
         for dispatch in self.dispatches:
             results = ", ".join(f"{v}: {self._place_text(v)}" for v in dispatch.outputs)
             lines.append(f"  {dispatch.name}({', '.join(dispatch.inputs)}) -> {results}")
+        lines += [f"  {item}" for item in self.in_place]
         return "\n".join([*lines, "}"])
 
     def _place_text(self, value: str) -> str:
@@ -117,7 +137,16 @@ class _Assembly:
             self.placements,
             {v: self.types[v] for v in {*self.placements, *self._roots()}},
             {v: self.graph.constants[v] for v in self.graph.constants if v in used},
+            tuple(self._in_place(n) for n in self.views.views.values() if n.op not in RESHAPES),
         )
+
+    def _in_place(self, node: Node) -> InPlace:
+        copied = self.views.copies.get(node.outputs[0], ())
+        moved = node.present_outputs
+        if node.op in JOINS:
+            moved = tuple(v for index, v in enumerate(node.inputs) if index not in copied)
+        nbytes = sum(self.types[v].nbytes for v in moved)
+        return InPlace(node, tuple(node.inputs[index] for index in copied), nbytes)
 
     def _roots(self) -> set[str]:
         return {placement.root for placement in self.placements.values()} | set(self.graph.inputs)
@@ -213,4 +242,4 @@ def _dispatch_name(number: int, nodes: Sequence[Node]) -> str:
     return f"{number:03d}_{'_'.join(shown)}"
 
 
-__all__ = ["Dispatch", "Partition", "PartitionOptions", "partition"]
+__all__ = ["Dispatch", "InPlace", "Partition", "PartitionOptions", "partition"]

@@ -109,6 +109,19 @@ def test_bytes_that_are_moved():
     assert sum(d.workload.bytes for d in copying.dispatches) == in_place + moved
 
 
+def test_the_text_says_what_costs_nothing():
+    b = GraphBuilder()
+    x = b.input("x", (4, 8))
+    joined = b.node("Concat", b.node("Tanh", x, name="t"), x, axis=1, name="joined")
+    part = b.node("Slice", joined, starts=(4,), ends=(12,), axes=(1,), name="part")
+    parts = partition(b.graph(b.node("Exp", part, name="y")))
+    assert str(parts).splitlines()[-3:] == [
+        "  joined = Concat(t, x) in place, copies x; 128 bytes not moved",
+        "  part = Slice(joined) in place; 128 bytes not moved",
+        "}",
+    ]
+
+
 def test_constants_are_read_through_views():
     b = GraphBuilder()
     k = b.node("Reshape", b.constant("k", normal(4, 6)), shape=(6, 4))

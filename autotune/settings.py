@@ -20,6 +20,8 @@ class Settings:
     """Modules that register library kernels, separated by commas; every process of a job imports them."""
     home: str = ""
     """Folder of the default database and the cost models; empty for the platform's data folder."""
+    builders: str = ""
+    """Processes that compile a large model together, from 1; empty for one a usable core."""
 
     @classmethod
     def from_environment(cls) -> Settings:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,7 +76,30 @@ def default_config(space: Space) -> dict[str, Value]:
     A space of up to 20,000 candidates is enumerated; a larger one is sampled with a fixed seed and
     descended from the best samples, one knob a step.
     """
-    return dict(_default(_Keyed(space)))
+    identity = (space.workload.key, space.target.key, space.key)
+    if identity not in _DEFAULTS:
+        remember([(*identity, best_of(space).config(0))])
+    return dict(_DEFAULTS[identity])
+
+
+Default = tuple[str, str, str, dict[str, Value]]
+"""Keys of workload, target and space, and the configuration."""
+
+_DEFAULTS: dict[tuple[str, str, str], dict[str, Value]] = {}
+_ROOM = 4096
+
+
+def remember(defaults: Iterable[Default]) -> None:
+    """Default configurations that another process has found; the oldest make room for them."""
+    for workload, target, space, config in defaults:
+        _DEFAULTS[workload, target, space] = config
+        while len(_DEFAULTS) > _ROOM:
+            del _DEFAULTS[next(iter(_DEFAULTS))]
+
+
+def remembered(workloads: Collection[str]) -> list[Default]:
+    """The default configurations found so far for workloads with these keys."""
+    return [(*identity, config) for identity, config in _DEFAULTS.items() if identity[0] in workloads]
 
 
 def best_of(space: Space) -> Population:
@@ -108,23 +130,13 @@ def _ranking(space: Space, population: Population) -> NDArray[np.intp]:
     return np.lexsort((departures, predict(space, population)))
 
 
-class _Keyed:
-    """A space as a cache key: equal for equal workload, target and space."""
-
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self.identity = (space.workload.key, space.target.key, space.key)
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Keyed) and self.identity == other.identity
-
-
-@lru_cache(maxsize=4096)
-def _default(keyed: _Keyed) -> tuple[tuple[str, Value], ...]:
-    return tuple(best_of(keyed.space).config(0).items())
-
-
-__all__ = ["best_of", "cold_seconds", "default_config", "floor", "predict", "predict_memory"]
+__all__ = [
+    "best_of",
+    "cold_seconds",
+    "default_config",
+    "floor",
+    "predict",
+    "predict_memory",
+    "remember",
+    "remembered",
+]

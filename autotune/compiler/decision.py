@@ -6,9 +6,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from autotune.compiler.crew import Crew
+from autotune.compiler.estimate import EstimateTask
+from autotune.compiler.standing import Source, Standing
 from autotune.graph.region import Workload
 from autotune.passes.alternatives import Alternative, allowed
 from autotune.passes.preference import Preference
@@ -25,31 +27,6 @@ PROMISING = 2.0
 
 DOUBT = 1.02
 """By how much an estimate must be better than that of the direct way: it is one dispatch, and as exact as a sum is."""
-
-
-class Source(StrEnum):
-    """Where the latency of an alternative comes from, best source first."""
-
-    TOGETHER = "measured"
-    """Whole alternatives were timed taking turns."""
-    APART = "measured apart"
-    """The sum over its dispatches, each the fastest that the database has."""
-    ESTIMATED = "estimated"
-    """The analytic model's time of the default schedules."""
-    AT_LEAST = "estimated at least"
-    """In part what arithmetic and traffic need at the machine's rates: too much to look closer."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How an alternative fares, in ns for one execution."""
-
-    alternative: Alternative
-    latency_ns: float
-    source: Source
-
-    def __str__(self) -> str:
-        return f"{self.alternative.name}: {self.latency_ns / 1e3:.1f} µs {self.source}"
 
 
 @dataclass(frozen=True)
@@ -104,12 +81,33 @@ def decide(
 
     Estimates are complete for alternatives of up to ``within`` times the time of the fastest (1: for it alone).
     """
-    found = allowed(workload, preference)
-    if len(found) == 1 and found[0].steps is None:
-        return None
-    standings = _together(found, target, database) or _apart(found, target, database)
-    ranked = sorted(standings or _estimated(found, target, max(within, DOUBT)), key=_rank)
-    return Decision(workload, tuple(ranked))
+    return decide_all([workload], target, database, preference, within=within).get(workload.key)
+
+
+def decide_all(
+    workloads: Iterable[Workload],
+    target: Target,
+    database: Database | None,
+    preference: Preference,
+    *,
+    within: float = 1.0,
+    crew: Crew | None = None,
+) -> dict[str, Decision]:
+    """The decisions by workload key, for workloads with several alternatives; a ``crew`` shares the estimating."""
+    forks = [(w, found) for w in workloads if _several(found := allowed(w, preference))]
+    known = {
+        w.key: _together(found, target, database) or _apart(found, target, database) for w, found in forks
+    }
+    unknown = [(w, found) for w, found in forks if not known[w.key]]
+    tasks = [EstimateTask(found, target, max(within, DOUBT)) for _, found in unknown]
+    for (workload, _), standings in zip(unknown, (crew or Crew()).run(tasks), strict=True):
+        known[workload.key] = standings
+    return {w.key: Decision(w, tuple(sorted(known[w.key], key=_rank))) for w, _ in forks}
+
+
+def _several(found: Sequence[Alternative]) -> bool:
+    """Whether there is something to decide, or the only one allowed is not the direct way."""
+    return len(found) > 1 or found[0].steps is not None
 
 
 def _rank(standing: Standing) -> float:
@@ -118,17 +116,15 @@ def _rank(standing: Standing) -> float:
     return standing.latency_ns * (1.0 if sure else DOUBT)
 
 
-def decide_all(
-    workloads: Iterable[Workload], target: Target, database: Database | None, preference: Preference
-) -> dict[str, Decision]:
-    """The decisions by workload key, for workloads with several alternatives."""
-    found = {w.key: decide(w, target, database, preference) for w in workloads}
-    return {key: decision for key, decision in found.items() if decision is not None}
-
-
 def chosen(decisions: Mapping[str, Decision]) -> dict[str, Alternative]:
     """The chosen alternatives by workload key."""
     return {key: decision.chosen for key, decision in decisions.items()}
+
+
+def executed(workloads: Iterable[Workload], chosen: Mapping[str, Alternative]) -> list[Workload]:
+    """What runs: the workloads, or the dispatches of what was chosen in their place, each once."""
+    regions = [chosen[w.key].regions if w.key in chosen else (w,) for w in workloads]
+    return list({region.key: region for found in regions for region in found}.values())
 
 
 def alternative_key(alternative: Alternative, target: Target) -> str:
@@ -199,60 +195,13 @@ def _sum(alternative: Alternative, target: Target, database: Database) -> float 
     return total
 
 
-def _estimated(allowed: Sequence[Alternative], target: Target, within: float) -> list[Standing]:
-    """Predictions of the analytic model, as far as they are needed to tell what is fastest.
-
-    A search by least bound: what might be fastest is looked at closer, one dispatch a step.
-    """
-    found = [_Estimate.of(alternative, target) for alternative in allowed]
-    while True:
-        fastest = min((e.total for e in found if not e.open), default=float("inf"))
-        unsure = [e for e in found if e.open and e.total < within * fastest]
-        if not unsure:
-            break
-        min(unsure, key=lambda e: e.total).refine(target)
-    sources = [Source.AT_LEAST if e.open else Source.ESTIMATED for e in found]
-    return [Standing(e.alternative, 1e9 * e.total, s) for e, s in zip(found, sources, strict=True)]
-
-
-@dataclass
-class _Estimate:
-    """Seconds of each region of an alternative: predicted, and for those in ``open`` no more than a floor."""
-
-    alternative: Alternative
-    seconds: list[float]
-    open: list[int]
-
-    @classmethod
-    def of(cls, alternative: Alternative, target: Target) -> _Estimate:
-        from cost_models import analytic
-
-        floors = [analytic.floor(r, target) + analytic.cold_seconds(r, target) for r in alternative.regions]
-        return cls(alternative, floors, sorted(range(len(floors)), key=floors.__getitem__))
-
-    @property
-    def total(self) -> float:
-        return sum(self.seconds)
-
-    def refine(self, target: Target) -> None:
-        """Replace the largest floor by the analytic model's time of the default schedule."""
-        from cost_models import analytic
-        from search_spaces.spaces import space_for
-
-        region = self.open.pop()
-        space = space_for(self.alternative.regions[region], target)
-        (predicted,) = analytic.predict(space, [analytic.default_config(space)])
-        self.seconds[region] = float(predicted) + analytic.cold_seconds(space.workload, target)
-
-
 __all__ = [
     "DOUBT",
     "PROMISING",
     "Decision",
-    "Source",
-    "Standing",
     "alternative_key",
     "chosen",
     "decide",
     "decide_all",
+    "executed",
 ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from autotune.codegen.code import DispatchCode
-from autotune.compiler.assemble import BuiltWorkload, assemble
-from autotune.compiler.choice import Choice, apply, choose
+from autotune.compiler.assemble import assemble
+from autotune.compiler.build import Building, Progress
+from autotune.compiler.choice import Choice, choose
 from autotune.compiler.coverage import CoverageReport, coverage
-from autotune.compiler.decision import chosen, decide_all
+from autotune.compiler.crew import Crew
+from autotune.compiler.decision import chosen, decide_all, executed
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.memory_proof import prove_memory
 from autotune.compiler.proof import prove_all
@@ -29,16 +29,13 @@ from autotune.passes.preference import TOLERANCE, Preference
 from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
 from autotune.schedule.trace import Trace
-from autotune.target import Target, usable_cores
+from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.database.store import Database
 
 Model: TypeAlias = "ModelSource | Graph"
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
-Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the number of workloads built so far, the number of all, and the kind of the last."""
-_MAX_BUILDERS = 4
 
 
 def compile_model(
@@ -105,7 +102,7 @@ def compile_in_detail(
 ) -> Compilation:
     """Like :func:`compile_model`, with everything that explains the result.
 
-    With ``verify`` isl proves every schedule before code is made: raises LoweringError with a counterexample for a
+    With ``verify`` isl proves every schedule before its code runs: raises LoweringError with a counterexample for a
     wrong one, MissingExtraError without islpy. The memory plan is gone through, too.
     """
     chosen_target = resolve_target(target, threads)
@@ -117,20 +114,22 @@ def compile_in_detail(
         options=options,
         observer=observer,
     )
-    with _Opened(database) as opened:
-        decisions = decide_all(
-            distinct_workloads(parts), chosen_target, opened, Preference(tolerance, algorithm)
-        )
-        parts = substitute(parts, chosen(decisions))
+    workloads = distinct_workloads(parts)
+    with _Opened(database) as opened, Crew.of(len(workloads)) as crew:
+        preference = Preference(tolerance, algorithm)
+        decisions = decide_all(workloads, chosen_target, opened, preference, crew=crew)
+        picked = chosen(decisions)
         choices = {
             workload.key: choose(workload, chosen_target, opened, schedules or {})
-            for workload in distinct_workloads(parts)
+            for workload in executed(workloads, picked)
         }
-    report = coverage(parts, choices, decisions.values())
-    if require_hit and report.missed:
-        raise MissError(_miss_message(parts.name, report))
-    proofs = prove_all(parts, choices.values()) if verify else None
-    built = build_workloads(list(choices.values()), chosen_target, progress)
+        building = Building(list(choices.values()), chosen_target, crew, progress)
+        parts = substitute(parts, picked)
+        report = coverage(parts, choices, decisions.values())
+        if require_hit and report.missed:
+            raise MissError(_miss_message(parts.name, report))
+        proofs = prove_all(parts, choices.values()) if verify else None
+        built = building.finish()
     metadata = {
         "layout": layout,
         "tolerance": str(tolerance),
@@ -163,7 +162,7 @@ def compile_region(
         BuildError: code generation failed.
     """
     parts = region_partition(workload, arrays)
-    built = build_workloads([Choice(workload, trace, source)], target, None)
+    built = Building([Choice(workload, trace, source)], target).finish()
     return assemble(parts, built, target, {})[0]
 
 
@@ -196,38 +195,6 @@ def _graph_of(model: Model, shapes: Shapes | None) -> Graph:
 def distinct_workloads(parts: Partition) -> list[Workload]:
     """The workloads of a partition, each once, in the order of their first dispatch."""
     return list({d.workload.key: d.workload for d in parts.dispatches}.values())
-
-
-def build_workloads(
-    choices: Sequence[Choice], target: Target, progress: Progress | None = None
-) -> dict[str, BuiltWorkload]:
-    """Compile each choice; by workload key, in the order given.
-
-    A few threads work at once: LLVM runs outside Python's lock while another emits text.
-    """
-    workers = max(1, min(_MAX_BUILDERS, usable_cores(), len(choices)))
-    built: dict[str, BuiltWorkload] = {}
-    with ThreadPoolExecutor(workers, thread_name_prefix="autotune-build") as pool:
-        codes = pool.map(lambda choice: _build(choice, target), choices)
-        for number, (choice, code) in enumerate(zip(choices, codes, strict=True), start=1):
-            built[choice.workload.key] = BuiltWorkload(choice, code)
-            if progress is not None:
-                progress(number, len(choices), choice.workload.kind)
-    return built
-
-
-def _build(choice: Choice, target: Target) -> DispatchCode:
-    from autotune.codegen.cpu import compile_schedule
-
-    applied = choice.scheduled or apply(choice.workload, choice.trace)
-    return compile_schedule(
-        applied.schedule,
-        applied.program.args,
-        target,
-        name=f"w{choice.workload.key[:16]}",
-        constants=applied.program.constants,
-        strides=applied.program.strides,
-    )
 
 
 def reference_run(
@@ -279,7 +246,6 @@ def _miss_message(name: str, report: CoverageReport) -> str:
 
 __all__ = [
     "Compilation",
-    "build_workloads",
     "compile_in_detail",
     "compile_model",
     "compile_region",

@@ -15,6 +15,7 @@ from autotune.library.registry import (
     kernels,
     library_symbols,
     register,
+    registered,
     symbol,
     unregister,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "kernels",
     "library_symbols",
     "register",
+    "registered",
     "symbol",
     "unregister",
 ]

@@ -65,6 +65,12 @@ def unregister(name: str, dtype: str = "float32") -> None:
     _REGISTERED.pop((name, dtype), None)
 
 
+def registered() -> tuple[tuple[str, str], ...]:
+    """Name and element type of every kernel that was registered in this process."""
+    _import_modules()
+    return tuple(sorted(_REGISTERED))
+
+
 def kernels(operation: str, dtype: str) -> tuple[str, ...]:
     """Names of the kernels for an operation and an element type, the shipped one first."""
     _import_modules()
@@ -124,6 +130,7 @@ __all__ = [
     "kernels",
     "library_symbols",
     "register",
+    "registered",
     "symbol",
     "unregister",
 ]

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from autotune.codegen import wire
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
+from autotune.compiler.build import Building
 from autotune.compiler.choice import GIVEN, Choice, choose
 from autotune.compiler.decision import PROMISING, chosen, decide, decide_all
-from autotune.compiler.driver import build_workloads
 from autotune.database import Database
 from autotune.database.records import Latency
 from autotune.passes.alternatives import Alternative
@@ -22,7 +23,6 @@ from autotune.target import Target
 from autotune.tuning.confirm import ROUNDS, Code, Version
 from autotune.tuning.job import Subject
 from autotune.tuning.lineup import LineUp, Readings
-from autotune.tuning.measure import wire
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.objective import Fork
 
@@ -148,7 +148,7 @@ class ModelSurroundings:
     def _build_defaults(self, workloads: Sequence[Workload]) -> None:
         missing = [w for w in workloads if w.key not in self._defaults]
         choices = [choose(w, self._target, None, {}) for w in missing]
-        self._defaults |= build_workloads(choices, self._target, None)
+        self._defaults |= Building(choices, self._target).finish()
 
     def _code(self, workload: Workload, code: Code) -> BuiltWorkload:
         found = code.get(workload.key)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail, divide
-from autotune.compiler.decision import Source, alternative_key, decide
+from autotune.compiler.decision import alternative_key, decide
+from autotune.compiler.standing import Source
 from autotune.database.records import ContestRow, Key, Latency, Outcome, Run, WorkloadRow
 from autotune.database.store import Database
 from autotune.graph.build import GraphBuilder

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from autotune.compiler import decision, divide
-from autotune.compiler.decision import DOUBT, Source, Standing, decide
+from autotune.compiler import divide, estimate
+from autotune.compiler.decision import DOUBT, decide
+from autotune.compiler.standing import Source, Standing
 from autotune.graph.build import GraphBuilder
 from autotune.passes.alternatives import alternatives_of
 from autotune.passes.preference import Preference
@@ -25,7 +26,7 @@ def test_an_estimate_must_be_clearly_better(monkeypatch, source, of_direct, name
     workload = divide(b.graph(b.node("Relu", y, name="y"))).dispatches[0].workload
     direct, product = alternatives_of(workload)
     standings = [Standing(direct, 100.0, source), Standing(product, 100.0 * of_direct, source)]
-    monkeypatch.setattr(decision, "_estimated", lambda *_: standings)
+    monkeypatch.setattr(estimate, "estimated", lambda *_: standings)
     found = decide(workload, Target.parse("x86-64-v3"), None, Preference())
     assert found is not None
     assert found.chosen.name == name

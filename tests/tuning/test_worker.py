@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune.codegen import wire
 from autotune.compiler import distinct_workloads, divide
 from autotune.errors import LoweringError
 from autotune.graph.build import GraphBuilder
@@ -16,7 +17,7 @@ from autotune.graph.region import Workload
 from autotune.passes.alternatives import alternatives_of
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.measure import check, timing, wire, worker
+from autotune.tuning.measure import check, timing, worker
 from cost_models import analytic
 from search_spaces.space import Space
 from search_spaces.spaces import space_for

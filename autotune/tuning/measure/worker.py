@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.codegen import wire
 from autotune.graph.evaluate import run_node
 from autotune.graph.ir import Array
 from autotune.graph.region import Workload
 from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.target import Target
 from autotune.te.dtypes import is_float
-from autotune.tuning.measure import seats, wire
+from autotune.tuning.measure import seats
 from autotune.tuning.measure.check import relative_error, tolerance
 from autotune.tuning.measure.timing import Sample, time_candidate, time_rivals
 from autotune.tuning.outcome import Measurement, of_difference, of_exception

@@ -1,4 +1,4 @@
-"""Machine code of a dispatch as JSON, for the pipe between builder and runner."""
+"""Machine code of a dispatch as JSON, for the pipe to the process that runs it."""
 
 from __future__ import annotations
 

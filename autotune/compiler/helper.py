@@ -1,0 +1,41 @@
+"""The process that helps a compilation: ``python -m autotune.compiler.helper``, see :mod:`autotune.compiler.crew`."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from autotune import library
+from autotune.compiler.build import answer_build
+from autotune.compiler.crew import error_answer
+from autotune.compiler.estimate import answer_estimate
+from autotune.graph import ops
+from autotune.workers.serve import Handler, serve
+
+
+def know(request: dict[str, Any]) -> dict[str, Any]:
+    """Whether this process has all operators and library kernels of the other one."""
+    kernels = {tuple(kernel) for kernel in request["kernels"]} - {tuple(k) for k in library.registered()}
+    return {"all": not kernels and set(request["ops"]) <= set(ops.names())}
+
+
+def _caught(handler: Handler) -> Handler:
+    def handle(request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return handler(request)
+        except Exception as error:  # noqa: BLE001 - raised again by the process that asked
+            return error_answer(error)
+
+    return handle
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    gc.disable()  # as in the process that is helped, and this one ends with its work
+    serve({"know": know, "estimate": _caught(answer_estimate), "build": _caught(answer_build)})
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["know", "main"]

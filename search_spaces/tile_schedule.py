@@ -20,6 +20,7 @@ from search_spaces.tile_left import pack_left, place_left, prefetch_left
 from search_spaces.tile_library import TILES, call_library
 from search_spaces.tile_order import order_staged
 from search_spaces.tile_panels import pack_weights
+from search_spaces.tile_patches import is_packing, schedule_patches
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
@@ -224,11 +225,14 @@ def _place_producers(schedule: Schedule, shape: TileShape, stored: Stage, block:
             schedule_plain(stage, shape.lanes, inline=False)
         elif op.name not in shape.staged:
             stage.compute_inline()
-        elif where == "block":
-            stage.compute_at(stored, block)
-            schedule_plain(stage, shape.lanes, inline=False, parallel=False)
         else:
-            schedule_plain(stage, shape.lanes, inline=False)
+            at_block = where == "block" and op.name not in shape.whole
+            if at_block:
+                stage.compute_at(stored, block)
+            if is_packing(op, plan.anchor):
+                schedule_patches(stage, shape.lanes, parallel=not at_block)
+            else:
+                schedule_plain(stage, shape.lanes, inline=False, parallel=not at_block)
 
 
 def _named(stage: Stage, shape: TileShape) -> dict[str, IterVar]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, Structure, is_constant, is_view, read_forms
 from search_spaces.dot_tile import dot_of
+from search_spaces.tile_patches import is_packing, packed_sources
 
 if TYPE_CHECKING:
     from autotune.target import Target
@@ -47,6 +48,11 @@ class TileShape:
     def reads(self) -> list[ReadForm]:
         """The reads of the anchor."""
         return read_forms(self.structure.anchor)
+
+    @cached_property
+    def whole(self) -> frozenset[str]:
+        """The staged producers that are stored whole whatever the schedule: others are copied from them."""
+        return packed_sources(self.structure.producers, self.structure.anchor)
 
     @property
     def weights_constant(self) -> bool:
@@ -147,13 +153,17 @@ def _weights(reads: list[ReadForm], data: list[str], spatial: tuple[str, ...]) -
 
 
 def _staged(structure: Structure) -> tuple[str, ...]:
-    """Elementwise stages (padding, a prologue) that the anchor reads and that are worth storing."""
-    direct = {tensor.op.name for tensor in structure.anchor.input_tensors}
-    constants = structure.program.constants
+    """Elementwise stages (padding, a prologue) that the anchor or patches read and that are worth storing."""
+    anchor, constants = structure.anchor, structure.program.constants
+    packed = packed_sources(structure.producers, anchor)
+    read = packed.union(tensor.op.name for tensor in anchor.input_tensors)
     return tuple(
         op.name
         for op in structure.producers
-        if op.name in direct and op.reduction is None and not is_view(op) and not is_constant(op, constants)
+        if op.name in read
+        and op.reduction is None
+        and (not is_view(op) or is_packing(op, anchor) or op.name in packed)
+        and not is_constant(op, constants)
     )
 
 

@@ -15,6 +15,7 @@ from search_spaces.tile_blocked import reduction_blocks, sums_of
 from search_spaces.tile_common import Tile, item_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
 from search_spaces.tile_order import staging_operations
+from search_spaces.tile_patches import copy_operations, is_packing
 from search_spaces.tile_shape import TileShape
 
 # Instructions' worth of time that a vector takes where it is staged under a test. Measured on Cascade Lake, three
@@ -35,7 +36,7 @@ def passes(shape: TileShape, pack: NDArray[np.bool_], block: NDArray[np.bool_]) 
         found.append(Pass("pack", moved, moved, shared=True))
     for op in staged_ops(shape):
         size = float(math.prod(op.shape) * item_bytes(op.output(0)))
-        moved = np.where(block, 0.0, size)
+        moved = np.where(block & (op.name not in shape.whole), 0.0, size)
         found.append(Pass(op.name, moved, moved))
     return found
 
@@ -56,13 +57,18 @@ def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: ND
     again = tiles * 2 * (passes + 1) + _RESTART * passes * tiles / tile.accumulators
     total = total + np.where(passes > 1, again, 0.0)
     overlap = _halo(shape, columns)
-    guard = np.where(_hangs_over(shape, columns), _GUARDED, 0.0)
+    hangs = np.where(_hangs_over(shape, columns), _GUARDED, 0.0)
     for op in staged_ops(shape):
-        vectors, each = staging_operations(shape, columns, op)
+        packing = is_packing(op, shape.structure.anchor)
+        vectors, each = (
+            copy_operations(op, shape.lanes) if packing else staging_operations(shape, columns, op)
+        )
+        guard = 0.0 if packing else hangs
         mine = vectors * (each + guard) * _repeats(shape, columns, op) * overlap
         # A kernel of its own takes as long as its bytes, and what its instructions take beyond those of full vectors.
         least = math.prod(op.shape) / shape.lanes * (2 + operations(op))
-        total = total + np.where(block, mine, np.maximum(vectors * each - least, 0.0))
+        in_blocks = block & (op.name not in shape.whole)
+        total = total + np.where(in_blocks, mine, np.maximum(vectors * each - least, 0.0))
     return np.asarray(total)
 
 
@@ -97,7 +103,7 @@ def scratch_of(
     blocks = blocks * rows_total / whole(column(columns, "row_block", WHOLE), rows_total)
     blocks = blocks * math.prod(shape.extents[axis] for axis in shape.batch)
     total = np.zeros(len(blocks))
-    for op in staged:
+    for op in (op for op in staged if op.name not in shape.whole):
         elements = math.prod(op.shape) * _repeats(shape, columns, op) * _halo(shape, columns)
         total = total + elements * item_bytes(op.output(0))
     staged_bytes = np.where(block, total / blocks, 0.0)

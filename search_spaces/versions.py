@@ -21,7 +21,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.unroll": 1,
         "lower.storage": 1,
         "lower.hoist": 1,
-        "codegen.cpu": 7,
+        "codegen.cpu": 8,
         "codegen.fast_math": 6,
         "space.attention": 5,
         "space.contraction": 6,

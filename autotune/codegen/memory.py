@@ -67,7 +67,7 @@ class MemoryEmitter(Arithmetic):
             done = Lin({}, 0)
             for index, stride in zip(indices, buffer.strides, strict=True):
                 done = done + self.linear.form(index).scaled(stride)
-            self._forms[id(key)] = done
+            done = self._forms[id(key)] = self.linear.joined(done)
         return done
 
     def address(self, form: Lin) -> Address:

@@ -112,6 +112,8 @@ class Simplifier:
         self.ranges: dict[Expr, Range] = {}
         self._atoms: dict[tuple[object, ...], Expr] = {}
         self._compares: dict[tuple[object, ...], Expr] = {}
+        self._quotients: dict[Expr, tuple[Expr, Lin, int]] = {}
+        """For each quotient its remainder, the dividend and the divisor."""
 
     @contextlib.contextmanager
     def narrowed(self, form: Lin, high: int) -> Iterator[None]:
@@ -217,9 +219,19 @@ class Simplifier:
         low, high = self.range_of(rest)
         if low // c == high // c:
             return whole + low // c if op == "//" else rest - (low // c) * c
-        if op == "//":
-            return whole + self._atom_of("//", rest, constant_form(c), (low // c, high // c))
-        return self._atom_of("%", rest, constant_form(c), (0, c - 1))
+        quotient = self._atom_of("//", rest, constant_form(c), (low // c, high // c))
+        remainder = self._atom_of("%", rest, constant_form(c), (0, c - 1))
+        self._quotients[_atom(quotient)] = (_atom(remainder), rest, c)
+        return whole + quotient if op == "//" else remainder
+
+    def joined(self, form: Lin) -> Lin:
+        """The form with ``c * (a // c) + a % c`` as ``a``: rows taken apart and put together again."""
+        for quotient in [atom for atom in form.terms if atom in self._quotients]:
+            remainder, dividend, c = self._quotients[quotient]
+            step = form.terms.get(remainder, 0)
+            if step and form.terms.get(quotient) == step * c:
+                form = form - Lin({quotient: step * c, remainder: step}, 0) + dividend.scaled(step)
+        return form
 
     def _atom_of(self, op: str, a: Lin, b: Lin, bounds: Range) -> Lin:
         key = (op, _key(a), _key(b))
@@ -268,6 +280,12 @@ class Simplifier:
         # Equal comparisons are one node, so that a list of conditions has no duplicates by identity.
         key = (op, _key(a), _key(b))
         return self._compares.setdefault(key, Compare(op, a.expr(), b.expr()))
+
+
+def _atom(form: Lin) -> Expr:
+    """The atom of a form that is one."""
+    (atom,) = form.terms
+    return atom
 
 
 def _key(form: Lin) -> tuple[object, ...]:

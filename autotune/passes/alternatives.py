@@ -19,6 +19,7 @@ from autotune.graph.region import Workload
 from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.base import Algorithm
 from autotune.passes.causal_rows import CausalRows
+from autotune.passes.implicit_gemm import ImplicitGemm
 from autotune.passes.matrix_product import MatrixProduct
 from autotune.passes.partition import Partition, partition
 from autotune.passes.preference import Preference
@@ -31,6 +32,7 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     Winograd(4),
     Winograd(6),
     MatrixProduct(),
+    ImplicitGemm(),
     AttentionBlocks(),
     CausalRows(),
     SeparateAttention(),

@@ -2,8 +2,9 @@
 
 An anchor (attention, contraction, convolution, pool, reduction, softmax, normalization, transform) takes in the
 elementwise operations after it, and a convolution those before it that no anchor has taken: they are
-computed where its input is copied anyway, or read once a block. What is left is fused in chains. A group
-grows from its first node by whole diamonds: operations join only together with every other reader
+computed where its input is copied anyway, or read once a block. So does a matrix product of patches (im2col): it
+is a convolution, and packs them. What is left is fused in chains. A group grows from its first node by whole
+diamonds: operations join only together with every other reader
 of the values between them, so each group has one result and no cycle can arise. This is the
 immediate post-dominator rule of Relay's fusion (TVM), without its building of the dominator tree.
 """
@@ -31,6 +32,8 @@ ANCHOR_KINDS = (
 CHAINED_MOVEMENT = ("Transpose", "ChannelShuffle", "Expand", "DepthToSpace", "SpaceToDepth")
 """Movement operations that join a chain of elementwise ones: one input, each element read once."""
 
+PACKED = ("Patches",)
+"""Movement operations that a matrix product takes in before it, as it would pack its left operand anyway."""
 
 PRODUCERS: Mapping[str, tuple[str, ...]] = {
     "none": (),
@@ -108,10 +111,12 @@ class _Fusion:
         if anchor is None or not self.options.epilogues:
             return group
         kinds = ("elementwise",) if _reduces(anchor) else PRODUCERS[self.options.producers]
-        while anchor.op == "Conv" or _reduces(anchor):
+        while anchor.op in ("Conv", "MatMul") or _reduces(anchor):
             value = nodes[0].inputs[0] if nodes[0] is anchor else self._chained(nodes[0])
             producer = self.producers.get(value)
             if producer is None or not self._may_precede(producer, kinds):
+                break
+            if (producer.op in PACKED) != (nodes[0].op == "MatMul"):
                 break
             members = [self.position[node.outputs[0]] for node in (producer, *nodes)]
             if len(members) > self.options.max_nodes or not self._few_inputs(members):
@@ -130,7 +135,7 @@ class _Fusion:
         kind = ops.get(node.op).kind
         if others or kind not in kinds or output in self.graph.outputs:
             return False
-        if kind == "movement" and node.op not in CHAINED_MOVEMENT:
+        if kind == "movement" and node.op not in (*CHAINED_MOVEMENT, *PACKED):
             return False
         free = self.position[output] not in self.taken and not self.views.is_view(node)
         return free and len(self.consumers[output]) == 1

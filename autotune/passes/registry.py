@@ -19,6 +19,7 @@ PASSES: Mapping[str, str] = {
     "fold_affine": "autotune.passes.fold_affine:FoldAffine",
     "fold_batch_norm": "autotune.passes.fold_batch_norm:FoldBatchNorm",
     "fold_constants": "autotune.passes.fold_constants:FoldConstants",
+    "implicit_gemm": "autotune.passes.implicit_gemm:ImplicitGemm",
     "integer_products": "autotune.passes.integer_products:IntegerProducts",
     "matrix_product": "autotune.passes.matrix_product:MatrixProduct",
     "nest_concats": "autotune.passes.nest_concats:NestConcats",

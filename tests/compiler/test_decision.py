@@ -55,7 +55,7 @@ def record(store: Database, region: Workload, ns: float) -> None:
 
 
 def test_the_newest_contest_decides(database, workload):
-    direct, two, four, six = alternatives_of(workload)
+    direct, two, four, six, _ = alternatives_of(workload)
     database.record_contest(workload.key, TARGET.key, [entry(direct, 1.0), entry(two, 9.0)])
     database.record_contest(
         workload.key, TARGET.key, [entry(direct, 5e4), entry(four, 2e4), entry(six, None)]
@@ -73,7 +73,7 @@ def test_the_newest_contest_decides(database, workload):
 
 
 def test_what_a_contest_did_not_have_is_compared_once_it_is_known(database, workload):
-    _, two, four, _ = alternatives_of(workload)
+    _, two, four, *_ = alternatives_of(workload)
     database.record_contest(workload.key, TARGET.key, [entry(two, 5e4), entry(four, None)])
     record(database, workload, 3e4)
     for region in four.regions:
@@ -87,7 +87,7 @@ def test_what_a_contest_did_not_have_is_compared_once_it_is_known(database, work
 
 
 def test_a_sum_of_another_hour_is_scaled_before_it_is_compared_with_a_contest(database, workload):
-    direct, two, four, _ = alternatives_of(workload)
+    direct, two, four, *_ = alternatives_of(workload)
     database.record_contest(workload.key, TARGET.key, [entry(direct, 5e4), entry(four, 3e4)])
     for alternative, ns in ((direct, 3e4), (four, 1e4), (two, 1.2e4)):
         for region in alternative.regions:
@@ -117,13 +117,13 @@ def test_sums_of_dispatches_decide_once_all_are_known(database, workload):
             record(database, region, ns)
     decision = decide(workload, TARGET, database, ANY)
     assert decision is not None
-    assert [s.source for s in decision.standings] == [Source.APART] * 4
+    assert [s.source for s in decision.standings] == [Source.APART] * 5
     assert decision.standings[0].alternative.name == "winograd F(2x2)"
     assert decision.standings[0].latency_ns == 5.0 * len(decision.chosen.regions)
 
 
 def test_the_compiler_follows_and_says_so(database, workload):
-    direct, _, four, _ = alternatives_of(workload)
+    direct, _, four, *_ = alternatives_of(workload)
     database.record_contest(workload.key, TARGET.key, [entry(direct, 3e5), entry(four, 2e5)])
     done = compile_in_detail(graph(), target=TARGET, database=database)
     assert "winograd F(4x4): 200.0 µs measured, direct: 300.0 µs measured" in done.coverage.details()

@@ -130,3 +130,32 @@ def test_a_divisible_part_leaves_the_quotient() -> None:
     simplifier.declare(j, 0, 3)
     assert simplifier.form((i * 4 + j) // 4).same(simplifier.form(i))
     assert simplifier.form((i * 4 + j) % 4).same(simplifier.form(j))
+
+
+@pytest.mark.parametrize("block", range(3))
+def test_joined_forms_have_the_value_of_their_expression(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        case = Case(seed)
+        divisor, step = case.rng.choice((2, 3, 5, 8)), case.rng.randint(-3, 3)
+        index, other = case.index(3), case.index(3)
+        taken_apart = [binary("//", index, divisor), binary("%", index, divisor), other]
+        scales = [step * divisor, step, 1]
+        form = sum(
+            (case.simplifier.form(e).scaled(k) for e, k in zip(taken_apart, scales, strict=True)),
+            start=case.simplifier.form(Const(0, "int64")),
+        )
+        joined = case.simplifier.joined(form)
+        for point in case.points():
+            wanted = step * value(index, point) + value(other, point)
+            assert value(joined.expr(), point) == wanted, f"seed {seed}: {index} by {divisor} at {point}"
+
+
+def test_rows_taken_apart_are_put_together() -> None:
+    simplifier = Simplifier()
+    i, j = Var("i"), Var("j")
+    simplifier.declare(i, 0, 99)
+    simplifier.declare(j, 0, 3)
+    form = simplifier.form(binary("//", i, 24)).scaled(24) + simplifier.form(binary("%", i, 24))
+    assert simplifier.joined(form + simplifier.form(j)).same(simplifier.form(i + j))
+    apart = simplifier.form(binary("//", i, 24)).scaled(25) + simplifier.form(binary("%", i, 24))
+    assert simplifier.joined(apart).same(apart)

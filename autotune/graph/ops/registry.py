@@ -184,6 +184,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
         "movement": "ChannelShuffle Concat DepthToSpace SpaceToDepth Split Transpose",
         "interleave": "Interleave",
         "overlap_add": "OverlapAdd",
+        "patches": "Patches",
         "indexing": "Gather GatherElements Pad Slice Trilu",
         "shape": "ConstantOfShape Range Shape",
     }.items()

@@ -1,0 +1,63 @@
+"""Images as rows of pixels: what products of pixels by channels share, and what follows them.
+
+A convolution computed as a product gives rows of pixels. Elementwise operations after it are computed on such rows,
+too, so that they stay in its dispatch: a reshape between them would end it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from autotune.graph import ops
+from autotune.graph.ir import ABSENT, Node
+from autotune.passes.rewriter import Rewriter
+
+_FLAT = "flat"
+
+
+def product_of_rows(rewriter: Rewriter, output: str, left: str, weights: str) -> None:
+    """Define ``output`` [n, spatial..., oc] as rows [pixels, k] times weights [..., oc] of k * oc elements."""
+    outer = rewriter.type_of(weights).shape[-1]
+    right = rows_of(rewriter, weights, rewriter.type_of(left).shape[-1], outer)
+    product = rewriter.emit("MatMul", [left, right], name=f"{output}.{_FLAT}")
+    rewriter.become(output, "Reshape", [product], {"shape": rewriter.graph.type_of(output).shape})
+
+
+def rows_of(rewriter: Rewriter, value: str, *shape: int) -> str:
+    """A value in another shape."""
+    return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.rows")
+
+
+def follow_rows(rewriter: Rewriter, node: Node) -> bool:
+    """Compute an elementwise operation on rows of pixels where an operand is such rows, reshaped."""
+    if ops.get(node.op).kind != "elementwise" or len(node.outputs) != 1 or ABSENT in node.inputs:
+        return False
+    (output,) = node.outputs
+    shape = rewriter.graph.type_of(output).shape
+    operands = [rewriter.current(v) for v in node.inputs]
+    if not any(_flat(rewriter, v) for v in operands):
+        return False
+    flat = []
+    for value in operands:
+        own = rewriter.type_of(value).shape
+        if own == shape:
+            rows = _flat(rewriter, value)
+            flat.append(rows or rows_of(rewriter, value, math.prod(shape[:-1]), shape[-1]))
+        elif math.prod(own[:-1]) == 1:
+            flat.append(value if len(own) < 2 else rows_of(rewriter, value, own[-1]))
+        else:
+            return False
+    result = rewriter.emit(node.op, flat, node.attrs, name=f"{output}.{_FLAT}")
+    rewriter.become(output, "Reshape", [result], {"shape": shape})
+    return True
+
+
+def _flat(rewriter: Rewriter, value: str) -> str | None:
+    """The rows of pixels that a value is a reshape of."""
+    producer = rewriter.producer(value)
+    if producer is None or producer.op != "Reshape" or rewriter.type_of(producer.inputs[0]).rank != 2:
+        return None
+    return producer.inputs[0]
+
+
+__all__ = ["follow_rows", "product_of_rows", "rows_of"]

@@ -3,7 +3,6 @@
 from autotune.compiler.coverage import CoverageReport, DispatchCoverage
 from autotune.compiler.driver import (
     compile_in_detail,
-    compile_model,
     compile_region,
     distinct_workloads,
     divide,
@@ -17,7 +16,6 @@ __all__ = [
     "CoverageReport",
     "DispatchCoverage",
     "compile_in_detail",
-    "compile_model",
     "compile_region",
     "distinct_workloads",
     "divide",

@@ -38,50 +38,6 @@ Model: TypeAlias = "ModelSource | Graph"
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 
-def compile_model(
-    model: Model,
-    *,
-    target: Target | str | None = None,
-    database: Database | str | Path | None = None,
-    layout: str = "NHWC",
-    tolerance: float = TOLERANCE,
-    algorithm: str | None = None,
-    require_hit: bool = False,
-    schedules: Mapping[str, Trace] | None = None,
-    threads: int | None = None,
-    shapes: Shapes | None = None,
-    options: PartitionOptions | None = None,
-    progress: Progress | None = None,
-) -> ModuleImage:
-    """Compile a model to an image that :class:`autotune.runtime.module.Module` runs.
-
-    ``model`` is a path, ``"zoo:NAME"``, bytes, a ``ModelProto`` or a graph. Schedules come from
-    ``schedules`` (workload key to trace), then from ``database``, then from the analytic model.
-    Of several algorithms for an operation the fastest is used whose declared error is at most
-    ``tolerance`` (relative to the largest result; 0 allows direct computation only); ``algorithm``
-    names the one to use wherever it applies, for comparisons.
-    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
-
-    Raises:
-        ModelImportError: the model cannot be imported.
-        MissError: with ``require_hit``, a dispatch has no tuned schedule.
-    """
-    return compile_in_detail(
-        model,
-        target=target,
-        database=database,
-        layout=layout,
-        tolerance=tolerance,
-        algorithm=algorithm,
-        require_hit=require_hit,
-        schedules=schedules,
-        threads=threads,
-        shapes=shapes,
-        options=options,
-        progress=progress,
-    ).image
-
-
 @collector_paused()
 def compile_in_detail(
     model: Model,
@@ -100,10 +56,21 @@ def compile_in_detail(
     observer: Observer | None = None,
     verify: bool = False,
 ) -> Compilation:
-    """Like :func:`compile_model`, with everything that explains the result.
+    """Compile a model to an image that :class:`autotune.runtime.module.Module` runs, and all that explains it.
 
-    With ``verify`` isl proves every schedule before its code runs: raises LoweringError with a counterexample for a
-    wrong one, MissingExtraError without islpy. The memory plan is gone through, too.
+    ``model`` is a path, ``"zoo:NAME"``, bytes, a ``ModelProto`` or a graph. Schedules come from
+    ``schedules`` (workload key to trace), then from ``database``, then from the analytic model.
+    Of several algorithms for an operation the fastest is used whose declared error is at most
+    ``tolerance`` (relative to the largest result; 0 allows direct computation only); ``algorithm``
+    names the one to use wherever it applies, for comparisons.
+    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
+    With ``verify`` isl proves every schedule before its code runs, and the memory plan is gone through.
+
+    Raises:
+        ModelImportError: the model cannot be imported.
+        MissError: with ``require_hit``, a dispatch has no tuned schedule.
+        LoweringError: with ``verify``, a schedule is wrong; with a counterexample.
+        MissingExtraError: with ``verify``, islpy is not installed.
     """
     chosen_target = resolve_target(target, threads)
     parts = divide(
@@ -247,7 +214,6 @@ def _miss_message(name: str, report: CoverageReport) -> str:
 __all__ = [
     "Compilation",
     "compile_in_detail",
-    "compile_model",
     "compile_region",
     "distinct_workloads",
     "divide",

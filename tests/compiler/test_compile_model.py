@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from autotune.compiler import (
     compile_in_detail,
-    compile_model,
     distinct_workloads,
     divide,
     reference_run,
@@ -105,7 +104,7 @@ def test_one_and_two_threads_compute_the_same():
     inputs = random_inputs(graph)
     results = []
     for threads in (1, 2):
-        image = compile_model(graph, threads=threads)
+        image = compile_in_detail(graph, threads=threads).image
         assert image.target.threads == threads
         with Module(image, threads=threads) as module:
             results.append(module.run(inputs))
@@ -114,7 +113,7 @@ def test_one_and_two_threads_compute_the_same():
 
 def test_compiling_is_deterministic():
     graph = load(MODELS["mlp"]())
-    first, second = compile_model(graph), compile_model(graph)
+    first, second = compile_in_detail(graph).image, compile_in_detail(graph).image
     assert (first.objects, first.commands, first.dispatches) == (
         second.objects,
         second.commands,
@@ -148,7 +147,7 @@ def test_a_given_schedule_that_does_not_apply():
     workload = distinct_workloads(divide(graph))[0]
     trace = Trace.from_json('{"version":1,"steps":[["compute_inline","no_such_stage",[]]]}')
     with pytest.raises(ScheduleError, match="no_such_stage"):
-        compile_model(graph, schedules={workload.key: trace})
+        compile_in_detail(graph, schedules={workload.key: trace})
 
 
 def record(database, workload, target, trace_json, latency=1000.0):
@@ -202,7 +201,7 @@ def test_a_stored_schedule_that_does_not_apply_is_a_miss(tmp_path):
 
 def test_requiring_hits():
     with pytest.raises(MissError) as error:
-        compile_model(load(MODELS["mlp"]()), require_hit=True)
+        compile_in_detail(load(MODELS["mlp"]()), require_hit=True)
     assert str(error.value) == (
         "no tuned schedule for 2 of 2 dispatches of 'mlp':\n"
         "  000_matmul_add_relu (contraction): no database was given\n"
@@ -215,16 +214,16 @@ def test_symbolic_sizes_are_given_by_name():
     b = ModelBuilder("open", seed=1)
     b.node("MatMul", [b.input("x", ("batch", 8)), b.normal("w", (8, 4), 1.0)], "y")
     model = b.finish(["y"])
-    image = compile_model(model, shapes={"x": (3, 8)})
+    image = compile_in_detail(model, shapes={"x": (3, 8)}).image
     assert image.outputs[0].shape == (3, 4)
     with pytest.raises(UsageError, match="shapes were given for a graph"):
-        compile_model(load(model, shapes={"x": (3, 8)}), shapes={"x": (3, 8)})
+        compile_in_detail(load(model, shapes={"x": (3, 8)}), shapes={"x": (3, 8)})
 
 
 def test_dumps(tmp_path, monkeypatch):
     monkeypatch.setenv("AUTOTUNE_DUMP", str(tmp_path))
     graph = load(MODELS["mlp"]())
-    compile_model(graph, schedules=plain_schedules(graph))
+    compile_in_detail(graph, schedules=plain_schedules(graph))
     folder = tmp_path / "mlp"
     assert "matmul_add_relu" in (folder / "dispatches.txt").read_text()
     assert (folder / "memory_plan.txt").read_text().startswith("arena ")
@@ -238,7 +237,7 @@ def test_dumps(tmp_path, monkeypatch):
 
 def test_weights_are_in_the_image_once():
     graph = load(MODELS["mlp"]())
-    image = compile_model(graph)
+    image = compile_in_detail(graph).image
     weights = sum(array.nbytes for array in graph.constants.values())
     stored = sum(array.nbytes for array in image.constants)
     assert weights <= stored < 2 * weights  # packed with padding, but not kept twice
@@ -285,7 +284,7 @@ def test_another_architecture_packs_at_run_time():
     workload = distinct_workloads(divide(graph))[0]
     target = Target.parse("aarch64")
     trace = packing_trace(workload)
-    image = compile_model(graph, target=target, schedules={workload.key: trace})
+    image = compile_in_detail(graph, target=target, schedules={workload.key: trace}).image
     assert len(image.commands) == 2
     assert image.arena_bytes >= 16 * 16 * 4
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autotune.compiler.driver import compile_model
+from autotune.compiler.driver import compile_in_detail
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
@@ -266,7 +266,7 @@ def test_causal_rows_of_heads_that_lie_interleaved():
     y = b.node("Transpose", b.node("Attention", *map(split, "qkv"), causal=1), perm=(1, 0, 2))
     graph = b.graph(b.node("Reshape", y, shape=(rows, heads * width)))
     inputs = {v: normal(rows, heads * width) for v in graph.inputs}
-    image = compile_model(graph, threads=1, algorithm=CausalRows().label)
+    image = compile_in_detail(graph, threads=1, algorithm=CausalRows().label).image
     assert [d.kind for d in image.dispatches].count("attention") == 2
     with Module(image) as module:
         (result,) = module(*inputs.values())

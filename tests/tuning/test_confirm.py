@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from autotune.compiler import compile_model
+from autotune.compiler import compile_in_detail
 from autotune.runtime.image import ModuleImage
 from autotune.tuning.lineup import LineUp
 from autotune.tuning.sheet import Sheet, choose
@@ -51,7 +51,7 @@ def test_a_sheet_adds_up_dispatches() -> None:
 
 @pytest.fixture(scope="module")
 def image() -> ModuleImage:
-    return compile_model("zoo:tiny_cnn", threads=1)
+    return compile_in_detail("zoo:tiny_cnn", threads=1).image
 
 
 def test_versions_take_turns_in_two_seatings(image: ModuleImage) -> None:

@@ -15,6 +15,7 @@ from autotune.cli.options import (
     machine_options,
     model_argument,
     print_json,
+    print_proofs,
     proofs_json,
     shape_option,
     tolerance_option,
@@ -79,9 +80,7 @@ def command(
         )
         return
     click.echo(done.coverage.details() if details else str(done.coverage))
-    if done.proofs is not None:
-        click.echo(done.proofs.details() if details else str(done.proofs))
-        click.echo(str(done.memory_proof))
+    print_proofs(done, details=details)
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
     click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
 

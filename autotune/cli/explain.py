@@ -15,6 +15,7 @@ from autotune.cli.options import (
     machine_options,
     model_argument,
     print_json,
+    print_proofs,
     proofs_json,
     shape_option,
     tolerance_option,
@@ -76,10 +77,7 @@ def command(
         click.echo(str(record))
     click.echo(str(done.partition))
     click.echo(done.coverage.details())
-    if done.proofs is not None:
-        click.echo(done.proofs.details())
-    if done.memory_proof is not None:
-        click.echo(str(done.memory_proof))
+    print_proofs(done)
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
     click.echo(done.memory_plan.render())
 

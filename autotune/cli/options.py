@@ -13,6 +13,7 @@ from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
 
 if TYPE_CHECKING:
+    from autotune.compiler.explain import Compilation
     from autotune.compiler.proof import ProofReport
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -112,6 +113,14 @@ def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
     ]
 
 
+def print_proofs(done: Compilation, *, details: bool = True) -> None:
+    """What ``--verify`` found, as text: of each workload or, without ``details``, in a line; nothing without it."""
+    if done.proofs is not None:
+        click.echo(done.proofs.details() if details else str(done.proofs))
+    if done.memory_proof is not None:
+        click.echo(str(done.memory_proof))
+
+
 __all__ = [
     "EPILOG_DATABASE",
     "database_option",
@@ -120,6 +129,7 @@ __all__ = [
     "model_argument",
     "parse_shapes",
     "print_json",
+    "print_proofs",
     "proofs_json",
     "seed_option",
     "shape_option",

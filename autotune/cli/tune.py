@@ -14,6 +14,7 @@ from autotune.cli.options import (
     json_option,
     machine_options,
     model_argument,
+    print_proofs,
     proofs_json,
     seed_option,
     shape_option,
@@ -111,12 +112,10 @@ def _verify_winners(
         shapes=shapes,
         verify=True,
     )
-    assert done.proofs is not None
     if as_json:
         click.echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
     else:
-        click.echo(done.proofs.details())
-        click.echo(str(done.memory_proof))
+        print_proofs(done)
 
 
 __all__ = ["DEFAULT_BUDGET", "command"]

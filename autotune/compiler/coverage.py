@@ -62,7 +62,8 @@ class CoverageReport:
             latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs"
             why = f"  ({d.reason})" if d.reason else ""
             lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.source}{latency}{why}")
-        lines += [f"  {d.workload.kind}  {d.workload.key[:12]}  {d}" for d in self.decisions]
+        several = [d for d in self.decisions if len(d.standings) > 1]
+        lines += [f"  {d.workload.kind}  {d.workload.key[:12]}  {d}" for d in several]
         return "\n".join(lines)
 
     def to_json(self) -> str:

@@ -308,6 +308,8 @@ class Job:
         """What was measured of the alternatives, a line a workload."""
         for fork in objective.forks:
             rows = self.database.contest(fork.workload.key, self.target.key)
+            if len(rows) == 1:
+                continue  # nothing was compared with it
             timed = sorted((row.latency.min_ns, row.name) for row in rows if row.latency is not None)
             shown = ", ".join(f"{name} {nanoseconds(ns)}" for ns, name in timed)
             failed = [f"{row.name}: {row.message}" for row in rows if row.latency is None]

@@ -32,6 +32,10 @@ class GraphPass(ABC):
         return f"{self.name}{{{' '.join(options)}}}" if options else self.name
 
 
+REORDERED_ATTENTION = 1e-5
+"""The error declared where attention is summed in another order: several times what was seen with 2048 keys."""
+
+
 class Algorithm(GraphPass):
     """Another way to compute a region: a pass over its graph, in which it may become several regions.
 
@@ -53,4 +57,4 @@ class Algorithm(GraphPass):
         """
 
 
-__all__ = ["Algorithm", "GraphPass"]
+__all__ = ["REORDERED_ATTENTION", "Algorithm", "GraphPass"]

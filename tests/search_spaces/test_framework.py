@@ -163,6 +163,14 @@ def test_knob_json_round_trip(values: list[int], data: st.DataObject) -> None:
     assert Knob.from_json(knob.to_json()) == knob
 
 
+def test_steps_are_the_neighbours_of_every_value() -> None:
+    ordered, named, lone = Knob("k", (1, 2, 4)), Knob("k", ("a", "b", "c")), Knob("k", (7,))
+    assert ordered.steps.tolist() == [[1, -1], [0, 2], [1, -1]]
+    assert named.steps.tolist() == [[1, 2], [0, 2], [0, 1]]
+    assert lone.steps.shape == (1, 0)
+    assert ordered.steps.dtype == np.int16
+
+
 def test_config_json_round_trip_and_errors() -> None:
     config = {"b": True, "a": 3, "c": "mn"}
     assert config_to_json(config) == '{"a":3,"b":true,"c":"mn"}'

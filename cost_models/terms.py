@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.machine import Machine
-from search_spaces.nest import LoopNest, Numbers
+from search_spaces.nest import Body, LoopNest, Numbers
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,10 @@ class Terms:
 def terms(nest: LoopNest, machine: Machine) -> Terms:
     """All terms and the predicted total in seconds for each of the n candidates."""
     body, cycle = nest.body, 1.0 / machine.hertz
-    arithmetic, loads = body.arithmetic / machine.arithmetic_ports, body.loads / machine.load_ports
-    slots = (body.arithmetic + body.loads + body.stores) / machine.issue_width
-    issue = np.maximum.reduce([arithmetic, loads, body.stores / machine.store_ports, slots])
-    # Ports are not kept equally busy: the more loads among the arithmetic, the more of both is lost.
-    issue = issue + machine.port_conflict * np.minimum(arithmetic, loads)
-    chain = machine.latency * body.arithmetic / np.maximum(body.chains, 1.0)
-    # Tiles that need all registers keep them, by their assembly, yet take up to a tenth longer: 9 x 3 at products of
-    # size 300, 14 x 2 at 1000.
-    spilled = np.maximum(body.registers - machine.registers * 15 / 16, 0.0)
-    ports = body.steps * (issue + body.stalls + machine.step_overhead) * cycle
-    latency = body.steps * np.maximum(chain - issue, 0.0) * cycle
-    spills = body.steps * machine.spill_cycles * spilled * cycle
+    ports, latency, spills = _core(body, machine)
+    if nest.rest is not None:
+        more = _core(nest.rest, machine)
+        ports, latency, spills = ports + more[0], latency + more[1], spills + more[2]
     pressure = np.clip(body.instructions / machine.instruction_cache - 1.0, 0.0, 2.0)
     fetch = ports * 0.5 * pressure
     tail = (
@@ -92,6 +84,24 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
         overhead=overhead,
         total=total + passes + overhead,
     )
+
+
+def _core(body: Body, machine: Machine) -> tuple[Numbers, Numbers, Numbers]:
+    """Seconds [n] in the ports, beyond them waiting for results, and moving registers to memory and back."""
+    arithmetic, loads = body.arithmetic / machine.arithmetic_ports, body.loads / machine.load_ports
+    slots = (body.arithmetic + body.loads + body.stores) / machine.issue_width
+    issue = np.maximum.reduce([arithmetic, loads, body.stores / machine.store_ports, slots])
+    # Ports are not kept equally busy: the more loads among the arithmetic, the more of both is lost.
+    issue = issue + machine.port_conflict * np.minimum(arithmetic, loads)
+    chain = machine.latency * body.arithmetic / np.maximum(body.chains, 1.0)
+    # Tiles that need all registers keep them, by their assembly, yet take up to a tenth longer: 9 x 3 at products of
+    # size 300, 14 x 2 at 1000.
+    spilled = np.maximum(body.registers - machine.registers * 15 / 16, 0.0)
+    cycle = 1.0 / machine.hertz
+    ports = body.steps * (issue + body.stalls + machine.step_overhead) * cycle
+    latency = body.steps * np.maximum(chain - issue, 0.0) * cycle
+    spills = body.steps * machine.spill_cycles * spilled * cycle
+    return ports, latency, spills
 
 
 def _traffic(nest: LoopNest, capacity: float, near: bool) -> Numbers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
     pack = flag(columns, "pack")
     block = equals(columns, "stage", "block")
     parallel = columns["parallel"].astype(np.bool_)
-    body = _body(shape, columns, tile, loops)
+    body, rest = _bodies(shape, columns, tile, loops)
     return LoopNest(
         family=family,
         lanes=shape.lanes,
@@ -44,6 +45,7 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
         loops=tuple(loops),
         accesses=tuple(_accesses(shape, pack)),
         body=body,
+        rest=rest,
         passes=(*passes(shape, pack, block), *left_pass(shape, columns)),
         tail_operations=outside_operations(shape, columns, tile, block),
         serial=~parallel,
@@ -109,16 +111,21 @@ def _steps(shape: TileShape, columns: Columns, tile: Tile) -> Numbers:
     return ceil_div(block, tile.unroll * shape.group)
 
 
-def _body(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> Body:
+def _bodies(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -> tuple[Body, Body]:
+    """The body of whole tiles, and that of the last vector tile where it is narrower: `steps` 0 where it is not."""
     steps = np.ones(len(tile.vectors))
     for loop in loops:
         if loop.kind in ("parallel", "serial"):
             steps = steps * loop.extent
-    # The last vector tile is narrower where its tail is peeled, as it is wherever weights are packed.
-    whole = vector_tiles(shape, columns) * tile.vectors
-    needed = ceil_div(shape.extents[shape.vector], shape.lanes)
-    peeled = equals(columns, "tail", "peel") | flag(columns, "pack")
-    steps = steps * np.where(peeled, needed / whole, 1.0)
+    tiles = vector_tiles(shape, columns)
+    last = ceil_div(shape.extents[shape.vector], shape.lanes) - (tiles - 1) * tile.vectors
+    # It is narrower where its tail is peeled, as it is wherever weights are packed.
+    narrower = (equals(columns, "tail", "peel") | flag(columns, "pack")) & (last < tile.vectors)
+    whole = _body(shape, columns, tile, steps * (tiles - narrower) / tiles)
+    return whole, _body(shape, columns, replace(tile, vectors=last), steps * narrower / tiles)
+
+
+def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Body:
     repeats = tile.unroll * tile.window_unroll
     source = max(1, operations(shape.structure.anchor))
     arithmetic = tile.accumulators * repeats * source

@@ -17,6 +17,7 @@ from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.graph.verify import verify
+from autotune.passes.apply_to_parts import ApplyToParts
 from autotune.passes.attention import Attention
 from autotune.passes.base import GraphPass
 from autotune.passes.common_subexpressions import CommonSubexpressions
@@ -51,6 +52,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         ConvertLayout(layout),
         FoldConstants(),
         Simplify(),
+        ApplyToParts(),
         SplitPhases(),
         SplitGroups(),
         Attention(),

@@ -9,6 +9,7 @@ from autotune.errors import UsageError
 from autotune.passes.base import GraphPass
 
 PASSES: Mapping[str, str] = {
+    "apply_to_parts": "autotune.passes.apply_to_parts:ApplyToParts",
     "attention": "autotune.passes.attention:Attention",
     "attention_blocks": "autotune.passes.attention_blocks:AttentionBlocks",
     "causal_rows": "autotune.passes.causal_rows:CausalRows",

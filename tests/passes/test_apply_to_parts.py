@@ -1,0 +1,89 @@
+"""Elementwise operations after a Concat become epilogues of what computes its operands."""
+
+import random
+
+import numpy as np
+import pytest
+
+from autotune.graph import evaluate
+from autotune.graph.build import GraphBuilder
+from autotune.passes.apply_to_parts import ApplyToParts
+from autotune.passes.nest_concats import NestConcats
+from tests.passes.random_joins import random_joins
+from tests.passes.test_partition import all_ops, check, normal
+
+
+def products(b, sizes, axis=1):
+    x = b.input("x", (4, 8))
+    parts = [b.node("MatMul", x, b.constant(f"w{i}", normal(8, n, seed=i))) for i, n in enumerate(sizes)]
+    return b.node("Concat", *parts, axis=axis, name="joined")
+
+
+def applied(graph):
+    """The graph after the pass, which computes the same."""
+    inputs = {v: normal(*graph.types[v].shape) for v in graph.inputs}
+    result = ApplyToParts().apply(graph)
+    expected, got = evaluate.run(graph, inputs), evaluate.run(result, inputs)
+    for name, want in expected.items():
+        np.testing.assert_array_equal(got[name], want)
+    return result
+
+
+def test_a_chain_ends_the_dispatches_of_the_operands():
+    b = GraphBuilder()
+    x = b.node("Mul", products(b, (8, 16)), b.constant("scale", normal(24)))
+    x = b.node("Add", b.constant("shift", normal(1, 24)), x)
+    graph = b.graph(b.node("Relu", x, name="y"))
+    assert all_ops(check(applied(graph))) == [["MatMul", "Mul", "Add", "Relu"]] * 2
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (4, 1), (4, 24)])
+def test_constants_are_cut_where_they_are_not_broadcast(shape):
+    b = GraphBuilder()
+    graph = b.graph(b.node("Sub", products(b, (8, 16)), b.constant("k", normal(*shape)), name="y"))
+    assert applied(graph).producers()["y"].op == "Concat"
+
+
+def test_along_the_first_axis():
+    b = GraphBuilder()
+    graph = b.graph(b.node("Mul", products(b, (8, 8), axis=0), b.constant("k", normal(8, 1)), name="y"))
+    assert all_ops(check(applied(graph))) == [["MatMul", "Mul"]] * 2
+
+
+def test_one_operand_may_be_something_else():
+    b = GraphBuilder()
+    x = b.input("z", (4, 5))
+    joined = b.node("Concat", x, products(b, (8,)), axis=1)
+    graph = b.graph(b.node("Relu", joined, name="y"))
+    assert applied(graph) is graph  # the inner Concat is a join, the input is no dispatch
+    b = GraphBuilder()
+    x, w = b.input("x", (4, 8)), b.constant("w", normal(8, 8))
+    graph = b.graph(b.node("Relu", b.node("Concat", x, b.node("MatMul", x, w), axis=1), name="y"))
+    assert sorted(all_ops(check(applied(graph)))) == [["MatMul", "Relu"], ["Relu"]]
+
+
+@pytest.mark.parametrize("case", ["read twice", "output", "two variables", "twice in the join", "part read"])
+def test_what_is_read_elsewhere_stays(case):
+    b = GraphBuilder()
+    joined = products(b, (8, 8))
+    first, second = b.graph(joined).producers()["joined"].inputs
+    outputs = []
+    if case == "read twice":
+        outputs.append(b.node("Softmax", joined, axis=1))
+    if case == "output":
+        outputs.append(joined)
+    if case == "twice in the join":
+        joined = b.node("Concat", first, first, second, axis=1)
+    if case == "part read":
+        outputs += [b.node("Softmax", v, axis=1) for v in (first, second)]
+    other = b.type_of(joined).shape
+    operands = [b.input("other", other)] if case == "two variables" else []
+    y = b.node("Add" if operands else "Relu", joined, *operands, name="y")
+    graph = b.graph(y, *outputs).pruned()
+    assert applied(graph) is graph
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_any_graph_of_joins(block):
+    for seed in range(2000 + 25 * block, 2000 + 25 * (block + 1)):
+        applied(NestConcats().apply(random_joins(random.Random(seed))))

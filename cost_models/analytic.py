@@ -23,6 +23,9 @@ _ENUMERATE = 20_000
 _SAMPLES = 2048
 _ROUNDS = 12
 _SURVIVORS = 16
+_LONG_FLOPS = 2**30
+_LONG_SURVIVORS = 64
+"""A kernel that runs for milliseconds is worth a few more of search: ways to a better tile lead through worse ones."""
 
 
 def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
@@ -112,15 +115,16 @@ def best_of(space: Space) -> Population:
 
 
 def _descend(space: Space) -> Population:
+    survivors = _SURVIVORS if space.workload.flops < _LONG_FLOPS else _LONG_SURVIVORS
     start = space.population(np.random.default_rng(0), _SAMPLES)
-    best = start.take(_ranking(space, start)[:_SURVIVORS])
+    best = start.take(_ranking(space, start)[:survivors])
     for _ in range(_ROUNDS):
         pool = Population.concatenate([best, space.neighbourhood(best)]).distinct()
-        grown = pool.take(_ranking(space, pool)[:_SURVIVORS])
+        grown = pool.take(_ranking(space, pool)[:survivors])
         if np.array_equal(grown.indexes, best.indexes):
             break
         best = grown
-    return best
+    return best.take(np.arange(len(best))[:_SURVIVORS])
 
 
 def _ranking(space: Space, population: Population) -> NDArray[np.intp]:

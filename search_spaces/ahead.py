@@ -18,18 +18,24 @@ from search_spaces.nest import Numbers
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import column
 
-_DISTANCES = (0, 512, 1024, 2048, 4096)
+_DISTANCES = (512, 1024, 2048, 4096)
 _REACH = 2048.0  # bytes that a core reads while the first of them are on their way: measured on relu and x·sigmoid(x)
+_LEAST_REACH = 256.0  # ... of each of many lines: measured on transposes
 
 
-def ahead_knob() -> Knob:
+def ahead_knob(distances: Sequence[int] = _DISTANCES) -> Knob:
     """How far ahead inputs are fetched."""
-    return Knob.of("ahead", _DISTANCES, 0, "bytes that far inputs are fetched ahead")
+    return Knob.of("ahead", (0, *distances), 0, "bytes that far inputs are fetched ahead")
 
 
-def hidden(columns: Columns) -> Numbers | None:
-    """The share [n] of the way from memory that fetching ahead hides; None where the space does not ask."""
-    return np.minimum(column(columns, "ahead", 0) / _REACH, 1.0) if "ahead" in columns else None
+def hidden(columns: Columns, lines: float = 1.0) -> Numbers | None:
+    """The share [n] of the way from memory that fetching ahead hides; None where the space does not ask.
+
+    ``lines`` that are read side by side are all on their way at a time, so that less of each is enough.
+    """
+    if "ahead" not in columns:
+        return None
+    return np.minimum(column(columns, "ahead", 0) / max(_REACH / lines, _LEAST_REACH), 1.0)
 
 
 def far_reads(stages: Sequence[ComputeOp], least: int) -> list[ReadForm]:

@@ -21,8 +21,8 @@ LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
 CACHE_LINE = 64
 WAY_BYTES = 4096
 _PAGE_BYTES = 4096
-STREAMS = 32
-"""Lines that hardware prefetchers follow at the same time, each in a page of its own."""
+STREAMS = 16
+"""Lines that hardware prefetchers follow at the same time, each in a page of its own: 32 side by side take longer."""
 _SHORT_RUN = 256.0
 _LOST_RUN = 1300.0
 """Bytes of a long run that the way to a row costs which no prefetcher knows of."""

@@ -2,7 +2,8 @@
 
 Where the output's last axis is not the one along which an input is contiguous, a block of ``tile`` lines of the
 output by some vectors is read along the input's lines (:mod:`autotune.codegen.blocks`). Knobs: tile, vectors, walk
-(which way the innermost blocks go: along the input's lines, or along the output's), stream, parallel.
+(which way the innermost blocks go: along the input's lines, or along the output's), ahead (bytes of each of the
+input's lines that are fetched ahead), stream, parallel.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from autotune.lower.ir import NONTEMPORAL
 from autotune.strides import dense_strides
 from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
+from search_spaces.ahead import ahead_knob, hidden, iterations
 from search_spaces.analysis import ReadForm, operations, read_forms
+from search_spaces.constraint import Constraint
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
 from search_spaces.knob import Columns, Config, Knob
-from search_spaces.nest import STREAMS, Access, Body, Loop, LoopNest
+from search_spaces.nest import CACHE_LINE, STREAMS, Access, Body, Loop, LoopNest, Numbers
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import ceil_div, column, ints
@@ -31,15 +34,16 @@ if TYPE_CHECKING:
     from autotune.target import Target
 
 _IMAGE, _LINE, _COLUMN = "image", "line", "column"
+_DISTANCES = (128, 256, 512)
 
 
 @dataclass(frozen=True)
 class TransposedRecipe(FlatRecipe):
-    """``lines`` is the output's axis along which an input is contiguous, ``pitch`` the bytes between its lines."""
+    """``crossed`` is what is read across its lines, ``lines`` the output's axis along which they are contiguous."""
 
+    crossed: ReadForm
     lines: str
     line_extent: int
-    pitch: int
 
     def _output(self, stage: Stage, config: Config) -> None:
         assert isinstance(stage.op, ComputeOp)
@@ -57,9 +61,16 @@ class TransposedRecipe(FlatRecipe):
             stage.parallel(fused)
         if config.get("stream", False):
             stage.pragma(fused, NONTEMPORAL)
+        if config.get("ahead", 0):
+            tensor = stage.schedule[self.crossed.tensor.op.name].tensor
+            stage.prefetch(tensor, block, iterations(int(config["ahead"]), int(config["tile"]) * self._item))
         stage.unroll(vectors)
         stage.unroll(line)
         stage.vectorize(lanes)
+
+    @property
+    def _item(self) -> int:
+        return item_bytes(self.crossed.tensor)
 
     def loop_nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population."""
@@ -85,33 +96,48 @@ class TransposedRecipe(FlatRecipe):
         # A register is put together of pieces of lines, and interleaved with others a few times.
         pieces, stages = max(1.0, self.width * item / GROUP_BYTES), np.log2(GROUP_BYTES / item)
         arithmetic = registers * (work + stages)
+        loads = registers * pieces
+        ahead = hidden(columns, self.width)
+        if ahead is not None:
+            fetched = vectors * self.width * ceil_div(tile * self._item, CACHE_LINE)
+            loads = loads + np.where(ahead > 0, fetched, 0.0)
         return LoopNest(
             family=self.family,
             lanes=self.lanes,
             flops=float(self.workload.flops),
             extents={_IMAGE: images, _LINE: self.line_extent, _COLUMN: self.columns},
             loops=loops,
-            accesses=self._accesses(images, item, _streamed(columns)),
+            accesses=self._accesses(images, item, _streamed(columns), ahead),
             body=Body(
                 steps=images * blocks * steps,
                 arithmetic=arithmetic,
-                loads=registers * pieces,
+                loads=loads,
                 stores=registers,
                 chains=arithmetic,
                 registers=one * min(self.width, GROUP_BYTES / item) + 2,
-                instructions=arithmetic + registers * (pieces + 1),
+                instructions=arithmetic + loads + registers,
             ),
             serial=~columns["parallel"].astype(np.bool_),
             tags={"vectors": vectors, "unroll": registers, "rows": tile},
         )
 
-    def _accesses(self, images: int, item: int, streamed: NDArray[np.bool_]) -> tuple[Access, ...]:
+    @property
+    def _pitch(self) -> int:
+        """Bytes from one of the input's lines to the next."""
+        last = self.output.axis[-1].name
+        strides = dense_strides(self.crossed.tensor.shape)
+        dims = zip(strides, self.crossed.dims, strict=True)
+        return abs(sum(s * c for s, terms in dims for a, c in terms if a == last)) * self._item
+
+    def _accesses(
+        self, images: int, item: int, streamed: NDArray[np.bool_], ahead: Numbers | None
+    ) -> tuple[Access, ...]:
         image, line, along = ((_IMAGE, 1),), ((_LINE, 1),), ((_COLUMN, 1),)
         written = (images, self.line_extent, self.columns)
         read = (images, self.columns, self.line_extent)
         return (
             Access(self.output.name, item, (image, line, along), written, write=True, streamed=streamed),
-            Access("crossed", item, (image, along, line), read, row_bytes=self.pitch),
+            Access("crossed", self._item, (image, along, line), read, row_bytes=self._pitch, ahead=ahead),
         )
 
 
@@ -122,11 +148,10 @@ def _streamed(columns: Columns) -> NDArray[np.bool_]:
     return np.zeros(len(columns["tile"]), np.bool_)
 
 
-def crossed_lines(recipe: FlatRecipe) -> tuple[str, int, int] | None:
-    """The output's axis that walks along an input's lines where the last axis does not, and its extent.
+def crossed_lines(recipe: FlatRecipe) -> tuple[ReadForm, str, int] | None:
+    """What is read across its lines: the read, the output's axis that walks along them, and its extent.
 
-    The third value is the bytes between neighbouring lines. None where there is no such axis, or it is too
-    short for a block.
+    None where the last axis walks along all lines, or that axis is too short for a block.
     """
     if recipe.plain:
         return None
@@ -138,20 +163,13 @@ def crossed_lines(recipe: FlatRecipe) -> tuple[str, int, int] | None:
                 axis = recipe.output.axis[outer.index(along)]
                 least = GROUP_BYTES // ITEM_BYTES[read.tensor.dtype]
                 if axis.extent >= least:
-                    return axis.name, axis.extent, _pitch(read, last)
+                    return read, axis.name, axis.extent
     return None
 
 
-def _pitch(read: ReadForm, axis: str) -> int:
-    """Bytes of the input that a step of an axis moves on by."""
-    strides = dense_strides(read.tensor.shape)
-    steps = (s * c for s, terms in zip(strides, read.dims, strict=True) for a, c in terms if a == axis)
-    return abs(sum(steps)) * ITEM_BYTES[read.tensor.dtype]
-
-
-def transposed_space(recipe: FlatRecipe, target: Target, lines: str, extent: int, pitch: int) -> Space:
+def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, lines: str, extent: int) -> Space:
     """The schedules of a region that crosses an input's lines along axis ``lines``; see :func:`crossed_lines`."""
-    blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, lines, extent, pitch)
+    blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, crossed, lines, extent)
     least = GROUP_BYTES // ITEM_BYTES[recipe.output.body[0].dtype]
     tiles = ints(t * least for t in (1, 2, 4, 8) if t * least <= extent) or (extent,)
     # As many lines are read at once as a block has columns: prefetchers follow so many streams.
@@ -163,11 +181,19 @@ def transposed_space(recipe: FlatRecipe, target: Target, lines: str, extent: int
         Knob.of("walk", ("input", "output"), "input", "along whose lines the innermost blocks go"),
         parallel_knob(recipe),
     ]
+    rules = []
     # Asked where the output does not stay in a core's own cache.
     if math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0)) >= target.l2_bytes:
         large = recipe.workload.bytes > target.l3_bytes
         knobs.append(Knob.of("stream", (False, True), large, "store past the caches"))
-    return Space(recipe.workload, target, recipe.family, tuple(knobs), (), blocked)
+    if recipe.workload.bytes > target.l3_bytes:
+        knobs.append(ahead_knob(_DISTANCES))
+        rules.append(Constraint("ahead", ("ahead", "walk"), _along_lines, "lines are not walked along"))
+    return Space(recipe.workload, target, recipe.family, tuple(knobs), tuple(rules), blocked)
+
+
+def _along_lines(columns: Columns) -> object:
+    return (column(columns, "ahead", 0) == 0) | (columns["walk"] == "input")
 
 
 __all__ = ["TransposedRecipe", "crossed_lines", "transposed_space"]

@@ -35,9 +35,9 @@ _LEAST_MB = 64.0
 )
 @side_by_side(threads="1,2", peers="none", rounds=5, of_what="operator")
 def command(asked: Asked, names: Sequence[str], megabytes: float | None) -> None:
-    """Elementwise chains, transposes, concat, gather and pools against the speed of copying.
+    """Elementwise chains, transposes, concat, gather, pools and reductions against the speed of copying.
 
-    NAMES are families: elementwise, transpose, concat, gather, pool (all by default).
+    NAMES are families: elementwise, transpose, concat, gather, pool, reduction, softmax (all by default).
     """
     from autotune.bench import report
     from autotune.bench.suites import memory

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from autotune.errors import KnobError
 from autotune.graph.build import GraphBuilder
 from cost_models import analytic
 from search_spaces.spaces import space_for
@@ -61,3 +64,13 @@ def test_vectors_of_an_operand_given_at_the_call_may_cross_lines() -> None:
     assert analytic.default_config(given)["pack"]
     here, there = (space.check({**space.default(), "pack": False}) for space in (given, constant))
     assert analytic.predict(given, [here])[0] > analytic.predict(constant, [there])[0]
+
+
+def test_a_large_transpose_reads_no_more_lines_than_prefetchers_follow() -> None:
+    b = GraphBuilder("transpose")
+    found = of(b, b.node("Transpose", b.input("x", (6112, 6112)), perm=(1, 0)))
+    space = space_for(found, AVX512)
+    config = analytic.default_config(space)
+    assert (config["vectors"], config["ahead"], config["stream"]) == (1, 256, True)
+    with pytest.raises(KnobError, match="lines are not walked along"):
+        space.check({**config, "walk": "output"})

@@ -53,10 +53,26 @@ def _silu(elements: int) -> Problem:
     return Problem(b.graph(ours), arrays, m.finish([theirs]))
 
 
-def _transpose(shape: Sequence[int], perm: Sequence[int]) -> Problem:
-    b, m, arrays = twins("transpose", 0, x=shape)
+def _transpose(shape: Sequence[int], perm: Sequence[int], dtype: str = "float32") -> Problem:
+    b, m, arrays = twins("transpose", 0)
+    for builder in (b, m):
+        builder.input("x", tuple(shape), dtype)
+    arrays["x"] = np.random.default_rng(0).integers(0, 256, tuple(shape)).astype(dtype)
     ours = b.node("Transpose", "x", perm=tuple(perm))
     return Problem(b.graph(ours), arrays, m.finish([m.node("Transpose", ["x"], "y", perm=list(perm))]))
+
+
+def _reduction(op: str, shape: Sequence[int], axes: Sequence[int]) -> Problem:
+    b, m, arrays = twins("reduction", 0, x=shape)
+    m.constant("axes", np.asarray(axes, np.int64))
+    ours = b.node(op, "x", axes=tuple(axes), keepdims=0)
+    return Problem(b.graph(ours), arrays, m.finish([m.node(op, ["x", "axes"], "y", keepdims=0)]))
+
+
+def _softmax(shape: Sequence[int], axis: int) -> Problem:
+    b, m, arrays = twins("softmax", 0, x=shape)
+    ours = b.node("Softmax", "x", axis=axis)
+    return Problem(b.graph(ours), arrays, m.finish([m.node("Softmax", ["x"], "y", axis=axis)]))
 
 
 def _concat(elements: int, axis: int) -> Problem:
@@ -95,11 +111,19 @@ _BUILD: Mapping[tuple[str, str], Callable[[int], Problem]] = {
     ("transpose", "matrix"): lambda n: _transpose(_matrix(n), (1, 0)),
     ("transpose", "NCHW to NHWC"): lambda n: _transpose([_image(n)[i] for i in _FIRST], _LAST),
     ("transpose", "heads (0,2,1,3)"): lambda n: _transpose((1, max(4, n // 1024), 16, 64), (0, 2, 1, 3)),
+    ("transpose", "matrix of bytes"): lambda n: _transpose(_matrix(4 * n), (1, 0), "uint8"),
+    ("transpose", "NCHW to NHWC, bytes"): lambda n: _transpose(
+        [_image(4 * n)[i] for i in _FIRST], _LAST, "uint8"
+    ),
     ("concat", "first axis"): lambda n: _concat(n, 0),
     ("concat", "last axis"): lambda n: _concat(n, 1),
     ("gather", "rows of 256"): _gather,
     ("pool", "max 2×2, stride 2"): lambda n: _pool(n, "MaxPool", 2, 2),
     ("pool", "average 3×3, stride 1"): lambda n: _pool(n, "AveragePool", 3, 1),
+    ("reduction", "sum of all"): lambda n: _reduction("ReduceSum", (n,), (0,)),
+    ("reduction", "sum of 8 rows"): lambda n: _reduction("ReduceSum", (8, n // 8), (1,)),
+    ("reduction", "sum of columns"): lambda n: _reduction("ReduceSum", _matrix(n), (0,)),
+    ("softmax", "columns"): lambda n: _softmax(_matrix(n), 0),
 }
 
 

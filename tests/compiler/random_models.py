@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.decision import chosen, decide_all
+from autotune.compiler.memory_proof import prove_memory
 from autotune.errors import GraphError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
@@ -332,21 +333,22 @@ def random_way(rng: random.Random) -> Way:
 
 
 def check_model(graph: Graph, way: Way) -> None:
-    """Compile, run twice, compare; AssertionError on a difference."""
+    """Compile, prove the memory plan, run twice, compare; AssertionError on a difference."""
     inputs = {
         v: np.random.default_rng(k).standard_normal(graph.types[v].shape).astype(np.float32)
         for k, v in enumerate(graph.inputs)
     }
     expected = evaluate.run(graph, inputs)
-    image = compile_in_detail(
+    done = compile_in_detail(
         graph,
         layout=way.layout,
         algorithm=way.algorithm,
         threads=way.threads,
         options=way.options,
         schedules=_schedules(graph, way),
-    ).image
-    with Module(image) as module:
+    )
+    prove_memory(done.partition, done.memory_plan)
+    with Module(done.image) as module:
         for _ in range(2):
             results = module.run(inputs)
             for name in graph.outputs:

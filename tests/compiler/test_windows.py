@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import autotune
-from autotune.compiler import distinct_workloads, divide
+from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.runtime.module import Module
 from search_spaces.spaces import space_for
 from tests.search_spaces.workloads import host, run
 
@@ -47,6 +48,17 @@ def test_default_schedules(seed: int) -> None:
     given = {v: rng.standard_normal(graph.type_of(v).shape, dtype=np.float32) for v in graph.inputs}
     (expected,) = evaluate.run(graph, given).values()
     (found,) = autotune.compile(graph).run(given).values()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(200, 216))
+def test_as_products_of_patches(seed: int) -> None:
+    graph = random_graph(seed)
+    rng = np.random.default_rng(seed)
+    given = {v: rng.standard_normal(graph.type_of(v).shape, dtype=np.float32) for v in graph.inputs}
+    (expected,) = evaluate.run(graph, given).values()
+    with Module(compile_in_detail(graph, algorithm="implicit GEMM").image) as module:
+        (found,) = module.run(given).values()
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 

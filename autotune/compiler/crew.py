@@ -7,6 +7,8 @@ alone, whoever works on them.
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +55,9 @@ class Crew:
     """
 
     def __init__(self, helpers: int = 0, command: Sequence[str] = HELPER) -> None:
-        environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        # Modules are found where this process finds them, whatever was done to its path.
+        path = os.pathsep.join(filter(None, sys.path))
+        environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path}
         self._workers = [
             WorkerProcess(command, environment, name="build helper", error=BuildError) for _ in range(helpers)
         ]

@@ -91,6 +91,16 @@ def test_a_helper_that_cannot_start_is_an_error_with_the_way_out():
         )
 
 
+def test_a_helper_finds_modules_where_this_process_does(monkeypatch, tmp_path):
+    (tmp_path / "only_here.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = f"import only_here, runpy; runpy.run_path({FAKE[1]!r}, run_name='__main__')"
+    seen = []
+    with Crew(1, (FAKE[0], "-c", code)) as together:
+        here, there = together.run([Patient(until=lambda: seen), Job()], seen.append)
+    assert here != there
+
+
 def test_the_number_of_processes_is_a_setting(monkeypatch):
     monkeypatch.setenv("AUTOTUNE_BUILDERS", "3")
     assert builders() == 3

@@ -221,7 +221,7 @@ def contest(workload: Workload) -> dict[str, Any]:
 
 def test_whole_alternatives_are_checked_and_timed(convolution: Workload) -> None:
     results = through_a_pipe(worker.contest(contest(convolution)))["results"]
-    assert [result["outcome"] for result in results] == ["ok"] * 4
+    assert [result["outcome"] for result in results] == ["ok"] * len(alternatives_of(convolution))
     assert all(result["latency"]["min_ns"] > 0 for result in results)
     for result, alternative in zip(results[1:], alternatives_of(convolution)[1:], strict=True):
         assert result["error"] < alternative.error
@@ -235,5 +235,5 @@ def test_an_alternative_that_is_less_exact_than_it_declares_is_not_timed(
     proud = dataclasses.replace(last, error=1e-12)
     monkeypatch.setattr(worker, "alternatives_of", lambda _: (*others, proud))
     results = worker.contest(asked)["results"]
-    assert [result["outcome"] for result in results] == ["ok", "ok", "ok", "wrong_result"]
+    assert [result["outcome"] for result in results] == ["ok"] * len(others) + ["wrong_result"]
     assert "latency" not in results[-1]

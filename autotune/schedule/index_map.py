@@ -56,6 +56,8 @@ class IndexMap:
         pieces: dict[int, list[tuple[int, int, Expr]]] = {n: [] for n in range(len(shape))}
         for text, variable in zip(self.texts, new, strict=True):
             old, stride, modulus = _piece(text)
+            if modulus == 1:
+                continue  # an axis of one place, which tells nothing about the old indices
             if old not in pieces:
                 raise ScheduleError(
                     f"index map {self.texts}: there is no index i{old} in a rank {len(shape)} tensor"
@@ -118,7 +120,10 @@ def _extent(text: str, shape: Sequence[int]) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _piece(text: str) -> tuple[int, int, int]:
-    """``(index, stride, modulus)`` of ``(i // stride) % modulus``; modulus 0 means unbounded."""
+    """``(index, stride, modulus)`` of ``(i // stride) % modulus``; modulus 0 means unbounded.
+
+    A remainder of 1 is read as the constant 0, an axis of one place: modulus 1, of the first index.
+    """
     names = {f"i{n}": IterVar(f"i{n}", 1, "data") for n in range(16)}
     numbers = {v: n for n, v in enumerate(names.values())}
     expr = _parse(text, dict(names))
@@ -126,6 +131,8 @@ def _piece(text: str) -> tuple[int, int, int]:
     def go(node: Expr) -> tuple[int, int, int]:
         if isinstance(node, IterVar):
             return numbers[node], 1, 0
+        if isinstance(node, Const) and node.value == 0:
+            return 0, 1, 1
         if isinstance(node, Binary) and node.op in ("//", "%") and isinstance(node.b, Const):
             old, stride, modulus = go(node.a)
             value = int(node.b.value)

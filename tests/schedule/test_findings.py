@@ -366,3 +366,14 @@ def test_a_loop_of_one_iteration_leaves_a_remainder_as_asked(
     if order.index(0) < order.index(1 if factor == 1 else 2):  # else no loop knows the remainder
         conditions = [p for k in lower_schedule(s, [a, c]).kernels for p in walk(k.body) if isinstance(p, If)]
         assert conditions == []
+
+
+def test_a_remainder_of_one_is_an_axis_of_one_place() -> None:
+    """Panels of one column, as an attention over a single key has them."""
+    a = te.placeholder((4, 6), name="A")
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((4, 6), lambda i, j: b[i, j] * 2.0, name="C")
+    s = te.create_schedule(c.op)
+    panels = s.transform_layout(b, lambda i, j: [i, j // 1, j % 1])
+    assert panels.shape == (4, 6, 1)
+    assert_computes(s, [a], c)

@@ -37,8 +37,8 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     """All terms and the predicted total in seconds for each of the n candidates."""
     body, cycle = nest.body, 1.0 / machine.hertz
     ports, latency, spills = _core(body, machine)
-    if nest.rest is not None:
-        more = _core(nest.rest, machine)
+    for rest in nest.rests:
+        more = _core(rest, machine)
         ports, latency, spills = ports + more[0], latency + more[1], spills + more[2]
     pressure = np.clip(body.instructions / machine.instruction_cache - 1.0, 0.0, 2.0)
     fetch = ports * 0.5 * pressure

@@ -107,7 +107,7 @@ class Pass:
 class LoopNest:
     """The main loop nests of n candidates, loops outermost first; ``extents`` are the full axis extents.
 
-    ``rest`` is the body of those tiles that are narrower than the others, in addition to ``body``.
+    ``rests`` are the bodies of those tiles that are smaller than the others, in addition to ``body``.
     ``serial`` [n] marks candidates whose parallel loops run on one worker. ``scratch`` is (bytes [n], times
     filled [n]) of producers stored once a block.
     """
@@ -119,7 +119,7 @@ class LoopNest:
     loops: tuple[Loop, ...]
     accesses: tuple[Access, ...]
     body: Body
-    rest: Body | None = None
+    rests: tuple[Body, ...] = ()
     passes: tuple[Pass, ...] = ()
     tail_operations: Numbers | None = None
     serial: NDArray[np.bool_] | None = None

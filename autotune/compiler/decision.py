@@ -99,7 +99,7 @@ def decide_all(
         w.key: _together(found, target, database) or _apart(found, target, database) for w, found in forks
     }
     unknown = [(w, found) for w, found in forks if not known[w.key]]
-    tasks = [EstimateTask(found, target, max(within, DOUBT)) for _, found in unknown]
+    tasks = [EstimateTask(found, target, max(within, DOUBT), within > DOUBT) for _, found in unknown]
     for (workload, _), standings in zip(unknown, (crew or Crew()).run(tasks), strict=True):
         known[workload.key] = standings
     return {w.key: Decision(w, tuple(sorted(known[w.key], key=_rank))) for w, _ in forks}
@@ -110,10 +110,11 @@ def _several(found: Sequence[Alternative]) -> bool:
     return len(found) > 1 or found[0].steps is not None
 
 
-def _rank(standing: Standing) -> float:
-    """The latency that counts: measured ones as they are."""
+def _rank(standing: Standing) -> tuple[bool, float]:
+    """The latency that counts: measured ones as they are, what was not looked at last."""
+    unseen = standing.alternative.speculative and standing.source is Source.AT_LEAST
     sure = standing.alternative.steps is None or standing.source in (Source.TOGETHER, Source.APART)
-    return standing.latency_ns * (1.0 if sure else DOUBT)
+    return unseen, standing.latency_ns * (1.0 if sure else DOUBT)
 
 
 def chosen(decisions: Mapping[str, Decision]) -> dict[str, Alternative]:

@@ -12,16 +12,24 @@ from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.target import Target
 
 
-def estimated(allowed: Sequence[Alternative], target: Target, within: float) -> list[Standing]:
+def estimated(
+    allowed: Sequence[Alternative], target: Target, within: float, speculate: bool = True
+) -> list[Standing]:
     """Predictions of the analytic model, as far as they are needed to tell what is fastest.
 
     A search by least bound: what might be fastest is looked at closer, one dispatch a step. Estimates are complete
-    for alternatives of up to ``within`` times the time of the fastest.
+    for alternatives of up to ``within`` times the time of the fastest; for speculative ones only with
+    ``speculate``, or where there are no others.
     """
+    speculate = speculate or all(alternative.speculative for alternative in allowed)
     found = [_Estimate.of(alternative, target) for alternative in allowed]
     while True:
         fastest = min((e.total for e in found if not e.open), default=float("inf"))
-        unsure = [e for e in found if e.open and e.total < within * fastest]
+        unsure = [
+            e
+            for e in found
+            if e.open and e.total < within * fastest and (speculate or not e.alternative.speculative)
+        ]
         if not unsure:
             break
         min(unsure, key=lambda e: e.total).refine(target)
@@ -66,6 +74,7 @@ class EstimateTask:
     allowed: tuple[Alternative, ...]
     target: Target
     within: float
+    speculate: bool = True
 
     @property
     def what(self) -> str:
@@ -78,7 +87,7 @@ class EstimateTask:
 
     def run(self) -> list[Standing]:
         """The standings, worked out here."""
-        return estimated(self.allowed, self.target, self.within)
+        return estimated(self.allowed, self.target, self.within, self.speculate)
 
     def request(self) -> dict[str, Any]:
         """What a helper needs."""
@@ -88,6 +97,7 @@ class EstimateTask:
             "target": self.target.to_json(),
             "names": [alternative.name for alternative in self.allowed],
             "within": self.within,
+            "speculate": self.speculate,
         }
 
     def result(self, answer: Mapping[str, Any]) -> list[Standing]:
@@ -106,7 +116,7 @@ def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     target = Target.from_json(request["target"])
     named = {a.name: a for a in alternatives_of(Workload.parse(request["workload"]))}
     allowed = tuple(named[name] for name in request["names"])
-    standings = EstimateTask(allowed, target, request["within"]).run()
+    standings = EstimateTask(allowed, target, request["within"], request["speculate"]).run()
     regions = {region.key for alternative in allowed for region in alternative.regions}
     return {
         "standings": [[s.latency_ns, s.source.value] for s in standings],

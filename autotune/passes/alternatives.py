@@ -49,6 +49,7 @@ class Alternative:
 
     ``steps`` divides the workload's graph into dispatches (None: the workload is one); ``prologue``
     computes constants of these dispatches from constant inputs of the workload, at compile time.
+    ``speculative`` ones are estimated for tuning only.
     """
 
     workload: Workload
@@ -56,6 +57,7 @@ class Alternative:
     error: float = 0.0
     steps: Partition | None = None
     prologue: Graph | None = None
+    speculative: bool = False
 
     @property
     def regions(self) -> tuple[Workload, ...]:
@@ -92,7 +94,11 @@ def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
         if changed is not graph:
             steps, prologue = _divided(changed, graph)
             if _placeable(steps, workload):
-                found.append(Alternative(workload, algorithm.label, algorithm.error, steps, prologue))
+                found.append(
+                    Alternative(
+                        workload, algorithm.label, algorithm.error, steps, prologue, algorithm.speculative
+                    )
+                )
     return tuple(found)
 
 

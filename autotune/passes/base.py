@@ -48,6 +48,11 @@ class Algorithm(GraphPass):
         """The name that databases store and users read."""
 
     @property
+    def speculative(self) -> bool:
+        """Whether it is not estimated where nothing is tuned, as its estimate has not been seen to gain anything."""
+        return False
+
+    @property
     @abstractmethod
     def error(self) -> float:
         """The bound on its error that is declared, over the largest magnitude of the exact result.

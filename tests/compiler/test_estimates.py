@@ -31,3 +31,21 @@ def test_an_estimate_must_be_clearly_better(monkeypatch, source, of_direct, name
     assert found is not None
     assert found.chosen.name == name
     assert len(found.promising) == 2
+
+
+def test_speculative_algorithms_are_estimated_for_tuning_only():
+    b = GraphBuilder("strided")
+    w = b.constant("w", np.ones((1, 1, 64, 32), np.float32))
+    y = b.node("Conv", b.input("x", (1, 12, 12, 64)), w, layout="NHWC", strides=(2, 2))
+    workload = divide(b.graph(b.node("Relu", y, name="y"))).dispatches[0].workload
+    target = Target.parse("x86-64-v3")
+    untuned = decide(workload, target, None, Preference())
+    tuned = decide(workload, target, None, Preference(), within=10.0)
+    alone = decide(workload, target, None, Preference(algorithm="implicit GEMM"))
+    assert untuned is not None
+    assert tuned is not None
+    assert alone is not None
+    last = untuned.standings[-1]
+    assert (last.alternative.name, last.source) == ("implicit GEMM", Source.AT_LEAST)
+    assert {s.source for s in (*tuned.standings, *alone.standings)} == {Source.ESTIMATED}
+    assert alone.chosen.name == "implicit GEMM"

@@ -112,9 +112,8 @@ def _several(found: Sequence[Alternative]) -> bool:
 
 def _rank(standing: Standing) -> tuple[bool, float]:
     """The latency that counts: measured ones as they are, what was not looked at last."""
-    unseen = standing.alternative.speculative and standing.source is Source.AT_LEAST
     sure = standing.alternative.steps is None or standing.source in (Source.TOGETHER, Source.APART)
-    return unseen, standing.latency_ns * (1.0 if sure else DOUBT)
+    return standing.source is Source.FLOOR, standing.latency_ns * (1.0 if sure else DOUBT)
 
 
 def chosen(decisions: Mapping[str, Decision]) -> dict[str, Alternative]:

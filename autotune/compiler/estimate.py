@@ -33,8 +33,7 @@ def estimated(
         if not unsure:
             break
         min(unsure, key=lambda e: e.total).refine(target)
-    sources = [Source.AT_LEAST if e.open else Source.ESTIMATED for e in found]
-    return [Standing(e.alternative, 1e9 * e.total, s) for e, s in zip(found, sources, strict=True)]
+    return [e.standing(speculate) for e in found]
 
 
 @dataclass
@@ -55,6 +54,14 @@ class _Estimate:
     @property
     def total(self) -> float:
         return sum(self.seconds)
+
+    def standing(self, speculate: bool) -> Standing:
+        """What is known, in ns."""
+        source = Source.ESTIMATED
+        if self.open:
+            unseen = self.alternative.speculative and not speculate
+            source = Source.FLOOR if unseen else Source.AT_LEAST
+        return Standing(self.alternative, 1e9 * self.total, source)
 
     def refine(self, target: Target) -> None:
         """Replace the largest floor by the analytic model's time of the default schedule."""

@@ -19,6 +19,8 @@ class Source(StrEnum):
     """The analytic model's time of the default schedules."""
     AT_LEAST = "estimated at least"
     """In part what arithmetic and traffic need at the machine's rates: too much to look closer."""
+    FLOOR = "at least, for tuning to try"
+    """The same of a speculative one, which only tuning looks at: it says nothing of which is faster."""
 
 
 @dataclass(frozen=True)

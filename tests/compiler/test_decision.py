@@ -104,7 +104,7 @@ def test_a_contest_of_other_code_does_not_count(database, workload):
     database.record_contest(workload.key, TARGET.key, [replace(entry(two, 1.0), key="old")])
     decision = decide(workload, TARGET, database, ANY)
     assert decision is not None
-    assert {s.source for s in decision.standings} <= {Source.ESTIMATED, Source.AT_LEAST}
+    assert {s.source for s in decision.standings} <= {Source.ESTIMATED, Source.AT_LEAST, Source.FLOOR}
 
 
 def test_sums_of_dispatches_decide_once_all_are_known(database, workload):

@@ -41,20 +41,27 @@ def hidden(columns: Columns, lines: float = 1.0) -> Numbers | None:
 def far_reads(stages: Sequence[ComputeOp], least: int) -> list[ReadForm]:
     """Reads of inputs of at least ``least`` bytes: as many elements as their reader has, or looked-up rows.
 
-    One read an input: fetching for the first of a window brings what the others read.
+    Only inputs that are always read at the same place, along their lines: what an iteration reads of others is not
+    one piece.
     """
-    found: dict[Tensor, ReadForm] = {}
+    found: dict[Tensor, list[ReadForm]] = {}
+    fetched = set()
     for op in stages:
         for read in read_forms(op):
+            known = found.setdefault(read.tensor, [])
+            known += [read] if read not in known else []
             size = math.prod(read.tensor.shape)
-            along = bool(read.looked_up) or size >= math.prod(op.shape)
-            if (
-                isinstance(read.tensor.op, PlaceholderOp)
-                and along
-                and size * item_bytes(read.tensor) >= least
-            ):
-                found.setdefault(read.tensor, read)
-    return list(found.values())
+            wide = bool(read.looked_up) or size >= math.prod(op.shape)
+            far = isinstance(read.tensor.op, PlaceholderOp) and size * item_bytes(read.tensor) >= least
+            if wide and far and _in_one_piece(read, op):
+                fetched.add(read.tensor)
+    return [reads[0] for tensor, reads in found.items() if tensor in fetched and len(reads) == 1]
+
+
+def _in_one_piece(read: ReadForm, op: ComputeOp) -> bool:
+    """Whether what a vector of the last axis reads is a piece of a line, in a row that is known or looked up."""
+    last = op.axis[-1].name if op.axis else ""
+    return read.regular and read.contiguous == last and last not in read.looked_up
 
 
 def iterations(distance: int, nbytes: int) -> int:

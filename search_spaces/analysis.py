@@ -24,13 +24,15 @@ class ReadForm:
     """One read of a stage: for each dimension the loop axes that move it, with their coefficients.
 
     ``affine`` is False where an index holds a quotient, remainder, select or another read; its terms then
-    only say roughly which axes move it. ``looked_up`` are axes that move it through another read.
+    only say roughly which axes move it. ``looked_up`` are axes that move it through another read; ``regular`` says
+    that the indices without one are affine.
     """
 
     tensor: Tensor
     dims: tuple[Terms, ...]
     affine: bool
     looked_up: frozenset[str] = frozenset()
+    regular: bool = True
 
     @property
     def axes(self) -> frozenset[str]:
@@ -92,7 +94,8 @@ def read_forms(op: ComputeOp) -> list[ReadForm]:
             parts = [linear(index) for index in read.indices]
             dims = tuple(tuple(terms.items()) for terms, _ in parts)
             exact = all(flag for _, flag in parts)
-            form = ReadForm(read.tensor, dims, exact, _looked_up(read))
+            regular = all(flag or reads(index) for (_, flag), index in zip(parts, read.indices, strict=True))
+            form = ReadForm(read.tensor, dims, exact, _looked_up(read), regular)
             forms.setdefault((read.tensor, dims), form)
     return list(forms.values())
 

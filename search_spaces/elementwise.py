@@ -78,8 +78,21 @@ class RowsRecipe(FlatRecipe):
 
     @cached_property
     def far_reads(self) -> list[ReadForm]:
-        """The inputs that may be fetched ahead."""
-        return far_reads(self.wide_stages, self.far)
+        """The inputs that may be fetched ahead: what the output reads itself or through stages inlined into it."""
+        outputs = {tensor.op.name for tensor in self.workload.program().outputs}
+        inlined: dict[str, ComputeOp] = {}
+        waiting = [self.output]
+        while waiting:
+            op = waiting.pop()
+            inlined[op.name] = op
+            for producer in (tensor.op for tensor in op.input_tensors):
+                if (
+                    isinstance(producer, ComputeOp)
+                    and producer.reduction is None
+                    and producer.name not in outputs
+                ):
+                    waiting.append(producer)
+        return far_reads([op for op in inlined.values() if op.shape == self.output.shape], self.far)
 
     @cached_property
     def input_order(self) -> list[str]:

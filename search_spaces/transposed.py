@@ -186,7 +186,7 @@ def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, line
     if math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0)) >= target.l2_bytes:
         large = recipe.workload.bytes > target.l3_bytes
         knobs.append(Knob.of("stream", (False, True), large, "store past the caches"))
-    if recipe.workload.bytes > target.l3_bytes:
+    if recipe.workload.bytes > target.l3_bytes and crossed.affine:
         knobs.append(ahead_knob(_DISTANCES))
         rules.append(Constraint("ahead", ("ahead", "walk"), _along_lines, "lines are not walked along"))
     return Space(recipe.workload, target, recipe.family, tuple(knobs), tuple(rules), blocked)

@@ -1,0 +1,99 @@
+"""Inputs fetched ahead: other loops, the same numbers, and no knob where a core keeps what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autotune.codegen.cpu import compile_schedule
+from autotune.graph.build import GraphBuilder
+from autotune.graph.region import Region, Workload
+from search_spaces.elementwise import RowsRecipe
+from search_spaces.spaces import space_for
+from tests.search_spaces import workloads as make
+
+SMALL = replace(make.host(), l1_bytes=256, l2_bytes=512, l3_bytes=1024)
+"""This machine with caches that hold nothing."""
+
+
+def chain(*shape: int) -> Workload:
+    b = GraphBuilder("chain")
+    return make.of(
+        b, b.node("Relu", b.node("Add", b.node("Sigmoid", b.input("x", shape)), b.input("y", shape)))
+    )
+
+
+def two_outputs(*shape: int) -> Workload:
+    """The first result is stored, and only the second reads the other input."""
+    b = GraphBuilder("two")
+    first = b.node("Sigmoid", b.input("x", shape))
+    graph = b.graph(first, b.node("Mul", first, b.input("y", shape)))
+    return Workload.from_region(Region(graph, frozenset()))
+
+
+def permuted(dtype: str, perm: tuple[int, ...], *shape: int) -> Workload:
+    b = GraphBuilder("permuted")
+    return make.of(b, b.node("Transpose", b.input("x", shape, dtype), perm=perm))
+
+
+CASES: dict[str, Callable[[], Workload]] = {
+    "line": lambda: chain(1999),
+    "two outputs": lambda: two_outputs(40, 64),
+    "rows": lambda: chain(37, 101),
+    "matrix": lambda: permuted("float32", (1, 0), 45, 70),
+    "bytes": lambda: permuted("uint8", (1, 0), 130, 67),
+    "image": lambda: permuted("float32", (0, 2, 3, 1), 2, 19, 6, 9),
+    "heads": lambda: permuted("float32", (0, 2, 1, 3), 1, 13, 4, 24),
+}
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_the_numbers_stay(case: str) -> None:
+    space = space_for(CASES[case](), SMALL)
+    assert "ahead" in space.names
+    for config in space.random(np.random.default_rng(0), 6):
+        for computed, expected in zip(*make.run(space, config), strict=True):
+            np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6, err_msg=str(config))
+
+
+def taken(op: str, axis: int, *index_shape: int) -> Workload:
+    b = GraphBuilder("taken")
+    return make.of(
+        b, b.node(op, b.input("x", (30, 20_000)), b.input("index", index_shape, "int64"), axis=axis)
+    )
+
+
+@pytest.mark.parametrize(
+    ("workload", "fetched"),
+    [
+        (taken("Gather", 0, 50), True),
+        (taken("Gather", 1, 50), False),
+        (taken("GatherElements", 0, 9, 20_000), False),
+        (taken("GatherElements", 1, 30, 50), False),
+    ],
+)
+def test_only_whole_rows_are_looked_up(workload: Workload, fetched: bool) -> None:
+    """Elements that are looked up one by one lie anywhere: an iteration would fetch the whole input."""
+    space = space_for(workload, SMALL)
+    assert isinstance(space.recipe, RowsRecipe)
+    assert ("i0" in [read.tensor.name for read in space.recipe.far_reads]) == fetched
+    for config in space.random(np.random.default_rng(0), 3):
+        program = workload.program()
+        compile_schedule(space.apply(program, config), program.args, SMALL)
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_what_the_caches_hold_is_not_fetched(case: str) -> None:
+    assert "ahead" not in space_for(CASES[case](), make.host()).names
+
+
+def test_what_a_stored_reduction_reads_is_not_fetched_by_its_reader() -> None:
+    b = GraphBuilder("reduction")
+    workload = make.of(b, b.node("Softmax", b.input("x", (40, 64)), axis=0))
+    space = space_for(workload, SMALL)
+    for config in space.random(np.random.default_rng(0), 4):
+        for computed, expected in zip(*make.run(space, config), strict=True):
+            np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6, err_msg=str(config))

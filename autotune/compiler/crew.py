@@ -23,7 +23,7 @@ from autotune.workers.process import Died, WorkerProcess, python_module
 
 HELPER = python_module("autotune.compiler.helper")
 WORTH = 16
-"""Workloads from which on a model repays the start of a helper, about as long as eight of them take."""
+"""Workloads that repay the start of a helper, which is about as long as eight of them take."""
 _LIMIT_S = 3600.0
 
 Result = TypeVar("Result")
@@ -69,8 +69,8 @@ class Crew:
 
     @classmethod
     def of(cls, workloads: int) -> Crew:
-        """A process a usable core (``AUTOTUNE_BUILDERS`` says otherwise) for a model of so many workloads."""
-        return cls(builders() - 1 if workloads >= WORTH else 0)
+        """A process a usable core (``AUTOTUNE_BUILDERS`` says otherwise), as far as so many workloads repay them."""
+        return cls(min(builders() - 1, workloads // WORTH))
 
     def __enter__(self) -> Crew:
         for worker in self._workers:

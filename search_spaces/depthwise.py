@@ -1,7 +1,7 @@
 """Depthwise convolutions: channels in vectors, a register tile of pixels, the window unrolled.
 
-Knobs: the common ones of a register tile, ``stage`` (where the padded input is stored) and
-``unroll_window``.
+Knobs: the common ones of a register tile, ``stage`` (where the padded input is stored), ``unroll_window``, and
+``ahead`` (:mod:`search_spaces.tile_ahead`) for images that are read where they lie, beyond the second cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from search_spaces.constraint import Constraint
 from search_spaces.knob import Columns, Knob
 from search_spaces.space import Space
+from search_spaces.tile_ahead import image_knob
 from search_spaces.tile_knobs import column
 from search_spaces.tiled import stage_knob, tiled_space
 
@@ -32,7 +33,7 @@ def space(workload: Workload, target: Target, shape: TileShape) -> Space:
 def windowed(family: str, workload: Workload, target: Target, shape: TileShape) -> Space:
     """A register-tiled space whose window loops may be unrolled."""
     window = math.prod(shape.extents[axis] for axis in shape.window)
-    knobs = stage_knob(shape)
+    knobs = [*stage_knob(shape), *image_knob(shape, target)]
     constraints = []
     if 1 < window <= 49:
         knobs.append(Knob.of("unroll_window", (False, True), window <= 9, "unroll the outer window loops"))

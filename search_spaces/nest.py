@@ -259,9 +259,11 @@ def touched(nest: LoopNest, access: Access) -> Touched:
     cost[1:] = np.where(walks, exact[1:], cost[1:])
     if access.looked_up:
         cost = cost + lines * _LOST_RUN / _row(access)
-    cost = np.maximum(cost, moved * _scattering(nest, access))
     if access.ahead is not None:
         cost = cost + access.ahead * (_AHEAD * moved - cost)
+    scattering = _scattering(nest, access)
+    # Pieces that are visited apart take as long when they are fetched ahead: measured on pools.
+    cost = np.where(scattering > 1, np.maximum(cost, moved * scattering), cost)
     return Touched(lines, space, moved, cost, entries)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.knob import Columns
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
+from search_spaces.tile_ahead import image_ahead, image_fetches
 from search_spaces.tile_blocked import reduction_blocks
 from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
@@ -43,7 +44,7 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
         flops=float(flops),
         extents=shape.extents,
         loops=tuple(loops),
-        accesses=tuple(_accesses(shape, pack)),
+        accesses=tuple(_accesses(shape, columns, tile, pack)),
         body=body,
         rests=tuple(rests),
         passes=(*passes(shape, pack, block), *left_pass(shape, columns)),
@@ -148,6 +149,7 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
         stalls = stalls + stalls_of(shape, read, tile, mine, pack)
     if shape.spatial:
         loads = loads + left_fetches(shape, columns, tile.rows[shape.spatial[-1]])
+        loads = loads + image_fetches(shape, columns, tile)
     last = float(shape.extents[shape.window[-1]]) if shape.window else 1.0
     inner = np.where(equals(columns, "reduce_order", "channel"), last, _steps(shape, columns, tile))
     stalls = stalls + restarts_of(shape, tile, inner)
@@ -163,12 +165,16 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
     )
 
 
-def _accesses(shape: TileShape, pack: NDArray[np.bool_]) -> list[Access]:
+def _accesses(shape: TileShape, columns: Columns, tile: Tile, pack: NDArray[np.bool_]) -> list[Access]:
     anchor, plan = shape.structure.anchor, shape.structure
     reduce = frozenset((*shape.window, shape.main))
     strides = plan.program.strides
     found = [
-        _access(read, {}, strides, panel=pack if read == shape.weights else None) for read in shape.reads
+        replace(
+            _access(read, {}, strides, panel=pack if read == shape.weights else None),
+            ahead=image_ahead(shape, read, columns, tile),
+        )
+        for read in shape.reads
     ]
     names = {axis.name: axis.name for axis in anchor.axis}
     output = tuple(((axis.name, 1),) for axis in anchor.axis)

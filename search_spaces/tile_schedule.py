@@ -15,6 +15,7 @@ from autotune.te.tensor import ComputeOp
 from search_spaces.dot_tile import tensorize_group
 from search_spaces.knob import Config
 from search_spaces.plain import schedule_plain
+from search_spaces.tile_ahead import fetch_image
 from search_spaces.tile_knobs import WHOLE
 from search_spaces.tile_left import pack_left, place_left, prefetch_left
 from search_spaces.tile_library import TILES, call_library
@@ -60,6 +61,8 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
         _finish(stored, shape, inner, looped)
     place_left(left, shape, stored, block, config)
     _place_producers(schedule, shape, stored, block, str(config.get("stage", "root")))
+    if not in_blocks:
+        fetch_image(stored, shape, tiles, config)
     for op in plan.rest:
         schedule_plain(schedule[op.name], shape.lanes, inline=True)
     return schedule

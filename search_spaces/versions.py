@@ -26,11 +26,11 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "space.attention": 5,
         "space.contraction": 6,
         "space.convolution": 4,
-        "space.depthwise": 2,
+        "space.depthwise": 3,
         "space.reduction": 3,
         "space.softmax": 2,
         "space.normalization": 2,
-        "space.pool": 2,
+        "space.pool": 3,
         "space.elementwise": 4,
         "space.winograd": 1,
     }

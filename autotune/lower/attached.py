@@ -10,7 +10,7 @@ from autotune.lower.frame import Frame
 from autotune.lower.ir import Allocate, Barrier, Buffer, Stmt, sequence
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.prefetch import Prefetching
-from autotune.lower.regions import Box, Region, required
+from autotune.lower.regions import Box, Region, required, whole_boxes
 from autotune.lower.translate import Place
 from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
@@ -39,10 +39,10 @@ class Attaching(Prefetching):
         if mode in ("init", "load", "store"):
             return self._nest(frame, at + 1, mode, out)
         attached = [s for s in self.order if s.attach_stage is frame.stage and s.attach_ivar is iv]
-        stmts = self._prefetches(frame, iv) if frame.stage.prefetches else []
+        stmts = self._prefetches(frame, at) if frame.stage.prefetches else []
         if not attached:
             return sequence([*stmts, self._nest(frame, at + 1, mode, out)])
-        regions = self._regions(frame, at)
+        regions = self._regions(frame, at, frame.boxes())
         buffers: list[tuple[Buffer, str]] = []
         for stage in attached:
             # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
@@ -60,10 +60,10 @@ class Attaching(Prefetching):
             body = Allocate(buffer, body, note)
         return body
 
-    def _regions(self, frame: Frame, at: int) -> dict[Stage, Region]:
-        """Regions of all stages attached inside, as seen from loop ``at`` of the frame's stage."""
+    def _regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]:
+        """Regions of all stages attached inside, as seen from loop ``at`` of the frame's stage with ``own`` boxes."""
         inside = self._inside(frame.stage, at)
-        boxes: dict[Stage, Mapping[Expr, Box]] = {frame.stage: frame.boxes()}
+        boxes: dict[Stage, Mapping[Expr, Box]] = {frame.stage: own}
         regions: dict[Stage, Region] = {}
         for stage in reversed(self.order):
             if stage not in inside:
@@ -84,7 +84,7 @@ class Attaching(Prefetching):
             if stage.scope in BLOCK_SCOPES and self.threads:
                 region = self._of_all_threads(stage, region)
             regions[stage] = region
-            boxes[stage] = _whole_boxes(stage, region)
+            boxes[stage] = whole_boxes(stage, region)
         return regions
 
     def _inside(self, stage: Stage, at: int) -> set[Stage]:
@@ -138,14 +138,6 @@ class Attaching(Prefetching):
             if self._thread_count(node) or any(self._differs_by_thread(part) for part in parts):
                 return True
         return False
-
-
-def _whole_boxes(stage: Stage, region: Region) -> dict[Expr, Box]:
-    assert isinstance(stage.op, ComputeOp)
-    boxes: dict[Expr, Box] = dict(zip(stage.op.axis, region, strict=True))
-    for axis in stage.op.reduce_axis:
-        boxes[axis] = (constant_form(axis.start), axis.extent)
-    return boxes
 
 
 def _local_place(stage: Stage, region: Region) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from autotune.errors import LoweringError
 from autotune.lower.frame import Frame
 from autotune.lower.ir import Buffer, For, Prefetch, Stmt
 from autotune.lower.linear import Lin, constant_form
-from autotune.lower.regions import Box, Region, required
+from autotune.lower.regions import Box, Region, required, whole_boxes
 from autotune.lower.settle import Settling
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.stage import Stage
@@ -31,23 +32,31 @@ class Prefetching(Settling):
     translator: Translator
     _reads: dict[Stage, list[Read]]
 
-    def _prefetches(self, frame: Frame, iv: IterVar) -> list[Stmt]:
-        """Prefetches of what a later iteration of ``iv`` reads, one a cache line."""
+    if TYPE_CHECKING:
+
+        def _regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]: ...
+
+    def _prefetches(self, frame: Frame, at: int) -> list[Stmt]:
+        """Prefetches of what a later iteration of leaf ``at`` reads, in attached stages too, one a cache line."""
+        iv = frame.stage.leaf_iter_vars[at]
         stmts: list[Stmt] = []
         for tensor, var, offset in frame.stage.prefetches:
             if var is not iv or not frame.values[iv].terms:
                 continue
             place = self.translator.place_of(tensor)
             buffer = place.buffers[tensor.value_index]
-            uses = self._reads_of(frame.stage, tensor)
+            own = self._boxes_ahead(frame, iv, offset)
+            inside = self._regions(frame, at, own).items()
+            boxes = {frame.stage: own, **{stage: whole_boxes(stage, region) for stage, region in inside}}
+            uses = [(read, boxes[stage]) for stage in boxes for read in self._reads_of(stage, tensor)]
             if not uses or buffer.scope not in _IN_MEMORY:
                 continue
-            boxes = self._boxes_ahead(frame, iv, offset)
-            region = required(self.simplifier, tensor.shape, [(read, boxes) for read in uses])
-            for dim, indices in enumerate(zip(*(read.indices for read in uses), strict=True)):
-                found = self._looked_up(indices[0], boxes) if len(indices) == 1 else None
-                if found is not None:
-                    region[dim] = (found, 1)
+            region = required(self.simplifier, tensor.shape, uses)
+            if len(uses) == 1:
+                ((read, where),) = uses
+                for dim, index in enumerate(read.indices):
+                    found = self._looked_up(index, where)
+                    region[dim] = region[dim] if found is None else (found, 1)
             stmts.append(_prefetch_lines(buffer, region, place))
         return stmts
 

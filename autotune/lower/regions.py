@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autotune.lower.linear import Lin, Simplifier, constant_form
+from autotune.schedule.stage import Stage
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read
+from autotune.te.tensor import ComputeOp
 
 Box = tuple[Lin, int]
 """Start and extent of an interval."""
@@ -84,3 +86,12 @@ def required(
             box = (constant_form(0), size)
         result.append(box)
     return result
+
+
+def whole_boxes(stage: Stage, region: Region) -> dict[Expr, Box]:
+    """The boxes of a stage's axes where all of ``region`` is computed."""
+    assert isinstance(stage.op, ComputeOp)
+    boxes: dict[Expr, Box] = dict(zip(stage.op.axis, region, strict=True))
+    for axis in stage.op.reduce_axis:
+        boxes[axis] = (constant_form(axis.start), axis.extent)
+    return boxes

@@ -85,3 +85,46 @@ def test_the_numbers_stay(shape: tuple[int, ...], distance: int, block: int) -> 
     autotune.build(s, [table, index, out])(values, chosen, compiled)
     np.testing.assert_array_equal(interpreted, expected)
     np.testing.assert_array_equal(compiled, expected)
+
+
+def pooled(size: int = 12, window: int = 3, channels: int = 32) -> tuple[Tensor, Tensor]:
+    """Sums of the windows of an image, channels last."""
+    out = size - window + 1
+    image = te.placeholder((size, size, channels), name="image")
+    p, q = te.reduce_axis((0, window), name="p"), te.reduce_axis((0, window), name="q")
+
+    def element(i: te.Expr, j: te.Expr, c: te.Expr) -> te.Expr:
+        return te.sum(image[i + p, j + q, c], axis=[p, q])
+
+    return image, te.compute((out, out, channels), element, name="out")
+
+
+def test_what_a_stage_computed_in_the_loop_reads_is_fetched() -> None:
+    """The accumulator of a tile reads windows of the image, some tiles ahead; the last tile has no next one."""
+    image, out = pooled()
+    s = te.create_schedule(out.op)
+    sums = s[s.cache_write(out, "local")]
+    i, j, c = s[out].op.axis
+    tiles, inner = s[out].split(j, factor=4)
+    s[out].reorder(i, tiles, inner, c)
+    with pytest.raises(autotune.errors.ScheduleError, match=r"out does not read image; it reads: out\.local"):
+        s[out].prefetch(image, tiles, 2)
+    sums.compute_at(s[out], tiles)
+    with pytest.raises(autotune.errors.ScheduleError, match=r"out does not read image; it reads: out\.local"):
+        s[out].prefetch(image, inner, 2)
+    s[out].prefetch(image, tiles, 2)
+    lowered = lower_schedule(s, [image, out])
+    text = program_text(lowered)
+    for line in (
+        "unrolled (p0, 0, 3) {",
+        "unrolled (p1, 0, 6) {",
+        "prefetch image[i + p0, j.outer * 4 + p1 + 8, p2 * 16]",
+    ):
+        assert line in text
+    values = np.random.default_rng(0).integers(-9, 9, (12, 12, 32)).astype(np.float32)
+    (expected,) = te.evaluate([out], {image: values})
+    interpreted, compiled = np.zeros_like(expected), np.zeros_like(expected)
+    run_program(lowered, {"image": values, "out": interpreted})
+    autotune.build(s, [image, out])(values, compiled)
+    np.testing.assert_array_equal(interpreted, expected)
+    np.testing.assert_array_equal(compiled, expected)

@@ -11,6 +11,7 @@ import pytest
 from autotune.codegen.cpu import compile_schedule
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
+from autotune.lower import lower_schedule, program_text
 from search_spaces.elementwise import RowsRecipe
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
@@ -47,6 +48,9 @@ CASES: dict[str, Callable[[], Workload]] = {
     "bytes": lambda: permuted("uint8", (1, 0), 130, 67),
     "image": lambda: permuted("float32", (0, 2, 3, 1), 2, 19, 6, 9),
     "heads": lambda: permuted("float32", (0, 2, 1, 3), 1, 13, 4, 24),
+    "pool": lambda: make.pool((1, 11, 14, 40), "AveragePool", kernel_shape=(3, 3)),
+    "strided pool": lambda: make.pool((2, 9, 12, 24), kernel_shape=(2, 2), strides=(2, 2)),
+    "depthwise": lambda: make.conv((1, 10, 13, 24), 24, 3, group=24),
 }
 
 
@@ -88,6 +92,20 @@ def test_only_whole_rows_are_looked_up(workload: Workload, fetched: bool) -> Non
 @pytest.mark.parametrize("case", sorted(CASES))
 def test_what_the_caches_hold_is_not_fetched(case: str) -> None:
     assert "ahead" not in space_for(CASES[case](), make.host()).names
+
+
+def test_a_padded_image_is_a_copy_that_is_not_fetched() -> None:
+    padded = make.pool((1, 11, 14, 40), "AveragePool", kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    assert "ahead" not in space_for(padded, SMALL).names
+
+
+def test_windows_are_fetched_some_tiles_ahead() -> None:
+    """512 bytes are two tiles of two pixels of two vectors; the loop over tiles fetches what the tile's sums read."""
+    space = space_for(make.pool((1, 11, 14, 32), kernel_shape=(2, 2)), SMALL)
+    config = space.check({**space.default(), "rows": 2, "vectors": 2, "row_block": 0, "ahead": 512})
+    program = space.workload.program()
+    text = program_text(lower_schedule(space.apply(program, config), program.args))
+    assert "prefetch i0[0, n.h.fused + p1, min(w.outer * 2 + 4, 11) + p2, p3 * 16]" in text
 
 
 def test_what_a_stored_reduction_reads_is_not_fetched_by_its_reader() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.errors import ScheduleError
+from autotune.schedule.legality import is_inside
 from autotune.schedule.state import SCOPES, StageState
 from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
@@ -184,7 +185,8 @@ class StoragePrimitives(StageState):
         iteration reads one of them.
 
         Args:
-            tensor: a tensor in memory that this stage reads, itself or through inlined stages.
+            tensor: a tensor in memory that this stage reads: itself, through inlined stages, or through those
+                computed at its loops from ``var`` inwards.
             var: a loop of the stage, not vectorized.
             offset: how many iterations ahead, at least 1.
 
@@ -220,7 +222,7 @@ class StoragePrimitives(StageState):
         """
         op = self.computed("prefetch")
         self.leaf("prefetch", var)
-        read = self._tensors_read()
+        read = self._tensors_read(var)
         if all(self.schedule[t] is not self.schedule[tensor] for t in read):
             legal = ", ".join(t.name for t in read) or "none"
             raise self.refuse(
@@ -234,16 +236,16 @@ class StoragePrimitives(StageState):
             raise self.refuse("prefetch", f"{var.name} is vectorized; name a loop outside of it", var)
         self.prefetches.append((tensor, var, int(offset)))
 
-    def _tensors_read(self) -> list[Tensor]:
-        """What the stage reads, itself and through inlined stages, each once."""
-        found: dict[Tensor, None] = {}
+    def _tensors_read(self, var: IterVar) -> list[Tensor]:
+        """What an iteration of a loop reads, itself and through stages inlined or computed in it, each once."""
+        stage, found = self.schedule[self.op.name], dict[Tensor, None]()
         waiting = list(self.op.input_tensors)
         while waiting:
             tensor = waiting.pop(0)
             if tensor not in found:
                 found[tensor] = None
                 source = self.schedule[tensor]
-                if source.attach_type == "inline":
+                if source.attach_type == "inline" or is_inside(source, stage, var):
                     waiting += source.op.input_tensors
         return list(found)
 

@@ -297,7 +297,9 @@ def _spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
     if not len(events):
         return np.zeros(0, np.int64)
     ends = np.where(events[:, :, layout.TILES_RUN] > 0, events[:, :, layout.END], 0).max(axis=1)
-    begin = events[0, 0, layout.BEGIN]
+    # Workers may have run all tiles of the first command before the caller, off its core, took a look at it.
+    begins = events[0, :, layout.BEGIN]
+    begin = begins[begins > 0].min()
     return np.diff(np.maximum.accumulate(np.maximum(ends, begin)), prepend=begin)
 
 

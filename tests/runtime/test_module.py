@@ -233,6 +233,15 @@ def test_a_dispatch_ends_with_its_last_tile_whoever_was_halted() -> None:
     assert _spent(events[:0]).tolist() == []
 
 
+def test_the_first_dispatch_begins_with_whoever_begins() -> None:
+    """The caller was halted before it looked at the first command, which the other worker ran; a third did not."""
+    events = np.zeros((2, 3, layout.EVENT_SLOTS), np.int64)
+    events[0, :, layout.BEGIN], events[1, :, layout.BEGIN] = [50, 10, 0], [50, 30, 0]
+    events[0, :, layout.END], events[1, :, layout.END] = [50, 30, 0], [60, 60, 0]
+    events[:, :2, layout.TILES_RUN] = [[0, 2], [1, 1]]
+    assert _spent(events).tolist() == [20, 30]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_timeline_covers_all_tiles_in_order(threads: int) -> None:
     with Module(chain(4, 33), threads) as module:

@@ -12,14 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autotune.graph.ir import ABSENT, Attr, Graph, Node
-from autotune.passes.attributes import integer, ints, is_channels_last
+from autotune.graph.ir import Attr, Graph, Node
+from autotune.passes.attributes import ints
 from autotune.passes.base import Algorithm
-from autotune.passes.pixel_rows import follow_rows, product_of_rows
+from autotune.passes.pixel_rows import follow_rows, is_one_product, product_of_rows
 from autotune.passes.rewriter import Rewriter, rewrite
-
-_EXACT = ("float32", "float64")
-"""Types in which the declared error holds: results of the shorter ones are rounded by more."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +57,10 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
-    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group", 1) != 1:
+    if not is_one_product(rewriter, node):
         return False
-    if len(node.inputs) > 2 or ABSENT in node.inputs:
-        return False
-    weight = rewriter.type_of(rewriter.current(node.inputs[1]))
-    moves = (*weight.shape[:-2], *ints(node, "strides"))
-    return weight.dtype in _EXACT and (set(moves) != {1} or any(ints(node, "pads")))
+    moves = (*rewriter.type_of(rewriter.current(node.inputs[1])).shape[:-2], *ints(node, "strides"))
+    return set(moves) != {1} or any(ints(node, "pads"))
 
 
 __all__ = ["ImplicitGemm"]

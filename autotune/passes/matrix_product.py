@@ -11,14 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autotune.graph.ir import ABSENT, Graph, Node
-from autotune.passes.attributes import integer, ints, is_channels_last
+from autotune.graph.ir import Graph, Node
+from autotune.passes.attributes import ints
 from autotune.passes.base import Algorithm
-from autotune.passes.pixel_rows import follow_rows, product_of_rows, rows_of
+from autotune.passes.pixel_rows import follow_rows, is_one_product, product_of_rows, rows_of
 from autotune.passes.rewriter import Rewriter, rewrite
-
-_EXACT = ("float32", "float64")
-"""Types in which the declared error holds: results of the shorter ones are rounded by more."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +46,9 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
-    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group", 1) != 1:
+    if not is_one_product(rewriter, node) or any(ints(node, "pads")):
         return False
-    if len(node.inputs) > 2 or ABSENT in node.inputs or any(ints(node, "pads")):
-        return False
-    weight = rewriter.type_of(rewriter.current(node.inputs[1]))
-    return set(weight.shape[:-2]) == {1} and weight.dtype in _EXACT
+    return set(rewriter.type_of(rewriter.current(node.inputs[1])).shape[:-2]) == {1}
 
 
 def _product(rewriter: Rewriter, node: Node) -> None:

@@ -10,9 +10,21 @@ import math
 
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Node
+from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.rewriter import Rewriter
 
 _FLAT = "flat"
+_EXACT = ("float32", "float64")
+"""Types in which the errors of these algorithms hold: results of the shorter ones are rounded by more."""
+
+
+def is_one_product(rewriter: Rewriter, node: Node) -> bool:
+    """Whether a node is a channels-last convolution of one group, without a bias, in a type of exact sums."""
+    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group", 1) != 1:
+        return False
+    if len(node.inputs) > 2 or ABSENT in node.inputs:
+        return False
+    return rewriter.type_of(rewriter.current(node.inputs[1])).dtype in _EXACT
 
 
 def product_of_rows(rewriter: Rewriter, output: str, left: str, weights: str) -> None:
@@ -60,4 +72,4 @@ def _flat(rewriter: Rewriter, value: str) -> str | None:
     return producer.inputs[0]
 
 
-__all__ = ["follow_rows", "product_of_rows", "rows_of"]
+__all__ = ["follow_rows", "is_one_product", "product_of_rows", "rows_of"]

@@ -90,7 +90,7 @@ def _write(rows: list[dict[str, Any]], output: Path) -> None:
         output.write_text("".join(json.dumps(row) + "\n" for row in rows))
     elif output.suffix == ".parquet":
         try:
-            import pandas  # type: ignore[import-untyped]
+            import pandas
 
             pandas.DataFrame(rows).to_parquet(output)
         except ImportError as error:

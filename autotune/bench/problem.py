@@ -103,11 +103,15 @@ def write_recipe(model: onnx.ModelProto, folder: Path) -> str:
 
 
 def write_graph(problem: Problem, folder: Path, tuned: Path) -> str:
-    """Write our graph as a recipe, for peers that take our layout; the folder.
+    """Write our graph as a recipe and as text, for peers that take our layout; the folder.
 
     ``tuned`` is the folder where such a peer keeps what its tuner found.
     """
+    from autotune.graph.text import print_graph
+
     graph = problem.graph
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "graph.txt").write_text(print_graph(graph, graph.constants))
     nodes = [
         {"op": node.op, "inputs": list(node.inputs), "outputs": list(node.outputs), "attrs": dict(node.attrs)}
         for node in graph.nodes
@@ -123,8 +127,8 @@ def _write_recipe(
     **more: str,
 ) -> str:
     (folder / "constants").mkdir(parents=True, exist_ok=True)
-    for name, array in constants.items():
-        np.save(folder / "constants" / f"{name}.npy", array)
+    for number, array in enumerate(constants.values()):  # a name may hold what no file name may
+        np.save(folder / "constants" / f"{number}.npy", array)
     recipe = {"nodes": nodes, "outputs": list(outputs), "constants": list(constants), **more}
     (folder / "recipe.json").write_text(json.dumps(recipe))
     return str(folder)

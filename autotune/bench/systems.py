@@ -39,7 +39,10 @@ class System:
 
 @dataclass(frozen=True)
 class _Peer:
-    """``modules``: what must be installed; for none the module of its name."""
+    """``modules``: what must be installed; for none the module of its name.
+
+    One that is ``elsewhere`` is looked for in the environments of ``--peer-python`` only.
+    """
 
     label: str
     form: str
@@ -47,6 +50,7 @@ class _Peer:
     modules: tuple[str, ...] = ()
     threads_variable: str = ""
     tunes: bool = False
+    elsewhere: bool = False
 
 
 PEERS: Mapping[str, _Peer] = {
@@ -60,6 +64,13 @@ PEERS: Mapping[str, _Peer] = {
         ("tvm", "xgboost", "psutil", "cloudpickle"),
         "TVM_NUM_THREADS",
         tunes=True,
+    ),
+    "earlier": _Peer(
+        "autotune, other version",
+        "graph",
+        "pip install of that version into an environment of its own",
+        ("autotune",),
+        elsewhere=True,
     ),
 }
 """The systems that are compared with us, by name."""
@@ -92,6 +103,8 @@ def _modules(name: str) -> tuple[str, ...]:
 def _system(name: str, places: Mapping[str, Mapping[str, bool]]) -> System:
     peer = PEERS[name]
     for python, has in places.items():
+        if peer.elsewhere and python == sys.executable:
+            continue
         if all(has[module] for module in _modules(name)):
             command = (python, "-I", str(_WORKER), name)
             return System(name, peer.label, peer.form, command, peer.threads_variable, peer.tunes)

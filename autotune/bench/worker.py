@@ -53,10 +53,14 @@ class Autotune:
 
     def load(self, model: str, inputs: Arrays, threads: int) -> Run:
         from autotune.runtime import artifact
-        from autotune.runtime.device import aligned
         from autotune.runtime.module import Module
 
         self._compiled = compiled = Module(artifact.load(model), threads)
+        return self._bound(compiled, inputs)
+
+    def _bound(self, compiled: Any, inputs: Arrays) -> Run:
+        from autotune.runtime.device import aligned
+
         self._arguments = arguments = [inputs[spec.name] for spec in compiled.inputs]
         self._out = out = [aligned(np.empty(spec.shape, spec.dtype)) for spec in compiled.outputs]
         return lambda: compiled(*arguments, out=out)
@@ -77,6 +81,20 @@ class Autotune:
         for dispatch, spent in zip(self._compiled.dispatches, times, strict=True):
             kinds[dispatch.kind] = kinds.get(dispatch.kind, 0.0) + float(spent)
         return kinds
+
+
+class Earlier(Autotune):
+    """Another version of this package, which compiles our graph itself, untuned: before and after a change."""
+
+    def load(self, model: str, inputs: Arrays, threads: int) -> Run:
+        import autotune
+        from autotune.graph.text import parse_graph
+
+        folder = Path(model)
+        constants = recipe_constants(folder)
+        graph = parse_graph((folder / "graph.txt").read_text(), constants)
+        self._compiled = compiled = autotune.compile(graph, threads=threads)
+        return self._bound(compiled, inputs)
 
 
 class OnnxRuntime:
@@ -194,13 +212,25 @@ def _beside(name: str) -> Any:
 
 SYSTEMS: Mapping[str, Callable[[], System]] = {
     "autotune": Autotune,
+    "earlier": Earlier,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
-    "torch": lambda: _beside("worker_torch").PyTorch(),
-    "metaschedule": lambda: _beside("worker_tvm").MetaSchedule(_beside("worker_tvm_ops").prim_func),
+    "torch": lambda: _beside("worker_torch").PyTorch(recipe_constants),
+    "metaschedule": lambda: _beside("worker_tvm").MetaSchedule(
+        _beside("worker_tvm_ops").prim_func, recipe_constants
+    ),
     "numpy": NumPy,
     "copy": Copy,
 }
+
+
+def recipe_constants(folder: Path) -> Arrays:
+    """The constants of a recipe by name."""
+    names = json.loads((folder / "recipe.json").read_text())["constants"]
+    return {
+        name: np.load(folder / "constants" / f"{number}.npy", allow_pickle=False)
+        for number, name in enumerate(names)
+    }
 
 
 def _arrays(paths: Mapping[str, str]) -> Arrays:

@@ -13,9 +13,15 @@ Arrays = dict[str, Any]
 
 
 class PyTorch:
-    """PyTorch eager (oneDNN) over the recipe of a model; images lie channels last."""
+    """PyTorch eager (oneDNN) over the recipe of a model; images lie channels last.
+
+    ``constants`` reads those of a recipe's folder.
+    """
 
     module = "torch"
+
+    def __init__(self, constants: Callable[[Path], Arrays]) -> None:
+        self._constants = constants
 
     def load(self, model: str, inputs: Arrays, threads: int) -> Callable[[], None]:
         import torch
@@ -23,8 +29,7 @@ class PyTorch:
         torch.set_num_threads(threads)
         recipe = json.loads((Path(model) / "recipe.json").read_text())
         values = {name: self._tensor(torch, array) for name, array in inputs.items()}
-        for name in recipe["constants"]:
-            array = np.load(Path(model) / "constants" / f"{name}.npy", allow_pickle=False)
+        for name, array in self._constants(Path(model)).items():
             values[name] = torch.from_numpy(array) if array.dtype == np.int64 else self._tensor(torch, array)
         steps = [_torch_step(torch, node) for node in recipe["nodes"]]
         self._names, self._values = recipe["outputs"], values

@@ -15,15 +15,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 Arrays = dict[str, Any]
 PrimFunc = Callable[[Mapping[str, Any], Arrays, Arrays], tuple[Any, list[Any]]]
 _PROGRESS = "progress.jsonl"
 
 
 class MetaSchedule:
-    """The best schedule that MetaSchedule found for an operator. ``prim_func`` makes a function of a recipe.
+    """The best schedule that MetaSchedule found for an operator. ``prim_func`` makes a function of a recipe,
+    and ``constants`` reads those of a recipe's folder.
 
     The operator has our layout; a layout of the weights that suits the schedule is not searched for,
     because a function by itself cannot keep weights in it.
@@ -31,8 +30,8 @@ class MetaSchedule:
 
     module = "tvm"
 
-    def __init__(self, prim_func: PrimFunc) -> None:
-        self._prim_func = prim_func
+    def __init__(self, prim_func: PrimFunc, constants: Callable[[Path], Arrays]) -> None:
+        self._prim_func, self._constants = prim_func, constants
 
     def tune(self, model: str, inputs: Arrays, threads: int, trials: int) -> dict[str, Any]:
         """Tune until it had ``trials`` trials; what :func:`progress` says then."""
@@ -79,12 +78,8 @@ class MetaSchedule:
 
     def _function(self, model: str, inputs: Arrays) -> tuple[Any, list[Any]]:
         recipe = _recipe(model)
-        folder = Path(model) / "constants"
-        constants = {
-            name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in recipe["constants"]
-        }
         self._results = len(recipe["outputs"])
-        function, arrays = self._prim_func(recipe, inputs, constants)
+        function, arrays = self._prim_func(recipe, inputs, self._constants(Path(model)))
         return function.with_attr("global_symbol", "main"), arrays
 
 

@@ -146,7 +146,7 @@ def _options(
             metavar="NAMES",
             callback=lambda _context, _parameter, value: _names(value),
             help="Systems to compare with: onnxruntime, openvino, torch, metaschedule (operators, tuned "
-            "first); or none.",
+            "first), earlier (another version of autotune, untuned, of a --peer-python); or none.",
         ),
         click.option(
             "--peer-python",

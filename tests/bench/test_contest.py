@@ -15,6 +15,7 @@ from autotune.bench.compare import Plan, _Share, compare, peer_entries
 from autotune.bench.contest import Contest, Entry, Pace, difference
 from autotune.bench.own import enter, runs_known, tune_up_to
 from autotune.bench.problem import Case, Problem, write_recipe
+from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul
 from autotune.bench.worker import SYSTEMS, Worker, serve, timed
 from autotune.errors import MissingExtraError, UsageError
@@ -169,6 +170,23 @@ def test_a_recipe_holds_the_model_without_onnx(problem: Problem, tmp_path: Path)
         "outputs": ["c"],
         "constants": [],
     }
+
+
+def test_another_version_takes_part_from_an_environment_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(MissingExtraError, match=r"autotune, other version is not installed here"):
+        systems.find_peers(["earlier"])
+    python = tmp_path / "python"
+    root = Path(systems.__file__).parents[2]
+    python.write_text(f'#!/bin/sh\nshift\nPYTHONPATH="{root}" exec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    peers = systems.find_peers(["earlier"], [str(python)])
+    problem = convolution(Convolution((5, 6), 3, 4, 3, pad=1), 0)
+    (result,) = compare([Case("C2D", "small", lambda: problem)], Plan((1,), peers, PACE), lambda _: None)
+    assert {name: reading.failure for name, reading in result.readings.items()} == {
+        "default": "",
+        "earlier": "",
+    }
+    assert result.errors == {"earlier": 0.0}, "the same compiler here"
 
 
 def test_peers_are_found_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:

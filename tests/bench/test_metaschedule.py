@@ -23,6 +23,7 @@ from autotune.bench.suites.dense import matmul
 from autotune.cli import main as cli
 from autotune.database.records import JobRow, Key, Latency, Outcome, Run
 from autotune.graph import evaluate
+from autotune.graph.text import parse_graph
 from autotune.tuning.history import History, Step, _timed
 
 STUB = """
@@ -118,7 +119,9 @@ def test_a_graph_is_written_in_our_layout_with_the_folder_of_its_tuner(tmp_path:
     assert recipe["tuned"] == str(tmp_path / "kept")
     assert (recipe["constants"], recipe["outputs"]) == (["w"], ["conv"])
     assert recipe["nodes"][0]["attrs"]["layout"] == "NHWC"
-    assert np.load(folder / "constants" / "w.npy").shape == (3, 3, 3, 4)
+    assert worker.recipe_constants(folder)["w"].shape == (3, 3, 3, 4)
+    again = parse_graph((folder / "graph.txt").read_text(), problem.graph.constants)
+    assert again.nodes == problem.graph.nodes
 
 
 def test_progress_is_read_from_the_batches_that_ended(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 from autotune.errors import ScheduleError
+from autotune.schedule.index_map import IndexMap
 from autotune.te.expr import Const, IterVar
 from autotune.te.intrinsic import TensorIntrin
 from autotune.te.tensor import Operation, Tensor
@@ -17,7 +18,7 @@ LARGEST = 2**31 - 1
 def accepted(name: str, annotation: str, value: Any) -> Any:
     """``value`` as a parameter of that annotation takes it; raises ScheduleError saying what it must be.
 
-    Integers of NumPy and constants of ``te`` become Python's, operations their first output.
+    Integers of NumPy and constants of ``te`` become Python's, operations their first output, functions index maps.
     """
     kind = annotation.removesuffix(" | None")
     if kind == "Any" or (value is None and kind != annotation):
@@ -29,6 +30,8 @@ def accepted(name: str, annotation: str, value: Any) -> Any:
         return [accepted(f"{name}[{number}]", inside, item) for number, item in enumerate(value)]
     if kind == "int":
         return _integer(name, value)
+    if kind == "IndexMapLike":
+        return IndexMap.of(value)
     if kind == "Tensor" and isinstance(value, Operation):
         return value.output(0)
     types, wanted = _TYPES[kind]

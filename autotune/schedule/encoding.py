@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import keyword
+import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ScheduleError
@@ -47,8 +51,6 @@ def encode(schedule: Schedule, value: Any) -> Any:
     """An argument as numbers, texts and nested tuples of them; raises ScheduleError for anything else."""
     if isinstance(value, Decision | Choice):
         return ("decision", value.name, value.number)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     if isinstance(value, IterVar):
         if value.kind == "thread":
             return ("thread", value.tag, value.extent)
@@ -63,12 +65,25 @@ def encode(schedule: Schedule, value: Any) -> Any:
         return ("intrin", value.name)
     if isinstance(value, list | tuple):
         return ("list", *[encode(schedule, v) for v in value])
-    if callable(value):
-        return ("map", *IndexMap.from_callable(value).texts)
     if isinstance(getattr(value, "op", None), Operation):  # a stage
         return ("stage", value.op.name)
+    return plain(value)
+
+
+def plain(value: Any) -> Any:
+    """A number, a text or None as Python's own type; raises ScheduleError for anything else.
+
+    Infinities and NaN are refused too: they have no JSON.
+    """
     if getattr(value, "ndim", None) == 0:  # a number of NumPy
-        return value.item()
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ScheduleError(f"a schedule step takes finite numbers, got {value!r}")
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if value is None:
+        return None
     raise ScheduleError(f"a schedule step cannot take a {type(value).__name__}: {value!r}")
 
 
@@ -98,16 +113,26 @@ def decode(schedule: Schedule, value: Any) -> Any:
 
 def frozen(value: Any) -> Any:
     """A JSON value as nested tuples; raises ScheduleError for what no trace holds."""
-    if isinstance(value, list):
-        return tuple(frozen(v) for v in value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise ScheduleError(f"a trace holds numbers, texts and lists, got {value!r}")
+    return tuple(frozen(v) for v in value) if isinstance(value, list) else plain(value)
 
 
-def identifier(name: str) -> str:
-    """A name as a Python variable."""
-    return "".join(c if c.isalnum() else "_" for c in name)
+def identifier(name: str, taken: Collection[str] = ()) -> str:
+    """A name as a Python variable that is none of ``taken``."""
+    text = "".join(c if c.isalnum() else "_" for c in name)
+    text = text if text.isidentifier() else f"_{text}"
+    while text in taken or keyword.iskeyword(text):
+        text += "_"
+    return text
+
+
+def quoted(text: str) -> str:
+    """A text as Python writes it, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def stage_text(name: str) -> str:
+    """The stage of an operation as Python."""
+    return f"s[{quoted(name)}]"
 
 
 def python_text(value: Any) -> str:
@@ -116,22 +141,29 @@ def python_text(value: Any) -> str:
         return repr(value)
     kind, *rest = value
     if kind == "loop":
-        return f's["{rest[0]}"].loop_named("{rest[1]}")'
+        return f"{stage_text(rest[0])}.loop_named({quoted(rest[1])})"
     if kind == "stage":
-        return f's["{rest[0]}"].tensor'
+        return f"{stage_text(rest[0])}.tensor"
     if kind == "output":
-        return f's["{rest[0]}"].op.output({rest[1]})'
+        return f"{stage_text(rest[0])}.op.output({rest[1]})"
     if kind == "thread":
-        return (
-            f'te.thread_axis("{rest[0]}")' if rest[1] < 0 else f'te.thread_axis((0, {rest[1]}), "{rest[0]}")'
-        )
-    if kind == "map":
-        return f"IndexMap({tuple(rest)!r})"
+        extent = f"(0, {rest[1]}), " if rest[1] >= 0 else ""
+        return f"te.thread_axis({extent}{quoted(rest[0])})"
     if kind == "decision":
         return f"{rest[0]}" if rest[1] < 0 else f"{rest[0]}[{rest[1]}]"
     if kind == "intrin":
-        return f'te.intrinsic_named("{rest[0]}")'
+        return f"te.intrinsic_named({quoted(rest[0])})"
     return "[" + ", ".join(python_text(v) for v in rest) + "]"
 
 
-__all__ = ["Choice", "Decision", "decode", "encode", "frozen", "identifier", "python_text"]
+__all__ = [
+    "Choice",
+    "Decision",
+    "decode",
+    "encode",
+    "frozen",
+    "identifier",
+    "plain",
+    "python_text",
+    "stage_text",
+]

@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from autotune.errors import ScheduleError
 from autotune.te.expr import Binary, Const, Expr, IterVar, Var, const
@@ -22,6 +22,19 @@ class IndexMap:
     """
 
     texts: tuple[str, ...]
+
+    @staticmethod
+    def of(value: IndexMapLike) -> IndexMap:
+        """The map itself, its texts, or a Python function of the old indices; raises ScheduleError."""
+        if isinstance(value, IndexMap):
+            return value
+        if callable(value):
+            return IndexMap.from_callable(value)
+        if isinstance(value, list | tuple) and all(isinstance(text, str) for text in value):
+            return IndexMap(tuple(map(str, value)))
+        raise ScheduleError(
+            f"index map: it must be a function of the old indices, or a list of texts over i0, i1, ...; got {value!r}"
+        )
 
     @staticmethod
     def from_callable(function: Callable[..., Any]) -> IndexMap:
@@ -80,6 +93,9 @@ class IndexMap:
             result.append(total)
         return tuple(result)
 
+
+IndexMapLike: TypeAlias = IndexMap | Sequence[str] | Callable[..., Any]
+"""What ``transform_layout`` takes as an index map."""
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+",
@@ -146,4 +162,4 @@ def _piece(text: str) -> tuple[int, int, int]:
     return go(expr)
 
 
-__all__ = ["IndexMap"]
+__all__ = ["IndexMap", "IndexMapLike"]

@@ -8,10 +8,9 @@ from typing import Any
 from autotune import te
 from autotune.errors import ScheduleError
 from autotune.schedule import legality
-from autotune.schedule.index_map import IndexMap
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
-from autotune.schedule.trace import PRIMITIVES
+from autotune.schedule.trace import PRIMITIVES, RESERVED
 from autotune.te.tensor import Operation
 
 _TE = {"thread_axis": te.thread_axis, "intrinsic_named": te.intrinsic_named}
@@ -21,8 +20,8 @@ def run_python(text: str, schedule: Schedule) -> Schedule:
     """Apply what ``Trace.to_python`` printed to a schedule, called ``s`` in the text; returns the schedule.
 
     The text is parsed and walked, never evaluated: calls of primitives on ``s`` and ``s["stage"]``, their results
-    under names, and ``te.thread_axis``, ``te.intrinsic_named`` and ``IndexMap`` as arguments. Raises ScheduleError
-    naming the line for anything else, and for a step that does not apply.
+    under names, and ``te.thread_axis`` and ``te.intrinsic_named`` as arguments. Raises ScheduleError naming
+    the line for anything else, and for a step that does not apply.
 
     >>> from autotune.lower.examples import chain, loops
     >>> s, A, B, C = chain(8)
@@ -68,7 +67,7 @@ class _Walker:
         targets = target.elts if isinstance(target, ast.Tuple) else [target]
         results = list(result) if isinstance(target, ast.Tuple) else [result]
         for name, value in zip(targets, results, strict=True):
-            if not isinstance(name, ast.Name) or name.id in ("s", "te", "IndexMap"):
+            if not isinstance(name, ast.Name) or name.id in RESERVED:
                 raise ScheduleError(f"cannot assign to {ast.unparse(name)}")
             self.names[name.id] = value
 
@@ -113,8 +112,6 @@ class _Walker:
         return function(*args, **named)
 
     def _function(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Name) and node.id == "IndexMap":
-            return lambda texts: IndexMap(tuple(texts))
         if isinstance(node, ast.Attribute):
             if isinstance(node.value, ast.Name) and node.value.id == "te" and node.attr in _TE:
                 return _TE[node.attr]

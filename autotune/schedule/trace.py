@@ -10,14 +10,24 @@ import functools
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from autotune.errors import AutotuneError, ScheduleError
 from autotune.schedule import legality
 from autotune.schedule.arguments import accepted
-from autotune.schedule.encoding import Choice, Decision, decode, encode, frozen, identifier, python_text
+from autotune.schedule.encoding import (
+    Choice,
+    Decision,
+    decode,
+    encode,
+    frozen,
+    identifier,
+    plain,
+    python_text,
+    stage_text,
+)
 from autotune.te.expr import IterVar
 from autotune.te.tensor import Tensor
 
@@ -32,25 +42,32 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {}
 VERSION = 1
 """Version of the JSON form."""
 
+RESERVED = frozenset({"s", "te"})
+"""Names that the Python text of a trace uses: the schedule and the package of tensor expressions."""
+
 
 @dataclass(frozen=True)
 class Step:
-    """One primitive call. ``stage`` is empty for primitives of the schedule; ``args`` hold encoded values."""
+    """One primitive call. ``stage`` is empty for primitives of the schedule; ``args`` hold encoded values.
+
+    ``results`` names what the call returned, for printing: it follows from the rest, so it makes no
+    difference to equality.
+    """
 
     primitive: str
     stage: str
     args: tuple[tuple[str, Any], ...]
-    results: tuple[str, ...] = ()
+    results: tuple[str, ...] = field(default=(), compare=False)
 
-    def text(self) -> str:
-        """The call as a line of Python."""
-        owner = f's["{self.stage}"]' if self.stage else "s"
+    def text(self, taken: Collection[str] = RESERVED) -> str:
+        """The call as a line of Python; variables for its results are none of ``taken``."""
+        owner = stage_text(self.stage) if self.stage else "s"
         values = []
         for name, value in self.args:
             many = isinstance(value, tuple) and value and value[0] == "list"
             text = python_text(value)
             values += [f"*{text}" if many and name == "order" else f"{name}={text}"]
-        left = ", ".join(map(identifier, self.results))
+        left = ", ".join(identifier(name, taken) for name in self.results)
         if self.primitive.startswith("sample_"):  # later steps refer to the decision by its name
             left = str(dict(self.args).get("name", left))
         return (left + " = " if left else "") + f"{owner}.{self.primitive}({', '.join(values)})"
@@ -64,13 +81,12 @@ class Trace:
 
     @functools.cached_property
     def key(self) -> str:
-        """SHA-256 of the JSON form: equal traces have equal keys on every machine."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        """SHA-256 of the steps without the names of results: equal traces have equal keys on every machine."""
+        return hashlib.sha256(_json([_row(step) for step in self.steps]).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """Canonical JSON, read back by :meth:`from_json`."""
-        steps = [[s.primitive, s.stage, [list(a) for a in s.args]] for s in self.steps]
-        return json.dumps({"version": VERSION, "steps": steps}, separators=(",", ":"))
+        """Canonical JSON, read back by :meth:`from_json`; what each step returned comes last in it."""
+        return _json([[*_row(step), *([step.results] if step.results else [])] for step in self.steps])
 
     @staticmethod
     def from_json(text: str) -> Trace:
@@ -80,8 +96,13 @@ class Trace:
             if data["version"] != VERSION:
                 raise ScheduleError(f"trace of version {data['version']}; this program reads {VERSION}")
             steps = [
-                Step(str(name), str(stage), tuple((str(k), frozen(v)) for k, v in args))
-                for name, stage, args in data["steps"]
+                Step(
+                    str(name),
+                    str(stage),
+                    tuple((str(k), frozen(v)) for k, v in args),
+                    tuple(map(str, results[0])) if results else (),
+                )
+                for name, stage, args, *results in data["steps"]
             ]
         except (ValueError, TypeError, KeyError) as error:
             raise ScheduleError(f"not a trace: {text[:80]!r} ({error})") from error
@@ -110,8 +131,11 @@ class Trace:
         return schedule
 
     def to_python(self) -> str:
-        """Lines of Python that make the same calls on a schedule ``s``."""
-        return "\n".join(step.text() for step in self.steps)
+        """Lines of Python that make the same calls on a schedule ``s``; ``print`` of a trace shows them."""
+        taken = RESERVED | self.decisions.keys()
+        return "\n".join(step.text(taken) for step in self.steps)
+
+    __str__ = to_python
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -129,7 +153,8 @@ class Trace:
         if name not in self.decisions:
             known = ", ".join(self.decisions) or "none"
             raise ScheduleError(f"no decision {name!r} in this trace; its decisions are: {known}")
-        value = ("list", *decision) if isinstance(decision, list | tuple) else decision
+        many = isinstance(decision, list | tuple)
+        value = ("list", *map(plain, decision)) if many else plain(decision)
         steps = []
         for step in self.steps:
             args = dict(step.args)
@@ -177,6 +202,15 @@ def primitive(function: F) -> F:
         return result
 
     return wrapper  # type: ignore[return-value]
+
+
+def _row(step: Step) -> list[Any]:
+    """What a step does, as JSON values."""
+    return [step.primitive, step.stage, [list(pair) for pair in step.args]]
+
+
+def _json(steps: list[list[Any]]) -> str:
+    return json.dumps({"version": VERSION, "steps": steps}, separators=(",", ":"))
 
 
 def _bound(
@@ -236,4 +270,4 @@ def _result_names(result: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(i.name for i in items if isinstance(i, IterVar | Tensor | Decision | Choice)))
 
 
-__all__ = ["PRIMITIVES", "VERSION", "Step", "Trace", "primitive"]
+__all__ = ["PRIMITIVES", "RESERVED", "VERSION", "Step", "Trace", "primitive"]

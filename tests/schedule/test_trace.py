@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from autotune import te
 from autotune.errors import ScheduleError
 from autotune.lower import lower_schedule, program_text
 from autotune.lower.examples import arguments, blur, chain, matmul
-from autotune.schedule import Schedule, Trace
+from autotune.schedule import PRIMITIVES, Schedule, Trace
 from autotune.schedule.paste import run_python
+from tests.schedule.random_programs import Program, random_program
+from tests.schedule.random_steps import apply_random_steps
 from tests.schedule.test_further_primitives import WORKS
 from tests.schedule.three_ways import random_case
 
@@ -40,12 +46,10 @@ def test_python_text_of_random_traces(seed: int) -> None:
 
 
 def test_python_text_also_runs_as_python() -> None:
-    from autotune.schedule import IndexMap
-
     make, steps = WORKS["sampling"]
     made, again = make(), make()[0]
     steps(made)
-    exec(made[0].trace.to_python(), {"s": again, "te": te, "IndexMap": IndexMap})
+    exec(made[0].trace.to_python(), {"s": again, "te": te})
     assert again.trace.key == made[0].trace.key
 
 
@@ -70,6 +74,93 @@ def test_other_python_is_refused(text: str, message: str) -> None:
     with pytest.raises(ScheduleError) as refusal:
         run_python(text, chain(8)[0])
     assert str(refusal.value) == message
+
+
+def drawn(seed: int, *, threads: bool = False) -> tuple[Program, Trace]:
+    """A random program, and random steps that are legal on it."""
+    rng = random.Random(seed)
+    program = random_program(rng)
+    schedule = te.create_schedule(program.tensors()[1])
+    apply_random_steps(rng, schedule, threads=threads)
+    return program, schedule.trace
+
+
+def assert_comes_back(trace: Trace) -> None:
+    back = Trace.from_json(trace.to_json())
+    assert back == trace
+    assert (hash(back), back.key, str(back), back.to_json()) == (
+        hash(trace),
+        trace.key,
+        str(trace),
+        trace.to_json(),
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_json_gives_back_an_equal_trace_of_any_steps(seed: int, threads: bool) -> None:
+    program, trace = drawn(seed, threads=threads)
+    assert_comes_back(trace)
+    fresh = te.create_schedule(program.tensors()[1])
+    assert run_python(str(trace), fresh).trace == trace
+
+
+def test_examples_and_random_steps_use_every_primitive() -> None:
+    met: set[str] = set()
+    for make, steps in WORKS.values():
+        made = make()
+        steps(made)
+        met |= {step.primitive for step in made[0].trace.steps}
+    for seed in range(200):
+        met |= {step.primitive for step in drawn(seed, threads=seed % 2 == 1)[1].steps}
+    assert met == set(PRIMITIVES)
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_json_gives_back_an_equal_trace(name: str) -> None:
+    make, steps = WORKS[name]
+    made = make()
+    steps(made)
+    assert_comes_back(made[0].trace)
+
+
+def test_numbers_of_numpy_leave_a_trace_of_plain_ones() -> None:
+    s, _, _, c = chain(16)
+    (i,) = s[c].op.axis
+    s.sample_categorical([2, 4], decision=np.int64(0))
+    s[c].pragma(i, np.str_("hint"), np.float64(1.5))
+    trace = s.trace.with_decision("d0", np.int64(1))
+    assert_comes_back(trace)
+    assert str(trace).splitlines() == [
+        "d0 = s.sample_categorical(candidates=[2, 4], decision=1, name='d0')",
+        's["C"].pragma(var=s["C"].loop_named("i"), pragma_type=\'hint\', pragma_value=1.5)',
+    ]
+
+
+def test_names_that_python_cannot_take_are_printed_so_that_they_paste() -> None:
+    def program() -> Schedule:
+        a = te.placeholder((8, 8), name='say "A"')
+        b = te.compute((8, 8), lambda i, j: a[i, j] + 1, name="2b")
+        return te.create_schedule(te.compute((8, 8), lambda s, te: b[s, te] * 2, name="if"))
+
+    s = program()
+    out = s["if"]
+    rows, columns = out.op.axis
+    s.sample_categorical([2, 4], decision=0, name="rows_outer")
+    out.fuse(rows, columns)
+    s.cache_read(s['say "A"'].tensor, "local", [s["2b"].tensor])
+    s.transform_layout(s["2b"].tensor, lambda i, j: [j, i // 4, i % 4])
+    variables: dict[str, object] = {"s": program(), "te": te}
+    exec(str(s.trace), variables)
+    again = variables["s"]
+    assert isinstance(again, Schedule)
+    assert again.trace == s.trace == run_python(str(s.trace), program()).trace
+
+
+def test_numbers_without_json_are_refused() -> None:
+    s, _, _, c = chain(8)
+    with pytest.raises(ScheduleError, match="a schedule step takes finite numbers, got nan"):
+        s[c].pragma(s[c].op.axis[0], "hint", float("nan"))
 
 
 def sampled() -> Schedule:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from autotune.schedule import padding, rewrite
-from autotune.schedule.index_map import IndexMap
+from autotune.schedule.index_map import IndexMap, IndexMapLike
 from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp, Tensor
@@ -21,7 +21,7 @@ class LayoutPrimitives(DataflowPrimitives):
     """transform_layout, pad_to_multiple."""
 
     @primitive
-    def transform_layout(self, tensor: Tensor, index_map: Any) -> Tensor:
+    def transform_layout(self, tensor: Tensor, index_map: IndexMapLike) -> Tensor:
         """Store an intermediate stage in another layout: element ``i`` goes to ``index_map(i)``.
 
         TVM: transform_layout. Layout packing. Readers are rewritten; dimensions that the map does not divide are
@@ -29,8 +29,8 @@ class LayoutPrimitives(DataflowPrimitives):
 
         Args:
             tensor: an intermediate tensor without a reduction and without loop steps.
-            index_map: a function of the indices, or an IndexMap; each index must appear as itself, or as quotient
-                and remainder by one number.
+            index_map: a function of the indices, or the texts of the new indices over ``i0``, ``i1``, ...; each
+                index must appear as itself, or as quotient and remainder by one number.
 
         Returns:
             The tensor in its new shape.
@@ -69,7 +69,7 @@ class LayoutPrimitives(DataflowPrimitives):
         if stage.is_output:
             raise stage.refuse("transform_layout", f"{stage.op.name} is an output of the program")
         assert isinstance(stage.op, ComputeOp)
-        mapping = index_map if isinstance(index_map, IndexMap) else IndexMap.from_callable(index_map)
+        mapping = IndexMap.of(index_map)
         if stage.op.reduction is not None:
             raise stage.refuse("transform_layout", f"{stage.op.name} is a reduction; cache_read it first")
         if len(stage.op.body) > 1:

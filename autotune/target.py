@@ -119,6 +119,11 @@ class Target:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @property
+    def name(self) -> str:
+        """What people call it: the processor, or else the level, and how many workers a model uses."""
+        return f"{self.cpu if self.device == 'generic' else self.device}, {self.threads} threads"
+
+    @property
     def registers(self) -> int:
         """Architectural vector registers."""
         return 32 if self.vector_bits >= 512 or self.arch == "aarch64" else 16

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("autotune", "search_spaces", "cost_models")
-HEAVY = ("numba", "llvmlite", "optuna", "xgboost", "pandas", "sqlalchemy", "onnx", "scipy")
+HEAVY = ("numba", "llvmlite", "optuna", "xgboost", "pandas", "pyarrow", "sqlalchemy", "onnx", "scipy")
 
 
 def modules() -> list[str]:

@@ -12,7 +12,19 @@ import autotune
 from autotune import te
 from autotune.errors import InputError, TargetError
 
-HEAVY = {"numpy", "numba", "llvmlite", "optuna", "xgboost", "pandas", "sqlalchemy", "onnx", "scipy", "rich"}
+HEAVY = {
+    "numpy",
+    "numba",
+    "llvmlite",
+    "optuna",
+    "xgboost",
+    "pandas",
+    "pyarrow",
+    "sqlalchemy",
+    "onnx",
+    "scipy",
+    "rich",
+}
 
 
 def test_every_public_name_is_there_and_is_listed() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +45,7 @@ def _stats(store: Database) -> dict[str, Any]:
         "database": store.where,
         "runs": sum(per_workload.values()),
         "outcomes": store.outcomes(),
-        "targets": [f"{t.device}, {t.threads} threads" for t in store.targets().values()],
+        "targets": [target.name for target in store.targets().values()],
         "workloads": [
             {"key": row.key, "kind": row.kind, "runs": per_workload.get(row.key, 0)}
             for row in store.workloads()
@@ -55,48 +53,27 @@ def _stats(store: Database) -> dict[str, Any]:
     }
 
 
-@command.command(epilog="Example: autotune db export --db tuning.db -o runs.csv")
+@command.command(epilog="Example: autotune db export runs.parquet --db tuning.db")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The same as FILE.")
 @database_option
-@click.option(
-    "-o",
-    "--output",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="File to write; .csv, .json (lines) or .parquet.",
-)
-def export(database: str | None, output: Path) -> None:
-    """Write every run to a table."""
-    from autotune.database.rows import flat
+def export(file: Path | None, output: Path | None, database: str | None) -> None:
+    """Write every run to FILE, a table: .parquet, .csv or .jsonl (an object a line)."""
+    from autotune.database.export import check_format
+    from autotune.database.export import export as write
     from autotune.tuning.api import opened
 
+    if (file is None) == (output is None):
+        raise click.UsageError("name one file to write, such as runs.parquet")
+    path = file or output or Path()
+    check_format(path)
     with opened(database, read_only=True) as store:
-        rows = flat(store.runs())
+        table = store.runs()
     try:
-        _write(rows, output)
+        write(table, path)
     except OSError as error:
-        raise click.ClickException(f"cannot write {output}: {error.strerror or error}") from error
-    click.echo(f"wrote {len(rows)} runs to {output}")
-
-
-def _write(rows: list[dict[str, Any]], output: Path) -> None:
-    from autotune.errors import MissingExtraError, UsageError
-
-    if output.suffix == ".csv":
-        with output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["id"])
-            writer.writeheader()
-            writer.writerows(rows)
-    elif output.suffix == ".json":
-        output.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif output.suffix == ".parquet":
-        try:
-            import pandas
-
-            pandas.DataFrame(rows).to_parquet(output)
-        except ImportError as error:
-            raise MissingExtraError("Parquet needs pandas and pyarrow: pip install pandas pyarrow") from error
-    else:
-        raise UsageError(f"unknown format {output.suffix!r} of {output}; use .csv, .json or .parquet")
+        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
+    click.echo(f"wrote {len(table)} runs to {path}")
 
 
 @command.command(epilog="Example: autotune db verify --db tuning.db")
@@ -148,7 +125,7 @@ def prune(database: str | None, dry_run: bool, as_json: bool) -> None:
 
     with opened(database, read_only=True) as store:
         stale = stale_keys(store)
-        count = sum(len(store.runs(workload=k.workload, target=k.target, space=k.space)) for k in stale)
+        count = sum(len(store.records(workload=k.workload, target=k.target, space=k.space)) for k in stale)
         where = store.where
     if not dry_run and stale:
         with opened(where) as store:

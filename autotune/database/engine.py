@@ -91,7 +91,10 @@ def _writable(path: Path) -> bool:
 def _server(url: str) -> Engine:
     with translated(url):
         try:
-            return sqlalchemy.create_engine(url, pool_pre_ping=True)
+            given = sqlalchemy.make_url(url)
+            if given.drivername == "postgresql":
+                given = given.set(drivername="postgresql+psycopg")
+            return sqlalchemy.create_engine(given, pool_pre_ping=True)
         except ModuleNotFoundError as error:
             raise MissingExtraError(
                 f"the database driver {error.name!r} is not installed; "

@@ -39,10 +39,13 @@ def merge(into: Database, source: Database) -> MergeReport:
         for row in _all(connection, schema.verdicts):
             readings.setdefault(row["run_id"], []).append(row)
         contests = _all(connection, schema.contests)
+        layers = _all(connection, schema.layers)
     with into._writing() as connection:
         for table, values in tables:
             for row in values:
                 into._insert(connection, table, row)
+        for row in layers:
+            into._insert(connection, schema.layers, row)
         for row in contests:
             into._insert(connection, schema.contests, {k: v for k, v in row.items() if k != "id"})
     new = 0

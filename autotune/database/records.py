@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
+
+from autotune.errors import DatabaseError
 
 
 class Outcome(StrEnum):
@@ -78,6 +81,17 @@ class Run:
     id: int | None = None
     confirmed_ns: float | None = None
     inside: str = ""
+
+    @property
+    def config(self) -> dict[str, int | str | bool]:
+        """The knob values; raises DatabaseError for a damaged row."""
+        try:
+            found = json.loads(self.config_json)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise DatabaseError(f"the configuration of run {self.id} is damaged: it is no JSON object")
+        return found
 
     @property
     def latency_ns(self) -> float:

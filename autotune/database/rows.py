@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -24,12 +23,6 @@ _PLAIN = (
     "seed",
 )
 """Fields of a run that have a column of the same name."""
-
-
-def machine(target_json: str) -> str:
-    """A target in a few words."""
-    fields = json.loads(target_json)
-    return f"{fields['device']}, {fields['threads']} threads"
 
 
 def of(key: Key) -> ColumnElement[bool]:
@@ -153,10 +146,3 @@ def contest_from_row(row: Row[Any]) -> ContestRow:
     numbers = (row.n, row.latency_min_ns, row.latency_median_ns, row.latency_spread_ns)
     latency = Latency(*numbers) if row.latency_min_ns is not None else None
     return ContestRow(row.name, row.key, latency, row.error, row.message, row.created)
-
-
-def flat(runs: Iterable[Run]) -> list[dict[str, Any]]:
-    """Flat dictionaries, one a run, for a table."""
-    return [
-        {"id": run.id, **to_row(run), "confirmed_ns": run.confirmed_ns, "inside": run.inside} for run in runs
-    ]

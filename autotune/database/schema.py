@@ -18,12 +18,12 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 3
+VERSION = 4
 """Version of the schema that this code writes.
 
 Version 2 added contests, version 3 verdicts, in the place of confirmations: those were readings of a schedule
-alone, which say little about it inside a model. An older database is read as it is, and brought up to date
-when it is opened to write.
+alone, which say little about it inside a model. Version 4 added layers. An older database is
+read as it is, and brought up to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can read and bring up to date."""
@@ -125,6 +125,15 @@ verdicts = Table(
 )
 """Rivals of one key that were read together have the same time ``created``; one of them has ``won``."""
 
+layers = Table(
+    "layers",
+    metadata,
+    Column("job", ForeignKey("jobs.id"), primary_key=True),
+    Column("workload_key", ForeignKey("workloads.key"), primary_key=True),
+    Column("names", Text, nullable=False),
+)
+"""Where the model of a job has a workload: the names of its dispatches, a JSON list."""
+
 contests = Table(
     "contests",
     metadata,
@@ -149,6 +158,7 @@ __all__ = [
     "VERSION",
     "contests",
     "jobs",
+    "layers",
     "meta",
     "metadata",
     "runs",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Select, and_, func, insert, inspect, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -20,6 +21,9 @@ from autotune.database.query import Hit, Miss, miss
 from autotune.database.records import ContestRow, JobRow, Key, Outcome, Rival, Run, WorkloadRow
 from autotune.errors import DatabaseError, UsageError
 from autotune.target import Target
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _CANDIDATES = 64
 """How many of the fastest runs are looked at to find the best: more than are ever confirmed."""
@@ -154,6 +158,21 @@ class Database:
             connection.execute(insert(schema.jobs).values(vars(fresh)))
             return fresh
 
+    def add_layers(self, job: str, names: Mapping[str, Sequence[str]]) -> None:
+        """Make known which dispatches of a job's model have each workload; ``names`` is by workload key."""
+        with self._writing() as connection:
+            for workload, layers in names.items():
+                row = {"job": job, "workload_key": workload, "names": json.dumps(list(layers))}
+                self._insert(connection, schema.layers, row)
+
+    def layers(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Names of dispatches, by job and workload key."""
+        with self._reading() as connection:
+            if not inspect(connection).has_table(schema.layers.name):
+                return {}  # not before version 4
+            found = connection.execute(select(schema.layers)).all()
+        return {(row.job, row.workload_key): tuple(json.loads(row.names)) for row in found}
+
     def jobs(self) -> list[JobRow]:
         """All tuning jobs, the oldest first."""
         with self._reading() as connection:
@@ -247,6 +266,24 @@ class Database:
         target: str | None = None,
         space: str | None = None,
         job: str | None = None,
+    ) -> DataFrame:
+        """Measured runs as a table to read, a row each; each argument, a key, narrows.
+
+        Columns: id, created (UTC), model, layer (dispatches of the model that tuned it), kind, operators, shapes
+        (``inputs → outputs``), target, origin, outcome, latencies in ns, gflops (GFLOP/s at ``latency_ns``), the
+        error against the reference, ``knob.NAME`` for each knob of any of the search spaces, and the keys.
+        """
+        from autotune.database.table import runs_table  # pandas takes 0.4 s to import
+
+        return runs_table(self, self.records(workload=workload, target=target, space=space, job=job))
+
+    def records(
+        self,
+        *,
+        workload: str | None = None,
+        target: str | None = None,
+        space: str | None = None,
+        job: str | None = None,
         after: int = 0,
     ) -> list[Run]:
         """Measured runs as they were stored; each argument narrows, ``after`` is a row id."""
@@ -320,7 +357,7 @@ class Database:
         spaces = select(func.count(columns.space_key.distinct())).where(here)
         return miss(
             key,
-            [rows.machine(text) for text in connection.execute(targets).scalars()],
+            [Target.from_json(text).name for text in connection.execute(targets).scalars()],
             connection.execute(spaces).scalar_one(),
             self._outcomes(connection, key),
         )

@@ -314,7 +314,7 @@ def retrain(*, database: DatabaseLike | None = None, dry_run: bool = False) -> R
                 outcome=run.outcome.value,
                 latency_ns=run.latency.min_ns if run.latency else None,
             )
-            for run in store.runs()
+            for run in store.records()
         ]
     return train(records, model_folder(), dry_run)
 

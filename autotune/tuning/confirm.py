@@ -167,7 +167,7 @@ class Confirmation:
 
     def _contender(self, task: Task) -> _Contender | None:
         key = task.key
-        known = self.database.runs(workload=key.workload, target=key.target, space=key.space)
+        known = self.database.records(workload=key.workload, target=key.target, space=key.space)
         default = next((run for run in known if run.trace_key == task.default_trace and run.latency), None)
         incumbent = self.database.best(key.workload, key.target, key.space)
         if default is None or isinstance(incumbent, Miss):

@@ -55,7 +55,7 @@ def history(database: Database, subjects: Sequence[Subject], forks: Sequence[For
     runs = [
         run
         for task in tasks.values()
-        for run in database.runs(workload=task.key.workload, target=task.key.target, space=task.key.space)
+        for run in database.records(workload=task.key.workload, target=task.key.target, space=task.key.space)
     ]
     jobs = [job for job in database.jobs() if job.id in {run.job for run in runs}]
     steps: list[Step] = []

@@ -95,6 +95,7 @@ class Job:
         tasks = [self._task(subject, guide) for subject in self.subjects]
         self._register()
         row = self._claim()
+        self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
         objective = Objective(tasks, self.forks)
         status = self._status(row, objective)
         loop = Loop(
@@ -192,7 +193,7 @@ class Job:
             model=self.model,
             database=self.database.where,
             job=row.id,
-            target=f"{self.target.device}, {self.target.threads} threads",
+            target=self.target.name,
             objective=objective,
             meter=meter,
             continued=done > 0,
@@ -365,8 +366,10 @@ def versions() -> str:
     """Versions of what produces and times code, as JSON."""
     from importlib.metadata import version
 
-    names = ("autotune", "llvmlite", "numba", "numpy")
-    return json.dumps({name: version(name) for name in names})
+    import autotune  # its version stands in the code: a checkout is not installed
+
+    known = {"autotune": autotune.__version__}
+    return json.dumps(known | {name: version(name) for name in ("llvmlite", "numba", "numpy")})
 
 
 __all__ = ["Job", "Options", "Subject", "alive", "owner", "versions"]

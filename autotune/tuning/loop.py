@@ -23,7 +23,7 @@ class Store(Protocol):
     def record(self, run: Run) -> bool:
         """Keep a run; False if this schedule was kept before."""
 
-    def runs(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
+    def records(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
         """The runs of a key that were stored after the row ``after``."""
 
 
@@ -86,13 +86,11 @@ class Loop:
     def recall(self, task: Task) -> None:
         """Take what other processes measured for this task in the meantime."""
         key = task.key
-        runs = self.store.runs(
+        runs = self.store.records(
             workload=key.workload, target=key.target, space=key.space, after=task.last_run_id
         )
         fresh = [run for run in runs if run.trace_key not in task.known and run.latency]
-        self.guide.observe(
-            task.space, [json.loads(run.config_json) for run in fresh], [r.latency_ns for r in fresh]
-        )
+        self.guide.observe(task.space, [run.config for run in fresh], [r.latency_ns for r in fresh])
         task.recall(runs)
 
     def record(self, turn: Turn, built: Built, measurement: Measurement) -> None:

@@ -26,7 +26,7 @@ def problems_of(database: Database) -> list[str]:
             continue
         if key != row.key or hashlib.sha256(row.text.encode()).hexdigest() != row.key:
             problems.append(f"workload {row.key[:12]} reads as {key[:12]}")
-    for run in database.runs():
+    for run in database.records():
         if run.outcome is not Outcome.OK:
             continue
         try:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 from autotune.cli import main as cli
@@ -137,6 +138,15 @@ def test_database_commands(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFi
         table = tmp_path / f"runs{suffix}"
         assert run(capsys, "db", "export", "--db", tuned, "-o", table)[0] == 0
         assert len(table.read_text().splitlines()) == TRIALS + (suffix == ".csv")
+    table = tmp_path / "runs.parquet"
+    assert run(capsys, "db", "export", "--db", tuned, table)[:2] == (0, f"wrote {TRIALS} runs to {table}\n")
+    read = pandas.read_parquet(table)
+    assert set(read["model"]) == {MODEL}
+    assert all(read["layer"])
+    assert (read["gflops"][read["outcome"] == "ok"] >= 0).all()
+    code, _, err = run(capsys, "db", "export", "--db", tuned, tmp_path / "no" / "runs.csv")
+    assert (code, err.startswith("error: cannot write ")) == (1, True)
+    assert run(capsys, "db", "export", "--db", tuned)[0] == 2
     code, _, err = run(capsys, "db", "export", "--db", tuned, "-o", tmp_path / "runs.doc")
     assert code == 2
     assert "unknown format '.doc'" in err

@@ -42,7 +42,7 @@ def database(tmp_path: Path, workload: Workload) -> Path:
         again = {"a": 9000.0, "b": 4000.0}
         rivals = [
             Rival(run, Latency(5, again[run.trace_key], again[run.trace_key], 0.0), run.trace_key == "b")
-            for run in store.runs()
+            for run in store.records()
             if run.trace_key in again
         ]
         store.confirm(rivals, "net")

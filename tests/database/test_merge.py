@@ -20,14 +20,14 @@ def filled(path: Path, *runs: Run) -> Database:
 
 def test_merging_adds_what_is_new_and_keeps_what_was_there(tmp_path: Path) -> None:
     source = filled(tmp_path / "source.db", run("a", 1.0), run("b", 2.0), run("c", None))
-    source.confirm([Rival(source.runs()[1], Latency(3, 1.5, 1.6, 0.1), won=True)], "net")
+    source.confirm([Rival(source.records()[1], Latency(3, 1.5, 1.6, 0.1), won=True)], "net")
     with filled(tmp_path / "mine.db", run("a", 9.0)) as mine:
         report = merge(mine, source)
         assert (report.new, report.known, str(report)) == (2, 1, "2 new runs, 1 were known")
-        assert [r.latency_ns for r in mine.runs()[:2]] == [9.0, 2.0]
-        assert [r.confirmed_ns for r in mine.runs()] == [None, 1.5, None]
+        assert [r.latency_ns for r in mine.records()[:2]] == [9.0, 2.0]
+        assert [r.confirmed_ns for r in mine.records()] == [None, 1.5, None]
         assert merge(mine, source).new == 0
-        assert len(mine.runs()) == 3
+        assert len(mine.records()) == 3
         assert mine.damage() == []
     source.close()
 
@@ -42,8 +42,8 @@ def test_merging_into_an_empty_database(tmp_path: Path) -> None:
 def test_forgetting_a_key_leaves_the_others(tmp_path: Path) -> None:
     other = replace(KEY, space="t" * 64)
     with filled(tmp_path / "a.db", run("a", 1.0), run("b", 2.0, key=other)) as database:
-        database.confirm([Rival(database.runs()[1], Latency(3, 1.5, 1.6, 0.1), won=True)], "net")
+        database.confirm([Rival(database.records()[1], Latency(3, 1.5, 1.6, 0.1), won=True)], "net")
         assert sorted(keys(database), key=str) == sorted([KEY, other], key=str)
         assert forget(database, [other, Key("x", "y", "z")]) == 1
-        assert [r.trace_key for r in database.runs()] == ["a"]
+        assert [r.trace_key for r in database.records()] == ["a"]
         assert database.damage() == []

@@ -67,7 +67,7 @@ def test_a_run_comes_back_as_it_was_stored(path: Path) -> None:
     with Database(path) as database:
         assert database.record(stored)
     with Database(path, read_only=True) as database:
-        (found,) = database.runs()
+        (found,) = database.records()
         assert replace(found, id=None) == stored
         assert database.workloads() == [WorkloadRow(KEY.workload, "text", "contraction", 10, 20)]
         assert database.targets() == {HOST.key: HOST, OTHER.key: OTHER}
@@ -77,7 +77,7 @@ def test_the_same_schedule_is_not_counted_twice(path: Path) -> None:
     with Database(path) as database:
         assert database.record(run("a", 100.0))
         assert not database.record(run("a", 50.0))
-        assert [r.latency_ns for r in database.runs()] == [100.0]
+        assert [r.latency_ns for r in database.records()] == [100.0]
 
 
 def test_best_is_the_fastest_that_worked(path: Path) -> None:
@@ -101,7 +101,7 @@ def test_the_winner_of_the_newest_confirmation_is_used(path: Path) -> None:
     with Database(path) as database:
         for trace, ns in [("a", 80.0), ("b", 81.0), ("c", 99.0)]:
             database.record(run(trace, ns, origin=Origin.DEFAULT if trace == "c" else Origin.SEARCH))
-        a, b, c = database.runs()
+        a, b, c = database.records()
         database.confirm([Rival(a, latency(95.0)), Rival(b, latency(85.0), won=True)], "net")
         assert (_best(database).trace_key, _best(database).confirmed_ns, _best(database).inside) == (
             "b",
@@ -120,7 +120,7 @@ def test_what_was_not_confirmed_is_believed_only_if_it_is_clearly_faster(path: P
         assert _best(database).trace_key == "default"
         database.record(run("fast", 80.0))
         assert _best(database).trace_key == "fast"
-        default, _, fast = database.runs()
+        default, _, fast = database.records()
         database.confirm([Rival(default, latency(90.0)), Rival(fast, latency(70.0), won=True)], "net")
         database.record(run("d", 75.0))
         assert _best(database).trace_key == "fast"
@@ -131,7 +131,7 @@ def test_what_was_not_confirmed_is_believed_only_if_it_is_clearly_faster(path: P
 def test_a_confirmation_has_one_winner(path: Path) -> None:
     with Database(path) as database:
         database.record(run("a", 80.0))
-        (a,) = database.runs()
+        (a,) = database.records()
         with pytest.raises(DatabaseError, match="one winner"):
             database.confirm([Rival(a, latency(1.0))], "net")
         with pytest.raises(DatabaseError, match="came from the database"):
@@ -148,7 +148,7 @@ def _best(database: Database) -> Run:
     ("rows", "reason", "words"),
     [
         ([], MissReason.NO_WORKLOAD, "not in the database; run `autotune tune`"),
-        ([{"target": OTHER.key}], MissReason.OTHER_TARGET, "only for other targets (generic, 8"),
+        ([{"target": OTHER.key}], MissReason.OTHER_TARGET, "only for other targets (x86-64-v4, 8"),
         ([{"space": "t" * 64}], MissReason.OTHER_SPACE, "in another search space (1 known)"),
         ([{}], MissReason.ALL_FAILED, "all 1 measured candidates failed (1 crashed)"),
     ],
@@ -172,11 +172,11 @@ def test_runs_can_be_narrowed_and_followed(path: Path) -> None:
     with Database(path) as database:
         database.record(run("a", 1.0))
         database.record(run("b", 2.0, key=replace(KEY, space="t" * 64)))
-        assert [r.trace_key for r in database.runs(space=KEY.space)] == ["a"]
-        last = database.runs()[-1].id
+        assert [r.trace_key for r in database.records(space=KEY.space)] == ["a"]
+        last = database.records()[-1].id
         assert last is not None
         database.record(run("c", 3.0))
-        assert [r.trace_key for r in database.runs(after=last)] == ["c"]
+        assert [r.trace_key for r in database.records(after=last)] == ["c"]
         assert database.outcomes() == {"ok": 3}
 
 
@@ -213,7 +213,7 @@ def test_several_processes_write_at_once(path: Path) -> None:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0, 0]
     with Database(path) as database:
-        assert len(database.runs()) == 60
+        assert len(database.records()) == 60
 
 
 def test_what_was_recorded_survives_kill_9(path: Path) -> None:
@@ -235,7 +235,7 @@ def test_what_was_recorded_survives_kill_9(path: Path) -> None:
     said = 25 + len([line for line in writer.stdout if line.endswith("\n")])
     writer.wait()
     with Database(path) as database:
-        kept = [r.trace_key for r in database.runs()]
+        kept = [r.trace_key for r in database.records()]
     assert kept == [str(i) for i in range(len(kept))]
     assert said <= len(kept) <= said + 1
 
@@ -247,12 +247,12 @@ def test_a_newer_schema_is_refused_with_both_versions(path: Path) -> None:
     with pytest.raises(SchemaVersionError) as caught:
         Database(path)
     assert str(caught.value) == (
-        f"the database {path} has schema version 99, this autotune knows version 3; "
+        f"the database {path} has schema version 99, this autotune knows version 4; "
         "install a newer autotune, or give another --db"
     )
 
 
-def test_files_that_are_no_tuning_database(tmp_path: Path) -> None:
+def test_files_that_are_no_tuning_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = tmp_path / "text.db"
     text.write_text("hello, this is not a database at all\n" * 50)
     foreign = tmp_path / "foreign.db"
@@ -272,6 +272,7 @@ def test_files_that_are_no_tuning_database(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match=r"no such database: .*; `autotune tune --db"):
         Database(tmp_path / "none.db", read_only=True)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[postgres\]'"):
         Database("postgresql://server/db")
     with pytest.raises(UsageError, match="not a database URL"):
@@ -282,7 +283,7 @@ def test_a_locked_database_says_so(path: Path) -> None:
     raw = sqlite3.connect(path, isolation_level=None)
     raw.execute("BEGIN IMMEDIATE")
     with Database(path, read_only=True) as reader:
-        assert reader.runs() == []
+        assert reader.records() == []
     with pytest.raises(DatabaseError, match="another process keeps it locked"):
         Database(path, timeout=0.05)
     raw.close()
@@ -295,7 +296,7 @@ def test_a_full_disk_says_so_and_loses_nothing(path: Path) -> None:
             connection.exec_driver_sql("PRAGMA max_page_count = 20")
         with pytest.raises(DatabaseError, match="the disk is full"):
             database.record(run("b", 1.0, message="x" * 10**6))
-        assert [r.trace_key for r in database.runs()] == ["a"]
+        assert [r.trace_key for r in database.records()] == ["a"]
 
 
 def test_reading_never_writes(path: Path) -> None:
@@ -303,7 +304,7 @@ def test_reading_never_writes(path: Path) -> None:
     with Database(path, read_only=True) as database:
         with pytest.raises(DatabaseError, match="opened for reading only"):
             database.record(run("a", 1.0))
-        assert database.runs() == []
+        assert database.records() == []
     assert path.read_bytes() == before
 
 
@@ -323,7 +324,7 @@ def test_time_stamps_are_filled_in(path: Path) -> None:
     before = time.time()
     with Database(path) as database:
         database.record(run("a", 1.0, created=0.0))
-        assert before <= database.runs()[0].created <= time.time()
+        assert before <= database.records()[0].created <= time.time()
 
 
 @pytest.mark.parametrize("name", ["a b.db", "50%41.db", "what?.db", "a#1.db", "ünï.db", "a&b=c.db"])
@@ -331,7 +332,7 @@ def test_any_file_name(tmp_path: Path, name: str) -> None:
     Database(tmp_path / name).close()
     assert name in {path.name for path in tmp_path.iterdir()}
     with Database(tmp_path / name, read_only=True) as store:
-        assert store.runs() == []
+        assert store.records() == []
 
 
 def test_message_that_is_not_text() -> None:
@@ -361,6 +362,7 @@ def as_version_1(path: Path) -> None:
     with sqlite3.connect(path) as raw:
         raw.execute("DROP TABLE contests")
         raw.execute("DROP TABLE verdicts")
+        raw.execute("DROP TABLE layers")
         raw.execute("CREATE TABLE confirmations (id INTEGER, run_id INTEGER REFERENCES runs (id))")
         raw.execute("INSERT INTO confirmations VALUES (1, 1)")
         raw.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
@@ -372,14 +374,15 @@ def test_a_database_of_version_1_is_read_as_it_is_and_brought_up_to_date_by_writ
         database.record(run("a", 5.0))
     as_version_1(path)
     with Database(path, read_only=True) as database:
-        assert len(database.runs()) == 1
+        assert len(database.records()) == 1
         assert _best(database).trace_key == "a"
         assert isinstance(database.lookup(KEY.workload, KEY.target, KEY.space), Hit)
         assert database.contest(KEY.workload, KEY.target) == []
+        assert database.runs()["layer"].tolist() == [""]
     with Database(path) as database:
-        assert len(database.runs()) == 1
+        assert len(database.records()) == 1
         database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
-        database.confirm([Rival(database.runs()[0], latency(4.0), won=True)], "net")
+        database.confirm([Rival(database.records()[0], latency(4.0), won=True)], "net")
         assert database.damage() == []
     with Database(path, read_only=True) as database:
         assert [row.name for row in database.contest(KEY.workload, KEY.target)] == ["a"]

@@ -140,7 +140,7 @@ def test_a_running_job_is_left_alone(path: Path) -> None:
     assert measuring.inner is not None
     assert measuring.inner.job != report.job
     with Database(path) as database:
-        per_job = Counter(run.job for run in database.runs())
+        per_job = Counter(run.job for run in database.records())
     assert per_job == {report.job: 20, measuring.inner.job: 10}
 
 
@@ -152,7 +152,7 @@ def test_failures_are_rows_with_a_reason_and_a_hopeless_task_is_given_up(path: P
     broken = next(row for row in report.dispatches if row.name == "c0")
     assert (broken.before_ns, broken.after_ns) == (None, None)
     with Database(path) as database:
-        failed = [r for r in database.runs() if r.outcome is Outcome.WRONG_RESULT]
+        failed = [r for r in database.records() if r.outcome is Outcome.WRONG_RESULT]
     assert all(r.error == 0.5 and r.latency is None for r in failed)
 
 
@@ -163,7 +163,7 @@ def test_a_job_in_which_nothing_works_ends_with_the_reason(path: Path) -> None:
         "none of the first 32 candidates worked; the last crashed: the worker died (SIGSEGV)"
     )
     with Database(path) as database:
-        assert len(database.runs()) == 32
+        assert len(database.records()) == 32
 
 
 class Model:
@@ -286,7 +286,7 @@ def test_progress_as_plain_lines(path: Path) -> None:
     out = io.StringIO()
     job(path, A, trials=12, progress=PlainLines(out, every_s=0.0)).run()
     lines = out.getvalue().splitlines()
-    assert lines[0] == "tuning model: 1 dispatches, 1 workloads, for generic, 2 threads"
+    assert lines[0] == "tuning model: 1 dispatches, 1 workloads, for x86-64-v3, 2 threads"
     assert lines[1] == f"database {path}, budget 12 trials"
     assert any(line.startswith("1/12 trials, ") for line in lines)
     assert lines[-1].startswith(f"schedules stored in {path} (job ")
@@ -340,7 +340,7 @@ def test_kill_9_five_times_loses_and_repeats_nothing(path: Path, tmp_path: Path)
                 os.kill(process.pid, signal.SIGKILL)
         assert process.wait() == (0 if kill_after is None else -signal.SIGKILL)
     with Database(path) as database:
-        stored = [run.key.workload + run.trace_key for run in database.runs()]
+        stored = [run.key.workload + run.trace_key for run in database.records()]
         (state,) = {row.state for row in job_rows(database)}
     assert len(jobs) == 1
     assert state == JobRow.DONE

@@ -1,0 +1,143 @@
+"""Measured runs as a table for people, with the names of models, layers and targets beside the keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from autotune.database.records import Run, WorkloadRow
+
+if TYPE_CHECKING:
+    from autotune.database.store import Database
+
+KNOB = "knob."
+"""What the names of the columns of knobs begin with."""
+
+_TYPE = re.compile(r"(\w+)\[([\d, ]*)\]|none")
+_SOURCE = re.compile(r"^  (?:input|const) .*: ", re.MULTILINE)
+_NODE = re.compile(r"^  (.+?) = (\w+)\(.* : (.*)$", re.MULTILINE)
+_OUTPUT = re.compile(r"^  output (.*)$", re.MULTILINE)
+
+
+def operators_of(text: str) -> str:
+    """The operators of a workload's text in their order, such as ``Conv, Add, Relu``."""
+    return ", ".join(operator for _, operator, _ in _NODE.findall(text))
+
+
+def shapes_of(text: str) -> str:
+    """Shapes of the inputs and outputs of a workload's text, such as ``1x55x55x16, 64 → 1x55x55x64``.
+
+    A type other than float32 stands before its shape.
+    """
+    sources = [_shown(_TYPE.match(text, found.end())) for found in _SOURCE.finditer(text)]
+    types: dict[str, str] = {}
+    for names, _, declared in _NODE.findall(text):
+        types.update(zip(names.split(", "), map(_shown, _TYPE.finditer(declared)), strict=False))
+    outputs = [types.get(name, name) for line in _OUTPUT.findall(text) for name in line.split(", ")]
+    return f"{', '.join(sources)} → {', '.join(outputs)}"
+
+
+def _shown(found: re.Match[str] | None) -> str:
+    if found is None or found[1] is None:
+        return "none"
+    sizes = found[2].replace(", ", "x") or "scalar"
+    return sizes if found[1] == "float32" else f"{found[1]} {sizes}"
+
+
+def runs_table(database: Database, runs: Sequence[Run]) -> pd.DataFrame:
+    """The table that :meth:`autotune.Database.runs` describes."""
+    workloads = {row.key: _described(row) for row in database.workloads()}
+    targets = {key: target.name for key, target in database.targets().items()}
+    models, layers = {job.id: job.model for job in database.jobs()}, database.layers()
+    rows = [
+        {
+            "id": run.id,
+            "created": pd.Timestamp(run.created, unit="s", tz="UTC"),
+            "model": models.get(run.job, ""),
+            "layer": ", ".join(layers.get((run.job, run.key.workload), ())),
+            **workloads[run.key.workload],
+            "target": targets[run.key.target],
+            **_measured(run),
+        }
+        for run in runs
+    ]
+    frame = pd.DataFrame(rows, columns=[*_COLUMNS]).astype(_COLUMNS)
+    frame["gflops"] = frame["flops"] / frame["latency_ns"]
+    return pd.concat([frame, _knobs(runs), _provenance(runs)], axis=1)
+
+
+_COLUMNS = {
+    "id": "int64",
+    "created": "datetime64[us, UTC]",
+    **dict.fromkeys(("model", "layer", "kind", "operators", "shapes", "target", "origin", "outcome"), "str"),
+    **dict.fromkeys(("latency_ns", "median_ns", "spread_ns"), "float64"),
+    "repeats": "int64",
+    "gflops": "float64",
+    "confirmed_ns": "float64",
+    "inside": "str",
+    "error": "float64",
+    "message": "str",
+    "flops": "int64",
+    "bytes": "int64",
+}
+"""The columns that every table has, and their types."""
+
+
+def _described(row: WorkloadRow) -> dict[str, Any]:
+    shown = {"kind": row.kind, "operators": operators_of(row.text), "shapes": shapes_of(row.text)}
+    return {**shown, "flops": row.flops, "bytes": row.bytes}
+
+
+def _measured(run: Run) -> dict[str, Any]:
+    read = run.latency
+    return {
+        "origin": run.origin.value,
+        "outcome": run.outcome.value,
+        "latency_ns": read.min_ns if read else None,
+        "median_ns": read.median_ns if read else None,
+        "spread_ns": read.spread_ns if read else None,
+        "repeats": read.n if read else 0,
+        "confirmed_ns": run.confirmed_ns,
+        "inside": run.inside,
+        "error": run.error,
+        "message": run.message,
+    }
+
+
+def _knobs(runs: Sequence[Run]) -> pd.DataFrame:
+    """A column for each knob that any of the runs has; missing where a run's space does not have it."""
+    configs = [run.config for run in runs]
+    names = sorted({name for config in configs for name in config})
+    columns = {KNOB + name: _column([config.get(name) for config in configs]) for name in names}
+    return pd.DataFrame(columns, index=range(len(runs)))
+
+
+def _column(values: Sequence[object]) -> pd.api.extensions.ExtensionArray:
+    """One type for all values of a knob: whole numbers, truth values, or else text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int}:
+        return pd.array(values, dtype="Int64")
+    if kinds == {bool}:
+        return pd.array(values, dtype="boolean")
+    return pd.array([None if value is None else str(value) for value in values], dtype="str")
+
+
+def _provenance(runs: Sequence[Run]) -> pd.DataFrame:
+    columns = {
+        "job": [run.job for run in runs],
+        "host": [run.host for run in runs],
+        "versions": [run.versions for run in runs],
+        "seed": [run.seed for run in runs],
+        "workload_key": [run.key.workload for run in runs],
+        "target_key": [run.key.target for run in runs],
+        "space_key": [run.key.space for run in runs],
+        "trace_key": [run.trace_key for run in runs],
+        "trace_json": [run.trace_json for run in runs],
+    }
+    return pd.DataFrame(columns).astype({name: "int64" if name == "seed" else "str" for name in columns})
+
+
+__all__ = ["KNOB", "operators_of", "runs_table", "shapes_of"]

@@ -1,0 +1,135 @@
+"""Measured runs as a table: its columns, and files of every format that read back the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from autotune.database import Database, Latency, Outcome, Rival, WorkloadRow
+from autotune.database.export import FORMATS, export
+from autotune.database.table import operators_of, shapes_of
+from autotune.errors import UsageError
+from tests.database.test_store import HOST, KEY, OTHER, job, run
+
+TEXT = """region workload {
+  input i0: float32[1, 6, 6, 16]
+  const i1: int8[64]
+  input i2: float32[]
+  v0 = Conv(i0, i1) {layout="a : b", strides=[1, 1]} : float32[1, 6, 6, 64] strides=(9, 9, 9, 1)
+  v1, v2, "" = Split(v0) {axis=3} : float32[1, 6, 6, 32], float32[1, 6, 6, 32], none as halves
+  v3 = Cast(v2) {to="float16"} : float16[1, 6, 6, 32]
+  output v1, v3
+}"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    """Two workloads: of one a job has measured two runs, the other's run came from elsewhere."""
+    database = Database(tmp_path / "tuning.db")
+    other = replace(KEY, workload="v" * 64, target=OTHER.key, space="t" * 64)
+    for target in (HOST, OTHER):
+        database.add_target(target)
+    for key, kind in ((KEY, "convolution"), (other, "pool")):
+        database.add_workload(WorkloadRow(key.workload, TEXT, kind, 4_000_000_000, 20))
+        database.add_space(key.space, key.workload, "{}")
+    mine = database.claim_job(job(), lambda owner: True)
+    database.add_layers(mine.id, {KEY.workload: ("fire2/squeeze", "fire3/squeeze")})
+    database.record(
+        run("a", 1e6, config_json='{"tile":4,"order":"mn","pack":true}', job=mine.id, created=1.5e9)
+    )
+    database.record(run("b", None, config_json='{"tile":8,"order":2}', job=mine.id, message='a "b"\nc'))
+    database.record(run("c", 2e6, key=other, config_json='{"blas":3}', error=1e-6))
+    database.confirm([Rival(database.records()[0], Latency(3, 9e5, 9.1e5, 1.0), won=True)], "net")
+    return database
+
+
+def test_shapes_and_operators_are_read_from_a_workloads_text() -> None:
+    assert shapes_of(TEXT) == "1x6x6x16, int8 64, scalar → 1x6x6x32, float16 1x6x6x32"
+    assert operators_of(TEXT) == "Conv, Split, Cast"
+
+
+def test_runs_are_a_table_with_names_and_knobs(database: Database) -> None:
+    table = database.runs()
+    first, second, third = (row for _, row in table.iterrows())
+    assert (first["model"], first["layer"], first["kind"]) == (
+        "m",
+        "fire2/squeeze, fire3/squeeze",
+        "convolution",
+    )
+    assert (first["target"], third["target"]) == ("x86-64-v3, 2 threads", "x86-64-v4, 8 threads")
+    assert (first["latency_ns"], first["gflops"], first["confirmed_ns"]) == (1e6, 4000.0, 9e5)
+    assert (first["created"], first["inside"]) == (pd.Timestamp(1.5e9, unit="s", tz="UTC"), "net")
+    assert (second["outcome"], second["message"]) == (Outcome.CRASHED.value, 'a "b"\nc')
+    assert pd.isna(second["latency_ns"])
+    assert (third["model"], third["layer"], third["job"]) == ("", "", "")
+    knobs = table.filter(like="knob.")
+    assert [str(kind) for kind in knobs.dtypes] == ["Int64", "str", "boolean", "Int64"]
+    assert knobs["knob.order"].tolist()[:2] == ["mn", "2"]
+    assert (knobs.loc[1, "knob.tile"], knobs.loc[2].isna().tolist()) == (8, [False, True, True, True])
+
+
+def test_a_table_can_be_narrowed_and_empty(database: Database) -> None:
+    assert database.runs(job="j1")["id"].tolist() == [1, 2]
+    assert database.runs(workload="v" * 64)["trace_key"].tolist() == ["c"]
+    assert len(database.runs(target="none")) == 0
+    columns = [name for name in database.runs() if not name.startswith("knob.")]
+    assert list(database.runs(target="none")) == columns
+
+
+def _read(path: Path, like: pd.DataFrame) -> pd.DataFrame:
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    read = pd.read_csv(path) if path.suffix == ".csv" else pd.read_json(path, lines=True, dtype=False)
+    read["created"] = pd.to_datetime(read["created"], utc=True)
+    texts = {name: "" for name, kind in like.dtypes.items() if kind == "str" and not name.startswith("knob.")}
+    return read.astype(dict.fromkeys(texts, "object")).fillna(texts).astype(like.dtypes)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_what_is_exported_reads_back_the_same(database: Database, tmp_path: Path, suffix: str) -> None:
+    table, path = database.runs(), tmp_path / f"runs{suffix}"
+    export(table, path)
+    pd.testing.assert_frame_equal(_read(path, table), table)
+    empty = database.runs(job="none")
+    export(empty, path)
+    assert (
+        not path.read_text().strip()
+        if suffix.startswith(".json")
+        else list(_read(path, empty)) == list(empty)
+    )
+    assert [file.name for file in tmp_path.glob("*runs*")] == [path.name]
+
+
+def test_an_export_that_fails_leaves_the_older_file(database: Database, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("older")
+    table = database.runs().assign(model=[object(), _Unwritable(), object()])
+    with pytest.raises(OSError, match="no space"):
+        export(table, path)
+    assert [file.read_text() for file in tmp_path.glob("*runs*")] == ["older"]
+    with pytest.raises(
+        UsageError, match=r"unknown format '.doc' of .*; a table is written as one of .parquet"
+    ):
+        export(table, tmp_path / "runs.doc")
+
+
+class _Unwritable:
+    def __str__(self) -> str:
+        raise OSError(28, "no space left on device")
+
+
+def test_only_tables_load_pandas(database: Database, tmp_path: Path) -> None:
+    code = (
+        "import sys; from autotune.database import Database\n"
+        "d = Database(sys.argv[1], read_only=True); d.records(); d.jobs(); d.layers()\n"
+        "print([name for name in ('pandas', 'pyarrow') if name in sys.modules]); d.runs()\n"
+        "print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "tuning.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["[]", "True", ""]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from autotune import errors, lower, te
     from autotune.database.store import Database
     from autotune.function import build
-    from autotune.runtime.module import Module
+    from autotune.runtime.module import Module, load
     from autotune.target import Target
     from autotune.tuning.api import compile, query, retrain, tune
     from autotune.tuning.budget import Budget
@@ -27,6 +27,7 @@ _WHERE = {
     "Target": "autotune.target",
     "build": "autotune.function",
     "compile": "autotune.tuning.api",
+    "load": "autotune.runtime.module",
     "query": "autotune.tuning.api",
     "retrain": "autotune.tuning.api",
     "tune": "autotune.tuning.api",
@@ -59,6 +60,7 @@ __all__ = [
     "build",
     "compile",
     "errors",
+    "load",
     "lower",
     "query",
     "retrain",

@@ -36,6 +36,14 @@ class Function:
         """The module behind it, which takes inputs and returns outputs, and can be timed."""
         return self._module
 
+    def __repr__(self) -> str:
+        image = self._module.image
+        call = ", ".join(
+            f"{spec.name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in self._arguments
+        )
+        written = ", ".join(self._arguments[i].name for i in self._outputs)
+        return f"<Function {image.name!r} ({call}) writes {written}, threads={self._module.threads}>"
+
     def __call__(self, *arrays: Any) -> None:
         """Run once."""
         self._check_number(arrays)

@@ -94,7 +94,7 @@ _KEPT_FEATURES = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Target:
     """A CPU as the compiler sees it.
 
@@ -112,6 +112,13 @@ class Target:
     l2_bytes: int = 512 << 10
     l3_bytes: int = 8 << 20
     device: str = "generic"
+
+    def __repr__(self) -> str:
+        return (
+            f"<Target {self.arch} {self.cpu}, {self.device}: {self.vector_bits}-bit vectors, "
+            f"{self.threads} threads of {self.cores} cores, caches {self.l1_bytes >> 10} KiB, "
+            f"{self.l2_bytes >> 10} KiB and {self.l3_bytes / (1 << 20):g} MiB>"
+        )
 
     @property
     def key(self) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import autotune
 from autotune import te
-from autotune.errors import InputError, TargetError
+from autotune.errors import ArtifactError, AutotuneError, InputError, TargetError, UsageError
 
 HEAVY = {
     "numpy",
@@ -85,3 +87,81 @@ def test_code_for_another_machine_cannot_be_built_into_a_function() -> None:
     a, b, c = _matmul()
     with pytest.raises(TargetError, match="this machine cannot run code for 'aarch64': it is"):
         autotune.build(te.create_schedule(c.op), [a, b, c], target="aarch64")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> autotune.Module:
+    empty = tmp_path_factory.mktemp("public") / "tuning.db"
+    autotune.Database(empty).close()
+    return autotune.compile("zoo:tiny_cnn", database=empty, threads=1)
+
+
+def test_a_module_is_saved_and_loaded(compiled: autotune.Module, tmp_path: Path) -> None:
+    compiled.save(tmp_path / "tiny.atm")
+    loaded = autotune.load(tmp_path / "tiny.atm")
+    (spec,) = loaded.inputs
+    x = np.random.default_rng(0).standard_normal(spec.shape).astype(spec.dtype)
+    for got, wanted in zip(loaded(x), compiled(x), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    assert (loaded.threads, autotune.load(str(tmp_path / "tiny.atm"), 2).threads) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("what", "error", "message"),
+    [
+        ("missing.atm", UsageError, "no such file: {path}"),
+        (".", UsageError, "not a file: {path}"),
+        (
+            "model.onnx",
+            ArtifactError,
+            "artifact {path}: not an archive, or damaged: File is not a zip file; an artifact is what "
+            "`autotune compile` or Module.save wrote",
+        ),
+        ("arrays.npz", ArtifactError, "artifact {path}: unexpected member 'x.npy'"),
+    ],
+)
+def test_other_files_are_no_artifacts(
+    what: str, error: type[AutotuneError], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"\x08\x07not a zip file")
+    np.savez(tmp_path / "arrays.npz", x=np.zeros(3))
+    with pytest.raises(error) as caught:
+        autotune.load(tmp_path / what)
+    assert str(caught.value) == message.format(path=tmp_path / what)
+
+
+def test_an_artifact_is_given_by_its_path() -> None:
+    number: Any = 3
+    with pytest.raises(UsageError, match="an artifact is given by its path, not as int"):
+        autotune.load(number)
+
+
+def test_an_artifact_is_no_model(compiled: autotune.Module, tmp_path: Path) -> None:
+    compiled.save(tmp_path / "tiny.atm")
+    with pytest.raises(
+        AutotuneError, match=r"is compiled already: `autotune run` and autotune\.load take it"
+    ):
+        autotune.compile(tmp_path / "tiny.atm")
+
+
+def test_objects_say_what_they_are_in_a_line(compiled: autotune.Module, tmp_path: Path) -> None:
+    a, b, c = _matmul()
+    function = autotune.build(te.create_schedule(c.op), [a, b, c], threads=1)
+    assert repr(function) == (
+        "<Function 'main' (A: float32[48, 48], B: float32[48, 48], C: float32[48, 48]) writes C, threads=1>"
+    )
+    spec, result = compiled.inputs[0], compiled.outputs[0]
+    assert repr(compiled) == (
+        f"<Module 'tiny_cnn' ({spec}) -> ({result}), 0 of {len(compiled.dispatches)} dispatches tuned, threads=1>"
+    )
+    with autotune.Database(tmp_path / "t.db") as database:
+        assert repr(database) == f"<Database {tmp_path / 't.db'}>"
+        answers = autotune.query("zoo:tiny_cnn", database=database, threads=1)
+    assert all("\n" not in repr(answer) for answer in answers)
+    first = answers[0]
+    assert repr(first).startswith(f"<Answer {first.title} (float32[")
+    assert repr(first).endswith(f"]): {first.summary}>")
+    assert "is not in the database; run `autotune tune`" in first.summary
+    assert repr(autotune.Target.parse("x86-64-v3", 2)) == (
+        "<Target x86_64 x86-64-v3, generic: 256-bit vectors, 2 threads of 1 cores, caches 32 KiB, 512 KiB and 8 MiB>"
+    )

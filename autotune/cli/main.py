@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from autotune import __version__
 from autotune.errors import AutotuneError
 
 INTERRUPTED = 130
@@ -59,7 +60,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: autotune tune zoo:squeezenet --trials 200 --db tuning.db",
 )
-@click.version_option(package_name="autotune")
+@click.version_option(__version__)
 def cli() -> None:
     """Tune an ML model on this machine and compile it from what was measured.
 

@@ -100,22 +100,15 @@ def _advised(answer: Answer, chosen: Target, target: str, threads: int | None) -
 def lines_of(answer: Answer, top: int) -> list[str]:
     """What is known of one workload."""
     from autotune.database import Miss
-    from autotune.tuning.report import nanoseconds, times
 
-    workload, found = answer.workload, answer.answer
-    count = f" ×{len(answer.names)}" if len(answer.names) > 1 else ""
-    name = (answer.names[0] if answer.names else workload.kind) + count
-    lines = [f"{workload.key[:12]}  {name}"]
+    found = answer.answer
+    lines = [f"{answer.workload.key[:12]}  {answer.title}"]
     if answer.decision is not None:
         lines.append(f"  {answer.decision}")
     if isinstance(found, Miss):
-        lines += [] if answer.divided else [f"  {found}"]
+        lines += [] if answer.divided else [f"  {answer.summary}"]
     else:
-        default, best = found.latencies
-        lines.append(
-            f"  {nanoseconds(best)} (default {nanoseconds(default)}, {times(found.speedup)}), "
-            f"{found.ok} of {found.runs} runs worked, measured {_when(found.best)}"
-        )
+        lines.append(f"  {answer.summary}, measured {_when(found.best)}")
         lines.append(f"  {found.best.config_json}")
         lines += [_line(run) for run in _fastest(answer)] if top > 1 else []
     return lines

@@ -87,15 +87,14 @@ def command(
 def _module(
     model: str, database: str | None, shapes: dict[str, tuple[int, ...]] | None, threads: int | None
 ) -> Module:
-    from autotune.runtime import artifact
-    from autotune.runtime.module import Module
+    from autotune.runtime.archive import is_archive
 
-    if model.endswith(".atm"):
-        if not Path(model).exists():
-            raise UsageError(f"no such file: {model}")
+    if is_archive(model):
+        from autotune.runtime.module import load
+
         if shapes:
             raise UsageError(f"--shape was given for {model}, which has fixed shapes; it is for models")
-        return Module(artifact.load(model), threads)
+        return load(model, threads)
     from autotune.tuning.api import compile
 
     return compile(model, database=database, threads=threads, shapes=shapes)

@@ -73,10 +73,9 @@ def command(
         load_isl()  # missing is noticed before the search, not after it
     if budget is None and trials is None:
         budget = DEFAULT_BUDGET
-    seconds = Budget.parse(budget).limit_s if budget is not None else None
     report = tune(
         model,
-        budget=Budget(trials=trials, seconds=seconds),
+        budget=Budget(budget, trials),
         database=database,
         target=target,
         threads=threads,

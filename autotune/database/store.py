@@ -76,6 +76,9 @@ class Database:
     ) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<Database {self.where}{', read only' if self.read_only else ''}>"
+
     def close(self) -> None:
         """Release the file; the object is of no use afterwards."""
         self._engine.dispose()

@@ -29,6 +29,7 @@ BYTES = "model in bytes"
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _AGAIN = "copy or export the file again"
 _LFS_POINTER = b"version https://git-lfs"
+_ARCHIVE = b"PK\x03\x04"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,11 @@ def _decode(data: bytes, origin: str) -> Any:
 
 def _undecodable(data: bytes, origin: str) -> str:
     head = data[:256]
+    if data.startswith(_ARCHIVE):
+        return (
+            f"{origin} is a ZIP archive, not an ONNX model\n  if `autotune compile` wrote it, it is compiled "
+            "already: `autotune run` and autotune.load take it"
+        )
     if all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in head):
         start = head.decode("ascii").strip().splitlines()[0][:40] if head.strip() else ""
         return f"{origin} is a text file, not an ONNX model (it starts with {start!r})"

@@ -117,7 +117,7 @@ class RegionProgram:
         return (*self.inputs, *self.outputs)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Workload:
     """A region in canonical form: inputs i0, i1, ..., other values v0, v1, ...
 
@@ -191,6 +191,19 @@ class Workload:
         from autotune.graph.random_inputs import random_inputs
 
         return random_inputs(self.region, seed)
+
+    @property
+    def signature(self) -> str:
+        """Dtypes and shapes of inputs and outputs: ``(float32[64, 9], float32[9]) -> (float32[64])``."""
+        graph = self.region.graph
+        takes, gives = (
+            ", ".join(f"{t.dtype}[{', '.join(map(str, t.shape))}]" for t in map(graph.type_of, values))
+            for values in (graph.inputs, graph.outputs)
+        )
+        return f"({takes}) -> ({gives})"
+
+    def __repr__(self) -> str:
+        return f"<Workload {self.key[:12]} {self.kind} {self.signature}>"
 
     def __str__(self) -> str:
         return self.text

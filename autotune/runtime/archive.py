@@ -24,6 +24,22 @@ _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ENCRYPTED = 1
 
 
+SUFFIX = ".atm"
+MAGIC = b"PK\x03\x04"
+"""How a ZIP archive begins, and each of its members."""
+
+
+def is_archive(path: str | os.PathLike[str]) -> bool:
+    """Whether a path means an artifact: by its name, or by how the file begins."""
+    if os.fspath(path).endswith(SUFFIX):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Member:
     """Where a member's bytes are in the file, and their CRC-32 by the directory."""
@@ -40,7 +56,9 @@ def read_members(file: BinaryIO) -> dict[str, Member]:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
-        raise ArtifactError(f"not an archive, or damaged: {error}") from error
+        raise ArtifactError(
+            f"not an archive, or damaged: {error}; an artifact is what `autotune compile` or Module.save wrote"
+        ) from error
     if sum(entry.file_size for entry in entries) > total:
         raise ArtifactError("its members are larger than the file")
     found: dict[str, Member] = {}
@@ -65,7 +83,7 @@ def _data_start(file: BinaryIO, header: int) -> int:
     """Where a member's data begins, behind its local header."""
     file.seek(header)
     data = file.read(_LOCAL_HEADER.size)
-    if len(data) < _LOCAL_HEADER.size or data[:4] != b"PK\x03\x04":
+    if len(data) < _LOCAL_HEADER.size or data[:4] != MAGIC:
         raise ArtifactError("a member has no header")
     _, name, extra = _LOCAL_HEADER.unpack(data)
     return header + _LOCAL_HEADER.size + int(name) + int(extra)
@@ -99,4 +117,4 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-__all__ = ["Member", "read_data", "read_members", "replacing"]
+__all__ = ["MAGIC", "SUFFIX", "Member", "is_archive", "read_data", "read_members", "replacing"]

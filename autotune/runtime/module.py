@@ -197,6 +197,12 @@ class Module:
             if row[layout.BEGIN]
         ]
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the compiled model to a file that :func:`load` reads; raises ArtifactError."""
+        from autotune.runtime import artifact
+
+        artifact.save(self._image, path)
+
     def close(self) -> None:
         """Free the module's memory and code, after the run in progress; later calls fail."""
         with self._lock:
@@ -223,8 +229,12 @@ class Module:
         self.close()
 
     def __repr__(self) -> str:
-        takes, gives = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
-        return f"<Module {self._image.name!r} ({takes}) -> ({gives}), {self._threads} threads>"
+        tuned = sum(dispatch.schedule_source == "tuned" for dispatch in self.dispatches)
+        state = ", closed" if self._program is None else ""
+        return (
+            f"<Module {self._image.name!r} {signature_text(self.inputs, self.outputs)}, "
+            f"{tuned} of {len(self.dispatches)} dispatches tuned, threads={self._threads}{state}>"
+        )
 
     def _record(self, code: LoadedCode) -> Program:
         """The command buffer: resolved symbols, fixed addresses, and patches for the rest."""
@@ -292,6 +302,35 @@ class Module:
         self._queue = None
 
 
+def load(path: str | os.PathLike[str], threads: int | None = None) -> Module:
+    """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
+
+    ``threads``: see :class:`Module`. Raises UsageError for what is no file, ArtifactError for one that is no
+    artifact, damaged or made for another machine.
+    """
+    from autotune.runtime import artifact
+
+    if not isinstance(path, (str, os.PathLike)):
+        raise UsageError(f"an artifact is given by its path, not as {type(path).__name__}")
+    if not os.path.isfile(path):
+        raise UsageError(f"{'not a' if os.path.exists(path) else 'no such'} file: {path}")
+    return Module(artifact.load(path), threads)
+
+
+_SHOWN = 4
+
+
+def signature_text(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
+    """Names, dtypes and shapes of what a call takes and gives; of many only the first few."""
+    takes, gives = (
+        ", ".join(
+            [*map(str, specs[:_SHOWN]), *([f"{len(specs) - _SHOWN} more"] if len(specs) > _SHOWN else [])]
+        )
+        for specs in (inputs, outputs)
+    )
+    return f"({takes}) -> ({gives})"
+
+
 def _spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
     """Nanoseconds [commands] from the last tile of the command before (or the beginning) to its own last tile."""
     if not len(events):
@@ -321,4 +360,4 @@ def _reset_modules() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_modules)
 
-__all__ = ["Event", "Module"]
+__all__ = ["Event", "Module", "load", "signature_text"]

@@ -14,7 +14,7 @@ from autotune.errors import MissError, UsageError
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
 from autotune.tuning.budget import Budget
-from autotune.tuning.report import Report
+from autotune.tuning.report import Report, nanoseconds, times
 
 if TYPE_CHECKING:
     from autotune.compiler.decision import Decision
@@ -62,7 +62,7 @@ def _make_folder(folder: Path) -> None:
 def tune(
     model: Model,
     *,
-    budget: Budget,
+    budget: Budget | str,
     database: DatabaseLike | None = None,
     target: Target | str = "host",
     threads: int | None = None,
@@ -89,6 +89,7 @@ def tune(
     from autotune.tuning.progress import Silent
     from autotune.tuning.sampler import factory
 
+    limit = Budget.of(budget)
     options = Options(sampler, seed, time_model=time_model)
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
@@ -101,7 +102,7 @@ def tune(
             subjects=subjects,
             forks=forks,
             target=chosen,
-            budget=budget,
+            budget=limit,
             database=store,
             measurer=pool,
             progress=progress or Silent(),
@@ -206,7 +207,7 @@ def compile_with_database(
         return compiled(store), store.where
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Answer:
     """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
 
@@ -224,6 +225,28 @@ class Answer:
     def divided(self) -> bool:
         """Whether the model runs the dispatches of another algorithm instead, which have answers of their own."""
         return self.decision is not None and self.decision.chosen.steps is not None
+
+    @property
+    def title(self) -> str:
+        """The first dispatch and how many there are; without a model the kind of workload."""
+        if not self.names:
+            return self.workload.kind
+        return self.names[0] + (f" ×{len(self.names)}" if len(self.names) > 1 else "")
+
+    @property
+    def summary(self) -> str:
+        """What is known, in a line: latencies and how many runs worked, or why there is nothing."""
+        found = self.answer
+        if isinstance(found, Miss):
+            return str(found)
+        default, best = found.latencies
+        return (
+            f"{nanoseconds(best)} (default {nanoseconds(default)}, {times(found.speedup)}), "
+            f"{found.ok} of {found.runs} runs worked"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.title} {self.workload.signature}: {self.summary}>"
 
 
 def query(

@@ -5,32 +5,38 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from autotune.errors import UsageError
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Budget:
-    """A limit on measured trials, on those of each workload, on time, or on several (the first one reached
+    """A limit on time, on measured trials, on those of each workload, or on several (the first one reached
     ends the job).
 
-    ``minutes`` and ``hours`` are added to ``seconds``; ``per_workload`` counts what the database knows already.
-    Raises UsageError unless there is a positive limit.
+    ``time`` is a text such as ``90s``, ``10m``, ``8h`` or ``1h30m``; ``seconds``, ``minutes`` and ``hours`` are
+    added to it. ``per_workload`` counts what the database knows already. Raises UsageError unless there is a
+    positive limit.
 
+    >>> Budget("1h30m", trials=2000)
+    Budget('1h30m', trials=2000)
     >>> Budget(hours=8).limit_s
     28800.0
     """
 
+    time: InitVar[str | None] = None
     trials: int | None = None
     seconds: float | None = None
     minutes: float | None = None
     hours: float | None = None
     per_workload: int | None = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, time: str | None) -> None:
+        if time is not None:
+            object.__setattr__(self, "seconds", _seconds(time) + (self.seconds or 0.0))
         if self.trials is None and self.limit_s is None and self.per_workload is None:
             raise UsageError("a budget needs trials=, per_workload=, seconds=, minutes= or hours=")
         for name in ("trials", "seconds", "minutes", "hours", "per_workload"):
@@ -46,22 +52,40 @@ class Budget:
         return float(sum(given)) if given else None
 
     @staticmethod
-    def parse(text: str) -> Budget:
-        """A time budget from text such as ``90s``, ``10m``, ``1h30m``; raises UsageError.
+    def of(value: Budget | str) -> Budget:
+        """A budget, or the time budget of a text; raises UsageError for anything else."""
+        return value if isinstance(value, Budget) else Budget(value)
 
-        >>> Budget.parse("1h30m").limit_s
-        5400.0
-        """
-        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
-        if not parts or "".join(number + unit for number, unit in parts) != text:
-            raise UsageError(f"not a time budget: {text!r}; write 90s, 10m, 8h or 1h30m")
-        return Budget(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    def __repr__(self) -> str:
+        counts = {"trials": self.trials, "per_workload": self.per_workload}
+        given = [f"{name}={value}" for name, value in counts.items() if value is not None]
+        limit = [repr(_time_text(self.limit_s))] if self.limit_s is not None else []
+        return f"Budget({', '.join(limit + given)})"
 
     def __str__(self) -> str:
         trials = [f"{self.trials} trials"] if self.trials is not None else []
         each = [f"{self.per_workload} trials a workload"] if self.per_workload is not None else []
         time_limit = [f"{self.limit_s:g} s"] if self.limit_s is not None else []
         return " or ".join(trials + each + time_limit)
+
+
+def _seconds(text: str) -> float:
+    """Seconds of a text such as ``90s``; raises UsageError."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text) if isinstance(text, str) else []
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UsageError(
+            f"not a time budget: {text!r}; write 90s, 10m, 8h or 1h30m (Budget(trials=200) counts candidates)"
+        )
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def _time_text(seconds: float) -> str:
+    """The text of a time budget."""
+    whole, fraction = divmod(seconds, 1.0)
+    minutes, rest = divmod(int(whole), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "m"), (rest + fraction, "s")]
+    return "".join(f"{number:g}{unit}" for number, unit in parts if number)
 
 
 @dataclass

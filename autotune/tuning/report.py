@@ -29,7 +29,7 @@ class DispatchRow:
         return self.before_ns / self.after_ns
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The result of a tuning job.
 
@@ -61,6 +61,12 @@ class Report:
         if self.before is None or self.after is None:
             return None
         return self.before.min_ns / self.after.min_ns
+
+    def __str__(self) -> str:
+        return "\n".join(lines_of(self))
+
+    def __repr__(self) -> str:
+        return f"<Report {self.model}: {'; '.join(line.strip() for line in summary(self))}>"
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values."""

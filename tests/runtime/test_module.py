@@ -282,7 +282,11 @@ def test_a_dropped_module_is_freed() -> None:
 
 
 def test_repr_names_types(module: Module) -> None:
-    assert repr(module) == "<Module 'test' (x: int64[16]) -> (y: int64[16]), 2 threads>"
+    assert repr(module) == (
+        "<Module 'test' (x: int64[16]) -> (y: int64[16]), 0 of 3 dispatches tuned, threads=2>"
+    )
+    module.close()
+    assert repr(module).endswith("threads=2, closed>")
 
 
 def test_default_threads_come_from_the_target() -> None:

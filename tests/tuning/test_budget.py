@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from autotune.errors import UsageError
@@ -13,13 +16,35 @@ from autotune.tuning.budget import Budget, Meter
     [("90s", 90.0), ("10m", 600.0), ("8h", 28800.0), ("1h30m", 5400.0), ("1.5m", 90.0), ("1d", 86400.0)],
 )
 def test_time_budgets(text: str, seconds: float) -> None:
-    assert Budget.parse(text).limit_s == seconds
+    assert Budget(text).limit_s == seconds
+    assert Budget.of(text) == Budget(text)
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "10x", "-5m", "10m 5s", "0s"])
 def test_what_is_no_time_budget(text: str) -> None:
     with pytest.raises(UsageError):
-        Budget.parse(text)
+        Budget(text)
+
+
+@pytest.mark.parametrize("value", [200, 1.5, {"trials": 3}, b"2m"])
+def test_other_values_are_no_budget(value: Any) -> None:
+    with pytest.raises(UsageError, match=r"not a time budget: .*; write 90s, 10m, 8h or 1h30m"):
+        Budget.of(value)
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget("8h"),
+        Budget("1h30m"),
+        Budget("90s", trials=5),
+        Budget(trials=7),
+        Budget("0.5s", per_workload=3),
+    ],
+)
+def test_the_repr_of_a_budget_makes_it_again(budget: Budget) -> None:
+    assert eval(repr(budget)) == budget
+    assert replace(budget, trials=9).limit_s == budget.limit_s
 
 
 def test_a_budget_needs_a_positive_limit() -> None:

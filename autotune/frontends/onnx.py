@@ -7,6 +7,7 @@ so are ONNX operators that are unknown here but have a definition in terms of kn
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from autotune.frontends.onnx_read import (
     element_dtype,
     read_model,
 )
+from autotune.frontends.onnx_schema import check_node, node_name
 from autotune.frontends.onnx_support import check_supported, expand_schema_functions
 from autotune.graph import ops
 from autotune.graph.build import infer_node
@@ -75,6 +77,8 @@ class _Importer:
         graph = self.proto.graph
         check_supported(graph, self.origin)
         for tensor in graph.initializer:
+            if tensor.name in self.types:
+                raise ModelImportError(f"{self.origin}: initialiser {tensor.name!r} is defined twice")
             self._define_constant(tensor.name, self.reader.read(tensor, f"initialiser {tensor.name!r}"))
         if graph.sparse_initializer:
             raise ModelImportError(f"{self.origin} has sparse initialisers: not supported")
@@ -95,6 +99,9 @@ class _Importer:
 
     def _import_inputs(self, graph: Any) -> tuple[str, ...]:
         values = [value for value in graph.input if value.name not in self.constants]
+        twice = [name for name, count in Counter(value.name for value in values).items() if count > 1]
+        if twice:
+            raise ModelImportError(f"{self.origin}: input {twice[0]!r} is declared twice")
         unknown = set(self.shapes) - {value.name for value in values}
         if unknown:
             raise UsageError(
@@ -132,7 +139,8 @@ class _Importer:
         return list(given)
 
     def _import_node(self, proto: Any) -> None:
-        name = proto.name or next((o for o in proto.output if o), proto.op_type)
+        check_node(proto, self)
+        name = node_name(proto)
         attrs = {a.name: self._attribute(a, name, proto.op_type) for a in proto.attribute}
         node = OnnxNode(proto.op_type, name, list(proto.input), list(proto.output), attrs, self)
         twice = [output for output in proto.output if output != ABSENT and output in self.types]

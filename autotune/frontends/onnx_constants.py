@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,8 @@ from autotune.graph.ir import Array, Attr
 
 SPECIAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
 """Operators that are evaluated at import and never become nodes."""
+MAX_EVALUATED_BYTES = 1 << 28
+"""Bytes of what such an operator may give."""
 
 
 def fold_special(node: OnnxNode) -> Array | None:
@@ -19,19 +22,53 @@ def fold_special(node: OnnxNode) -> Array | None:
     if node.op == "Constant":
         return _constant_value(node)
     if node.op == "ConstantOfShape":
-        (shape,) = _constant_inputs(node)
-        fill = node.attrs.get("value", np.zeros(1, np.float32))
-        return np.full(tuple(shape.tolist()), np.asarray(fill).reshape(-1)[0])
+        return _constant_of_shape(node)
     if node.op == "Range":
-        bounds = _constant_inputs(node)
-        start, limit, delta = (float(array.reshape(())) for array in bounds)
-        return np.arange(start, limit, delta).astype(bounds[0].dtype)
+        return _range(node)
     if node.op == "Shape":
         extents = node.input_type(0).shape
         return np.array(extents[slice(node.attrs.get("start", 0), node.attrs.get("end"))], np.int64)
     if node.op == "Size":
         return np.array(node.input_type(0).size, np.int64)
     return None
+
+
+def _constant_of_shape(node: OnnxNode) -> Array:
+    shape = tuple(_constant_inputs(node)[0].reshape(-1).tolist())
+    fill = np.asarray(node.attrs.get("value", np.zeros(1, np.float32))).reshape(-1)
+    if fill.size != 1:
+        raise node.fail(f"attribute 'value' has {fill.size} elements; it takes one")
+    if any(extent < 0 for extent in shape):
+        raise node.fail(f"negative dimension in shape {shape}")
+    _check_size(node, math.prod(shape), fill.dtype)
+    return np.full(shape, fill[0])
+
+
+def _range(node: OnnxNode) -> Array:
+    """As ONNX defines it: max(ceil((limit - start) / delta), 0) elements start + i * delta."""
+    bounds = _constant_inputs(node)
+    if any(array.size != 1 for array in bounds):
+        raise node.fail(f"start, limit and delta are scalars, got {', '.join(str(b.shape) for b in bounds)}")
+    start, limit, delta = (array.reshape(()).item() for array in bounds)
+    if not delta or not all(map(math.isfinite, (start, limit, delta))):
+        raise node.fail(f"start {start}, limit {limit}, delta {delta}: delta is not 0, and all are finite")
+    dtype = bounds[0].dtype
+    count = -((start - limit) // delta) if dtype.kind in "iu" else _ceil((limit - start) / delta)
+    _check_size(node, count, dtype)
+    return np.asarray(start + np.arange(max(int(count), 0)) * delta).astype(dtype)
+
+
+def _ceil(steps: float) -> float:
+    return math.ceil(steps) if math.isfinite(steps) else steps
+
+
+def _check_size(node: OnnxNode, elements: float, dtype: np.dtype[Any]) -> None:
+    """``elements`` are counted without overflow, before any memory is asked for."""
+    if elements * dtype.itemsize > MAX_EVALUATED_BYTES:
+        raise node.fail(
+            f"its result has {elements} elements of {dtype}; what is evaluated at import may take "
+            f"{MAX_EVALUATED_BYTES >> 20} MiB"
+        )
 
 
 def _constant_inputs(node: OnnxNode) -> list[Array]:

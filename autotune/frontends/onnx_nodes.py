@@ -166,10 +166,6 @@ def _conv_transpose(node: OnnxNode) -> None:
     kernel = attrs.get("kernel_shape", node.input_type(1).shape[2:])
     dilations = attrs.get("dilations", (1,) * spatial)
     extra = attrs.get("output_padding", (0,) * spatial)
-    given = {"strides": strides, "kernel_shape": kernel, "dilations": dilations, "output_padding": extra}
-    for key, value in ({**given, "output_shape": wanted} if wanted is not None else given).items():
-        if len(value) != spatial:
-            raise node.fail(f"{key} = {tuple(value)}: it takes {spatial} ints for x of shape {x.shape}")
     if any(e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
         raise node.fail(
             f"output_padding = {tuple(extra)} must be smaller than strides {tuple(strides)} "

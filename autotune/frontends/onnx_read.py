@@ -6,6 +6,7 @@ that turns its tensors into arrays. External data is read only from the model's 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -182,6 +183,8 @@ class TensorReader:
 
         dtype = element_dtype(tensor.data_type, f"{self.origin}: {what}")
         shape = tuple(tensor.dims)
+        if any(extent < 0 for extent in shape):
+            raise ModelImportError(f"{self.origin}: {what} has a negative dimension in its shape {shape}")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             return self._external(tensor, what, np.dtype(dtype), shape)
         try:
@@ -194,7 +197,7 @@ class TensorReader:
     def _external(self, tensor: Any, what: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         path = self._external_path(entries.get("location", ""), what)
-        needed = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        needed = math.prod(shape) * dtype.itemsize
         try:
             offset = int(entries.get("offset", 0))
             length = int(entries.get("length", needed))

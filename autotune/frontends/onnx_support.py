@@ -45,7 +45,11 @@ def expand_schema_functions(model: LoadedModel) -> Any:
         return onnx.inliner.inline_selected_functions(
             proto, expandable, exclude=False, inline_schema_functions=True
         )
-    except (RuntimeError, ValueError):  # onnx cannot expand it: it will be listed as unsupported
+    except (
+        RuntimeError,
+        ValueError,
+        onnx.shape_inference.InferenceError,
+    ):  # onnx cannot expand it: it will be listed as unsupported
         return model.proto
 
 

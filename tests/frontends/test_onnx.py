@@ -343,7 +343,7 @@ def test_parameter_that_is_not_constant():
 
 def test_training_mode():
     ones = np.ones(3, np.float32)
-    model = one_node("BatchNormalization", (1, 3, 2, 2), 15, [ones] * 4, training_mode=1)
+    model = one_node("BatchNormalization", (1, 3, 2, 2), 15, [ones] * 4, outputs=3, training_mode=1)
     assert "training_mode=1 is for training" in message(model)
 
 

@@ -70,8 +70,10 @@ def test_impossible_attributes_are_one_clear_error() -> None:
     assert refused(strides=[2, 2], output_padding=[2, 0]).endswith(
         "output_padding = (2, 0) must be smaller than strides (2, 2) or dilations (1, 1)"
     )
-    assert refused(output_shape=[4]).endswith(
-        "output_shape = (4,): it takes 2 ints for x of shape (1, 2, 4, 5)"
-    )
+    assert (
+        "Attribute output_shape has incorrect size\n"
+        "  given: (x: float32[1, 2, 4, 5], w: float32[2, 3, 3, 3]) output_shape = [4]\n"
+        "  ConvTranspose-11 takes (X: T, W: T, B?: T)"
+    ) in refused(output_shape=[4])
     assert refused(auto_pad="SAME").endswith("unknown auto_pad 'SAME'")
     assert "pads (9, 0, 0, 0) leave nothing of the output" in refused(pads=[9, 0, 0, 0])

@@ -1,0 +1,125 @@
+"""Hostile and damaged models: each is one clear error, and asks for no memory beyond a stated limit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from autotune.errors import AutotuneError, ModelImportError
+from autotune.frontends.model_builder import ModelBuilder
+from autotune.frontends.onnx import load
+from tests.frontends.mutants import mutant, small_seeds
+
+MUTANTS = 600
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_mutants_are_imported_or_refused(block: int) -> None:
+    for seed in range(block, MUTANTS, 6):
+        try:
+            load(mutant(seed, small_seeds()))
+        except AutotuneError:
+            continue
+        except Exception as error:  # noqa: BLE001  # what a user must never see
+            pytest.fail(f"mutant {seed}: {type(error).__name__}: {error}")
+
+
+def refused(model: Any) -> str:
+    with pytest.raises(ModelImportError) as caught:
+        load(model)
+    return str(caught.value)
+
+
+def node_model(op: str, inputs: dict[str, Any], outputs: int = 1, opset: int = 17, **attributes: Any) -> Any:
+    """One node; arrays are initialisers, shapes are inputs."""
+    b = ModelBuilder("one")
+    for name, given in inputs.items():
+        if isinstance(given, tuple):
+            b.input(name, given)
+        else:
+            b.constant(name, given)
+    b.nodes(op, list(inputs), [f"y{i}" for i in range(outputs)], **attributes)
+    graph = helper.make_graph(b._nodes, "one", b._inputs, [onnx.ValueInfoProto(name="y0")], b._initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (node_model("Conv", {"x": (1, 3, 8, 8)}), "has input size 1 not in range [min=2, max=3]"),
+        (node_model("Relu", {"x": (2,), "y": (2,)}), "has input size 2 not in range [min=1, max=1]"),
+        (node_model("Conv", {"x": (1, 3, 8, 8), "w": (4, 3)}), "spatial dimensions in the weight tensor"),
+        (
+            node_model("Conv", {"x": (1, 3, 8, 8), "w": (4, 3, 3, 3)}, strides=[0, 1]),
+            "Attribute strides must only contain positive values",
+        ),
+        (node_model("Softmax", {"x": (2, 3)}, axis=2), "'axis' must be in [-2 , 1]"),
+        (node_model("Relu", {"x": (2,)}, axis=1), "Unrecognized attribute: axis for operator Relu"),
+        (node_model("Concat", {"x": (2,)}), "Required attribute 'axis' is missing"),
+        (node_model("Add", {"x": (2,), "y": ints(1, 2)}), "B has inconsistent type tensor(int64)"),
+        (node_model("Split", {"x": (6,)}, outputs=3, opset=18, num_outputs=2), "num_outputs is 2"),
+        (node_model("Interleave", {"x": (6,)}), "ONNX has no operator of this name"),
+    ],
+)
+def test_nodes_that_break_the_definition_of_their_operator(model: Any, reason: str) -> None:
+    text = refused(model)
+    assert text.startswith("node 'y0' (")
+    assert reason in text
+
+
+def test_a_refusal_says_what_was_given_and_what_the_operator_takes() -> None:
+    first, *rest = refused(node_model("Flatten", {"x": (2, 3)}, axis=-7)).splitlines()
+    assert first.startswith("node 'y0' (Flatten): not as ONNX defines it: Invalid value")
+    assert "\n".join(rest) == (
+        "  given: (x: float32[2, 3]) axis = -7\n"
+        "  Flatten-13 takes (input: T); T: uint8, uint16, uint32, uint64, int8, int16, int32, int64, "
+        "bfloat16, float16, float, double, string, bool, complex64, complex128\n"
+        "  attributes: axis: int"
+    )
+
+
+HUGE = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (node_model("ConstantOfShape", {"s": ints(HUGE, HUGE)}), f"its result has {HUGE**2} elements"),
+        (node_model("ConstantOfShape", {"s": ints(2, -1)}), "negative"),
+        (node_model("Range", {"a": ints(0)[0], "b": ints(HUGE)[0], "c": ints(1)[0]}), f"has {HUGE} elements"),
+        (node_model("Range", {"a": ints(0)[0], "b": ints(4)[0], "c": ints(0)[0]}), "delta"),
+        (
+            node_model("Range", {n: np.float32(v) for n, v in (("a", 0), ("b", np.inf), ("c", 1))}),
+            "all are finite",
+        ),
+    ],
+)
+def test_evaluated_results_have_a_size_limit(model: Any, reason: str) -> None:
+    assert reason in refused(model)
+
+
+@pytest.mark.parametrize("dims", [(1 << 32, 1 << 32), (-4,), (-2, -2), (1 << 62, 4)])
+def test_dimensions_of_initialisers_do_not_wrap_around(dims: tuple[int, ...]) -> None:
+    tensor = numpy_helper.from_array(np.ones(4, np.float32), "x")
+    tensor.dims[:] = dims
+    model = node_model("Relu", {"x": np.ones(4, np.float32)})
+    model.graph.initializer[0].CopyFrom(tensor)
+    assert re.search(r"initialiser 'x' (is damaged|has a negative dimension)", refused(model))
+
+
+def test_names_that_are_declared_twice() -> None:
+    model = node_model("Relu", {"x": (2,)})
+    model.graph.input.add().CopyFrom(model.graph.input[0])
+    assert refused(model).endswith("input 'x' is declared twice")
+    model = node_model("Relu", {"x": np.ones(2, np.float32)})
+    model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
+    assert refused(model).endswith("initialiser 'x' is defined twice")

@@ -79,8 +79,7 @@ def build(
 
     chosen = Target.parse(target, threads)
     host = Target.detect()
-    missing = sorted(set(chosen.features) - set(host.features))
-    if chosen.arch != host.arch or missing:
+    if missing := host.lacks(chosen):
         lacks = f"it lacks {', '.join(missing)}" if chosen.arch == host.arch else f"it is {host.arch}"
         raise TargetError(f"this machine cannot run code for {target!r}: {lacks}; use target='host'")
     code = compile_schedule(schedule, args, chosen)

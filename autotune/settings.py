@@ -22,6 +22,8 @@ class Settings:
     """Folder of the default database and the cost models; empty for the platform's data folder."""
     builders: str = ""
     """Processes that compile a large model together, from 1; empty for one a usable core."""
+    host: str = ""
+    """Named level, such as x86-64-v3, that this machine counts as; empty for what it is."""
 
     @classmethod
     def from_environment(cls) -> Settings:

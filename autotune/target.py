@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from functools import cache
+from typing import NamedTuple
 
+from autotune import settings
 from autotune.errors import TargetError
+from autotune.hardware import cache_sizes, device_name, usable_cores
 
 ITEM_BYTES = {
     "float64": 8,
@@ -27,71 +29,59 @@ ITEM_BYTES = {
 GROUP_BYTES = 16
 """Part of a vector register within which interleaving two registers is one instruction everywhere."""
 
-# Named instruction-set levels: LLVM cpu, LLVM features, vector bits. Caches are those of a plain server core.
-_NAMED: dict[str, tuple[str, str, tuple[str, ...], int]] = {
-    "x86-64": ("x86_64", "x86-64", ("sse2",), 128),
-    "x86-64-v2": ("x86_64", "x86-64-v2", ("sse2", "sse4.2"), 128),
-    "x86-64-v3": ("x86_64", "x86-64-v3", ("avx", "avx2", "f16c", "fma"), 256),
-    "x86-64-v3-vnni": (
-        "x86_64",
-        "x86-64-v3",
-        ("avx", "avx2", "avxvnni", "f16c", "fma"),
-        256,
-    ),
-    "x86-64-v4": (
-        "x86_64",
-        "x86-64-v4",
-        ("avx", "avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "f16c", "fma"),
-        512,
-    ),
-    "x86-64-v4-vnni": (
-        "x86_64",
-        "cascadelake",
-        ("avx", "avx2", "avx512bw", "avx512dq", "avx512f", "avx512vl", "avx512vnni", "f16c", "fma"),
-        512,
-    ),
-    "x86-64-v4-bf16": (
-        "x86_64",
-        "cooperlake",
-        (
-            "avx",
-            "avx2",
-            "avx512bf16",
-            "avx512bw",
-            "avx512dq",
-            "avx512f",
-            "avx512vl",
-            "avx512vnni",
-            "f16c",
-            "fma",
-        ),
-        512,
-    ),
-    "aarch64": ("aarch64", "generic", ("neon",), 128),
-    "aarch64-dotprod": ("aarch64", "generic", ("dotprod", "neon"), 128),
+
+class _InstructionSet(NamedTuple):
+    """What code may use: architecture, LLVM's name of a processor and its features, sorted; vector bits."""
+
+    arch: str
+    cpu: str
+    features: tuple[str, ...]
+    vector_bits: int
+
+
+_V2 = ("sse2", "sse4.2")
+_V3 = (*_V2, "avx", "avx2", "f16c", "fma")
+_V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
+
+
+def _sorted(features: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    return tuple(sorted((*features, *more)))
+
+
+_LEVELS = {
+    "x86-64": _InstructionSet("x86_64", "x86-64", ("sse2",), 128),
+    "x86-64-v2": _InstructionSet("x86_64", "x86-64-v2", _V2, 128),
+    "x86-64-v3": _InstructionSet("x86_64", "x86-64-v3", _sorted(_V3), 256),
+    "x86-64-v3-vnni": _InstructionSet("x86_64", "x86-64-v3", _sorted(_V3, "avxvnni"), 256),
+    "x86-64-v4": _InstructionSet("x86_64", "x86-64-v4", _sorted(_V4), 512),
+    "x86-64-v4-vnni": _InstructionSet("x86_64", "cascadelake", _sorted(_V4, "avx512vnni"), 512),
+    "x86-64-v4-bf16": _InstructionSet("x86_64", "cooperlake", _sorted(_V4, "avx512vnni", "avx512bf16"), 512),
+    "aarch64": _InstructionSet("aarch64", "generic", ("neon",), 128),
+    "aarch64-dotprod": _InstructionSet("aarch64", "generic", ("dotprod", "neon"), 128),
 }
+"""Instruction sets by name; as targets their caches are those of a plain server core."""
 
 # The features that change which code is generated or how fast it runs; others would only split the database.
-_KEPT_FEATURES = (
-    "sse2",
-    "sse4.2",
-    "avx",
-    "avx2",
-    "fma",
-    "f16c",
-    "avx512f",
-    "avx512bw",
-    "avx512dq",
-    "avx512vl",
-    "avx512vnni",
-    "avx512bf16",
-    "avxvnni",
-    "amx-int8",
-    "amx-tile",
-    "neon",
-    "dotprod",
-    "sve",
-)
+_KEPT_FEATURES = {
+    "x86_64": (
+        "sse2",
+        "sse4.2",
+        "avx",
+        "avx2",
+        "fma",
+        "f16c",
+        "avx512f",
+        "avx512bw",
+        "avx512dq",
+        "avx512vl",
+        "avx512vnni",
+        "avx512bf16",
+        "avxvnni",
+        "amx-int8",
+        "amx-tile",
+    ),
+    "aarch64": ("neon", "dotprod", "sve"),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,6 +130,16 @@ class Target:
         """The type of first operands that the dot products of small integers take: weights are int8."""
         return "int8" if self.arch == "aarch64" else "uint8"
 
+    @property
+    def llvm_features(self) -> str:
+        """Features as LLVM takes them, beside ``cpu``: a processor's name alone promises what a hypervisor may mask."""
+        kept = _KEPT_FEATURES.get(self.arch, ())
+        return ",".join(("+" if feature in self.features else "-") + feature for feature in kept)
+
+    def lacks(self, other: Target) -> list[str]:
+        """Features, or the architecture, that code for ``other`` needs beyond this machine; empty when it runs."""
+        return _lacks(self, other)
+
     def lanes(self, dtype: str) -> int:
         """Elements of ``dtype`` in one vector register.
 
@@ -177,78 +177,63 @@ class Target:
             return text.with_threads(threads)
         if text == "host":
             return Target.detect(threads)
-        if text not in _NAMED:
-            known = ", ".join(["host", *_NAMED])
+        if text not in _LEVELS:
+            known = ", ".join(["host", *_LEVELS])
             raise TargetError(f"unknown target {text!r}; known targets: {known}")
-        arch, cpu, features, bits = _NAMED[text]
-        return Target(arch, cpu, features, bits, cores=1, threads=1).with_threads(threads)
+        return Target(*_LEVELS[text], cores=1, threads=1).with_threads(threads)
 
     @staticmethod
     def detect(threads: int | None = None) -> Target:
-        """This machine; ``threads`` defaults to the cores that this process may use."""
-        import platform
+        """This machine; ``threads`` defaults to the cores that this process may use.
 
-        import llvmlite.binding as llvm
-
-        cores = usable_cores()
-        have = llvm.get_host_cpu_features()
-        features = tuple(sorted(f for f in _KEPT_FEATURES if have.get(f)))
-        caches = _cache_sizes()
+        Where the setting ``host`` names a level, the instruction set is that level's; cores and caches stay those
+        of the machine. Raises TargetError for a level that the machine cannot run.
+        """
+        cores, caches = usable_cores(), cache_sizes()
         return Target(
-            arch={"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()),
-            cpu=llvm.get_host_cpu_name(),
-            features=features,
-            vector_bits=512 if "avx512f" in features else 256 if "avx2" in features else 128,
+            *_instruction_set(),
             cores=cores,
             threads=cores,
             l1_bytes=caches.get(1, 32 << 10),
             l2_bytes=caches.get(2, 512 << 10),
             l3_bytes=caches.get(3, 8 << 20),
-            device=_device_name(),
+            device=device_name(),
         ).with_threads(threads)
 
 
-def usable_cores() -> int:
-    """Cores that this process may use: affinity mask and cgroup quota respected."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        cores = os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            cores = min(cores, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):
-        pass  # no cgroup v2 here: the affinity mask is all there is to know
-    return cores
+def _instruction_set() -> _InstructionSet:
+    """What this machine counts as: its own instruction set, or the level that the settings name."""
+    own, name = _own_instruction_set(), settings.current().host
+    if not name:
+        return own
+    level = _LEVELS.get(name)
+    lacking = _lacks(own, level) if level else []
+    if level and not lacking:
+        return level
+    reason = f"this machine lacks {', '.join(lacking)}" if level else "no such level"
+    allowed = ", ".join(known for known, other in _LEVELS.items() if not _lacks(own, other))
+    variable = settings.environment_name("host")
+    raise TargetError(f"{variable}={name}: {reason}; this machine can count as {allowed or 'itself only'}")
 
 
-def _cache_sizes() -> dict[int, int]:
-    """Data and unified cache sizes by level, from sysfs; empty where the kernel does not tell."""
-    sizes: dict[int, int] = {}
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        try:
-            if (index / "type").read_text().strip() == "Instruction":
-                continue
-            text = (index / "size").read_text().strip()
-            unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1], 1)
-            sizes[int((index / "level").read_text())] = int(text.rstrip("KM")) * unit
-        except (OSError, ValueError):
-            continue
-    return sizes
+def _lacks(own: _InstructionSet | Target, other: _InstructionSet | Target) -> list[str]:
+    if other.arch != own.arch:
+        return [other.arch]
+    return sorted({*other.features} - {*own.features})
 
 
-def _device_name() -> str:
-    """The processor's own name, for provenance and the key."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return " ".join(line.split(":", 1)[1].split())
-    except OSError:
-        pass
+@cache
+def _own_instruction_set() -> _InstructionSet:
+    """Of the processor itself, whatever the settings say."""
     import platform
 
-    return platform.processor() or platform.machine()
+    import llvmlite.binding as llvm
+
+    have = llvm.get_host_cpu_features()
+    arch = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
+    features = tuple(sorted(f for f in _KEPT_FEATURES.get(arch, ()) if have.get(f)))
+    bits = 512 if "avx512f" in features else 256 if "avx2" in features else 128
+    return _InstructionSet(arch, llvm.get_host_cpu_name(), features, bits)
 
 
-__all__ = ["GROUP_BYTES", "ITEM_BYTES", "Target", "usable_cores"]
+__all__ = ["GROUP_BYTES", "ITEM_BYTES", "Target"]

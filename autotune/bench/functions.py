@@ -126,9 +126,9 @@ def _engine(name: str, lanes: int, dtype: str, avx512: bool | None) -> llvm.Exec
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features().flatten()
+    host = Target.detect()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2
+        cpu=host.cpu, features=host.llvm_features, opt=2
     )
     module = llvm.parse_assembly(loop_module(name, lanes, dtype, avx512))
     module.verify()

@@ -13,8 +13,8 @@ from autotune.cli.options import json_option, print_json
 @json_option
 def command(as_json: bool) -> None:
     """What running costs beside the kernels: dispatches, fork-joins, calls from Python."""
+    from autotune.hardware import usable_cores
     from autotune.runtime.overhead import measure
-    from autotune.target import usable_cores
 
     found = measure(workers=usable_cores())
     if as_json:

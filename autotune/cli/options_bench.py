@@ -45,7 +45,7 @@ def threads_option(default: str) -> Callable[[F], F]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    from autotune.target import usable_cores
+    from autotune.hardware import usable_cores
 
     try:
         found = tuple(dict.fromkeys(int(part) for part in text.split(",")))

@@ -28,9 +28,8 @@ def target_machine(target: Target) -> Any:
     triple = _TRIPLES.get(target.arch)
     if triple is None:
         raise TargetError(f"no code generator for {target.arch}; known: {', '.join(_TRIPLES)}")
-    features = ",".join("+" + f for f in target.features)
     return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=target.cpu, features=features, opt=3, reloc="pic", codemodel="default"
+        cpu=target.cpu, features=target.llvm_features, opt=3, reloc="pic", codemodel="default"
     )
 
 

@@ -168,8 +168,7 @@ def _workspace(dispatch: Dispatch, spec: BufferSpec) -> str:
 
 def _runs_here(target: Target) -> bool:
     """Whether this machine can execute code for the target."""
-    host = Target.detect()
-    return target.arch == host.arch and set(target.features) <= set(host.features)
+    return not Target.detect().lacks(target)
 
 
 __all__ = ["BuiltWorkload", "assemble"]

@@ -18,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from autotune import errors, library, settings
 from autotune.errors import AutotuneError, BuildError, InternalError, UsageError
 from autotune.graph import ops
-from autotune.target import usable_cores
+from autotune.hardware import usable_cores
 from autotune.workers.process import Died, WorkerProcess, python_module
 
 HELPER = python_module("autotune.compiler.helper")

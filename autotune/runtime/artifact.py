@@ -33,12 +33,12 @@ from numpy.typing import NDArray
 from autotune import library
 from autotune.codegen.elf import read_symbols
 from autotune.errors import ArtifactError, BuildError
+from autotune.hardware import usable_cores
 from autotune.runtime.archive import Member, read_data, read_members, replacing
 from autotune.runtime.device import Device
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, Manifest
 from autotune.runtime.verify import verify
-from autotune.target import usable_cores
 
 _MANIFEST = "manifest.json"
 _MAX_MANIFEST_BYTES = 256 << 20
@@ -114,7 +114,7 @@ def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
 
 def _check_target(manifest: Manifest) -> None:
     device = Device.host()
-    missing = device.missing_features(manifest.target)
+    missing = device.target.lacks(manifest.target)
     if missing:
         raise ArtifactError(
             f"compiled for {manifest.target.arch} {manifest.target.cpu}; this machine "

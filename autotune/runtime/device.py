@@ -34,12 +34,6 @@ class Device:
         target = Target.detect()
         return Device(target.device, target.cores, target)
 
-    def missing_features(self, target: Target) -> list[str]:
-        """What code for ``target`` needs and this device has not; empty when it can run here."""
-        if target.arch != self.target.arch:
-            return [target.arch]
-        return sorted(set(target.features) - set(self.target.features))
-
 
 def allocate(nbytes: int) -> NDArray[np.uint8]:
     """Aligned uninitialised memory; keep the array alive as long as its address is used."""

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from autotune.errors import UsageError
+from autotune.hardware import usable_cores
 from autotune.runtime import layout
 from autotune.runtime.command_buffer import Program
 from autotune.runtime.device import address_of
 from autotune.runtime.native import executor
-from autotune.target import usable_cores
 
 _BARRIER_SPINS = 200
 _BARRIER_SPINS_CROWDED = 10

@@ -115,8 +115,7 @@ def tune(
 
 def runnable(target: Target) -> Target:
     """The target, if this machine can run its code; raises UsageError otherwise."""
-    host = Target.detect()
-    if target.arch == host.arch and set(target.features) <= set(host.features):
+    if not Target.detect().lacks(target):
         return target
     raise UsageError(
         f"tuning measures on this machine, which cannot run code for {target.cpu}; "

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.functions import evaluate, loop_module
+from autotune.target import Target
 
 FloatArray = NDArray[np.floating[Any]]
 
@@ -17,9 +18,9 @@ def assembly(name: str, lanes: int, dtype: str) -> str:
     """The host's assembly of the looped function, optimised."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    features = llvm.get_host_cpu_features().flatten()
+    host = Target.detect()
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=2
+        cpu=host.cpu, features=host.llvm_features, opt=2
     )
     module = llvm.parse_assembly(loop_module(name, lanes, dtype))
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(2))

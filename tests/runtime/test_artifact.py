@@ -232,7 +232,7 @@ def test_code_for_a_lesser_machine_is_accepted(tmp_path: Path) -> None:
     features = made.target.features[:1]
     artifact.save(replace(made, target=replace(made.target, features=features)), tmp_path / "l.atm")
     assert artifact.load(tmp_path / "l.atm").target.features == features
-    assert Device.host().missing_features(made.target) == []
+    assert Device.host().target.lacks(made.target) == []
 
 
 def test_code_may_call_mathematics_only(tmp_path: Path) -> None:

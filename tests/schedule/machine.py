@@ -36,9 +36,7 @@ def host() -> Target:
 def runnable_target(name: str) -> Target:
     """The named target where this machine can run its code, else the host."""
     target = Target.parse(name, threads=1)
-    mine = host()
-    runs = target.arch == mine.arch and set(target.features) <= set(mine.features)
-    return target if runs else mine
+    return host() if host().lacks(target) else target
 
 
 class _Fenced:

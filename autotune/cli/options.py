@@ -47,7 +47,7 @@ def machine_options(command: F) -> F:
         default="host",
         show_default=True,
         metavar="NAME",
-        help="host, or a level such as x86-64-v3.",
+        help="host, or a level such as x86-64-v3. AUTOTUNE_HOST=x86-64-v3 makes the host count as that level.",
     )(command)
 
 

@@ -90,7 +90,7 @@ def test_calls_for_small_blocks_are_predicted_slow() -> None:
     """A library packs its operands at each call."""
     from cost_models import analytic
 
-    space = spaces.space_for(make.matmul(1024, 1024, 1024), make.host())
+    space = spaces.space_for(make.matmul(1024, 1024, 1024), make.AVX512)
     configs = [{**space.default(), **PLAIN, "k_block": 0, **BLOCKS[blocks]} for blocks in ("whole", "both")]
     whole, small = analytic.predict(space, configs)
     assert small > 3 * whole

@@ -18,6 +18,7 @@ from tests.search_spaces import workloads as make
 
 SMALL = replace(make.host(), l1_bytes=256, l2_bytes=512, l3_bytes=1024)
 """This machine with caches that hold nothing."""
+SMALL_AVX512 = replace(make.AVX512, l1_bytes=256, l2_bytes=512, l3_bytes=1024)
 
 
 def chain(*shape: int) -> Workload:
@@ -101,7 +102,7 @@ def test_a_padded_image_is_a_copy_that_is_not_fetched() -> None:
 
 def test_windows_are_fetched_some_tiles_ahead() -> None:
     """512 bytes are two tiles of two pixels of two vectors; the loop over tiles fetches what the tile's sums read."""
-    space = space_for(make.pool((1, 11, 14, 32), kernel_shape=(2, 2)), SMALL)
+    space = space_for(make.pool((1, 11, 14, 32), kernel_shape=(2, 2)), SMALL_AVX512)
     config = space.check({**space.default(), "rows": 2, "vectors": 2, "row_block": 0, "ahead": 512})
     program = space.workload.program()
     text = program_text(lower_schedule(space.apply(program, config), program.args))

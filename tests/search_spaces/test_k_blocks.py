@@ -45,9 +45,9 @@ CONVOLUTIONS: dict[str, tuple[Workload, Mapping[str, Value]]] = {
     "window outermost": (make.conv((1, 7, 7, 64), 40, 3, pad=1, residual=True), {"reduce_order": "window"}),
     "channels outermost": (make.conv((2, 7, 6, 64), 40, 3, pad=1), {"reduce_order": "channel"}),
     "padding by blocks": (make.conv((1, 8, 7, 64), 40, 3, pad=1), {"stage": "block", "row_block": 2}),
-    "stride": (make.conv((1, 15, 13, 72), 24, 3, stride=2, pad=1), {"rows": 4, "outer_rows": 2}),
+    "stride": (make.conv((1, 15, 13, 72), 24, 3, stride=2, pad=1), {"rows": 3, "outer_rows": 2}),
     "peeled": (make.conv((1, 5, 7, 64), 40, 3, pad=1), {"rows": 3, "tail": "peel"}),
-    "1-D": (make.conv_nd((30,), 256, 24, 3, pad=1, dilation=2), {"k_block": 128, "rows": 7}),
+    "1-D": (make.conv_nd((30,), 256, 24, 3, pad=1, dilation=2), {"k_block": 128, "rows": 5}),
     "3-D": (make.conv_nd((3, 5, 6), 32, 24, 3, pad=1), {"k_block": 16}),
 }
 

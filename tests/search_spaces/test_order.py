@@ -52,7 +52,7 @@ def test_the_numbers_stay(
 
 
 def test_planes_are_copied_as_planes_by_default() -> None:
-    space = spaces.space_for(_stem((1, 3, 64, 64), 32, 3, 2, 1), make.host())
+    space = spaces.space_for(_stem((1, 3, 64, 64), 32, 3, 2, 1), make.AVX512)
     assert analytic.default_config(space)["stage_order"] == "source"
 
 

@@ -22,7 +22,7 @@ SHAPES = {
 @pytest.mark.parametrize("vectors", [1, 3])
 def test_packing_at_the_call(name: str, batch: tuple[int, ...], vectors: int) -> None:
     space = spaces.space_for(make.matmul(*SHAPES[name], batch=batch, constant=False, relu=False), make.host())
-    wanted = {"pack": True, "vectors": min(vectors, max(_values(space, "vectors"))), "unroll": 1}
+    wanted = {"pack": True, "rows": 3, "vectors": min(vectors, max(_values(space, "vectors"))), "unroll": 1}
     config = space.default() | wanted
     for computed, expected in zip(*make.run(space, config), strict=True):
         np.testing.assert_allclose(computed, expected, rtol=1e-4, atol=1e-4, err_msg=str(config))

@@ -7,12 +7,31 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from autotune.codegen.jit import LoadedCode
+from autotune.codegen.llvm import compile_ir
 from autotune.errors import MissingExtraError
+from autotune.target import Target
 
 _NAMES = ("scipy_cblas_sgemm64_", "cblas_sgemm64_", "cblas_sgemm")
 _ROW_MAJOR, _NO_TRANSPOSE = 101, 111
+_LOOP = """
+define void @loop(i64 %count, ptr %gemm, {integer} %m, {integer} %n, {integer} %k, ptr %a, ptr %b, ptr %out) {{
+entry:
+  br label %head
+head:
+  %turn = phi i64 [0, %entry], [%next, %body]
+  %more = icmp slt i64 %turn, %count
+  br i1 %more, label %body, label %exit
+body:
+  call void %gemm(
+      i32 {order}, i32 {transpose}, i32 {transpose}, {integer} %m, {integer} %n, {integer} %k, float 1.0,
+      ptr %a, {integer} %k, ptr %b, {integer} %n, float 0.0, ptr %out, {integer} %n)
+  %next = add i64 %turn, 1
+  br label %head
+exit:
+  ret void
+}}
+"""
 
 
 def sgemm() -> tuple[Any, type]:
@@ -44,25 +63,23 @@ def _typed(function: Any, name: str) -> tuple[Any, type]:
 
 def native_matmul_ns(a: Any, b: Any, out: Any, seconds: float) -> float:
     """Nanoseconds of one float32 product in a loop of about ``seconds``; the fastest of ten stretches."""
-    import numba
-
-    gemm, _ = sgemm()
+    gemm, integer = sgemm()
+    ir = _LOOP.format(integer=f"i{8 * ctypes.sizeof(integer)}", order=_ROW_MAJOR, transpose=_NO_TRANSPOSE)
+    code = LoadedCode([compile_ir(ir, Target.detect())])
+    pointer = ctypes.c_void_p
+    kinds = (ctypes.c_int64, pointer, integer, integer, integer, pointer, pointer, pointer)
+    loop = ctypes.CFUNCTYPE(None, *kinds)(code.address(0, "loop"))
+    address = ctypes.cast(gemm, pointer).value
     m, k = a.shape
-    n = b.shape[1]
-    pa, pb, po = (array.ctypes.data for array in (a, b, out))
-    one, zero = np.float32(1), np.float32(0)
-
-    @numba.njit(nogil=True)  # type: ignore[untyped-decorator]
-    def loop(count: int) -> None:
-        for _ in range(count):
-            gemm(_ROW_MAJOR, _NO_TRANSPOSE, _NO_TRANSPOSE, m, n, k, one, pa, k, pb, n, zero, po, n)
+    operands = (array.ctypes.data for array in (a, b, out))
+    arguments = (address, m, b.shape[1], k, *operands)
 
     def stretch(count: int) -> float:
         begin = time.perf_counter_ns()
-        loop(count)
+        loop(count, *arguments)
         return (time.perf_counter_ns() - begin) / count
 
-    loop(1)
+    stretch(1)
     once = stretch(10)
     count = max(1, int(seconds * 1e8 / max(once, 1.0)))
     return min(stretch(count) for _ in range(10))

@@ -6,11 +6,12 @@ import os
 import platform
 import time
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 
 from autotune.target import Target
+from autotune.versions import versions_of
 
-_OURS = ("autotune", "llvmlite", "numba", "numpy", "xgboost-cpu", "xgboost", "optuna")
+_OURS = ("autotune", "llvmlite", "numpy", "xgboost-cpu", "xgboost", "optuna")
+"""Of xgboost's two distributions one is installed."""
 
 
 def facts() -> dict[str, str]:
@@ -24,7 +25,7 @@ def facts() -> dict[str, str]:
         "processor": f"{target.device}, {target.cores} usable cores, {target.vector_bits}-bit vectors, {caches}",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "load before": load_average(),
-        "versions": ", ".join(f"{name} {number}" for name, number in _versions()),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions_of(_OURS).items()),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
 
@@ -43,16 +44,6 @@ def load_average() -> str:
         return f"{os.getloadavg()[0]:.1f}"
     except OSError:
         return "unknown"
-
-
-def _versions() -> list[tuple[str, str]]:
-    known = []
-    for name in _OURS:
-        try:
-            known.append((name, version(name)))
-        except PackageNotFoundError:
-            continue  # of xgboost's two distributions one is installed
-    return known
 
 
 __all__ = ["facts", "load_average", "with_peers"]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 ABOUT = (
     "Products of two square float32 matrices, both given at the call, beside NumPy's OpenBLAS with as many "
-    "threads. `native` is the fastest call from a compiled loop, ours by our runtime and `cblas_sgemm` by one "
-    "of numba: a call from Python costs either a microsecond or more, which is all there is to see at size 7."
+    "threads. `native` is the fastest call from a compiled loop, of our runtime and of `cblas_sgemm`: a call "
+    "from Python costs either a microsecond or more, which is all there is to see at size 7."
 )
 
 

@@ -1,225 +1,161 @@
-"""Machine-level operations for code compiled by numba: atomics, waiting, the clock, kernel calls.
+"""Machine-level operations of the executor: atomics, waiting, the clock, kernel calls.
 
-All work on addresses (int64) of int64 slots, so that the native loops touch neither Python objects
-nor reference counts, and raise nothing.
+All work on addresses of int64 slots, so that the native loops touch neither Python objects nor
+reference counts, and raise nothing.
 """
+# No body is Python.
+# mypy: disable-error-code="empty-body"
 
 from __future__ import annotations
 
 import platform
 import sys
 import time
-from collections.abc import Callable
-from typing import Any
 
-import llvmlite.ir as ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
-Emit = Callable[[Any, Any, Any, Any], Any]
-
-_I64 = ir.IntType(64)
-_I32 = ir.IntType(32)
-_POINTER = ir.IntType(64).as_pointer()
-_BYTES = ir.IntType(8).as_pointer()
+from autotune.runtime.translate.functions import external, operation
 
 _LINUX = sys.platform == "linux"
+_SLEEP = "declare i64 @syscall(i64, ...)" if _LINUX else "declare i32 @usleep(i32)"
 _FUTEX = {"x86_64": 202}.get(platform.machine(), 98)
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _PARK_MICROSECONDS = 200
-_PAUSE = {"x86_64": ("llvm.x86.sse2.pause", None), "aarch64": ("llvm.aarch64.hint", 1)}
+_PAUSE = {
+    "x86_64": ("call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
+    "aarch64": ("call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
+}.get(platform.machine(), ("fence seq_cst",))
 
 
-def operation(build: Callable[..., tuple[Any, Emit]]) -> Any:
-    """An operation that numba code calls like a function (typed as Any: Python never runs it)."""
-    return intrinsic(build)
-
-
-def native(function: Callable[..., Any]) -> Any:
-    """A function of native code; compiled into the entry points that call it."""
-    return njit(nogil=True, error_model="numpy")(function)
-
-
-def _slot(builder: Any, address: Any) -> Any:
-    return builder.inttoptr(address, _POINTER)
-
-
-def external(builder: Any, name: str, result: Any, arguments: list[Any], **options: Any) -> Any:
-    """A C library function or LLVM intrinsic; the JIT finds it in the process."""
-    kind = ir.FunctionType(result, arguments, **options)
-    return cgutils.get_or_insert_function(builder.module, kind, name)
-
-
-@operation
-def load(typing: Any, address: Any) -> tuple[Any, Emit]:
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  %value = load i64, ptr %slot
+  ret i64 %value
+""")
+def load(address: int) -> int:
     """Plain load of a slot that no other worker writes now."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_slot(builder, args[0]), typ=_I64)
 
-    return types.int64(types.int64), emit
-
-
-@operation
-def store(typing: Any, address: Any, value: Any) -> tuple[Any, Emit]:
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  store i64 %value, ptr %slot
+  ret void
+""")
+def store(address: int, value: int) -> None:
     """Plain store to a slot that no other worker reads now."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[1], _slot(builder, args[0]))
-        return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), emit
-
-
-@operation
-def load_relaxed(typing: Any, address: Any) -> tuple[Any, Emit]:
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  %value = load atomic i64, ptr %slot monotonic, align 8
+  ret i64 %value
+""")
+def load_relaxed(address: int) -> int:
     """Atomic load that orders nothing."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_slot(builder, args[0]), "monotonic", 8, typ=_I64)
 
-    return types.int64(types.int64), emit
-
-
-@operation
-def load_acquire(typing: Any, address: Any) -> tuple[Any, Emit]:
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  %value = load atomic i64, ptr %slot acquire, align 8
+  ret i64 %value
+""")
+def load_acquire(address: int) -> int:
     """Atomic load; what the writer did before its release is visible afterwards."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_slot(builder, args[0]), "acquire", 8, typ=_I64)
 
-    return types.int64(types.int64), emit
-
-
-@operation
-def store_release(typing: Any, address: Any, value: Any) -> tuple[Any, Emit]:
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  store atomic i64 %value, ptr %slot release, align 8
+  ret void
+""")
+def store_release(address: int, value: int) -> None:
     """Atomic store; publishes everything written before."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store_atomic(args[1], _slot(builder, args[0]), "release", 8)
-        return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), emit
-
-
-@operation
-def fetch_add(typing: Any, address: Any, value: Any) -> tuple[Any, Emit]:
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  %before = atomicrmw add ptr %slot, i64 %value seq_cst
+  ret i64 %before
+""")
+def fetch_add(address: int, value: int) -> int:
     """Atomic addition, sequentially consistent; returns the value before."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", _slot(builder, args[0]), args[1], "seq_cst")
 
-    return types.int64(types.int64, types.int64), emit
-
-
-@operation
-def pause(typing: Any) -> tuple[Any, Emit]:
+@operation(f"  {_PAUSE[0]}\n  ret void", *_PAUSE[1:])
+def pause() -> None:
     """Tell the core that this is a spin loop."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        name, hint = _PAUSE.get(platform.machine(), (None, None))
-        if name is None:
-            builder.fence("seq_cst")
-        elif hint is None:
-            builder.call(external(builder, name, ir.VoidType(), []), [])
-        else:
-            builder.call(external(builder, name, ir.VoidType(), [_I32]), [_I32(hint)])
-        return context.get_dummy_value()
 
-    return types.void(), emit
-
-
-@operation
-def yield_processor(typing: Any) -> tuple[Any, Emit]:
+@external("sched_yield")
+def yield_processor() -> None:
     """Let another thread of this core run (``sched_yield``)."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.call(external(builder, "sched_yield", _I32, []), [])
-        return context.get_dummy_value()
 
-    return types.void(), emit
-
-
-@operation
-def park(typing: Any, address: Any, value: Any) -> tuple[Any, Emit]:
+@operation(
+    f"""
+  %pointer = inttoptr i64 %address to ptr
+  %low = trunc i64 %value to i32
+  call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %pointer, i32 {_FUTEX_WAIT_PRIVATE}, i32 %low, ptr null)
+  ret void
+"""
+    if _LINUX
+    else f"  call i32 @usleep(i32 {_PARK_MICROSECONDS})\n  ret void",
+    _SLEEP,
+)
+def park(address: int, value: int) -> None:
     """Sleep while the slot holds ``value`` (its low 32 bits); may also return early.
 
     A futex on Linux; elsewhere a short sleep, so that the caller polls.
     """
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if _LINUX:
-            expected = builder.trunc(args[1], _I32)
-            _futex(builder, args[0], _FUTEX_WAIT_PRIVATE, expected)
-        else:
-            sleep = external(builder, "usleep", _I32, [_I32])
-            builder.call(sleep, [_I32(_PARK_MICROSECONDS)])
-        return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), emit
-
-
-@operation
-def unpark(typing: Any, address: Any) -> tuple[Any, Emit]:
+@operation(
+    f"""
+  %pointer = inttoptr i64 %address to ptr
+  call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %pointer, i32 {_FUTEX_WAKE_PRIVATE}, i32 {0x7FFFFFFF}, ptr null)
+  ret void
+"""
+    if _LINUX
+    else "  ret void",
+    _SLEEP,
+)
+def unpark(address: int) -> None:
     """Wake every thread parked on the slot."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if _LINUX:
-            _futex(builder, args[0], _FUTEX_WAKE_PRIVATE, _I32(0x7FFFFFFF))
-        return context.get_dummy_value()
 
-    return types.void(types.int64), emit
-
-
-def _futex(builder: Any, address: Any, operation_code: int, value: Any) -> None:
-    """``syscall(SYS_futex, address, operation, value, timeout=NULL)``."""
-    call = external(builder, "syscall", _I64, [_I64], var_arg=True)
-    pointer = builder.inttoptr(address, _BYTES)
-    builder.call(call, [_I64(_FUTEX), pointer, _I32(operation_code), value, _BYTES(None)])
-
-
-@operation
-def clock_ns(typing: Any) -> tuple[Any, Emit]:
+@operation(
+    f"""
+  %time = alloca [2 x i64]
+  call i32 @clock_gettime(i32 {time.CLOCK_MONOTONIC}, ptr %time)
+  %seconds = load i64, ptr %time
+  %second = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %second
+  %whole = mul i64 %seconds, 1000000000
+  %sum = add i64 %whole, %rest
+  ret i64 %sum
+""",
+    "declare i32 @clock_gettime(i32, ptr)",
+)
+def clock_ns() -> int:
     """The monotonic clock in nanoseconds (that of ``time.monotonic_ns``)."""
 
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        spec = cgutils.alloca_once(builder, ir.ArrayType(_I64, 2))
-        first = builder.bitcast(spec, _POINTER)
-        read = external(builder, "clock_gettime", _I32, [_I32, _POINTER])
-        builder.call(read, [_I32(time.CLOCK_MONOTONIC), first])
-        seconds = builder.load(first, typ=_I64)
-        rest = builder.load(builder.gep(first, [_I64(1)], source_etype=_I64), typ=_I64)
-        return builder.add(builder.mul(seconds, _I64(1_000_000_000)), rest)
 
-    return types.int64(), emit
-
-
-@operation
-def call_kernel(
-    typing: Any, address: Any, table: Any, begin: Any, end: Any, scratch: Any
-) -> tuple[Any, Emit]:
+@operation("""
+  %kernel = inttoptr i64 %address to ptr
+  %pointers = inttoptr i64 %table to ptr
+  %memory = inttoptr i64 %scratch to ptr
+  call void %kernel(ptr %pointers, i64 %begin, i64 %end, ptr %memory)
+  ret void
+""")
+def call_kernel(address: int, table: int, begin: int, end: int, scratch: int) -> None:
     """Call ``void(i64 *table, i64 begin, i64 end, void *scratch)`` at an address."""
-
-    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_POINTER, _I64, _I64, _BYTES])
-        function = builder.inttoptr(args[0], kind.as_pointer())
-        table, scratch = _slot(builder, args[1]), builder.inttoptr(args[4], _BYTES)
-        builder.call(function, [table, args[2], args[3], scratch])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 5), emit
 
 
 __all__ = [
     "call_kernel",
     "clock_ns",
-    "external",
     "fetch_add",
     "load",
     "load_acquire",
     "load_relaxed",
-    "native",
     "park",
     "pause",
     "store",

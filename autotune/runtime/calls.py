@@ -8,7 +8,7 @@ Python then convert it or say what is wrong.
 
 from __future__ import annotations
 
-from autotune.runtime.atomics import load, native, store
+from autotune.runtime.atomics import load, store
 from autotune.runtime.device import ALIGNMENT
 from autotune.runtime.executor import execute
 from autotune.runtime.layout import (
@@ -53,6 +53,7 @@ from autotune.runtime.objects import (
     set_item,
     take_gil,
 )
+from autotune.runtime.translate.functions import native
 
 _UNALIGNED = 4096
 """Bytes. Below, aligning an output to a cache line costs more than it saves."""

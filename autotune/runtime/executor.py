@@ -8,7 +8,7 @@ advance). Between commands the workers meet in a barrier of one counter a worker
 own and waits for all others, which costs one cache-line transfer with two workers. Single-tile
 commands run on worker 0 and need no barrier among themselves. Worker 0 is the thread that calls.
 
-``native.py`` compiles the entry points, once a machine; only then is this module imported.
+Written in the subset of Python that ``translate`` turns into LLVM IR; ``native`` compiles it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from autotune.runtime.atomics import (
     load,
     load_acquire,
     load_relaxed,
-    native,
     park,
     pause,
     store,
@@ -72,6 +71,7 @@ from autotune.runtime.layout import (
     WORKER_SLOTS,
     WORKERS,
 )
+from autotune.runtime.translate.functions import native
 
 _SPINS_PER_CLOCK = 64
 

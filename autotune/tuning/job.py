@@ -30,6 +30,7 @@ from autotune.tuning.sampler import GUIDED, factory
 from autotune.tuning.search import Search
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
+from autotune.versions import versions_of
 from search_spaces.knob import Config
 
 if TYPE_CHECKING:
@@ -364,12 +365,7 @@ def alive(name: str) -> bool:
 
 def versions() -> str:
     """Versions of what produces and times code, as JSON."""
-    from importlib.metadata import version
-
-    import autotune  # its version stands in the code: a checkout is not installed
-
-    known = {"autotune": autotune.__version__}
-    return json.dumps(known | {name: version(name) for name in ("llvmlite", "numba", "numpy")})
+    return json.dumps(versions_of(("autotune", "llvmlite", "numpy")))
 
 
 __all__ = ["Job", "Options", "Subject", "alive", "owner", "versions"]

@@ -3,7 +3,7 @@
 Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`autotune.workers.serve`. Requests:
 ``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``contest`` (whole
 alternatives), and those of :mod:`seats` (whole models).
-What only the runner needs (numba and the executor) is imported by its requests.
+What only the runner needs (the executor) is imported by its requests.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from autotune.frontends.onnx_read import (
 from autotune.frontends.onnx_schema import check_node, node_name
 from autotune.frontends.onnx_support import check_supported, expand_schema_functions
 from autotune.graph import ops
-from autotune.graph.build import infer_node
+from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
 
 MAX_FOLDED_BYTES = 1 << 16
@@ -184,8 +184,8 @@ class _Importer:
     ) -> None:
         while inputs and inputs[-1] == ABSENT:
             inputs = inputs[:-1]
-        node = Node(op, tuple(inputs), tuple(outputs), attrs, name)
-        types = infer_node(node, self.types)
+        given = Node(op, tuple(inputs), tuple(outputs), attrs, name)
+        node, types = complete_node(given, self.types)
         arrays = [self.constants.get(v) for v in node.inputs]
         known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
         if known and sum(t.nbytes for t in types.values()) <= MAX_FOLDED_BYTES:

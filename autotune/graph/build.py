@@ -11,15 +11,18 @@ from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
 
 
-def infer_node(node: Node, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Types of a node's outputs. Raises GraphError that names the node."""
+def complete_node(node: Node, types: Mapping[str, TensorType]) -> tuple[Node, dict[str, TensorType]]:
+    """The node with complete attributes (`OpDef.canonical`), and the types of its outputs.
+
+    Raises GraphError that names the node.
+    """
     inputs: list[TensorType | None] = []
     for value in node.inputs:
         if value != ABSENT and value not in types:
             raise GraphError(f"node {node.name!r} ({node.op}): input {value!r} is not defined")
         inputs.append(None if value == ABSENT else types[value])
     try:
-        found = ops.get(node.op).infer(inputs, node.attrs)
+        attrs, found = ops.get(node.op).complete_and_infer(inputs, node.attrs)
     except GraphError as error:
         raise GraphError(f"node {node.name!r} ({node.op}): {error}") from error
     if len(node.outputs) != len(found):
@@ -27,7 +30,13 @@ def infer_node(node: Node, types: Mapping[str, TensorType]) -> dict[str, TensorT
             f"node {node.name!r} ({node.op}): has {len(node.outputs)} outputs, "
             f"the operator gives {len(found)}"
         )
-    return {v: t for v, t in zip(node.outputs, found, strict=True) if v != ABSENT}
+    complete = node if attrs == node.attrs else node.replace(attrs=attrs)
+    return complete, {v: t for v, t in zip(node.outputs, found, strict=True) if v != ABSENT}
+
+
+def infer_node(node: Node, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
+    """Types of a node's outputs. Raises GraphError that names the node."""
+    return complete_node(node, types)[1]
 
 
 def infer_types(nodes: Iterable[Node], known: Mapping[str, TensorType]) -> dict[str, TensorType]:
@@ -80,8 +89,9 @@ class GraphBuilder:
         self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attrs: Attr | Sequence[int]
     ) -> tuple[str, ...]:
         """Append a node with any number of named outputs; returns their names."""
-        node = Node(op, tuple(inputs), tuple(outputs), attrs)  # type: ignore[arg-type]  # Node makes tuples of lists
-        for value, inferred in infer_node(node, self._types).items():
+        given = Node(op, tuple(inputs), tuple(outputs), attrs)  # type: ignore[arg-type]  # Node makes tuples of lists
+        node, types = complete_node(given, self._types)
+        for value, inferred in types.items():
             self._define(value, inferred)
         self._nodes.append(node)
         return node.outputs

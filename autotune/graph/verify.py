@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import GraphError
-from autotune.graph.build import infer_node
+from autotune.graph.build import complete_node
 from autotune.graph.ir import Graph, Node, TensorType
 
 
@@ -30,7 +30,7 @@ def verify(graph: Graph) -> None:
             if value in defined:
                 raise _error(graph, node, f"output {value!r} is defined twice")
             defined.add(value)
-        _verify_types(graph, node)
+        _verify_node(graph, node)
     for value in graph.outputs:
         if value not in defined:
             raise GraphError(f"graph {graph.name!r}: output {value!r} is not defined")
@@ -59,11 +59,15 @@ def _verify_sources(graph: Graph) -> None:
             )
 
 
-def _verify_types(graph: Graph, node: Node) -> None:
+def _verify_node(graph: Graph, node: Node) -> None:
     try:
-        inferred = infer_node(node, graph.types)
+        complete, inferred = complete_node(node, graph.types)
     except GraphError as error:
         raise GraphError(f"graph {graph.name!r}, {error}") from error
+    if complete is not node:
+        given = tuple(node.attrs.items())
+        key, value = next(item for item in complete.attrs.items() if item not in given)
+        raise _error(graph, node, f"attribute {key} = {node.attrs.get(key)!r} must be completed to {value!r}")
     for value, expected in inferred.items():
         declared = graph.types.get(value)
         if declared is None:

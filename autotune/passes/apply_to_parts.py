@@ -46,7 +46,7 @@ class ApplyToParts(GraphPass):
 def _joined(rewriter: Rewriter, node: Node, consumers: Mapping[str, Sequence[Node]]) -> Node | None:
     """The Concat whose operands the node can be applied to."""
     graph = rewriter.graph
-    if ops.get(node.op).kind != "elementwise" or len(node.outputs) != 1:
+    if not ops.get(node.op).pointwise or len(node.outputs) != 1:
         return None
     variable = [v for v in node.present_inputs if rewriter.constant_of(rewriter.current(v)) is None]
     if len(variable) != 1 or variable[0] in graph.outputs or len(consumers[variable[0]]) != 1:

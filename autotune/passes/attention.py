@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from autotune.graph.ir import Attr, Graph, Node
 from autotune.passes.attention_mask import Mask, is_row_guard, mask_of
-from autotune.passes.attributes import integer, permutation
+from autotune.passes.attributes import integer, ints
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -141,7 +141,7 @@ def _chain(
     if softmax is None or softmax.op != "Softmax" or node.inputs[0] == node.inputs[1]:
         return None
     rank = graph.type_of(softmax.outputs[0]).rank
-    if rank < 2 or integer(softmax, "axis", -1) % rank != rank - 1:
+    if rank < 2 or integer(softmax, "axis") != rank - 1:
         return None
     product = walk.scores(softmax.inputs[0])
     if product is None:
@@ -182,7 +182,7 @@ def _untransposed(rewriter: Rewriter, keys: str) -> str:
     producer = rewriter.producer(keys)
     if producer is None or producer.op != "Transpose":
         return rewriter.emit("Transpose", [keys], {"perm": swapped}, name=f"{keys}.rows")
-    perm = permutation(producer, rank)
+    perm = ints(producer, "perm")
     joined = tuple(perm[axis] for axis in swapped)
     (source,) = producer.inputs
     if joined == tuple(range(rank)):

@@ -35,7 +35,7 @@ class AttentionBlocks(Algorithm):
         return rewrite(graph, self._convert)
 
     def _convert(self, rewriter: Rewriter, node: Node) -> bool:
-        if node.op != "Attention" or integer(node, "block", 0):
+        if node.op != "Attention" or integer(node, "block"):
             return False
         inputs = [rewriter.current(value) for value in node.inputs]
         if rewriter.type_of(inputs[1]).shape[-2] <= self.block:

@@ -80,8 +80,8 @@ def is_row_guard(graph: Graph, producers: Mapping[str, Node], guard: Node, mask:
     if top is None or top.op != "ReduceMax":
         return False
     rank = graph.type_of(mask).rank
-    along = [axis % rank for axis in ints(top, "axes")] == [rank - 1]
-    return along and top.inputs[0] == mask and integer(top, "keepdims", 1) == 1
+    along = ints(top, "axes") == (rank - 1,)
+    return along and top.inputs[0] == mask and integer(top, "keepdims") == 1
 
 
 def _is_flag(graph: Graph, value: str) -> bool:

@@ -1,4 +1,4 @@
-"""Typed access to attributes of nodes."""
+"""Typed access to attributes of nodes, which are complete (``OpDef.canonical``) wherever a pass sees them."""
 
 from __future__ import annotations
 
@@ -7,32 +7,27 @@ from autotune.graph.ir import Node
 
 
 def ints(node: Node, key: str) -> tuple[int, ...]:
-    """A tuple attribute, empty if it is absent."""
-    value = node.attrs.get(key, ())
+    """A tuple attribute."""
+    value = node.attrs.get(key)
     if not isinstance(value, tuple):
         raise GraphError(f"node {node.name!r} ({node.op}): {key} = {value!r} is not a tuple of ints")
     return value
 
 
-def integer(node: Node, key: str, default: int | None = None) -> int:
+def integer(node: Node, key: str) -> int:
     """An int attribute."""
-    value = node.attrs.get(key, default)
+    value = node.attrs.get(key)
     if not isinstance(value, int):
         raise GraphError(f"node {node.name!r} ({node.op}): {key} = {value!r} is not an int")
     return value
 
 
-def number(node: Node, key: str, default: float) -> float:
+def number(node: Node, key: str) -> float:
     """A float attribute."""
-    value = node.attrs.get(key, default)
+    value = node.attrs.get(key)
     if not isinstance(value, (int, float)):
         raise GraphError(f"node {node.name!r} ({node.op}): {key} = {value!r} is not a number")
     return float(value)
-
-
-def permutation(node: Node, rank: int) -> tuple[int, ...]:
-    """The axes of a Transpose; reversed if it gives none."""
-    return ints(node, "perm") or tuple(reversed(range(rank)))
 
 
 def is_channels_last(node: Node) -> bool:
@@ -40,4 +35,4 @@ def is_channels_last(node: Node) -> bool:
     return node.attrs.get("layout", "NCHW") == "NHWC"
 
 
-__all__ = ["integer", "ints", "is_channels_last", "number", "permutation"]
+__all__ = ["integer", "ints", "is_channels_last", "number"]

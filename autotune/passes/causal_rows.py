@@ -38,12 +38,12 @@ class CausalRows(Algorithm):
         return rewrite(graph, self._convert)
 
     def _convert(self, rewriter: Rewriter, node: Node) -> bool:
-        if node.op != "Attention" or not integer(node, "causal", 0) or integer(node, "block", 0):
+        if node.op != "Attention" or not integer(node, "causal") or integer(node, "block"):
             return False
         queries, keys = (rewriter.graph.type_of(value).shape[-2] for value in node.inputs[:2])
         parts = min(self.parts, queries // self.rows)
         bounds = [queries * part // parts for part in range(parts + 1)] if parts else []
-        rows = [_Rows.of(a, b, keys, integer(node, "first", 0)) for a, b in pairwise(bounds)]
+        rows = [_Rows.of(a, b, keys, integer(node, "first")) for a, b in pairwise(bounds)]
         if len(rows) < 2 or any(part.keys <= 0 for part in rows) or rows[0].keys == keys:
             return False
         results = [_part(rewriter, node, part) for part in rows]

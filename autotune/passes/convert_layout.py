@@ -17,7 +17,7 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node
-from autotune.passes.attributes import ints, is_channels_last
+from autotune.passes.attributes import integer, ints, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
@@ -103,7 +103,7 @@ class _Conversion:
             return self._convert_spatial(node)
         if not any(value in self.twins for value in node.present_inputs):
             return False
-        if ops.get(node.op).kind == "elementwise":
+        if ops.get(node.op).pointwise:
             return self._convert_elementwise(node)
         if node.op in _AXIS_OPS:
             return self._convert_axis(node)
@@ -133,21 +133,16 @@ class _Conversion:
 
     def _convert_axis(self, node: Node) -> bool:
         rank = self._rank(node.inputs[0])
-        axis = node.attrs["axis"]
-        if not isinstance(axis, int):
-            return False
-        moved = channels_last(rank).index(axis % rank)
+        moved = channels_last(rank).index(integer(node, "axis"))
         inputs = [v if v == ABSENT else self._twin(v) for v in node.inputs]
         self._emit(node, inputs, {**node.attrs, "axis": moved})
         return True
 
     def _convert_reduction(self, node: Node) -> bool:
         rank = self._rank(node.inputs[0])
-        axes = ints(node, "axes") if "axes" in node.attrs else tuple(range(rank))
-        order = channels_last(rank)
-        reduced = {axis % rank for axis in axes}
+        reduced, order = ints(node, "axes"), channels_last(rank)
         attrs = {**node.attrs, "axes": tuple(sorted(order.index(axis) for axis in reduced))}
-        if node.attrs.get("keepdims", 1):
+        if integer(node, "keepdims"):
             self._emit(node, [self._twin(node.inputs[0])], attrs)
             return True
         kept = [axis for axis in order if axis not in reduced]

@@ -64,20 +64,20 @@ def _split_gemm(rewriter: Rewriter, node: Node) -> bool:
     (output,) = node.outputs
     attrs = node.attrs
     weight = rewriter.constant_of(b)
-    if attrs.get("transA", 0):
+    if attrs["transA"]:
         a = rewriter.emit("Transpose", (a,), {"perm": (1, 0)}, name=f"{output}.a")
     if weight is not None:
-        if attrs.get("transB", 0):
+        if attrs["transB"]:
             b = rewriter.constant(f"{b}.transposed", np.ascontiguousarray(weight.T))
         value = rewriter.emit("MatMul", (a, b), name=f"{output}.matmul")
-    elif attrs.get("transB", 0):
+    elif attrs["transB"]:
         value = rewriter.emit("Gemm", (a, b), {"transB": 1}, name=f"{output}.matmul")
     else:
         value = rewriter.emit("MatMul", (a, b), name=f"{output}.matmul")
-    value = _scaled(rewriter, value, attrs.get("alpha", 1.0), f"{output}.alpha")
-    if len(node.inputs) > 2 and node.inputs[2] != ABSENT:
+    value = _scaled(rewriter, value, attrs["alpha"], f"{output}.alpha")
+    if len(node.inputs) > 2 and node.inputs[2] != ABSENT and attrs["beta"] != 0:
         c = rewriter.current(node.inputs[2])
-        c = _scaled(rewriter, c, attrs.get("beta", 1.0), f"{output}.beta")
+        c = _scaled(rewriter, c, attrs["beta"], f"{output}.beta")
         value = rewriter.emit("Add", (value, c), name=f"{output}.bias")
     rewriter.replace(output, value)
     return True

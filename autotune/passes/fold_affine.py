@@ -113,7 +113,7 @@ def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, 
         return False
     column = vector
     if inner.op == "ConvTranspose":  # [ic, oc/group, kernel...] or [kernel..., ic, oc/group]
-        if integer(inner, "group", 1) != 1:
+        if integer(inner, "group") != 1:
             return False
         column = vector.reshape(-1, *(1,) * (weight.ndim - 2)) if channel_axis == 1 else vector
     elif channel_axis == 1:

@@ -17,8 +17,6 @@ from autotune.passes.attributes import is_channels_last, number
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
-DEFAULT_EPSILON = 1e-5
-
 
 @dataclass(frozen=True)
 class FoldBatchNorm(GraphPass):
@@ -37,7 +35,7 @@ def _fold(rewriter: Rewriter, node: Node) -> bool:
     arrays = [a for a in map(rewriter.constant_of, parameters) if a is not None]
     if len(arrays) != len(parameters):
         return False
-    scale, shift = _affine(arrays, number(node, "epsilon", DEFAULT_EPSILON))
+    scale, shift = _affine(arrays, number(node, "epsilon"))
     dtype, rank = rewriter.type_of(x).dtype, rewriter.type_of(x).rank
     trailing = 0 if is_channels_last(node) else rank - 2
     shape = (-1, *(1,) * trailing)

@@ -49,7 +49,7 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
         return follow_rows(rewriter, node)
     x, w = (rewriter.current(v) for v in node.inputs)
     attrs: dict[str, Attr] = {"kernel_shape": rewriter.type_of(w).shape[:-2]}
-    attrs |= {key: node.attrs[key] for key in ("strides", "dilations", "pads") if key in node.attrs}
+    attrs |= {key: node.attrs[key] for key in ("strides", "dilations", "pads")}
     (output,) = node.outputs
     patches = rewriter.emit("Patches", [x], attrs, name=f"{output}.patches")
     product_of_rows(rewriter, output, patches, w)

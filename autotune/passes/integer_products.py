@@ -211,7 +211,7 @@ def _along(size: int, rank: int, axis: int) -> tuple[int, ...]:
 
 
 def _quantize(e: _Expression) -> None:
-    x, axis = e.required(0), integer(e.node, "axis", 1)
+    x, axis = e.required(0), integer(e.node, "axis")
     rank = len(e.shape(x))
     scale = e.along(e.required(1), rank, axis)
     real = e.emit("Div", e.cast(x, "float32", "real"), e.cast(scale, "float32", "scale"), what="real")
@@ -219,7 +219,7 @@ def _quantize(e: _Expression) -> None:
 
 
 def _dequantize(e: _Expression) -> None:
-    q, axis = e.required(0), integer(e.node, "axis", 1)
+    q, axis = e.required(0), integer(e.node, "axis")
     rank, zero = len(e.shape(q)), e.input(2)
     if zero is not None:
         offset = e.cast(e.along(zero, rank, axis), "int32", "zero")

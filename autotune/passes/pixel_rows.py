@@ -20,7 +20,7 @@ _EXACT = ("float32", "float64")
 
 def is_one_product(rewriter: Rewriter, node: Node) -> bool:
     """Whether a node is a channels-last convolution of one group, without a bias, in a type of exact sums."""
-    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group", 1) != 1:
+    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group") != 1:
         return False
     if len(node.inputs) > 2 or ABSENT in node.inputs:
         return False
@@ -42,7 +42,7 @@ def rows_of(rewriter: Rewriter, value: str, *shape: int) -> str:
 
 def follow_rows(rewriter: Rewriter, node: Node) -> bool:
     """Compute an elementwise operation on rows of pixels where an operand is such rows, reshaped."""
-    if ops.get(node.op).kind != "elementwise" or len(node.outputs) != 1 or ABSENT in node.inputs:
+    if not ops.get(node.op).pointwise or len(node.outputs) != 1 or ABSENT in node.inputs:
         return False
     (output,) = node.outputs
     shape = rewriter.graph.type_of(output).shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from autotune.graph.build import infer_node
+from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
 
 
@@ -116,7 +116,9 @@ class Rewriter:
         return self.graph.replace(types=types, constants=self.constants).with_nodes(nodes)
 
     def _append(self, node: Node, known: Mapping[str, TensorType] | None = None) -> None:
-        self.types.update(infer_node(node, self.types) if known is None else known)
+        if known is None:
+            node, known = complete_node(node, self.types)
+        self.types.update(known)
         self.producers.update(dict.fromkeys(node.present_outputs, node))
         self._nodes.append(node)
 

@@ -50,22 +50,21 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
     def constant(name: str, value: float) -> str:
         return rewriter.constant(f"{output}.{name}", np.asarray(value, dtype))
 
-    default = rewriter.type_of(q).shape[-1] ** -0.5
-    scale = constant("scale", number(node, "scale", default))
+    scale = constant("scale", number(node, "scale"))
     scores = rewriter.emit("Mul", [scores, scale], name=f"{output}.scaled")
     for mask in masks:
         if rewriter.type_of(mask).dtype == "bool":
-            inputs = [mask, scores, constant("fill", number(node, "fill", -np.inf))]
+            inputs = [mask, scores, constant("fill", number(node, "fill"))]
             scores = rewriter.emit("Where", inputs, name=f"{output}.masked")
         else:
             scores = rewriter.emit("Add", [scores, mask], name=f"{output}.masked")
-    if integer(node, "causal", 0):
+    if integer(node, "causal"):
         queries, count = rewriter.type_of(scores).shape[-2:]
-        kept = np.tri(queries, count, k=integer(node, "first", 0), dtype=np.bool_)
+        kept = np.tri(queries, count, k=integer(node, "first"), dtype=np.bool_)
         inputs = [rewriter.constant(f"{output}.kept", kept), scores, constant("never", -np.inf)]
         scores = rewriter.emit("Where", inputs, name=f"{output}.causal")
     weights = rewriter.emit("Softmax", [scores], {"axis": rank - 1}, name=f"{output}.weights")
-    if integer(node, "zero_empty", 0):
+    if integer(node, "zero_empty"):
         top = rewriter.emit("ReduceMax", [scores], {"axes": (rank - 1,)}, name=f"{output}.top")
         empty = rewriter.emit("Equal", [top, constant("nothing", -np.inf)], name=f"{output}.empty")
         weights = rewriter.emit("Where", [empty, constant("zero", 0.0), weights], name=f"{output}.guarded")

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.graph.ir import Graph, Node
-from autotune.passes.attributes import ints, is_channels_last, permutation
+from autotune.passes.attributes import ints, is_channels_last, number
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
@@ -109,11 +109,11 @@ def _channel_shuffle(rewriter: Rewriter, node: Node) -> bool:
 def _transpose(rewriter: Rewriter, node: Node) -> bool:
     source = rewriter.current(node.inputs[0])
     rank = rewriter.type_of(source).rank
-    perm = permutation(node, rank)
+    perm = ints(node, "perm")
     producer = rewriter.producer(source)
     chained = producer is not None and producer.op == "Transpose"
     if chained and producer is not None:
-        first = permutation(producer, rank)
+        first = ints(producer, "perm")
         source, perm = producer.inputs[0], tuple(first[axis] for axis in perm)
     shape = rewriter.type_of(source).shape
     if perm == tuple(range(rank)):
@@ -184,15 +184,15 @@ def _pad(rewriter: Rewriter, node: Node) -> bool:
 def _conv(rewriter: Rewriter, node: Node) -> bool:
     """Conv(Pad(x, zeros)) -> Conv(x) with more padding."""
     pad = rewriter.producer(rewriter.current(node.inputs[0]))
-    if pad is None or pad.op != "Pad" or pad.attrs.get("mode", "constant") != "constant":
+    if pad is None or pad.op != "Pad" or pad.attrs["mode"] != "constant":
         return False
     rank = rewriter.type_of(pad.inputs[0]).rank
-    added, own = ints(pad, "pads"), ints(node, "pads") or (0,) * (2 * (rank - 2))
+    added, own = ints(pad, "pads"), ints(node, "pads")
     spatial = range(1, rank - 1) if is_channels_last(node) else range(2, rank)
     outside = [axis for axis in range(rank) if axis not in spatial]
     if len(added) != 2 * rank or any(added[a] or added[a + rank] for a in outside):
         return False
-    if pad.attrs.get("value", 0.0) != 0 or any(amount < 0 for amount in added):
+    if number(pad, "value") != 0 or any(amount < 0 for amount in added):
         return False
     extra = tuple(added[a] for a in spatial) + tuple(added[a + rank] for a in spatial)
     pads = tuple(a + b for a, b in zip(own, extra, strict=True))

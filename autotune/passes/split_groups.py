@@ -74,7 +74,7 @@ def _chains(graph: Graph, max_groups: int) -> Iterator[_Chain]:
 
 
 def _is_grouped(graph: Graph, conv: Node, max_groups: int) -> bool:
-    groups = integer(conv, "group", 1)
+    groups = integer(conv, "group")
     if not 1 < groups <= max_groups or not is_channels_last(conv) or len(conv.inputs) > _INPUTS[conv.op]:
         return False
     weight = graph.constants.get(conv.inputs[1])
@@ -86,7 +86,7 @@ def _goes_along(graph: Graph, node: Node, value: str, groups: int) -> bool:
     shape = graph.type_of(value).shape
     if node.op == "ChannelShuffle":
         return is_channels_last(node) and integer(node, "groups") == groups
-    if ops.get(node.op).kind != "elementwise" or len(node.outputs) != 1:
+    if not ops.get(node.op).pointwise or len(node.outputs) != 1:
         return False
     if graph.type_of(node.outputs[0]).shape != shape or node.inputs.count(value) != 1:
         return False

@@ -184,7 +184,7 @@ def _cropped(rewriter: Rewriter, x: str, axes: Sequence[_Axis], size: Sequence[i
 
 def _follow(rewriter: Rewriter, node: Node, consumers: Mapping[str, Sequence[Node]]) -> bool:
     """f(Interleave(a, b, ...), c) -> Interleave(f(a, c_a), f(b, c_b), ...), as long as nobody else reads it."""
-    if ops.get(node.op).kind != "elementwise" or len(node.outputs) != 1:
+    if not ops.get(node.op).pointwise or len(node.outputs) != 1:
         return False
     (output,) = node.outputs
     shape = rewriter.graph.type_of(output).shape

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from autotune.errors import InternalError
 from autotune.graph.ir import Graph, Node, fresh_name
 from autotune.graph.ops.interleave import phases
-from autotune.passes.attributes import integer, ints, permutation
+from autotune.passes.attributes import integer, ints
 from autotune.strides import dense_strides, reshaped_strides
 
 RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
@@ -131,7 +131,7 @@ class ViewAnalysis:
     def _transpose(self, node: Node) -> None:
         source, (output,) = node.inputs[0], node.outputs
         rank = self.graph.type_of(source).rank
-        if not rank or permutation(node, rank)[-1] != rank - 1:
+        if not rank or ints(node, "perm")[-1] != rank - 1:
             return
         self._add(node)
         if self._may_lie_anywhere(output):
@@ -237,7 +237,7 @@ class ViewAnalysis:
         if producer.op in RESHAPES:
             return _reshaped(source, self.graph.type_of(producer.inputs[0]).shape, found.shape)
         if producer.op == "Transpose":
-            perm = permutation(producer, found.rank)
+            perm = ints(producer, "perm")
             return Placement(source.root, source.offset, tuple(source.strides[axis] for axis in perm))
         starts, steps = self._window(producer, producer.outputs.index(value))
         offset = sum(a * s for a, s in zip(starts, source.strides, strict=True))
@@ -253,12 +253,12 @@ class ViewAnalysis:
             shapes = (self.graph.type_of(v).shape for v in (node.outputs[0], node.inputs[0]))
             return _reshaped(result, *shapes)
         if node.op == "Transpose":
-            perm = permutation(node, len(result.strides))
+            perm = ints(node, "perm")
             strides = tuple(result.strides[perm.index(axis)] for axis in range(len(perm)))
             return Placement(result.root, result.offset, strides)
         if node.op == "Interleave":
             return _phase_placement(result, ints(node, "strides"), index)
-        axis = integer(node, "axis") % len(result.strides)
+        axis = integer(node, "axis")
         start = sum(self.graph.type_of(v).shape[axis] for v in node.inputs[:index])
         offset = result.offset + start * result.strides[axis]
         return Placement(result.root, offset, result.strides)
@@ -268,16 +268,11 @@ class ViewAnalysis:
         shape = self.graph.type_of(node.inputs[0]).shape
         starts, steps = [0] * len(shape), [1] * len(shape)
         if node.op == "Split":
-            axis = integer(node, "axis", 0) % len(shape)
+            axis = integer(node, "axis")
             starts[axis] = sum(self.graph.type_of(v).shape[axis] for v in node.outputs[:part])
         else:
-            given = ints(node, "starts")
-            axes = ints(node, "axes") or tuple(range(len(given)))
-            for i, axis in enumerate(axes):
-                step = (ints(node, "steps") or (1,) * len(axes))[i]
-                extent = shape[axis]
-                steps[axis] = step
-                starts[axis] = slice(given[i], None, step).indices(extent)[0]
+            for axis, start, step in zip(*(ints(node, k) for k in ("axes", "starts", "steps")), strict=True):
+                starts[axis], steps[axis] = start, step
         return tuple(starts), tuple(steps)
 
 

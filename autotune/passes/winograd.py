@@ -50,7 +50,7 @@ class Winograd(Algorithm):
 
 
 def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
-    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group", 1) != 1:
+    if node.op != "Conv" or not is_channels_last(node) or integer(node, "group") != 1:
         return False
     weight = rewriter.constant_of(rewriter.current(node.inputs[1]))
     if weight is None or weight.shape[:2] != (3, 3) or weight.ndim != 4 or len(node.inputs) > 2:
@@ -63,7 +63,7 @@ def _emit(rewriter: Rewriter, node: Node, tile: int) -> None:
     x, w = (rewriter.current(v) for v in node.inputs)
     (output,) = node.outputs
     u = _weights(rewriter, w, tile)
-    attrs: dict[str, Attr] = {"tile": tile, "pads": ints(node, "pads") or (0, 0, 0, 0)}
+    attrs: dict[str, Attr] = {"tile": tile, "pads": ints(node, "pads")}
     v = rewriter.emit("WinogradInput", [x], attrs, name=f"{output}.windows")
     window, _, *tiles, inner = rewriter.type_of(v).shape
     flat = _reshape(rewriter, v, window * window, math.prod(tiles), inner)

@@ -62,6 +62,10 @@ class _Model:
     def size(self) -> int:
         return self.rng.choice(SIZES)
 
+    def either(self, axis: int, rank: int) -> int:
+        """The axis as it is, or counted from the end."""
+        return axis - self.rng.choice((0, rank))
+
     def pick(self, ranks: tuple[int, ...]) -> str:
         found = [v for v in self.values if len(self.shape(v)) in ranks]
         if not found:
@@ -163,8 +167,9 @@ class _Model:
 
     def layer_norm(self) -> str:
         x = self.pick((2, 3))
-        d = self.shape(x)[-1]
-        return self.b.node("LayerNormalization", x, self.constant(d), self.constant(d), axis=-1, epsilon=0.1)
+        rank, d = len(self.shape(x)), self.shape(x)[-1]
+        inputs = (x, self.constant(d), self.constant(d))
+        return self.b.node("LayerNormalization", *inputs, axis=self.either(rank - 1, rank), epsilon=0.1)
 
     def lrn(self) -> str:
         return self.b.node("LRN", self.pick((4,)), size=self.rng.choice((1, 3, 5)))
@@ -188,13 +193,14 @@ class _Model:
 
     def softmax(self) -> str:
         x = self.pick((2, 3, 4))
-        name = self.rng.choice(("Softmax", "Softmax", "LogSoftmax"))
-        return self.b.node(name, x, axis=self.rng.randrange(len(self.shape(x))))
+        name, rank = self.rng.choice(("Softmax", "Softmax", "LogSoftmax")), len(self.shape(x))
+        return self.b.node(name, x, axis=self.either(self.rng.randrange(rank), rank))
 
     def reduce(self) -> str:
         x = self.pick((2, 3, 4))
         rank = len(self.shape(x))
-        axes = tuple(sorted(self.rng.sample(range(rank), self.rng.randint(1, rank - 1))))
+        some = self.rng.sample(range(rank), self.rng.randint(1, rank - 1))
+        axes = tuple(self.either(axis, rank) for axis in some)
         name = self.rng.choice(("ReduceMean", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum"))
         return self.b.node(name, x, axes=axes, keepdims=self.rng.randint(0, 1))
 
@@ -214,7 +220,8 @@ class _Model:
         return self.b.node("Reshape", x, shape=shape)
 
     def flatten(self) -> str:
-        return self.b.node("Flatten", self.pick((3, 4)), axis=1)
+        x = self.pick((3, 4))
+        return self.b.node("Flatten", x, axis=self.either(1, len(self.shape(x))))
 
     def concat(self) -> str:
         x = self.pick((2, 3, 4))
@@ -227,7 +234,7 @@ class _Model:
             and [d for k, d in enumerate(self.shape(v)) if k != axis] == outer
         ]
         parts = [x, *self.rng.sample(fitting, min(len(fitting), self.rng.randint(1, 2)))]
-        return self.b.node("Concat", *parts, axis=axis)
+        return self.b.node("Concat", *parts, axis=self.either(axis, len(self.shape(x))))
 
     def split(self) -> str:
         x = self.pick((2, 3, 4))
@@ -238,6 +245,7 @@ class _Model:
         first = self.rng.randint(1, extent - 1)
         self.count += 1
         names = [f"part{self.count}", f"rest{self.count}"]
+        axis = self.either(axis, len(self.shape(x)))
         parts = self.b.nodes("Split", [x], names, axis=axis, split=(first, extent - first))
         self.values.append(parts[0])
         return parts[1]
@@ -248,7 +256,8 @@ class _Model:
         extent = self.shape(x)[axis]
         low = self.rng.randrange(extent)
         high = self.rng.randint(low + 1, extent)
-        step = self.rng.choice((1, 1, 2))
+        step, axis = self.rng.choice((1, 1, 2)), self.either(axis, len(self.shape(x)))
+        low, high = self.either(low, extent), high - self.rng.choice((0, extent)) if high < extent else high
         return self.b.node("Slice", x, starts=(low,), ends=(high,), axes=(axis,), steps=(step,))
 
     def pad(self) -> str:
@@ -262,7 +271,31 @@ class _Model:
         self.count += 1
         found = self.numbers.integers(0, self.shape(x)[axis], self.rng.randint(1, 5))
         indices = self.b.constant(f"k{self.count}", found.astype(np.int64))
-        return self.b.node("Gather", x, indices, axis=axis)
+        return self.b.node("Gather", x, indices, axis=self.either(axis, len(self.shape(x))))
+
+    def trilu(self) -> str:
+        return self.b.node(
+            "Trilu", self.pick((2, 3, 4)), k=self.rng.randint(-1, 1), upper=self.rng.randint(0, 1)
+        )
+
+    def unsqueeze(self) -> str:
+        x = self.pick((1, 2, 3))
+        rank = len(self.shape(x)) + 1
+        return self.b.node("Unsqueeze", x, axes=(self.either(self.rng.randrange(rank), rank),))
+
+    def squeeze(self) -> str:
+        x = self.pick((2, 3, 4))
+        ones = [i for i, d in enumerate(self.shape(x)) if d == 1]
+        return self.b.node("Squeeze", x, axes=tuple(self.either(i, len(self.shape(x))) for i in ones))
+
+    def scaled_concat(self) -> str:
+        """A Concat of computed values, and operations with constants that go along it."""
+        x = self.concat()
+        for _ in range(self.rng.randint(1, 2)):
+            kept = [d if self.rng.random() < 0.7 else 1 for d in self.shape(x)]
+            other = self.constant(*kept[self.rng.randrange(len(kept)) :])
+            x = self.b.node(self.rng.choice(("Add", "Sub", "Mul", "Max")), x, other)
+        return x
 
     def depth_to_space(self) -> str:
         return self.b.node("DepthToSpace", self.pick((4,)), blocksize=2)
@@ -289,8 +322,9 @@ _STEPS: dict[str, int] = {
     "unary": 6, "safe_root": 1, "clip": 1, "broadcast": 5, "divide": 1, "join": 5,
     "attention": 2, "convolution": 5, "large_convolution": 2, "pool": 2, "global_pool": 1, "batch_norm": 2,
     "instance_norm": 1, "layer_norm": 2, "lrn": 1, "matmul": 4, "gemm": 2, "softmax": 2,
-    "reduce": 2, "transpose": 2, "reshape": 2, "flatten": 1, "concat": 2, "split": 1, "slice": 1,
-    "pad": 1, "gather": 1, "depth_to_space": 1, "expand": 1,
+    "reduce": 2, "transpose": 2, "reshape": 2, "flatten": 1, "concat": 2, "scaled_concat": 2, "split": 1, "slice": 1,
+    "pad": 1, "gather": 1, "depth_to_space": 1, "expand": 1, "trilu": 1, "squeeze": 1,
+    "unsqueeze": 1,
 }  # fmt: skip
 
 

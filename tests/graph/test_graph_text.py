@@ -19,14 +19,16 @@ graph "small convnet" {
   const w2: float32[4, 4, 1, 1]
   const w3: float32[4, 5]
   const b3: float32[5]
-  conv = Conv("x/0:0", w1) {pads=[1, 1, 1, 1], strides=[2, 2]} : float32[1, 4, 4, 4]
+  conv = Conv("x/0:0", w1) {dilations=[1, 1], group=1, kernel_shape=[3, 3], layout="NCHW", \
+pads=[1, 1, 1, 1], strides=[2, 2]} : float32[1, 4, 4, 4]
   relu = Relu(conv) : float32[1, 4, 4, 4]
-  conv_1 = Conv(relu, w2) : float32[1, 4, 4, 4]
+  conv_1 = Conv(relu, w2) {dilations=[1, 1], group=1, kernel_shape=[1, 1], layout="NCHW", \
+pads=[0, 0, 0, 0], strides=[1, 1]} : float32[1, 4, 4, 4]
   add = Add(relu, conv_1) : float32[1, 4, 4, 4]
-  globalaveragepool = GlobalAveragePool(add) : float32[1, 4, 1, 1]
-  flatten = Flatten(globalaveragepool) : float32[1, 4]
-  gemm = Gemm(flatten, w3, b3) : float32[1, 5]
-  y = Softmax(gemm) : float32[1, 5]
+  globalaveragepool = GlobalAveragePool(add) {layout="NCHW"} : float32[1, 4, 1, 1]
+  flatten = Flatten(globalaveragepool) {axis=1} : float32[1, 4]
+  gemm = Gemm(flatten, w3, b3) {alpha=1.0, beta=1.0, transA=0, transB=0} : float32[1, 5]
+  y = Softmax(gemm) {axis=1} : float32[1, 5]
   output y
 }"""
 

@@ -43,6 +43,11 @@ def with_node(node: Node) -> Graph:
     return broken(nodes=(*small_convnet().nodes, node))
 
 
+def with_attrs(value: str, **attrs: int) -> Graph:
+    nodes = small_convnet().nodes
+    return broken(nodes=[n.with_attrs(**attrs) if value in n.outputs else n for n in nodes])
+
+
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
@@ -71,6 +76,14 @@ def with_node(node: Node) -> Graph:
         (
             retyped("w2", (1, 2)),
             "constant 'w2' is float32[4, 4, 1, 1], its type says float32[1, 2]",
+        ),
+        (
+            with_attrs("y", axis=-1),
+            "node 'y' (Softmax): attribute axis = -1 must be completed to 1",
+        ),
+        (
+            with_node(Node("Softmax", ("gemm",), ("z",))),
+            "node 'z' (Softmax): attribute axis = None must be completed to 1",
         ),
         (without_type("relu"), "node 'relu' (Relu): output 'relu' has no type"),
         (without_type("w1"), "value 'w1' has no type"),

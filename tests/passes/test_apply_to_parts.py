@@ -50,6 +50,22 @@ def test_along_the_first_axis():
     assert all_ops(check(applied(graph))) == [["MatMul", "Mul"]] * 2
 
 
+@pytest.mark.parametrize("axis", [-1, -2])
+@pytest.mark.parametrize("width", [1, 3])
+def test_an_axis_counted_from_the_end(axis, width):
+    b = GraphBuilder()
+    parts = [b.node("Exp", b.input(name, (4, width))) for name in "ab"]
+    joined = b.node("Concat", *parts, axis=axis)
+    graph = b.graph(b.node("Mul", joined, b.constant("k", normal(*b.type_of(joined).shape)), name="y"))
+    assert applied(graph).producers()["y"].op == "Concat"
+
+
+def test_an_operation_that_depends_on_the_place_stays():
+    b = GraphBuilder()
+    graph = b.graph(b.node("Trilu", products(b, (8, 16)), name="y"))
+    assert applied(graph) is graph
+
+
 def test_one_operand_may_be_something_else():
     b = GraphBuilder()
     x = b.input("z", (4, 5))

@@ -12,6 +12,7 @@ is left to do after it (c, or alpha != 1), else it is the output itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -124,11 +125,16 @@ def _gemm_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     return [TensorType((m, n), dtype)]
 
 
+def _added(operands: Sequence[Any], attrs: Attrs) -> Any:
+    """The operand that is added to the product; with beta = 0 none, whatever c holds, as in BLAS."""
+    return optional(operands, 2) if float_attr(attrs, "beta") != 0 else None
+
+
 def _gemm_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     dtype = array_at(arrays, 0).dtype
     wide = accumulated_in(str(dtype))
     a, b = (array_at(arrays, i).astype(wide, copy=False) for i in range(2))
-    c = optional(arrays, 2)
+    c = _added(arrays, attrs)
     c = None if c is None else c.astype(wide, copy=False)
     product = (a.T if int_attr(attrs, "transA") else a) @ (b.T if int_attr(attrs, "transB") else b)
     if float_attr(attrs, "alpha") != 1:
@@ -139,7 +145,7 @@ def _gemm_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _gemm_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    a, b, c = tensor_at(tensors, 0), tensor_at(tensors, 1), optional(tensors, 2)
+    a, b, c = tensor_at(tensors, 0), tensor_at(tensors, 1), _added(tensors, attrs)
     types = [TensorType(t.shape, t.dtype) for t in (a, b)]
     m, n, k = _gemm_sizes(types, attrs)
     trans_a, trans_b = int_attr(attrs, "transA"), int_attr(attrs, "transB")
@@ -170,7 +176,7 @@ def _gemm_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
 
 def _gemm_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
     m, n, k = _gemm_sizes(types, attrs)
-    return 2 * m * n * k + (m * n if optional(types, 2) is not None else 0)
+    return 2 * m * n * k + (m * n if _added(types, attrs) is not None else 0)
 
 
 register(

@@ -295,6 +295,7 @@ register(
         _trilu_reference,
         _trilu_compute,
         {"k": Attribute("int", 0), "upper": Attribute("int", 1)},
+        positional=True,
     )
 )
 register(

@@ -92,6 +92,7 @@ class OpDef:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     complete: Complete | None = None
     flops_rule: Flops | None = None
+    positional: bool = False  # elementwise, but what it does depends on where an element stands
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:
         """The attributes with defaults filled in and axes normalised, sorted by name.
@@ -117,7 +118,17 @@ class OpDef:
 
     def infer(self, types: Types, attrs: Attrs) -> list[TensorType]:
         """Types of the outputs (dense)."""
-        return self.infer_rule(types, self.canonical(types, attrs))
+        return self.complete_and_infer(types, attrs)[1]
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether an element of the result is the same function of the operands' elements at its place, anywhere."""
+        return self.kind == "elementwise" and not self.positional
+
+    def complete_and_infer(self, types: Types, attrs: Attrs) -> tuple[dict[str, Attr], list[TensorType]]:
+        """`canonical` and `infer` at once."""
+        full = self.canonical(types, attrs)
+        return full, self.infer_rule(types, full)
 
     def reference(self, arrays: Arrays, attrs: Attrs) -> list[Array]:
         """NumPy result, in the dtypes that `infer` promises."""

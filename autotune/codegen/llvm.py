@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from autotune.codegen import half_precision
 from autotune.codegen.elf import read_symbols
 from autotune.errors import BuildError, TargetError
 from autotune.target import Target
@@ -45,9 +46,6 @@ _PASSES = (
 do is registers out of allocas; LLVM's O2 takes seven times as long for the same code. NewGVN is not among the passes:
 it was seen to replace the condition of an inner loop by that of the outer loop's last iteration."""
 
-_HALF_CONVERSIONS = {"__extendhfsf2", "__truncsfhf2", "__truncdfhf2"}
-"""What LLVM calls for float16 where no instruction does: no library of this process has them."""
-
 
 def optimized(ir: str, target: Target) -> Any:
     """The parsed and optimized module; raises BuildError when the text is not a valid module."""
@@ -71,13 +69,13 @@ def optimized(ir: str, target: Target) -> Any:
 
 def compile_ir(ir: str, target: Target) -> bytes:
     """Object code of a module given as LLVM IR text; raises BuildError."""
-    code = bytes(target_machine(target).emit_object(optimized(ir, target)))
-    if "half" in ir and read_symbols(code).undefined & _HALF_CONVERSIONS:
-        raise BuildError(
-            f"target {target.cpu!r} cannot convert float16, which takes F16C: "
-            "use a target from 'x86-64-v3' on, or bfloat16 or float32"
-        )
-    return code
+    code = _object(ir, target)
+    missing = read_symbols(code).undefined & set(half_precision.FUNCTIONS) if "half" in ir else set()
+    return _object(f"{ir}\n{half_precision.definitions(missing)}\n", target) if missing else code
+
+
+def _object(ir: str, target: Target) -> bytes:
+    return bytes(target_machine(target).emit_object(optimized(ir, target)))
 
 
 def assembly(ir: str, target: Target) -> str:

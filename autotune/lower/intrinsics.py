@@ -91,7 +91,7 @@ class IntrinsicCall:
             if bent or (wanted is not None and axis.extent > 1 and step != wanted):
                 raise LoweringError(self._misplaced(operand, load, dim, None if bent else step))
             steps.append(step)
-        return tuple(steps)
+        return _dense_where_free(steps, [axis.extent for axis in self._axes(operand)])
 
     def _axes(self, operand: Operand) -> list[IterVar]:
         """The loop of the pattern that moves each dimension."""
@@ -109,6 +109,19 @@ class IntrinsicCall:
             f"{operand.strides[dim]} elements along dimension {dim}, in {load.buffer.name} it is {found}; change the "
             f"layout (cache_read and transform_layout), or declare the operand with another stride (te.decl_buffer)"
         )
+
+
+def _dense_where_free(steps: list[int], extents: list[int]) -> tuple[int, ...]:
+    """Strides of an operand; nothing goes along a dimension of one element, which gets that of a dense operand.
+
+    A library looks at them all the same: a BLAS refuses a row step that is less than a row.
+    """
+    filled, dense = list(steps), 1
+    for dim in reversed(range(len(steps))):
+        if extents[dim] == 1:
+            filled[dim] = dense
+        dense = filled[dim] * extents[dim]
+    return tuple(filled)
 
 
 def _follow(frame: Frame) -> None:

@@ -32,6 +32,7 @@ PLAIN: Mapping[str, Value] = {"kernel": "blas", "pack": False, "tail": "overlap"
 BLOCKS: dict[str, Mapping[str, Value]] = {
     "whole": {"row_block": 0, "vector_block": 0, "parallel": False},
     "rows": {"rows": 4, "row_block": 2, "vector_block": 0},
+    "one row": {"rows": 1, "row_block": 1, "vectors": 2, "vector_block": 1},
     "both": {"rows": 5, "row_block": 1, "vectors": 1, "vector_block": 1, "block_order": "vector"},
 }
 _FLOATS = types.CPointer(types.float32)

@@ -62,8 +62,8 @@ class _Assembly:
         image = ModuleImage(
             name=self.partition.name,
             target=self.target,
-            inputs=self._specs(self.partition.inputs),
-            outputs=self._specs(self.partition.outputs),
+            inputs=self._specs(self.partition.inputs, self.partition.inputs),
+            outputs=self._specs(self.partition.outputs, self.partition.output_names),
             objects=tuple(self.built[key].code.object_code for key in self.order),
             constants=tuple(array for _, array in self.constants.values()),
             commands=tuple(commands),
@@ -147,9 +147,9 @@ class _Assembly:
             self.constants[key] = (len(self.constants), dense)
         return self.constants[key][0]
 
-    def _specs(self, names: Sequence[str]) -> tuple[TensorSpec, ...]:
-        types = self.partition.types
-        return tuple(TensorSpec(name, types[name].shape, types[name].dtype) for name in names)
+    def _specs(self, values: Sequence[str], names: Sequence[str]) -> tuple[TensorSpec, ...]:
+        types = [self.partition.types[value] for value in values]
+        return tuple(TensorSpec(n, t.shape, t.dtype) for n, t in zip(names, types, strict=True))
 
     def _info(self, dispatch: Dispatch) -> DispatchInfo:
         choice = self.built[dispatch.workload.key].choice

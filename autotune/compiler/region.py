@@ -33,6 +33,7 @@ def region_partition(workload: Workload, arrays: Sequence[Array]) -> Partition:
         name="region",
         inputs=tuple(v for v in graph.inputs if v not in fixed),
         outputs=graph.outputs,
+        output_names=graph.outputs,
         dispatches=(Dispatch(workload.kind, workload.region, graph.inputs, graph.outputs, workload),),
         placements=placements,
         types=types,

@@ -35,6 +35,8 @@ from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fres
 
 MAX_FOLDED_BYTES = 1 << 16
 """Results of constant nodes up to this size are evaluated at import; passes do the larger ones."""
+MAX_VALUE_BYTES = 1 << 40
+"""Far beyond the memory of any machine that this is for; sizes and addresses stay far below 2^63."""
 _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
 
 
@@ -120,7 +122,9 @@ class _Importer:
             if shape is None or not all(isinstance(extent, int) for extent in shape):
                 open_inputs[value.name] = ["?"] if shape is None else shape
             else:
-                self.types[value.name] = TensorType(tuple(int(extent) for extent in shape), dtype)
+                found = TensorType(tuple(int(extent) for extent in shape), dtype)
+                self._check_size(found, f"input {value.name!r}")
+                self.types[value.name] = found
         if open_inputs:
             raise ModelImportError(_open_shapes_message(self.origin, open_inputs))
         return tuple(value.name for value in values)
@@ -193,8 +197,17 @@ class _Importer:
             for output, array in zip(outputs, results, strict=True):
                 self._define_constant(output, array)
             return
+        for output, found in types.items():
+            self._check_size(found, f"node {name!r} ({op}): its result {output!r}")
         self.types.update(types)
         self.nodes.append(node)
+
+    def _check_size(self, found: TensorType, what: str) -> None:
+        if found.nbytes > MAX_VALUE_BYTES:
+            raise ModelImportError(
+                f"{self.origin}: {what} is {found}, {found.nbytes} bytes\n"
+                f"  the most that a value may have are {MAX_VALUE_BYTES}"
+            )
 
     def _cut_outputs(self, node: OnnxNode) -> None:
         """Drop optional outputs (Dropout's mask, MaxPool's indices) that nothing reads."""

@@ -39,7 +39,7 @@ class FoldConstants(GraphPass):
         results = ops.get(node.op).reference(arrays, node.attrs)
         for output, array in zip(node.outputs, results, strict=True):
             if output != ABSENT:
-                name = rewriter.constant(f"{output}.folded", np.ascontiguousarray(array))
+                name = rewriter.constant(f"{output}.folded", np.asarray(array, order="C"))
                 rewriter.replace(output, name)
         return True
 

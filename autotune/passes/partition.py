@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from autotune.errors import GraphError, InternalError
+from autotune.errors import InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
 from autotune.passes.fuse import FusionOptions, Group, fuse
@@ -46,6 +46,8 @@ class InPlace:
 class Partition:
     """Dispatches in an order they can run in, and where every value lies.
 
+    ``output_names`` are what the model calls its outputs, where the values are copies.
+
     ``placements`` has each value that a dispatch reads or writes and each graph output. Its root is
     a graph input, a constant, a graph output or a value in the arena.
     """
@@ -57,6 +59,7 @@ class Partition:
     placements: Mapping[str, Placement]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array]
+    output_names: tuple[str, ...]
     in_place: tuple[InPlace, ...] = ()
 
     def root_nbytes(self, root: str) -> int:
@@ -91,18 +94,13 @@ def partition(graph: Graph, options: PartitionOptions | None = None) -> Partitio
     """Divide a graph into dispatches.
 
     Every node is in exactly one dispatch or is a view; the dispatches are in topological order.
-
-    Raises:
-        GraphError: an output of the graph is an input or a constant with no operation between.
     """
     options = options or PartitionOptions()
+    names = graph.outputs
     graph = separate_outputs(graph)
-    for output in graph.outputs:
-        if output in graph.inputs or output in graph.constants:
-            raise GraphError(f"graph {graph.name!r}: output {output!r} is an input or a constant")
     views = ViewAnalysis(graph, options.in_place_concat, options.views)
     groups = fuse(graph, views, options.fusion)
-    return _Assembly(graph, views).run(groups)
+    return replace(_Assembly(graph, views).run(groups), output_names=names)
 
 
 @dataclass(frozen=True)
@@ -137,6 +135,7 @@ class _Assembly:
             self.placements,
             {v: self.types[v] for v in {*self.placements, *self._roots()}},
             {v: self.graph.constants[v] for v in self.graph.constants if v in used},
+            self.graph.outputs,
             tuple(self._in_place(n) for n in self.views.views.values() if n.op not in RESHAPES),
         )
 

@@ -23,6 +23,7 @@ from autotune.passes.base import GraphPass
 from autotune.passes.common_subexpressions import CommonSubexpressions
 from autotune.passes.convert_layout import ConvertLayout
 from autotune.passes.dead_code import DeadCode
+from autotune.passes.empty_tensors import EmptyTensors
 from autotune.passes.explicit_bias import ExplicitBias
 from autotune.passes.fold_affine import FoldAffine
 from autotune.passes.fold_batch_norm import FoldBatchNorm
@@ -43,6 +44,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         UsageError: ``layout`` is unknown.
     """
     return (
+        EmptyTensors(),
         IntegerProducts(activations),
         FoldConstants(),
         Simplify(),

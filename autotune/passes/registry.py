@@ -16,6 +16,7 @@ PASSES: Mapping[str, str] = {
     "common_subexpressions": "autotune.passes.common_subexpressions:CommonSubexpressions",
     "convert_layout": "autotune.passes.convert_layout:ConvertLayout",
     "dead_code": "autotune.passes.dead_code:DeadCode",
+    "empty_tensors": "autotune.passes.empty_tensors:EmptyTensors",
     "explicit_bias": "autotune.passes.explicit_bias:ExplicitBias",
     "fold_affine": "autotune.passes.fold_affine:FoldAffine",
     "fold_batch_norm": "autotune.passes.fold_batch_norm:FoldBatchNorm",

@@ -103,7 +103,7 @@ class Rewriter:
         if not self.changed:
             return self.graph
         renames: dict[str, str] = {}
-        for output in self.graph.outputs:
+        for output in dict.fromkeys(self.graph.outputs):
             value = self.current(output)
             if value == output:
                 continue

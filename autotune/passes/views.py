@@ -43,29 +43,39 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def separate_outputs(graph: Graph) -> Graph:
-    """Give every graph output memory of its own: copy (Identity) those that would share it.
+    """Give every graph output a node and memory of its own: copy (Identity) those that have none.
 
-    An output that is a graph input, a constant, another output, or a reshape of one, needs a copy.
+    An output that is a graph input, a constant, another output, or a reshape of one, needs a copy. What
+    is no node's result, or named as an output before, is copied under a fresh name.
     """
     producers = graph.producers()
     claimed: set[str] = set()
-    nodes, types = list(graph.nodes), dict(graph.types)
+    nodes, types, outputs = list(graph.nodes), dict(graph.types), list[str]()
     for output in graph.outputs:
         source = _source(output, producers)
         if source in producers and source not in claimed:
             claimed.add(source)
+            outputs.append(output)
             continue
-        if output not in producers:
-            continue  # an input or a constant as it is: the frontend's Identity was kept
-        original = fresh_name(f"{output}.shared", types)
-        types[original] = types[output]
-        nodes = [node.renamed({output: original}) for node in nodes]
-        nodes.append(Node("Identity", (original,), (output,)))
+        if output not in producers or output in outputs:
+            copy = fresh_name(f"{output}.copy", types)
+            types[copy] = types[output].dense
+            nodes.append(_copy(output, copy, producers))
+        else:
+            original, copy = fresh_name(f"{output}.shared", types), output
+            types[original] = types[output]
+            nodes = [node.renamed({output: original}) for node in nodes]
+            nodes.append(_copy(original, copy, {original: producers[output]}))
+        outputs.append(copy)
         producers = {v: node for node in nodes for v in node.present_outputs}
-        claimed.add(output)
+        claimed.add(copy)
     if len(nodes) == len(graph.nodes):
         return graph
-    return graph.replace(nodes=tuple(nodes), types=types)
+    return graph.replace(nodes=tuple(nodes), types=types, outputs=tuple(outputs))
+
+
+def _copy(source: str, copy: str, producers: Mapping[str, Node]) -> Node:
+    return Node("Identity", (source,), (copy,))
 
 
 def _source(value: str, producers: Mapping[str, Node]) -> str:

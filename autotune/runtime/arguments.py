@@ -33,7 +33,8 @@ class Signature:
     def inputs(self, arrays: Sequence[Any]) -> Buffers:
         """Dense arrays of the right types, in order.
 
-        An array is copied only if it is not dense, or not aligned to its elements.
+        An array is copied only if it is not dense, or not aligned to its elements. NumPy's scalars are
+        arrays without dimensions.
 
         Objects with ``__dlpack__`` (tensors of other libraries in CPU memory) are taken without a
         copy. Raises InputError.
@@ -97,6 +98,8 @@ class Signature:
         """A dense array from what is not plainly one; raises InputError when the type differs."""
         spec = self._inputs[index]
         place = f"input {index} ({spec.name!r}) of {self._module!r}"
+        if isinstance(array, np.generic):
+            array = np.asarray(array)
         if not isinstance(array, np.ndarray):
             if not hasattr(array, "__dlpack__"):
                 raise InputError(

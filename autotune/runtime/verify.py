@@ -44,7 +44,7 @@ def _problems(image: ModuleImage) -> Iterator[str]:
 
 def _spec_problems(role: str, specs: Sequence[TensorSpec]) -> Iterator[str]:
     names = [spec.name for spec in specs]
-    if len(set(names)) != len(names):
+    if role == "input" and len(set(names)) != len(names):
         yield f"{role}s with the same name: {', '.join(names)}"
     for spec in specs:
         if spec.dtype not in DTYPES:

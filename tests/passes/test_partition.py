@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.errors import GraphError, UsageError
+from autotune.errors import UsageError
 from autotune.frontends import zoo_built
 from autotune.frontends.onnx import load
 from autotune.graph import evaluate
@@ -311,11 +311,13 @@ def test_outputs_never_share_memory():
     check(b.graph(*outputs))
 
 
-def test_an_output_without_operation():
+def test_outputs_without_operation_are_copied_and_keep_their_names():
     b = GraphBuilder()
     x = b.input("x", (4, 6))
-    with pytest.raises(GraphError, match="output 'x' is an input or a constant"):
-        partition(b.graph(x, b.node("Exp", x, name="y")))
+    parts = partition(b.graph(x, b.node("Exp", x, name="y"), "y"))
+    assert parts.output_names == ("x", "y", "y")
+    assert parts.outputs == ("x.copy", "y", "y.copy")
+    assert [d.inputs for d in parts.dispatches if "identity" in d.name] == [("x",), ("y",)]
 
 
 # --- any graph ------------------------------------------------------------------------------------

@@ -35,6 +35,27 @@ def two_inputs() -> ModuleImage:
     )
 
 
+def test_outputs_of_one_name_are_both_returned() -> None:
+    wanted = two_inputs()
+    with Module(replace(wanted, outputs=tuple(replace(s, name="y") for s in wanted.outputs)), 1) as module:
+        found = module(np.arange(4), np.arange(2))
+    assert [array.tolist() for array in found] == [[1, 2, 3, 4], [1, 2]]
+
+
+def test_scalars_of_numpy_are_arrays_without_dimensions() -> None:
+    scalar = replace(spec("x", 1), shape=())
+    made = image(
+        [("increment", binding("input", 1), binding("output", 1), 1)],
+        inputs=(scalar,),
+        outputs=(replace(scalar, name="y"),),
+    )
+    with Module(made, 1) as module:
+        assert module(np.int64(4))[0] == 5
+        assert module.run({"x": np.int64(7)})["y"].shape == ()
+        with pytest.raises(InputError, match=r"expected int64\[\], got float32\[\]"):
+            module(np.float32(1))
+
+
 def test_call_returns_a_list_of_fresh_outputs(module: Module) -> None:
     x = np.arange(16, dtype=np.int64)
     first, second = module(x), module(x)
@@ -320,7 +341,7 @@ def test_other_inconsistencies_are_refused() -> None:
         replace(good, arena_bytes=-1),
         replace(good, inputs=(TensorSpec("x", (4,), "object"),)),
         replace(good, inputs=(TensorSpec("x", (-4,), "int64"),)),
-        replace(good, outputs=(*good.outputs, *good.outputs)),
+        replace(good, inputs=(*good.inputs, *good.inputs)),
         replace(good, commands=(replace(command, symbol="k0; rm"),)),
         replace(good, commands=(replace(command, symbol="other"),)),
         replace(good, commands=(replace(command, tiles=0),)),

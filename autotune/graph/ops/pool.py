@@ -99,6 +99,8 @@ class Pool:
             require_float(self.name, types)
         elif x.dtype == "bool":
             raise GraphError(f"{self.name} does not take bool")
+        if self.over_all and not x.size and all(x.shape[:2]):
+            raise GraphError(f"{self.name} of an image without elements: x has shape {x.shape}")
         shape = _out_shape(x.shape, self.window(x, attrs), attrs["layout"] == "NHWC")
         return [TensorType(shape, x.dtype)]
 

@@ -10,7 +10,7 @@ te: "<out>.arg" finds index and value (reduce rk), the output copies the index.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,18 @@ def _source(index: Sequence[Expr], axes: tuple[int, ...], rks: Sequence[Expr], r
     return [rks[axes.index(d)] if d in axes else kept.pop(0) for d in range(rank)]
 
 
+def _lowest(dtype: np.dtype[Any]) -> float:
+    return -math.inf if dtype.name in FLOATS else int(np.iinfo(dtype).min)
+
+
+def _highest(dtype: np.dtype[Any]) -> float:
+    return math.inf if dtype.name in FLOATS else int(np.iinfo(dtype).max)
+
+
+_OF_NOTHING: Mapping[str, Callable[[np.dtype[Any]], float]] = {"ReduceMax": _lowest, "ReduceMin": _highest}
+"""What they give where there is nothing to reduce; NumPy refuses."""
+
+
 def _reduction(
     name: str, fold: Callable[..., Any], te_fold: Callable[..., Expr], mean: bool = False
 ) -> OpDef:
@@ -69,13 +81,16 @@ def _reduction(
         x = at(types, 0)
         if x.dtype == "bool" or (mean and x.dtype not in FLOATS):
             raise GraphError(f"{name} does not take {x.dtype}")
-        if name in ("ReduceMax", "ReduceMin", "ReduceMean") and x.size == 0:
-            raise GraphError(f"{name} of an empty tensor of shape {x.shape}")
-        return [TensorType(_out_shape(x.shape, attrs), x.dtype)]
+        shape = _out_shape(x.shape, attrs)
+        if mean and not x.size and 0 not in shape:
+            raise GraphError(f"{name} of no elements: x has shape {x.shape}")
+        return [TensorType(shape, x.dtype)]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
         x = array_at(arrays, 0)
         keepdims = bool(int_attr(attrs, "keepdims"))
+        if not x.size and name in _OF_NOTHING:
+            return [np.full(_out_shape(x.shape, attrs), _OF_NOTHING[name](x.dtype), x.dtype)]
         value = fold(x, axis=ints_attr(attrs, "axes"), keepdims=keepdims)
         return [np.asarray(value).astype(x.dtype)]
 
@@ -110,7 +125,7 @@ def _arg(name: str, fold: Callable[..., Any], te_fold: Callable[..., Any]) -> Op
 
     def infer(types: Types, attrs: Attrs) -> list[TensorType]:
         x = at(types, 0)
-        if x.dtype == "bool" or x.size == 0:
+        if x.dtype == "bool" or (not x.size and 0 not in shape_of(x.shape, attrs)):
             raise GraphError(f"{name} does not take {x}")
         return [TensorType(shape_of(x.shape, attrs), "int64")]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.codegen.vector_math import FUNCTIONS, has_avx512, math_function
+from autotune.codegen.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
 from autotune.runtime.device import address_of
 from autotune.target import Target
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.floating[Any]]
 Function = Callable[[Floats, Floats, Floats], Any]
-"""Runs over flat arrays (x, y, out); y is pow's exponent."""
+"""Runs over flat arrays (x, y, out); y is the second argument, where there is one."""
 DTYPES = ("float32", "float64")
 CHUNK = 1_000_000
 _TIMED_ELEMENTS = 32_768
@@ -79,7 +79,7 @@ class Speed:
 
 
 def loop_module(name: str, lanes: int, dtype: str, avx512: bool | None = None) -> str:
-    """LLVM IR of ``void run(ptr x, ptr y, ptr out, i64 n)``, y being pow's exponent.
+    """LLVM IR of ``void run(ptr x, ptr y, ptr out, i64 n)``, y being the second argument, where there is one.
 
     n is a positive multiple of ``UNROLLED * lanes``: kernels too work on several vectors a step.
     ``avx512`` says whether AVX-512 may be used; None asks the host.
@@ -90,7 +90,7 @@ def loop_module(name: str, lanes: int, dtype: str, avx512: bool | None = None) -
     element = {"float32": "float", "float64": "double"}[dtype]
     vector = element if lanes == 1 else f"<{lanes} x {element}>"
     align = np.dtype(dtype).itemsize
-    operands = ("x", "y") if name == "pow" else ("x",)
+    operands = ("x", "y") if name in BINARY_FUNCTIONS else ("x",)
     steps: list[str] = []
     for n in range(UNROLLED):
         steps.append(f"  %i{n} = add i64 %i, {n * lanes}")
@@ -176,9 +176,13 @@ def exact(name: str, x: Floats, y: Floats) -> Floats:
             return np.asarray(np.where(np.signbit(v), small, 1) / (1 + small))
         if name == "rsqrt":
             return np.asarray(1 / np.sqrt(v))
-        if name == "pow":
-            return np.asarray(np.power(v, y.astype(wide)))
-        return np.asarray(getattr(np, name)(v))
+        if name in BINARY_FUNCTIONS:
+            return np.asarray(_ufunc(name)(v, y.astype(wide)))
+        return np.asarray(_ufunc(name)(v))
+
+
+def _ufunc(name: str) -> Any:
+    return np.power if name == "pow" else getattr(np, name)
 
 
 def ulp_errors(got: Floats, wide: Floats) -> tuple[float, int]:
@@ -196,11 +200,11 @@ def ulp_errors(got: Floats, wide: Floats) -> tuple[float, int]:
 
 
 def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Random bits (every exponent), the working interval, around one and around zero; for pow also exponents."""
+    """Random bits (every exponent), the working interval, around one and around zero; a second where there is one."""
     quarter = max(1, count // 4)
     code, width = {"float32": (np.uint32, 32), "float64": (np.uint64, 64)}[dtype]
     anything = rng.integers(0, 2**width, quarter, dtype=code).view(dtype)
-    if name != "pow":
+    if name not in BINARY_FUNCTIONS:
         reach = _REACH.get(name, 6.0) * (np.log(float(np.finfo(dtype).max)) if name == "exp" else 1.0)
         parts = [
             rng.uniform(-reach, reach, quarter),
@@ -217,13 +221,13 @@ def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -
 
 
 def special_values(name: str, dtype: str) -> tuple[Floats, Floats]:
-    """Zeros, infinities, NaN, the smallest and largest numbers, and where ranges end; for pow every pair."""
+    """Zeros, infinities, NaN, the smallest and largest numbers, and where ranges end; for two arguments every pair."""
     info = np.finfo(dtype)
     ends = np.array([info.tiny, info.smallest_subnormal, info.max, info.eps], dtype)
     with np.errstate(over="ignore"):
         both = np.concatenate([np.array([0.0, np.inf, *_EDGES]).astype(dtype), ends])
     x = np.concatenate([both, -both, np.array([np.nan], dtype)])
-    if name != "pow":
+    if name not in BINARY_FUNCTIONS:
         return x, np.zeros_like(x)
     first, second = np.meshgrid(x, x)
     return first.ravel(), second.ravel()
@@ -258,6 +262,7 @@ def numpy_form(name: str) -> tuple[str, Function]:
         "sigmoid": ("1 / (1 + exp(-x))", lambda x, y, out: np.divide(one, one + np.exp(-x), out=out)),
         "rsqrt": ("1 / sqrt(x)", lambda x, y, out: np.divide(one, np.sqrt(x), out=out)),
         "pow": ("power(x, y)", lambda x, y, out: np.power(x, y, out=out)),
+        "fmod": ("fmod(x, y)", lambda x, y, out: np.fmod(x, y, out=out)),
     }
     return forms.get(name) or (f"{name}(x)", lambda x, y, out: getattr(np, name)(x, out=out))
 

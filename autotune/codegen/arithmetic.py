@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.bfloat16 import Bfloat16
+from autotune.codegen.division import floor_division
+from autotune.codegen.float_to_integer import float_to_integer
 from autotune.codegen.module import ModuleText
 from autotune.codegen.types import Value, constant, number, scalar_type, suffix, type_of, vector
+from autotune.errors import BuildError
 from autotune.target import ITEM_BYTES
-from autotune.te.dtypes import is_float
+from autotune.te.dtypes import is_float, is_unsigned, wrapped
+from autotune.te.folding import folded
 
 _FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul", "and": "and", "or": "or"}
@@ -97,37 +101,17 @@ class Arithmetic(Bfloat16):
     def int_op(self, op: str, a: Value, b: Value) -> Value:
         """An integer or logical operation, folded when both operands are known."""
         if a.number is not None and b.number is not None and a.dtype == "int64":
-            return number(_folded(op, a.number, b.number))
+            return number(folded(op, a.number, b.number, a.dtype))
+        if op in ("//", "%"):
+            return floor_division(self, op, a, b)
         (a, b), lanes = self.alike(a, b)
         kind = type_of(a)
         if op in _INT_OPS:
             return Value(self.op(f"{_INT_OPS[op]} {kind} {a.text}, {b.text}"), a.dtype, lanes)
         if op in ("min", "max"):
-            prefix = "u" if a.dtype in ("uint8", "bool") else "s"
+            prefix = "u" if is_unsigned(a.dtype) else "s"
             return self.intrinsic(prefix + op, a.dtype, lanes, a, b)
-        return self._floor_divide(op, a, b, lanes)
-
-    def _floor_divide(self, op: str, a: Value, b: Value, lanes: int) -> Value:
-        """Division that rounds down; the remainder has the divisor's sign."""
-        kind, flag = type_of(a), vector("i1", lanes)
-        if a.dtype == "uint8":
-            return Value(
-                self.op(f"{'udiv' if op == '//' else 'urem'} {kind} {a.text}, {b.text}"), a.dtype, lanes
-            )
-        zero = self.splat(number(0, a.dtype), lanes).text
-        rest = self.op(f"srem {kind} {a.text}, {b.text}")
-        signs = self.op(f"xor {kind} {rest}, {b.text}")
-        differ = self.op(f"icmp slt {kind} {signs}, {zero}")
-        some = self.op(f"icmp ne {kind} {rest}, {zero}")
-        fix = self.op(f"and {flag} {differ}, {some}")
-        if op == "%":
-            moved = self.op(f"add {kind} {rest}, {b.text}")
-            name = self.op(f"select {flag} {fix}, {kind} {moved}, {kind} {rest}")
-        else:
-            quotient = self.op(f"sdiv {kind} {a.text}, {b.text}")
-            wide = self.op(f"sext {flag} {fix} to {kind}")
-            name = self.op(f"add {kind} {quotient}, {wide}")
-        return Value(name, a.dtype, lanes)
+        raise BuildError(f"no integer operation {op}")
 
     def logical(self, op: str, a: Value, b: Value) -> Value:
         """Logical and/or of conditions."""
@@ -144,7 +128,7 @@ class Arithmetic(Bfloat16):
         if is_float(a.dtype):
             return Value(self.op(f"fcmp {_FLOAT_COMPARE[op]} {type_of(a)} {a.text}, {b.text}"), "bool", lanes)
         code = _INT_COMPARE[op]
-        if a.dtype in ("uint8", "bool") and code.startswith("s"):
+        if is_unsigned(a.dtype) and code.startswith("s"):
             code = "u" + code[1:]
         return Value(self.op(f"icmp {code} {type_of(a)} {a.text}, {b.text}"), "bool", lanes)
 
@@ -154,7 +138,7 @@ class Arithmetic(Bfloat16):
         if old == dtype:
             return value
         if value.number is not None and not is_float(dtype) and dtype != "bool":
-            return Value(str(value.number), dtype, 1, value.number if dtype == "int64" else None)
+            return number(wrapped(value.number, dtype), dtype)
         if old == "bfloat16":
             return self.cast(self.from_bfloat16(value), dtype)
         if dtype == "bfloat16":
@@ -166,11 +150,11 @@ class Arithmetic(Bfloat16):
             zero = self.splat(Value(constant(0, old), old), value.lanes).text
             compare = "fcmp une" if is_float(old) else "icmp ne"
             return Value(self.op(f"{compare} {source} {value.text}, {zero}"), dtype, value.lanes)
-        unsigned = old in ("bool", "uint8")
+        if is_float(old) and not is_float(dtype):
+            return float_to_integer(self, value, dtype)
+        unsigned = is_unsigned(old)
         if is_float(old) and is_float(dtype):
             code = "fpext" if ITEM_BYTES[dtype] > ITEM_BYTES[old] else "fptrunc"
-        elif is_float(old):
-            code = "fptoui" if dtype == "uint8" else "fptosi"
         elif is_float(dtype):
             code = "uitofp" if unsigned else "sitofp"
         elif ITEM_BYTES[dtype] == ITEM_BYTES[old] and old != "bool":
@@ -180,20 +164,6 @@ class Arithmetic(Bfloat16):
         else:
             code = "trunc"
         return Value(self.op(f"{code} {source} {value.text} to {target}"), dtype, value.lanes)
-
-
-def _folded(op: str, a: int, b: int) -> int:
-    if op == "+":
-        return a + b
-    if op == "-":
-        return a - b
-    if op == "*":
-        return a * b
-    if op == "//":
-        return a // b
-    if op == "%":
-        return a % b
-    return min(a, b) if op == "min" else max(a, b)
 
 
 def _holds(op: str, a: int, b: int) -> bool:

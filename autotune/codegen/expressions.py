@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autotune.codegen.float_to_integer import float_to_integer, unclipped
 from autotune.codegen.memory import Ramp
 from autotune.codegen.module import ModuleText
 from autotune.codegen.streams import StreamStores
@@ -92,6 +93,10 @@ class ExpressionEmitter(StreamStores):
         return self.cast(Value(self.op(f"call {kind} @{symbol}({values})"), dtype, lanes), node.dtype)
 
     def _cast(self, node: Cast) -> Value:
+        if is_float(node.a.dtype) and not is_float(node.dtype) and node.dtype != "bool":
+            inner, clip = unclipped(node.a)
+            if self._memo.get(id(node.a)) is None and node.a.dtype not in HALVES:
+                return float_to_integer(self, self.expr(inner), node.dtype, clip)
         return self.cast(self.expr(node.a), node.dtype)
 
     def _select(self, node: Select) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from autotune.codegen.buffers import BufferEmitter
 from autotune.codegen.types import Value, scalar_type, suffix, type_of
 from autotune.lower.ir import Load, Store
-from autotune.te.dtypes import is_float
+from autotune.te.dtypes import is_float, is_unsigned
 from autotune.te.expr import Binary
 from autotune.te.operations import MAX, MAX_NUMBER, MIN, PROD, SUM
 
@@ -70,7 +70,7 @@ class FoldEmitter(BufferEmitter):
         if is_float(value.dtype):
             name = "f" + name
         elif name in ("max", "min"):
-            name = ("u" if value.dtype in ("uint8", "bool") else "s") + name
+            name = ("u" if is_unsigned(value.dtype) else "s") + name
         symbol = f"@llvm.vector.reduce.{name}.{suffix(value.dtype, value.lanes)}"
         if name in ("fadd", "fmul"):
             start = "-0.0" if name == "fadd" else "1.0"

@@ -30,6 +30,7 @@ from autotune.lower.ir import (
     is_thread_axis,
     walk,
 )
+from autotune.te.conversion import converted
 from autotune.te.dtypes import is_float
 from autotune.te.evaluate import BINARY, COMPARE, FUNCTIONS
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Select, Var
@@ -120,7 +121,7 @@ class _Machine:
         if isinstance(node, Not):
             return not self.value(node.a)
         if isinstance(node, Cast):
-            return np.asarray(self.value(node.a)).astype(node.dtype)[()]
+            return converted(np.asarray(self.value(node.a)), node.dtype)[()]
         if isinstance(node, Call):
             return FUNCTIONS[node.name](*[self.value(a) for a in node.args])
         raise InternalError(f"unknown expression {type(node).__name__}")

@@ -28,7 +28,7 @@ from autotune.lower.ir import (
 from autotune.lower.linear import Lin
 from autotune.lower.rewrite import with_parts
 from autotune.target import ITEM_BYTES, Target
-from autotune.te.expr import Binary, Const, Expr, Var
+from autotune.te.expr import Expr, Var
 
 FormOf = Callable[[object, Buffer, tuple[Expr, ...]], Lin]
 """Element offset of an access as a linear form."""
@@ -79,8 +79,7 @@ def masks_fit(stmt: Stmt, form: FormOf, target: Target) -> bool:
     """Whether the rests of all vectorized loops may run in one vector with idle lanes, under a mask.
 
     ``stmt`` is settled. The target must have masked loads and stores of the elements, which have to be neighbours in
-    all lanes; idle lanes read zeros, which an integer must not be divided by. It is all loops or none, because they
-    share registers.
+    all lanes. It is all loops or none, because they share registers.
     """
     if any(isinstance(part, Intrinsic) and part.instructions for part in walk(stmt)):
         return False
@@ -103,8 +102,6 @@ def _masks_fit(loop: For, form: FormOf, sizes: frozenset[int]) -> bool:
         for node in nodes(*expressions(part)):
             if isinstance(node, Load):
                 accesses.append(node)
-            elif isinstance(node, Binary) and node.op in ("//", "%") and not isinstance(node.b, Const):
-                return False
         if not all(_neighbours(access, loop.var, form, sizes) for access in accesses):
             return False
     return True

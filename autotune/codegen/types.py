@@ -18,6 +18,9 @@ _TYPES = {
     "int32": "i32",
     "int16": "i16",
     "int8": "i8",
+    "uint64": "i64",
+    "uint32": "i32",
+    "uint16": "i16",
     "uint8": "i8",
     "bool": "i1",
 }

@@ -29,6 +29,7 @@ from autotune.codegen.vector_math_fits import (
     TANH_PIECES,
     TANH_SMALL,
 )
+from autotune.codegen.vector_math_fmod import remainder
 from autotune.codegen.vector_math_instructions import FLOATS
 from autotune.codegen.vector_math_ir import VectorWriter
 from autotune.codegen.vector_math_parts import (
@@ -43,7 +44,7 @@ from autotune.codegen.vector_math_parts import (
 from autotune.codegen.vector_math_pow import power
 from autotune.target import Target
 
-__all__ = ["FUNCTIONS", "MathFunction", "has_avx512", "math_function"]
+__all__ = ["BINARY_FUNCTIONS", "FUNCTIONS", "MathFunction", "has_avx512", "math_function"]
 
 
 @dataclass(frozen=True)
@@ -226,8 +227,13 @@ def has_avx512(target: Target) -> bool:
     return {"avx512f", "avx512vl"} <= set(target.features)
 
 
-FUNCTIONS: Final = (*_UNARY, "pow")
-"""The names that `math_function` knows; pow takes two arguments, the others one."""
+_BINARY: Final[Mapping[str, Callable[[VectorWriter, str, str], str]]] = {"pow": power, "fmod": remainder}
+
+BINARY_FUNCTIONS: Final = tuple(_BINARY)
+"""Those that take two arguments."""
+
+FUNCTIONS: Final = (*_UNARY, *_BINARY)
+"""The names that `math_function` knows; those that are not among `BINARY_FUNCTIONS` take one argument."""
 
 
 @cache
@@ -250,9 +256,9 @@ def math_function(name: str, lanes: int, dtype: str, avx512: bool = False) -> Ma
     if lanes < 1:
         raise ValueError(f"lanes must be at least 1, got {lanes}")
     writer = VectorWriter(FLOATS[dtype], lanes, avx512=avx512)
-    binary = name == "pow"
-    result = power(writer, "%x", "%y") if binary else _UNARY[name](writer, "%x")
-    parameters = ("%x", "%y") if binary else ("%x",)
+    binary = _BINARY.get(name)
+    result = _UNARY[name](writer, "%x") if binary is None else binary(writer, "%x", "%y")
+    parameters = ("%x",) if binary is None else ("%x", "%y")
     shape = "" if lanes == 1 else f"v{lanes}"
     symbol = f"at_{name}_{shape}{writer.fmt.suffix}"
     arguments = ", ".join(f"{writer.floats} {parameter}" for parameter in parameters)

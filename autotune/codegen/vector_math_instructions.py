@@ -145,6 +145,9 @@ class VectorInstructions:
     def floor(self, a: str) -> str:
         return self._call("floor", self.floats, a)
 
+    def trunc(self, a: str) -> str:
+        return self._call("trunc", self.floats, a)
+
     def fabs(self, a: str) -> str:
         return self._call("fabs", self.floats, a)
 
@@ -205,10 +208,7 @@ class VectorInstructions:
     def corrected_where(self, rare: str, value: str, correct: Callable[[str], str]) -> str:
         """`correct(value)` if the mask `rare` holds in any lane, else `value` without computing more."""
         number = len(self.body.lines)
-        before, some = self.body.block, rare
-        if self.lanes > 1:
-            bits = self._append(f"bitcast {self.mask} {rare} to i{self.lanes}")
-            some = self._append(f"icmp ne i{self.lanes} {bits}, 0")
+        before, some = self.body.block, self._any(rare)
         self.body.lines.append(f"  br i1 {some}, label %rare{number}, label %done{number}")
         self.start_block(f"rare{number}")
         corrected = correct(value)
@@ -216,6 +216,30 @@ class VectorInstructions:
         self.body.lines.append(f"  br label %done{number}")
         self.start_block(f"done{number}")
         return self._append(f"phi {self.floats} [ {value}, %{before} ], [ {corrected}, %{after} ]")
+
+    def repeated_while(self, holds: Callable[[str], str], value: str, step: Callable[[str], str]) -> str:
+        """`step(step(... value))`, for as long as the mask that `holds` gives is set in any lane."""
+        number = len(self.body.lines)
+        before, name = self.body.block, f"%t{number + 2}"
+        self.body.lines.append(f"  br label %while{number}")
+        self.start_block(f"while{number}")
+        self.body.lines.append("")  # the phi, when it is known where the step ends
+        some = self._any(holds(name))
+        self.body.lines.append(f"  br i1 {some}, label %step{number}, label %done{number}")
+        self.start_block(f"step{number}")
+        following = step(name)
+        phi = f"phi {self.floats} [ {value}, %{before} ], [ {following}, %{self.body.block} ]"
+        self.body.lines[number + 2] = f"  {name} = {phi}"
+        self.body.lines.append(f"  br label %while{number}")
+        self.start_block(f"done{number}")
+        return name
+
+    def _any(self, mask: str) -> str:
+        """Whether the mask holds in any lane."""
+        if self.lanes == 1:
+            return mask
+        bits = self._append(f"bitcast {self.mask} {mask} to i{self.lanes}")
+        return self._append(f"icmp ne i{self.lanes} {bits}, 0")
 
     def start_block(self, name: str) -> None:
         """Begin a basic block, to which the lines before have branched."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 
-from autotune.te.dtypes import INDEX_DTYPE, is_float
+from autotune.te.dtypes import INDEX_DTYPE, integer_limits, is_float
 from autotune.te.expr import (
     Binary,
     Cast,
@@ -30,6 +30,10 @@ Range = tuple[int, int]
 """Smallest and largest value, both included."""
 
 UNBOUNDED: Range = (-(1 << 60), 1 << 60)
+
+
+_SMALL = ("uint8", "int8", "uint16", "int16", "uint32")
+"""Types whose arithmetic is expected to wrap; indices of the others are taken to stay in range."""
 
 
 class Lin:
@@ -169,9 +173,13 @@ class Simplifier:
         if isinstance(node, Binary):
             a = self._form(node.a, values, memo)
             b = self._form(node.b, values, memo)
-            return self._binary(node.op, a, b)
+            form = self._binary(node.op, a, b)
+            if node.dtype not in _SMALL or self._within(form, integer_limits(node.dtype)):
+                return form
         if isinstance(node, Cast) and not is_float(node.a.dtype) and node.a.dtype != "bool":
-            return self._form(node.a, values, memo)
+            form = self._form(node.a, values, memo)
+            if self._keeps(node, form):
+                return form
         if isinstance(node, Select):
             cond = self.condition(node.cond, values)
             if isinstance(cond, Const):
@@ -183,6 +191,16 @@ class Simplifier:
         if node.dtype != INDEX_DTYPE:  # atoms are added to others: they need the type of an index
             return self._atom(Cast(node, INDEX_DTYPE), UNBOUNDED, ("index", id(node)))
         return self._atom(node, UNBOUNDED, None)
+
+    def _keeps(self, cast: Cast, form: Lin) -> bool:
+        """Whether a conversion to another integer type leaves each value what it is."""
+        (low, high), (least, most) = integer_limits(cast.dtype), integer_limits(cast.a.dtype)
+        return (low <= least and most <= high) or self._within(form, (low, high))
+
+    def _within(self, form: Lin, limits: Range) -> bool:
+        """Whether all values of a form are between limits."""
+        low, high = self.range_of(form)
+        return limits[0] <= low and high <= limits[1]
 
     def _binary(self, op: str, a: Lin, b: Lin) -> Lin:
         if op == "+":

@@ -16,32 +16,41 @@ from autotune.te.compat import (
     power,
     scan,
     size_var,
-    truncdiv,
-    truncmod,
     var,
 )
 from autotune.te.evaluate import evaluate
 from autotune.te.expr import Expr, IterVar, Var, cast, const
-from autotune.te.instructions import call_llvm_pure_intrin, reinterpret, splat
-from autotune.te.intrinsic import TensorIntrin, decl_buffer, decl_tensor_intrin, intrinsic_named
-from autotune.te.operations import (
+from autotune.te.functions import (
     abs,
-    all,
-    any,
-    argmax,
-    argmin,
     ceil,
-    comm_reducer,
-    compute,
     erf,
     exp,
     floor,
     floordiv,
     floormod,
-    if_then_else,
+    fmod,
     indexdiv,
     indexmod,
     log,
+    pow,
+    round,
+    rsqrt,
+    sigmoid,
+    sqrt,
+    tanh,
+    truncdiv,
+    truncmod,
+)
+from autotune.te.instructions import call_llvm_pure_intrin, reinterpret, splat
+from autotune.te.intrinsic import TensorIntrin, decl_buffer, decl_tensor_intrin, intrinsic_named
+from autotune.te.operations import (
+    all,
+    any,
+    argmax,
+    argmin,
+    comm_reducer,
+    compute,
+    if_then_else,
     max,
     max_number,
     max_value,
@@ -50,15 +59,9 @@ from autotune.te.operations import (
     min_value,
     minimum,
     placeholder,
-    pow,
     prod,
     reduce_axis,
-    round,
-    rsqrt,
-    sigmoid,
-    sqrt,
     sum,
-    tanh,
     thread_axis,
 )
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
@@ -101,6 +104,7 @@ __all__ = [
     "floor",
     "floordiv",
     "floormod",
+    "fmod",
     "gradient",
     "hybrid",
     "if_then_else",

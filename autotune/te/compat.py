@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from autotune.errors import ScheduleError
-from autotune.te.expr import Expr, ExprLike, as_expr, binary, select
-from autotune.te.operations import pow as power
-from autotune.te.operations import round as nearbyint
+from autotune.te.functions import pow as power
+from autotune.te.functions import round as nearbyint
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> NoReturn:
@@ -54,20 +53,6 @@ def gradient(*_: Any, **__: Any) -> NoReturn:
     )
 
 
-def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division toward zero (C's); ``floordiv`` is cheaper for indices, which are not negative."""
-    x, y = as_expr(a), as_expr(b)
-    quotient = binary("//", x, y)
-    rounded_down = binary("and", quotient < 0, binary("*", quotient, y) != x)
-    return select(rounded_down, quotient + 1, quotient)
-
-
-def truncmod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of the division toward zero; it has the sign of the dividend."""
-    x, y = as_expr(a), as_expr(b)
-    return binary("-", x, binary("*", truncdiv(x, y), y))
-
-
 __all__ = [
     "extern",
     "gradient",
@@ -76,7 +61,5 @@ __all__ = [
     "power",
     "scan",
     "size_var",
-    "truncdiv",
-    "truncmod",
     "var",
 ]

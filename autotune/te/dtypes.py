@@ -13,7 +13,11 @@ HALVES = ("bfloat16", "float16")
 """Types of two bytes that numbers are stored in; arithmetic on them is that of float32, rounded once."""
 
 _FLOATS = (*HALVES, "float32", "float64")
-_INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+_UNSIGNED_BITS = {"bool": 1, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
+_SIGNED_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+"""By width, and at one width signed numbers last."""
+
 DTYPES = _INTEGERS + _FLOATS
 
 
@@ -22,16 +26,43 @@ def is_float(dtype: str) -> bool:
     return dtype in _FLOATS
 
 
+def is_unsigned(dtype: str) -> bool:
+    """Whether ``dtype`` holds integers (or truth values) that are never negative."""
+    return dtype in _UNSIGNED_BITS
+
+
+def integer_limits(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer type.
+
+    >>> integer_limits("int8"), integer_limits("uint16"), integer_limits("bool")
+    ((-128, 127), (0, 65535), (0, 1))
+    """
+    if dtype in _UNSIGNED_BITS:
+        return 0, (1 << _UNSIGNED_BITS[dtype]) - 1
+    half = 1 << (_SIGNED_BITS[dtype] - 1)
+    return -half, half - 1
+
+
+def wrapped(value: int, dtype: str) -> int:
+    """The value of an integer type that is ``value`` modulo two to the power of its bits; not for bool.
+
+    >>> wrapped(300, "uint8"), wrapped(200, "int8")
+    (44, -56)
+    """
+    low, high = integer_limits(dtype)
+    return (value - low) % (high - low + 1) + low
+
+
 def float_limits(dtype: str) -> Any:
     """``numpy.finfo`` of a floating-point type, bfloat16 among them."""
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 def promote(a: str, b: str) -> str:
-    """Common type of two operands: floating point beats integer, then the wider one.
+    """Common type of two operands: floating point beats integer, then the wider one, then the signed one.
 
-    >>> promote("float32", "int64"), promote("int32", "int64")
-    ('float32', 'int64')
+    >>> promote("float32", "int64"), promote("int32", "int64"), promote("uint8", "int8")
+    ('float32', 'int64', 'int8')
     >>> promote("float16", "bfloat16")  # neither holds all values of the other
     'float32'
     """
@@ -40,4 +71,14 @@ def promote(a: str, b: str) -> str:
     return a if DTYPES.index(a) >= DTYPES.index(b) else b
 
 
-__all__ = ["DTYPES", "HALVES", "INDEX_DTYPE", "float_limits", "is_float", "promote"]
+__all__ = [
+    "DTYPES",
+    "HALVES",
+    "INDEX_DTYPE",
+    "float_limits",
+    "integer_limits",
+    "is_float",
+    "is_unsigned",
+    "promote",
+    "wrapped",
+]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.te.conversion import converted
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
@@ -39,6 +40,7 @@ FUNCTIONS: dict[str, Any] = {
     "tanh": np.tanh,
     "sigmoid": _sigmoid,
     "pow": np.power,
+    "fmod": np.fmod,
     "floor": np.floor,
     "ceil": np.ceil,
     "round": np.rint,
@@ -172,7 +174,7 @@ def _value_of(
     if isinstance(node, Select):
         return np.where(go(node.cond), go(node.a), go(node.b))
     if isinstance(node, Cast):
-        return go(node.a).astype(node.dtype)
+        return converted(go(node.a), node.dtype)
     if isinstance(node, Call):
         return FUNCTIONS[node.name](*[go(a) for a in node.args])  # type: ignore[no-any-return]
     assert isinstance(node, Read), type(node)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from autotune.te.dtypes import INDEX_DTYPE, is_float, promote
+from autotune.te.dtypes import INDEX_DTYPE, is_float, promote, wrapped
 from autotune.te.folding import by_constant, folded, of_constant
 
 if TYPE_CHECKING:
@@ -204,7 +204,11 @@ class Select(Expr):
 
 
 class Cast(Expr):
-    """``a`` converted to ``dtype`` (floating point to integer truncates toward zero)."""
+    """``a`` converted to ``dtype``.
+
+    Floating point to an integer truncates toward zero, stays within the type's limits, and takes NaN to 0; an integer
+    to a narrower one wraps.
+    """
 
     __slots__ = ("a",)
 
@@ -270,12 +274,12 @@ class Reduce(Expr):
 
 
 def const(value: int | float | bool, dtype: str | None = None) -> Expr:
-    """A constant; the type defaults to int64, float32 or bool after the Python value."""
+    """A constant; the type defaults to int64, float32 or bool after the Python value. Integers wrap to their type."""
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else INDEX_DTYPE if isinstance(value, int) else "float32"
     if dtype == "bool":
         return Const(bool(value), dtype)
-    return Const(float(value) if is_float(dtype) else int(value), dtype)
+    return Const(float(value) if is_float(dtype) else wrapped(int(value), dtype), dtype)
 
 
 def as_expr(value: ExprLike | Any, dtype: str | None = None) -> Expr:
@@ -301,7 +305,8 @@ def cast(value: ExprLike, dtype: str) -> Expr:
     return Cast(value, dtype)
 
 
-def _operands(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr, str]:
+def operands(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr, str]:
+    """Two operands brought to their common type, and that type; a Python number takes the other's type if it can."""
     if isinstance(a, Expr) and not isinstance(b, Expr):
         b = as_expr(b, a.dtype if a.dtype != "bool" else None)
     elif isinstance(b, Expr) and not isinstance(a, Expr):
@@ -313,11 +318,13 @@ def _operands(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr, str]:
 
 def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     """The node ``a op b`` with operands brought to their common type, integers folded."""
-    x, y, dtype = _operands(a, b)
+    x, y, dtype = operands(a, b)
     if op == "/" and not is_float(dtype):
         raise TypeError("'/' on integers is ambiguous; use // or te.cast to a float type first")
-    if op in ("//", "%") and is_float(dtype):
-        raise TypeError(f"'{op}' is integer arithmetic; got {dtype}")
+    if op == "//" and is_float(dtype):
+        raise TypeError(f"'//' is integer arithmetic; got {dtype}: take te.floor of the quotient")
+    if op == "%" and is_float(dtype):
+        return _float_modulo(x, y, dtype)
     if not is_float(dtype):
         folded = _fold_integers(op, x, y, dtype)
         if folded is not None:
@@ -325,10 +332,18 @@ def binary(op: str, a: ExprLike, b: ExprLike) -> Expr:
     return Binary(op, x, y, dtype)
 
 
+def _float_modulo(x: Expr, y: Expr, dtype: str) -> Expr:
+    """``x % y`` of floating-point numbers as in Python and NumPy: the exact remainder, moved to the divisor's sign."""
+    rest = Call("fmod", (x, y), dtype)
+    moved = select(compare("!=", rest < 0, y < 0), binary("+", rest, y), rest)
+    zero = select(y < 0, const(-0.0, dtype), const(0.0, dtype))
+    return select(compare("==", rest, const(0.0, dtype)), zero, moved)
+
+
 def _fold_integers(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
     """Integer identities worth having while building; None where there is nothing to fold."""
     if isinstance(x, Const) and isinstance(y, Const):
-        return const(folded(op, int(x.value), int(y.value)), dtype)
+        return const(folded(op, int(x.value), int(y.value), dtype), dtype)
     if isinstance(y, Const):
         operand, constant, left = x, y, by_constant(op, int(y.value))
     elif isinstance(x, Const):
@@ -344,7 +359,7 @@ def compare(op: str, a: ExprLike, b: ExprLike | Any) -> Expr:
     """The comparison ``a op b``."""
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
         return Compare(op, a, b)
-    x, y, _ = _operands(a, b)
+    x, y, _ = operands(a, b)
     return Compare(op, x, y)
 
 
@@ -353,7 +368,7 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
     c = as_expr(cond)
     if c.dtype != "bool":
         raise TypeError(f"the condition of if_then_else must be a comparison, got {c.dtype}")
-    x, y, _ = _operands(a, b)
+    x, y, _ = operands(a, b)
     if isinstance(c, Const):
         return x if c.value else y
     return Select(c, x, y)
@@ -386,5 +401,6 @@ __all__ = [
     "compare",
     "const",
     "negate",
+    "operands",
     "select",
 ]

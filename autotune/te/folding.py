@@ -1,16 +1,22 @@
-"""Integer arithmetic that is done while an expression is built."""
+"""Integer arithmetic that is done while an expression is built, and what it comes to at the edges.
+
+Results wrap to their type. A quotient by zero is 0 and so is the remainder, as in NumPy; the smallest number divided
+by -1 wraps to itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Literal
 
+from autotune.te.dtypes import wrapped
+
 _FOLDS: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
+    "//": lambda a, b: a // b if b else 0,
+    "%": lambda a, b: a % b if b else 0,
     "min": min,
     "max": max,
     "and": lambda a, b: a and b,
@@ -21,11 +27,14 @@ Outcome = Literal["operand", "constant", "zero"]
 """What an operation of an operand and a constant comes to."""
 
 
-def folded(op: str, a: int, b: int) -> int:
-    """``a op b`` of two constants; raises ZeroDivisionError that names the operation."""
-    if op in ("//", "%") and b == 0:
-        raise ZeroDivisionError(f"{a} {op} 0 in an index expression")
-    return _FOLDS[op](a, b)
+def folded(op: str, a: int, b: int, dtype: str) -> int:
+    """``a op b`` of two constants of an integer type.
+
+    >>> folded("+", 100, 100, "int8"), folded("//", 7, 0, "int64"), folded("//", -128, -1, "int8")
+    (-56, 0, -128)
+    """
+    value = _FOLDS[op](a, b)
+    return int(bool(value)) if dtype == "bool" else wrapped(value, dtype)
 
 
 def by_constant(op: str, value: int) -> Outcome | None:
@@ -36,7 +45,7 @@ def by_constant(op: str, value: int) -> Outcome | None:
     """
     if (op in ("+", "-") and value == 0) or (op in ("*", "//") and value == 1):
         return "operand"
-    if (op == "%" and value == 1) or (op == "*" and value == 0):
+    if (op == "%" and value in (0, 1)) or (op in ("*", "//") and value == 0):
         return "zero"
     return _by_truth(op, value)
 

@@ -7,9 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotune.te.dtypes import DTYPES, is_float
+from autotune.te.dtypes import DTYPES, integer_limits, is_float
 from autotune.te.expr import (
-    Call,
     Const,
     Expr,
     ExprLike,
@@ -18,22 +17,12 @@ from autotune.te.expr import (
     Reducer,
     as_expr,
     binary,
-    cast,
     compare,
     const,
     select,
 )
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
-
-_MIN_MAX = {
-    "bool": (0, 1),
-    "uint8": (0, 255),
-    "int8": (-128, 127),
-    "int16": (-(1 << 15), (1 << 15) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-}
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -242,7 +231,7 @@ def _arg(name: str, op: str, start: Callable[[str], ExprLike]) -> Callable[..., 
 
     return comm_reducer(
         combine,
-        lambda index, value: (const(_MIN_MAX[index][1], index), as_expr(start(value), value)),
+        lambda index, value: (const(integer_limits(index)[1], index), as_expr(start(value), value)),
         name,
     )
 
@@ -253,12 +242,12 @@ argmin = _arg("argmin", "<", lambda dtype: max_value(dtype))
 
 def min_value(dtype: str) -> Expr:
     """Smallest value of a type; minus infinity for floating point."""
-    return const(float("-inf") if is_float(dtype) else _MIN_MAX[dtype][0], dtype)
+    return const(float("-inf") if is_float(dtype) else integer_limits(dtype)[0], dtype)
 
 
 def max_value(dtype: str) -> Expr:
     """Largest value of a type; infinity for floating point."""
-    return const(float("inf") if is_float(dtype) else _MIN_MAX[dtype][1], dtype)
+    return const(float("inf") if is_float(dtype) else integer_limits(dtype)[1], dtype)
 
 
 def if_then_else(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
@@ -290,93 +279,3 @@ def minimum(a: ExprLike, b: ExprLike) -> Expr:
 def maximum(a: ExprLike, b: ExprLike) -> Expr:
     """The larger of two values."""
     return binary("max", a, b)
-
-
-def _float_call(name: str, *args: ExprLike) -> Expr:
-    exprs = [as_expr(a) for a in args]
-    dtype = next((e.dtype for e in exprs if is_float(e.dtype)), "float32")
-    return Call(name, tuple(cast(e, dtype) for e in exprs), dtype)
-
-
-def exp(x: ExprLike) -> Expr:
-    """e to the power of x."""
-    return _float_call("exp", x)
-
-
-def log(x: ExprLike) -> Expr:
-    """Natural logarithm."""
-    return _float_call("log", x)
-
-
-def sqrt(x: ExprLike) -> Expr:
-    """Square root."""
-    return _float_call("sqrt", x)
-
-
-def rsqrt(x: ExprLike) -> Expr:
-    """One over the square root."""
-    return _float_call("rsqrt", x)
-
-
-def erf(x: ExprLike) -> Expr:
-    """Gauss error function."""
-    return _float_call("erf", x)
-
-
-def tanh(x: ExprLike) -> Expr:
-    """Hyperbolic tangent."""
-    return _float_call("tanh", x)
-
-
-def sigmoid(x: ExprLike) -> Expr:
-    """1 / (1 + exp(-x))."""
-    return _float_call("sigmoid", x)
-
-
-def pow(x: ExprLike, y: ExprLike) -> Expr:
-    """x to the power of y; small integer powers become products."""
-    exponent = as_expr(y)
-    base = as_expr(x)
-    if isinstance(exponent, Const) and exponent.value in (1, 2, 3, 4) and is_float(base.dtype):
-        result = base
-        for _ in range(int(exponent.value) - 1):
-            result = binary("*", result, base)
-        return result
-    return _float_call("pow", base, exponent)
-
-
-def floor(x: ExprLike) -> Expr:
-    """Largest integer not above x, as floating point."""
-    return _float_call("floor", x)
-
-
-def ceil(x: ExprLike) -> Expr:
-    """Smallest integer not below x, as floating point."""
-    return _float_call("ceil", x)
-
-
-def round(x: ExprLike) -> Expr:
-    """Nearest integer, halves to even, as floating point."""
-    return _float_call("round", x)
-
-
-def abs(x: ExprLike) -> Expr:
-    """Absolute value."""
-    value = as_expr(x)
-    if is_float(value.dtype):
-        return Call("abs", (value,), value.dtype)
-    return binary("max", value, binary("-", const(0, value.dtype), value))
-
-
-def floordiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Integer division rounding down."""
-    return binary("//", a, b)
-
-
-def floormod(a: ExprLike, b: ExprLike) -> Expr:
-    """Remainder of the division that rounds down; it has the sign of the divisor."""
-    return binary("%", a, b)
-
-
-indexdiv = floordiv
-indexmod = floormod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.te.dtypes import DTYPES
+from autotune.te.dtypes import is_float
 from autotune.te.expr import Expr, ExprLike, IterVar, Read, Reduce, Var, as_expr
 from autotune.te.traversal import reads
 
@@ -140,7 +140,7 @@ class Tensor:
             )
         exprs = tuple(as_expr(i) for i in indices)
         for number, index in enumerate(exprs):
-            if index.dtype not in DTYPES[:6]:
+            if is_float(index.dtype):
                 raise TypeError(f"index {number} of tensor {self.name} must be an integer, got {index.dtype}")
         return Read(self, exprs)
 

@@ -127,11 +127,11 @@ def test_conditions_and_idle_lanes_together(extent: int, name: str) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
-def test_integers_are_not_divided_by_what_idle_lanes_read() -> None:
+def test_idle_lanes_may_divide_by_the_zero_that_they_read() -> None:
     a, b = (te.placeholder((13,), "int32", name=name) for name in "AB")
     c = te.compute((13,), lambda i: te.floordiv(a[i], b[i]), name="C")
     s = te.create_schedule(c)
     s[c].vectorize(s[c].op.axis[0])
-    assert "masked" not in code(s, [a, b, c], "x86-64-v4")
+    assert "masked" in code(s, [a, b, c], "x86-64-v4")
     found, given = machine(s, [a, b, c], "x86-64-v4")
     np.testing.assert_array_equal(found, given["A"] // given["B"])

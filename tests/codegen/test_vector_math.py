@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from autotune.codegen.vector_math import FUNCTIONS, has_avx512, math_function
+from autotune.codegen.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
 from autotune.target import Target
 from tests.codegen.vector_math_harness import assembly, run, ulp_error
 
@@ -23,6 +23,7 @@ BOUNDS = {
     ("sigmoid", "float32"): 2.0, ("sigmoid", "float64"): 2.0,
     ("rsqrt", "float32"): 1.5, ("rsqrt", "float64"): 1.5,
     ("pow", "float32"): 1.25, ("pow", "float64"): 1.3,
+    ("fmod", "float32"): 0.0, ("fmod", "float64"): 0.0,
 }  # fmt: skip
 
 CHOICES = (False, True) if has_avx512(Target.detect()) else (False,)
@@ -48,8 +49,8 @@ def reference(name: str, x: Any, y: Any = None) -> Any:
             return np.where(wide < 0, small, 1) / (1 + small)
         if name == "rsqrt":
             return 1 / np.sqrt(wide)
-        if name == "pow":
-            return np.power(wide, _wide(y))
+        if name in BINARY_FUNCTIONS:
+            return {"pow": np.power, "fmod": np.fmod}[name](wide, _wide(y))
         return getattr(np, name)(wide)
 
 
@@ -64,13 +65,13 @@ def special_values(dtype: str) -> Any:
 
 
 def random_values(name: str, dtype: str, count: int, rng: np.random.Generator) -> tuple[Any, Any]:
-    """Every exponent (random bits), the working interval, and around one; for pow also exponents."""
+    """Every exponent (random bits), the working interval, and around one; for two arguments also the second."""
     code = {"float32": np.uint32, "float64": np.uint64}[dtype]
     width = 32 if dtype == "float32" else 64
     anything = rng.integers(0, 2**width, count // 4, dtype=code).view(dtype)
     reach = {"exp": 0.97 * np.log(float(np.finfo(dtype).max)), "sigmoid": 100.0, "tanh": 10.0}
     interval = rng.uniform(-1, 1, count // 4).astype(dtype) * np.dtype(dtype).type(reach.get(name, 6.0))
-    if name != "pow":
+    if name not in BINARY_FUNCTIONS:
         near_one = rng.uniform(0.4, 2.5, count // 4).astype(dtype)
         near_zero = rng.normal(0, 0.3, count // 4).astype(dtype)
         return np.concatenate([anything, interval, near_one, near_zero]), None
@@ -127,7 +128,7 @@ def test_registers_of_every_width_use_the_instructions_of_avx512(name: str, dtyp
 @pytest.mark.parametrize("lanes", [8, 16])
 def test_special_values(name: str, dtype: str, avx512: bool, lanes: int) -> None:
     x, y = special_values(dtype), None
-    if name == "pow":
+    if name in BINARY_FUNCTIONS:
         x, y = (grid.ravel() for grid in np.meshgrid(x, x))
     got, exact = run(name, lanes, x, y, avx512), reference(name, x, y)
     assert ulp_error(got, exact) <= BOUNDS[name, dtype]

@@ -2,7 +2,8 @@
 
 Inputs: tensors whose shapes broadcast; output: the broadcast shape, the operands' common dtype
 (bool for comparisons and logic, the condition's partner for Where, the base's for Pow).
-Mod has fmod (0: sign of the divisor; 1: C's fmod, the only one for floats).
+Mod has fmod (0: sign of the divisor; 1: C's fmod, the only one for floats). Integer Div rounds toward zero; by zero it
+is 0, and so is Mod of integers.
 PRelu's slope broadcasts to x only.
 """
 
@@ -29,6 +30,7 @@ from autotune.graph.ops.common import (
     stage,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.te.conversion import converted
 from autotune.te.dtypes import DTYPES, is_float
 
 ArrayRule: TypeAlias = Callable[[Sequence[Array], Attrs], Array]
@@ -75,7 +77,7 @@ def _nary(
         result = infer(types, attrs)[0]
         with np.errstate(all="ignore"):
             value = reference([a for a in arrays if a is not None], attrs)
-        return [np.broadcast_to(value, result.shape).astype(result.dtype)]
+        return [np.array(converted(np.broadcast_to(value, result.shape), result.dtype))]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
         operands = [t for t in tensors if t is not None]
@@ -120,17 +122,11 @@ def _folded(
 def _divide(a: Array, b: Array) -> Array:
     if is_float(a.dtype.name):
         return np.asarray(np.divide(a, b))
-    return np.asarray((np.abs(a) // np.abs(b)) * (np.sign(a) * np.sign(b)))
+    return np.asarray((a - np.fmod(a, b)) // b)  # toward zero: what is left over is taken off before
 
 
 def _divide_expr(a: Expr, b: Expr) -> Expr:
-    return a / b if a.dtype in FLOATS else _truncated_division(a, b)
-
-
-def _truncated_division(a: Expr, b: Expr) -> Expr:
-    """Integer division toward zero (ONNX, C) from the one that rounds down (te)."""
-    inexact = te.all(a % b != te.const(0, a.dtype), (a < 0) != (b < 0))
-    return te.if_then_else(inexact, a // b + 1, a // b)
+    return a / b if a.dtype in FLOATS else te.truncdiv(a, b)
 
 
 def _mod_dtype(name: str, types: Types, attrs: Attrs) -> str:
@@ -148,10 +144,7 @@ def _mod_expr(xs: Sequence[Expr], attrs: Attrs) -> Expr:
     a, b = xs
     if not int_attr(attrs, "fmod"):
         return a % b
-    if a.dtype not in FLOATS:
-        return a - b * _truncated_division(a, b)
-    quotient = a / b
-    return a - b * te.if_then_else(quotient < 0.0, te.ceil(quotient), te.floor(quotient))
+    return te.fmod(a, b)
 
 
 def _pow_dtype(name: str, types: Types, _: Attrs) -> str:

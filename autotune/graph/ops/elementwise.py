@@ -27,6 +27,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.te.conversion import converted
 from autotune.te.dtypes import DTYPES
 
 ArrayRule: TypeAlias = Callable[[Array, Attrs], Array]
@@ -60,7 +61,7 @@ def _unary(
         x = array_at(arrays, 0)
         with np.errstate(all="ignore"):
             value = np.asarray(reference(x, attrs))
-        return [value.astype(infer([TensorType.of(x)], attrs)[0].dtype, copy=False)]
+        return [converted(value, infer([TensorType.of(x)], attrs)[0].dtype)]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
         x = tensor_at(tensors, 0)
@@ -204,7 +205,7 @@ _unary(
 )
 _unary(
     "Cast",
-    lambda x, a: x.astype(str_attr(a, "to")),
+    lambda x, a: converted(x, str_attr(a, "to")),
     _cast_expr,
     {"to": Attribute("str", required=True)},
     dtypes=DTYPES,

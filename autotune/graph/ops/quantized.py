@@ -23,6 +23,7 @@ from autotune.graph.ops.contraction import matmul_flops, matmul_shape
 from autotune.graph.ops.convolution import CONV_ATTRIBUTES, complete_conv, conv_array, geometry
 from autotune.graph.ops.integer import conv_flops, wrapped
 from autotune.graph.ops.registry import Arrays, Attribute, Kind, OpDef, Types, register
+from autotune.te.conversion import converted
 
 QUANTIZED = ("int8", "uint8")
 
@@ -64,9 +65,8 @@ def _quantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def saturated(values: Array, dtype: str) -> Array:
-    """Whole numbers in floating point as integers, clipped to their range."""
-    limits = np.iinfo(dtype)
-    return np.asarray(np.clip(values, limits.min, limits.max)).astype(dtype)
+    """Whole numbers in floating point as integers, clipped to their range; NaN as 0."""
+    return converted(values, dtype)
 
 
 def _dequantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:

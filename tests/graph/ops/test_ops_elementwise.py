@@ -94,8 +94,8 @@ def test_cast_from_bool_and_negative_truncation() -> None:
             "Cast",
             "float32",
             {"to": "complex64"},
-            "Cast: unknown dtype 'complex64'; known: bool, uint8, int8, int16, int32, int64, "
-            "bfloat16, float16, float32, float64",
+            "Cast: unknown dtype 'complex64'; known: bool, uint8, int8, uint16, int16, uint32, "
+            "int32, uint64, int64, bfloat16, float16, float32, float64",
         ),
     ],
 )
@@ -204,3 +204,31 @@ def test_sign_and_is_nan() -> None:
     x = np.array([-2.0, 0.0, 3.0, math.nan], np.float32)
     np.testing.assert_array_equal(check("Sign", x), [-1, 0, 1, math.nan])
     np.testing.assert_array_equal(check("IsNaN", x), [False, False, False, True])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+def test_integer_division_by_zero_and_at_the_limits(dtype: str) -> None:
+    least = np.iinfo(dtype).min
+    a = np.array([7, 0, least, least, least], dtype)
+    b = np.array([0, 0, 0, np.array(-1).astype(dtype), 2], dtype)
+    by_minus_one = least if least else 0
+    np.testing.assert_array_equal(check("Div", a, b), np.array([0, 0, 0, by_minus_one, least // 2], dtype))
+    for fmod in (0, 1):
+        np.testing.assert_array_equal(check("Mod", a, b, fmod=fmod), np.zeros(5, dtype))
+
+
+def test_floats_out_of_range_are_cast_to_the_limits() -> None:
+    x = np.array([300.7, -300.7, np.nan, np.inf, -np.inf, 1e20, -1.5], np.float32)
+    np.testing.assert_array_equal(check("Cast", x, to="uint8"), [255, 0, 0, 255, 0, 255, 0])
+    np.testing.assert_array_equal(check("Cast", x, to="int8"), [127, -128, 0, 127, -128, 127, -1])
+    limits = np.iinfo("int32")
+    np.testing.assert_array_equal(
+        check("Cast", x, to="int32"), [300, -300, 0, limits.max, limits.min, limits.max, -1]
+    )
+
+
+def test_remainders_of_floats_are_exact() -> None:
+    a = np.array([5, -5, 1e10, 5, np.inf, 3e38, 7], np.float32)
+    b = np.array([np.inf, np.inf, 3, 0, 3, 1e-38, -3], np.float32)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(check("Mod", a, b, fmod=1), np.fmod(a, b))

@@ -1,0 +1,31 @@
+"""Conversion of arrays as ``te.cast`` defines it, which NumPy leaves to the machine where values are out of range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autotune.te.dtypes import integer_limits, is_float
+
+Array = np.ndarray[Any, Any]
+
+
+def converted(values: Array, dtype: str) -> Array:
+    """``values`` in another type.
+
+    Floating point to an integer truncates toward zero, stays within the type's limits, and takes NaN to 0.
+
+    >>> converted(np.array([300.7, -1.5, np.nan, np.inf], np.float32), "uint8").tolist()
+    [255, 0, 0, 255]
+    """
+    if not is_float(values.dtype.name) or is_float(dtype) or dtype == "bool":
+        return values.astype(dtype, copy=False)
+    low, high = integer_limits(dtype)
+    wide = np.where(np.isnan(values), 0, values).astype(np.float64)
+    inside = (wide > low - 1) & (wide < high + 1)  # limits of 64 bits are rounded to a power of two, outwards
+    whole = np.where(inside, wide, 0).astype(dtype)
+    return np.where(inside, whole, np.where(wide > 0, high, low).astype(dtype))
+
+
+__all__ = ["converted"]

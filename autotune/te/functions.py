@@ -1,0 +1,137 @@
+"""Functions of single values: elementary functions, rounding, and integer division. Names follow TVM 0.18's ``te``."""
+
+from __future__ import annotations
+
+from autotune.te.dtypes import is_float, is_unsigned
+from autotune.te.expr import (
+    Call,
+    Const,
+    Expr,
+    ExprLike,
+    as_expr,
+    binary,
+    cast,
+    compare,
+    const,
+    operands,
+    select,
+)
+
+
+def _float_call(name: str, *args: ExprLike) -> Expr:
+    exprs = [as_expr(a) for a in args]
+    dtype = next((e.dtype for e in exprs if is_float(e.dtype)), "float32")
+    return Call(name, tuple(cast(e, dtype) for e in exprs), dtype)
+
+
+def exp(x: ExprLike) -> Expr:
+    """e to the power of x."""
+    return _float_call("exp", x)
+
+
+def log(x: ExprLike) -> Expr:
+    """Natural logarithm."""
+    return _float_call("log", x)
+
+
+def sqrt(x: ExprLike) -> Expr:
+    """Square root."""
+    return _float_call("sqrt", x)
+
+
+def rsqrt(x: ExprLike) -> Expr:
+    """One over the square root."""
+    return _float_call("rsqrt", x)
+
+
+def erf(x: ExprLike) -> Expr:
+    """Gauss error function."""
+    return _float_call("erf", x)
+
+
+def tanh(x: ExprLike) -> Expr:
+    """Hyperbolic tangent."""
+    return _float_call("tanh", x)
+
+
+def sigmoid(x: ExprLike) -> Expr:
+    """1 / (1 + exp(-x))."""
+    return _float_call("sigmoid", x)
+
+
+def pow(x: ExprLike, y: ExprLike) -> Expr:
+    """x to the power of y; small integer powers become products."""
+    exponent = as_expr(y)
+    base = as_expr(x)
+    if isinstance(exponent, Const) and exponent.value in (1, 2, 3, 4) and is_float(base.dtype):
+        result = base
+        for _ in range(int(exponent.value) - 1):
+            result = binary("*", result, base)
+        return result
+    return _float_call("pow", base, exponent)
+
+
+def floor(x: ExprLike) -> Expr:
+    """Largest integer not above x, as floating point."""
+    return _float_call("floor", x)
+
+
+def ceil(x: ExprLike) -> Expr:
+    """Smallest integer not below x, as floating point."""
+    return _float_call("ceil", x)
+
+
+def round(x: ExprLike) -> Expr:
+    """Nearest integer, halves to even, as floating point."""
+    return _float_call("round", x)
+
+
+def abs(x: ExprLike) -> Expr:
+    """Absolute value."""
+    value = as_expr(x)
+    if is_float(value.dtype):
+        return Call("abs", (value,), value.dtype)
+    return binary("max", value, binary("-", const(0, value.dtype), value))
+
+
+def floordiv(a: ExprLike, b: ExprLike) -> Expr:
+    """Integer division rounding down."""
+    return binary("//", a, b)
+
+
+def floormod(a: ExprLike, b: ExprLike) -> Expr:
+    """Remainder of the division that rounds down; it has the sign of the divisor."""
+    return binary("%", a, b)
+
+
+def truncdiv(a: ExprLike, b: ExprLike) -> Expr:
+    """Integer division toward zero (C's), 0 by zero; ``floordiv`` is cheaper for indices, which are not negative."""
+    x, y, dtype = operands(a, b)
+    if is_unsigned(dtype):
+        return binary("//", x, y)
+    quotient = binary("//", x, y)
+    rounded_down = binary("and", quotient < 0, binary("*", quotient, y) != x)
+    return select(rounded_down, quotient + 1, quotient)
+
+
+def truncmod(a: ExprLike, b: ExprLike) -> Expr:
+    """Remainder of the integer division toward zero, 0 by zero; it has the sign of the dividend."""
+    x, y, dtype = operands(a, b)
+    if is_unsigned(dtype):
+        return binary("%", x, y)
+    rest = binary("-", x, binary("*", truncdiv(x, y), y))
+    nonzero = const(y.value != 0) if isinstance(y, Const) else compare("!=", y, 0)
+    return select(nonzero, rest, const(0, dtype))
+
+
+def fmod(a: ExprLike, b: ExprLike) -> Expr:
+    """Remainder of the division toward zero (C's ``fmod``), exact; it has the sign of the dividend.
+
+    Of floating-point numbers it is NaN by 0 and of an infinity, and ``a`` by an infinity; of integers 0 by 0.
+    """
+    x, y, dtype = operands(a, b)
+    return Call("fmod", (x, y), dtype) if is_float(dtype) else truncmod(x, y)
+
+
+indexdiv = floordiv
+indexmod = floormod

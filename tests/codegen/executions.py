@@ -1,0 +1,51 @@
+"""One elementwise expression, run in every way there is: NumPy, interpreter, scalar code and vector code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from autotune import te
+from autotune.codegen import interpreter
+from autotune.lower import lower_schedule
+from tests.schedule.machine import run_machine_code, runnable_target
+
+TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+def everywhere(arrays: Sequence[Any], element: Callable[..., te.Expr]) -> Any:
+    """The values of ``element`` over the elements of one-dimensional arrays, which all executions must agree on."""
+    inputs = [te.placeholder(a.shape, a.dtype.name, name=f"P{n}") for n, a in enumerate(arrays)]
+    c = te.compute(arrays[0].shape, lambda i: element(*[p[i] for p in inputs]), name="C")
+    named = {p.name: a for p, a in zip(inputs, arrays, strict=True)}
+    (expected,) = te.evaluate([c], dict(zip(inputs, arrays, strict=True)))
+    schedule, outer = te.create_schedule(c), np.zeros(c.shape, c.dtype)
+    interpreter.run_program(lower_schedule(schedule, [*inputs, c]), {**named, "C": outer})
+    same(outer, expected, "interpreter")
+    halves = any(t.dtype == "float16" for t in (*inputs, c))
+    for name in TARGETS[halves:]:  # the first cannot convert float16
+        for lanes in (False, True):
+            schedule = te.create_schedule(c)
+            if lanes:
+                schedule[c].vectorize(schedule[c].op.axis[0])
+            target = runnable_target(name)
+            found = run_machine_code(schedule, [*inputs, c], named, target=target)["C"]
+            same(found, expected, f"{name}, {'lanes' if lanes else 'scalar'}")
+    return expected
+
+
+def same(found: Any, expected: Any, who: str) -> None:
+    """All elements equal, NaN and the sign of zeros among them."""
+    assert found.dtype == expected.dtype
+    if found.dtype.kind in "fV":
+        found, expected = found.astype(np.float64), expected.astype(np.float64)
+        np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[found == 0]), who)
+    np.testing.assert_array_equal(found, expected, who)
+
+
+def pairs(values: Any) -> tuple[Any, Any]:
+    """Every value beside every other."""
+    a, b = np.meshgrid(values, values)
+    return a.ravel().copy(), b.ravel().copy()

@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from autotune.errors import UsageError
+from autotune.quota import cpu_quota
+
 
 def usable_cores() -> int:
-    """Cores that this process may use: affinity mask and cgroup quota respected."""
+    """Cores that this process may use: affinity mask and cgroup quotas respected.
+
+    A quota of 1.5 counts as one core: two workers would both be halted for a quarter of the time.
+    """
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         cores = os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        if quota != "max":
-            cores = min(cores, max(1, int(quota) // int(period)))
-    except (OSError, ValueError):
-        pass  # no cgroup v2 here: the affinity mask is all there is to know
-    return cores
+    quota = cpu_quota()
+    return cores if quota is None else min(cores, max(1, int(quota)))
+
+
+def check_threads(threads: int, *, allow_oversubscription: bool) -> None:
+    """Refuse more threads than cores that this process may use, unless that is allowed. Raises UsageError."""
+    cores = usable_cores()
+    if threads > cores and not allow_oversubscription:
+        raise UsageError(
+            f"{threads} threads were asked for, but this process may use {cores} core{'s' * (cores > 1)}\n"
+            f"  threads that take turns on a core wait for each other: use at most {cores}, or allow it by "
+            "--allow-oversubscription (in Python allow_oversubscription=True)"
+        )
 
 
 def cache_sizes() -> dict[int, int]:
@@ -49,4 +61,4 @@ def device_name() -> str:
     return platform.processor() or platform.machine()
 
 
-__all__ = ["cache_sizes", "device_name", "usable_cores"]
+__all__ = ["cache_sizes", "check_threads", "device_name", "usable_cores"]

@@ -14,6 +14,7 @@ from autotune.cli.options import (
     json_option,
     machine_options,
     model_argument,
+    oversubscription_option,
     print_json,
     print_proofs,
     proofs_json,
@@ -28,6 +29,7 @@ from autotune.cli.options import (
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
 @database_option
 @machine_options
+@oversubscription_option
 @tolerance_option
 @shape_option
 @click.option("--require-hit", is_flag=True, help="Fail unless every workload has a measured schedule.")
@@ -40,6 +42,7 @@ def command(
     database: str | None,
     target: str,
     threads: int | None,
+    allow_oversubscription: bool,
     tolerance: float,
     shapes: dict[str, tuple[int, ...]] | None,
     require_hit: bool,
@@ -49,8 +52,9 @@ def command(
 ) -> None:
     """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
     from autotune.runtime import artifact
-    from autotune.tuning.api import compile_with_database
+    from autotune.tuning.api import check_threads_here, compile_with_database
 
+    check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
     start = time.perf_counter()
     done, where = compile_with_database(
         model,

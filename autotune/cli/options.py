@@ -51,6 +51,13 @@ def machine_options(command: F) -> F:
     )(command)
 
 
+oversubscription_option = click.option(
+    "--allow-oversubscription",
+    is_flag=True,
+    help="Do not refuse more --threads than the cores that this process may use.",
+)
+
+
 def tolerance_option(command: F) -> F:
     """``--tolerance``."""
     return click.option(
@@ -127,6 +134,7 @@ __all__ = [
     "json_option",
     "machine_options",
     "model_argument",
+    "oversubscription_option",
     "parse_shapes",
     "print_json",
     "print_proofs",

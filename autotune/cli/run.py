@@ -14,6 +14,7 @@ from autotune.cli.options import (
     database_option,
     json_option,
     model_argument,
+    oversubscription_option,
     print_json,
     seed_option,
     shape_option,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 @database_option
 @shape_option
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
+@oversubscription_option
 @seed_option
 @json_option
 def command(
@@ -57,12 +59,13 @@ def command(
     database: str | None,
     shapes: dict[str, tuple[int, ...]] | None,
     threads: int | None,
+    allow_oversubscription: bool,
     seed: int,
     as_json: bool,
 ) -> None:
     """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
     given = _given(inputs)
-    module = _module(model, database, shapes, threads)
+    module = _module(model, database, shapes, threads, allow_oversubscription)
     arrays = _inputs(module, given, random, seed)
     outputs = module.run(arrays)
     facts: dict[str, Any] = {
@@ -85,7 +88,11 @@ def command(
 
 
 def _module(
-    model: str, database: str | None, shapes: dict[str, tuple[int, ...]] | None, threads: int | None
+    model: str,
+    database: str | None,
+    shapes: dict[str, tuple[int, ...]] | None,
+    threads: int | None,
+    allow_oversubscription: bool,
 ) -> Module:
     from autotune.runtime.archive import is_archive
 
@@ -94,10 +101,16 @@ def _module(
 
         if shapes:
             raise UsageError(f"--shape was given for {model}, which has fixed shapes; it is for models")
-        return load(model, threads)
+        return load(model, threads, allow_oversubscription=allow_oversubscription)
     from autotune.tuning.api import compile
 
-    return compile(model, database=database, threads=threads, shapes=shapes)
+    return compile(
+        model,
+        database=database,
+        threads=threads,
+        shapes=shapes,
+        allow_oversubscription=allow_oversubscription,
+    )
 
 
 def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from autotune.cli.options import (
     json_option,
     machine_options,
     model_argument,
+    oversubscription_option,
     print_proofs,
     proofs_json,
     seed_option,
@@ -31,6 +32,7 @@ DEFAULT_BUDGET = "10m"
 @click.option("--trials", type=int, metavar="N", help="Candidates to measure, instead of or beside a time.")
 @database_option
 @machine_options
+@oversubscription_option
 @tolerance_option
 @shape_option
 @seed_option
@@ -50,6 +52,7 @@ def command(
     database: str | None,
     target: str,
     threads: int | None,
+    allow_oversubscription: bool,
     tolerance: float,
     shapes: dict[str, tuple[int, ...]] | None,
     seed: int,
@@ -83,6 +86,7 @@ def command(
         sampler=sampler,
         tolerance=tolerance,
         shapes=shapes,
+        allow_oversubscription=allow_oversubscription,
         progress=display(sys.stdout, as_json=as_json),
     )
     if verify:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -9,6 +10,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from autotune.codegen.jit import LoadedCode
 from autotune.errors import UsageError
+from autotune.hardware import check_threads
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature
 from autotune.runtime.call_record import CallRecord
@@ -28,6 +31,8 @@ from autotune.runtime.verify import verify
 
 _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
 _MAX_RUNS = 1_000_000
+
+_LOG = logging.getLogger("autotune.runtime")
 
 Inputs = Sequence[Any] | Mapping[str, Any]
 
@@ -302,11 +307,14 @@ class Module:
         self._queue = None
 
 
-def load(path: str | os.PathLike[str], threads: int | None = None) -> Module:
+def load(
+    path: str | os.PathLike[str], threads: int | None = None, *, allow_oversubscription: bool = False
+) -> Module:
     """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
 
-    ``threads``: see :class:`Module`. Raises UsageError for what is no file, ArtifactError for one that is no
-    artifact, damaged or made for another machine.
+    ``threads``: see :class:`Module`. Raises UsageError for what is no file and for more threads than usable cores
+    without ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged or made for another
+    machine.
     """
     from autotune.runtime import artifact
 
@@ -314,6 +322,8 @@ def load(path: str | os.PathLike[str], threads: int | None = None) -> Module:
         raise UsageError(f"an artifact is given by its path, not as {type(path).__name__}")
     if not os.path.isfile(path):
         raise UsageError(f"{'not a' if os.path.exists(path) else 'no such'} file: {path}")
+    if threads is not None:
+        check_threads(threads, allow_oversubscription=allow_oversubscription)
     return Module(artifact.load(path), threads)
 
 
@@ -346,7 +356,22 @@ def _workers(image: ModuleImage, threads: int | None) -> int:
     """As asked; else the target's, at most one a core."""
     if threads is not None:
         return threads
-    return max(1, min(image.target.threads, Device.host().cores))
+    wanted, cores = image.target.threads, Device.host().cores
+    if wanted > cores:
+        _say_fewer(wanted, cores)
+    return max(1, min(wanted, cores))
+
+
+@cache
+def _say_fewer(wanted: int, cores: int) -> None:
+    """Once a process for the same numbers."""
+    _LOG.warning(
+        "compiled for %d threads, but this process may use %d core%s: it runs with %d",
+        wanted,
+        cores,
+        "s" * (cores > 1),
+        cores,
+    )
 
 
 _modules: weakref.WeakSet[Module] = weakref.WeakSet()

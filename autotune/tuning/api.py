@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from autotune import settings
 from autotune.database import Database, Hit, Key, Miss, Run
 from autotune.errors import MissError, UsageError
+from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
 from autotune.tuning.budget import Budget
@@ -72,14 +73,16 @@ def tune(
     shapes: Shapes | None = None,
     progress: Progress | None = None,
     time_model: bool = True,
+    allow_oversubscription: bool = False,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
     Algorithms of a declared error above ``tolerance`` are left out. ``shapes`` gives the sizes of inputs
     with symbolic dimensions, by input name. ``time_model``: the report has the whole model's latency.
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
-    search early: the report says ``stopped`` and the best so far is kept. Raises UsageError,
-    ModelImportError, DatabaseError and MeasureError.
+    search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
+    more threads than usable cores without ``allow_oversubscription``, ModelImportError, DatabaseError
+    and MeasureError.
     """
     from autotune.compiler import divide
     from autotune.tuning.guide import Guide
@@ -93,6 +96,7 @@ def tune(
     options = Options(sampler, seed, time_model=time_model)
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
+    check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
@@ -145,15 +149,18 @@ def compile(
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
     require_hit: bool = False,
+    allow_oversubscription: bool = False,
 ) -> Module:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
     Without ``database`` the default one is used if it exists. Algorithms of a declared error above
     ``tolerance`` are not used. ``shapes`` gives the sizes of inputs with symbolic dimensions, by input
-    name. Raises MissError with ``require_hit`` when a workload has no measured schedule.
+    name. Raises MissError with ``require_hit`` when a workload has no measured schedule, and UsageError for
+    more threads than usable cores without ``allow_oversubscription``.
     """
     from autotune.runtime.module import Module
 
+    check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
     done, _ = compile_with_database(
         model,
         database=database,
@@ -163,7 +170,15 @@ def compile(
         shapes=shapes,
         require_hit=require_hit,
     )
-    return Module(done.image, threads)
+    return Module(done.image, threads if allow_oversubscription else None)
+
+
+def check_threads_here(
+    target: Target | str, threads: int | None, *, allow_oversubscription: bool = False
+) -> None:
+    """Refuse more threads than cores for a target that is this machine: a named level is another's."""
+    if threads is not None and (target == "host" or isinstance(target, Target)):
+        check_threads(threads, allow_oversubscription=allow_oversubscription)
 
 
 def compile_with_database(

@@ -6,14 +6,17 @@ import gc
 import itertools
 import weakref
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from autotune import hardware
 from autotune.errors import ArtifactError, BuildError, InputError, UsageError
-from autotune.runtime import layout
+from autotune.runtime import artifact, layout
+from autotune.runtime.device import Device
 from autotune.runtime.image import Binding, ModuleImage, TensorSpec
-from autotune.runtime.module import Module, _spent
+from autotune.runtime.module import Module, _spent, load
 from tests.runtime.kernels import binding, chain, image, spec
 
 
@@ -314,6 +317,31 @@ def test_default_threads_come_from_the_target() -> None:
     made = chain(1, 4)
     with Module(replace(made, target=made.target.with_threads(1))) as module:
         assert module.threads == 1
+
+
+@pytest.fixture
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = replace(Device.host(), cores=2)
+    monkeypatch.setattr(Device, "host", staticmethod(lambda: device))
+    monkeypatch.setattr(hardware, "usable_cores", lambda: 2)
+
+
+def test_fewer_cores_than_threads_are_said_once(two_cores: None, caplog: pytest.LogCaptureFixture) -> None:
+    made = chain(3, 16)
+    wide = replace(made, target=made.target.with_threads(77))
+    for _ in range(2):
+        with Module(wide) as module:
+            assert module.threads == 2
+            np.testing.assert_array_equal(module(np.arange(16))[0], np.arange(16) + 3)
+    assert caplog.messages == ["compiled for 77 threads, but this process may use 2 cores: it runs with 2"]
+
+
+def test_loading_with_more_threads_than_cores_is_refused(two_cores: None, tmp_path: Path) -> None:
+    artifact.save(chain(3, 16), tmp_path / "m.atm")
+    with pytest.raises(UsageError, match="3 threads were asked for, but this process may use 2 cores"):
+        load(tmp_path / "m.atm", threads=3)
+    with load(tmp_path / "m.atm", threads=3, allow_oversubscription=True) as module:
+        assert module.threads == 3
 
 
 def test_bindings_outside_their_memory_are_refused() -> None:

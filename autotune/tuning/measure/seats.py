@@ -24,7 +24,8 @@ def seat(request: dict[str, Any]) -> dict[str, Any]:
     from autotune.runtime.module import Module
     from autotune.tuning.random_inputs import random_inputs
 
-    module = Module(artifact.load(request["path"]))
+    image = artifact.load(request["path"])
+    module = Module(image, image.target.threads)
     inputs = random_inputs(module.inputs, request["seed"])
     _SEATS[request["seat"]] = module, inputs
     return {"ns": int(module.time(inputs, warmup=1, repeat=1).min())}

@@ -192,7 +192,7 @@ def _module(
         for d in parts.dispatches
     }
     image, _ = assemble(parts, built, Target.from_json(target), {})
-    return Module(image)
+    return Module(image, image.target.threads)
 
 
 def _error(prepared: Prepared, module: Module, reference: Sequence[Array]) -> float:

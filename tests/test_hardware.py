@@ -1,0 +1,28 @@
+"""What the system says of the machine, and what is refused because of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune import hardware
+from autotune.errors import UsageError
+
+
+@pytest.mark.parametrize(("quota", "cores"), [(None, 4), (2.9, 2), (1.5, 1), (0.3, 1), (64.0, 4)])
+def test_whole_cores_are_used(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int) -> None:
+    monkeypatch.setattr(hardware.os, "sched_getaffinity", lambda process: {1, 3, 4, 7})
+    monkeypatch.setattr(hardware, "cpu_quota", lambda: quota)
+    assert hardware.usable_cores() == cores
+
+
+def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware, "usable_cores", lambda: 2)
+    hardware.check_threads(2, allow_oversubscription=False)
+    hardware.check_threads(99, allow_oversubscription=True)
+    with pytest.raises(UsageError) as caught:
+        hardware.check_threads(99, allow_oversubscription=False)
+    assert str(caught.value) == (
+        "99 threads were asked for, but this process may use 2 cores\n"
+        "  threads that take turns on a core wait for each other: use at most 2, or allow it by "
+        "--allow-oversubscription (in Python allow_oversubscription=True)"
+    )

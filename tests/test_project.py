@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,28 @@ def test_public_names_exist(name: str) -> None:
     public = getattr(module, "__all__", ())
     assert [n for n in public if not hasattr(module, n)] == []
     assert len(set(public)) == len(public)
+
+
+def test_every_extra_that_is_advised_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    sources += [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    advised = {
+        extra
+        for path in sources
+        for found in re.findall(r"autotune\[([\w,]+|\{name\})\]", path.read_text(encoding="utf-8"))
+        for extra in (("cmaes", "gp") if found == "{name}" else found.split(","))
+    }
+    assert {"postgres", "cmaes", "gp", "verify", "peers"} <= advised <= set(project["optional-dependencies"])
+
+
+def test_extras_bring_what_is_imported() -> None:
+    from autotune.tuning.sampler import NEEDS
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    imported = {**NEEDS, "postgres": "psycopg", "verify": "islpy"}
+    for extra, package in imported.items():
+        assert any(line.startswith(package) for line in project["optional-dependencies"][extra]), extra
 
 
 def readme_blocks() -> list[str]:

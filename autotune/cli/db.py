@@ -128,7 +128,7 @@ def prune(database: str | None, dry_run: bool, as_json: bool) -> None:
         count = sum(len(store.records(workload=k.workload, target=k.target, space=k.space)) for k in stale)
         where = store.where
     if not dry_run and stale:
-        with opened(where) as store:
+        with opened(database) as store:
             count = forget(store, stale)
     if as_json:
         print_json({"database": where, "runs": count, "spaces": len(stale), "dry_run": dry_run})

@@ -90,7 +90,7 @@ class Run:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            raise DatabaseError(f"the configuration of run {self.id} is damaged: it is no JSON object")
+            raise DatabaseError(f"the configuration of run {self.id} is no JSON object")
         return found
 
     @property

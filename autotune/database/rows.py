@@ -1,28 +1,24 @@
-"""SQL queries over runs, and the mapping between rows and :class:`Run`."""
+"""SQL queries over runs, and the mapping between rows and the values that they hold."""
 
 from __future__ import annotations
 
+import json
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, null, select
 from sqlalchemy.engine import Row
 
 from autotune.database import schema
-from autotune.database.records import ContestRow, Key, Latency, Origin, Outcome, Run
+from autotune.database.records import ContestRow, JobRow, Key, Latency, Origin, Outcome, Run, WorkloadRow
+from autotune.errors import DatabaseError, TargetError
+from autotune.target import Target
 
-_PLAIN = (
-    "trace_key",
-    "trace_json",
-    "config_json",
-    "error",
-    "message",
-    "host",
-    "versions",
-    "seed",
-)
-"""Fields of a run that have a column of the same name."""
+_TEXTS = ("trace_key", "trace_json", "config_json", "message", "host", "versions")
+"""Texts of a run, in columns of the same name."""
 
 
 def of(key: Key) -> ColumnElement[bool]:
@@ -102,12 +98,20 @@ def stats(latency: Latency | None) -> dict[str, Any]:
     }
 
 
+def storable(text: str) -> str:
+    """Text that every database takes: without NUL, and without bytes that are no text."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
 def to_row(run: Run) -> dict[str, Any]:
     """The columns of a run that is about to be stored."""
     return {
-        **{name: getattr(run, name) for name in _PLAIN},
+        **{name: getattr(run, name) for name in _TEXTS},
+        "seed": run.seed,
         **stats(run.latency),
         **key_columns(run.key),
+        "message": storable(run.message),
+        "error": None if run.error is None or math.isnan(run.error) else run.error,
         "outcome": run.outcome.value,
         "origin": run.origin.value,
         "job": run.job or None,
@@ -115,22 +119,103 @@ def to_row(run: Run) -> dict[str, Any]:
     }
 
 
+def to_job_row(job: JobRow) -> dict[str, Any]:
+    """The columns of a job that is about to be stored."""
+    return {**vars(job), "model": storable(job.model)}
+
+
+ADVICE = "; `autotune db verify` lists all that is"
+
+
+@contextmanager
+def _sound(what: str) -> Iterator[None]:
+    """Turn what a damaged row leads to into a DatabaseError that names it."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, TargetError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DatabaseError(f"{what} is damaged: {why}{ADVICE}") from error
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"its {name} is no text but {value!r:.40}")
+    return value
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise ValueError(f"its {name} is {value!r:.40}")
+    return value
+
+
+def _latency(row: Row[Any]) -> Latency | None:
+    """The latency of a row; None for what failed."""
+    if row.latency_min_ns is None:
+        return None
+    for name in ("latency_min_ns", "latency_median_ns"):
+        if not 0 < _number(getattr(row, name), name) < math.inf:
+            raise ValueError(f"its {name} is {getattr(row, name)}")
+    spread = _number(row.latency_spread_ns, "latency_spread_ns")
+    return Latency(int(_number(row.n, "n")), row.latency_min_ns, row.latency_median_ns, spread)
+
+
+def _error(row: Row[Any]) -> float | None:
+    return None if row.error is None else _number(row.error, "error")
+
+
 def from_row(row: Row[Any]) -> Run:
-    """A run from a row of :func:`select_runs`."""
-    timed = row.latency_min_ns is not None
-    numbers = (row.n, row.latency_min_ns, row.latency_median_ns, row.latency_spread_ns)
-    return Run(
-        key=Key(row.workload_key, row.target_key, row.space_key),
-        **{name: getattr(row, name) for name in _PLAIN},
-        outcome=Outcome(row.outcome),
-        origin=Origin(row.origin),
-        latency=Latency(*numbers) if timed else None,
-        job=row.job or "",
-        created=row.created,
-        id=row.id,
-        confirmed_ns=row.confirmed_ns,
-        inside=row.inside or "",
-    )
+    """A run from a row of :func:`select_runs`; raises DatabaseError for a damaged one."""
+    with _sound(f"run {row.id}"):
+        run = Run(
+            key=Key(row.workload_key, row.target_key, row.space_key),
+            **{name: _text(getattr(row, name), name) for name in _TEXTS},
+            seed=row.seed,
+            outcome=Outcome(row.outcome),
+            origin=Origin(row.origin),
+            latency=_latency(row),
+            error=_error(row),
+            job=row.job or "",
+            created=_number(row.created, "created"),
+            id=row.id,
+            confirmed_ns=None if row.confirmed_ns is None else _number(row.confirmed_ns, "confirmed_ns"),
+            inside=row.inside or "",
+        )
+        if (run.outcome is Outcome.OK) != (run.latency is not None):
+            raise ValueError(f"its outcome is {run.outcome.value}, its latency_min_ns {row.latency_min_ns}")
+        return run
+
+
+def workload_from_row(row: Row[Any]) -> WorkloadRow:
+    """A workload; raises DatabaseError for a damaged row."""
+    with _sound(f"workload {row.key:.12}"):
+        sizes = [int(_number(row.flops, "flops")), int(_number(row.bytes, "bytes"))]
+        return WorkloadRow(row.key, _text(row.text, "text"), _text(row.kind, "kind"), *sizes)
+
+
+def target_from_row(row: Row[Any]) -> Target:
+    """A target; raises DatabaseError for a damaged row."""
+    with _sound(f"target {row.key:.12}"):
+        return Target.from_json(row.json)
+
+
+def job_from_row(row: Row[Any]) -> JobRow:
+    """A job; raises DatabaseError for a damaged row."""
+    with _sound(f"job {row.id}"):
+        for name in ("elapsed_s", "created", "updated"):
+            _number(getattr(row, name), name)
+        for name in ("fingerprint", "model", "options", "state", "owner"):
+            _text(getattr(row, name), name)
+        return JobRow(**row._mapping)
+
+
+def layers_from_row(row: Row[Any]) -> tuple[str, ...]:
+    """Names of dispatches; raises DatabaseError for a damaged row."""
+    with _sound(f"the layers of job {row.job}"):
+        names = json.loads(row.names)
+        if not isinstance(names, list):
+            raise TypeError(f"its names are {names!r:.40}")
+        return tuple(_text(name, "name") for name in names)
 
 
 def select_contest(workload: str, target: str) -> Select[Any]:
@@ -142,7 +227,7 @@ def select_contest(workload: str, target: str) -> Select[Any]:
 
 
 def contest_from_row(row: Row[Any]) -> ContestRow:
-    """An entry from a row of :func:`select_contest`."""
-    numbers = (row.n, row.latency_min_ns, row.latency_median_ns, row.latency_spread_ns)
-    latency = Latency(*numbers) if row.latency_min_ns is not None else None
-    return ContestRow(row.name, row.key, latency, row.error, row.message, row.created)
+    """An entry of a contest; raises DatabaseError for a damaged row."""
+    with _sound(f"row {row.id} of contests"):
+        name, message = _text(row.name, "name"), _text(row.message, "message")
+        return ContestRow(name, row.key, _latency(row), _error(row), message, row.created)

@@ -97,7 +97,7 @@ runs = Table(
     Column("origin", String(16), nullable=False),
     Column("host", String(128), nullable=False),
     Column("versions", Text, nullable=False),
-    Column("seed", Integer, nullable=False),
+    Column("seed", BigInteger, nullable=False),
     Column("job", ForeignKey("jobs.id")),
     Column("created", Float, nullable=False),
     UniqueConstraint("workload_key", "target_key", "space_key", "trace_key", name="one_run_each"),

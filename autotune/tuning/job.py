@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from autotune.database import Database, Hit, Miss
 from autotune.database.records import JobRow, Latency, Run, WorkloadRow
-from autotune.errors import MeasureError
+from autotune.errors import DatabaseError, MeasureError
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
@@ -114,13 +114,14 @@ class Job:
             batch=self.options.batch,
         )
         try:
-            return self._work(loop, status, row)
+            with self.database.session.telling(lambda text: self._wait(status, text)):
+                return self._work(loop, status, row)
         finally:
             self.progress.close()
             self.measurer.close()
 
     def _work(self, loop: Loop, status: Status, row: JobRow) -> Report:
-        stopped, whole = True, None
+        stopped, whole, reachable = True, None, True
         try:
             for task in loop.tasks:
                 loop.recall(task)
@@ -133,9 +134,13 @@ class Job:
             stopped = False
         except KeyboardInterrupt:
             pass  # the best so far is in the database; what follows only reads it
+        except DatabaseError:
+            reachable = False  # whoever continues the job finds that its owner is gone
+            raise
         finally:
-            state = JobRow.STOPPED if stopped else JobRow.DONE
-            self.database.update_job(replace(row, state=state, elapsed_s=status.meter.elapsed_s))
+            if reachable:
+                state = JobRow.STOPPED if stopped else JobRow.DONE
+                self.database.update_job(replace(row, state=state, elapsed_s=status.meter.elapsed_s))
         report = self._report(status, stopped, whole)
         self.progress.finished(report)
         return report
@@ -261,6 +266,12 @@ class Job:
     def _say(self, status: Status, phase: str, note: str) -> None:
         status.phase, status.note = phase, note
         self.progress.phase(status)
+
+    def _wait(self, status: Status, text: str) -> None:
+        """Say that the database does not answer, and when it does again; the phase stays what it is."""
+        before = status.note
+        self._say(status, status.phase, text or "the database answers again")
+        status.note = before
 
     def _whole_model(self, status: Status) -> tuple[Latency, Latency] | None:
         if self.surroundings is None or not self.options.time_model:

@@ -172,15 +172,16 @@ def factory(name: str, guide: CostModel, batch: int) -> SamplerFactory:
     return lambda space, seed: make(seed)
 
 
-_EXTRA = {"cmaes": ("cmaes", "cmaes"), "gp": ("torch", "torch")}
+NEEDS = {"cmaes": "cmaes", "gp": "torch"}
+"""The package that a sampler imports; the extra has the sampler's name."""
 
 
 def _require(name: str) -> None:
     import importlib.util
 
-    module, package = _EXTRA.get(name, ("optuna", "optuna"))
-    if importlib.util.find_spec(module) is None:
-        raise MissingExtraError(f"the sampler {name!r} needs the package {package!r}: pip install {package}")
+    package = NEEDS.get(name)
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise MissingExtraError(f"the sampler {name!r} needs {package}: pip install 'autotune[{name}]'")
 
 
 def _optuna(name: str, **options: Any) -> Callable[[int], BaseSampler]:
@@ -206,4 +207,4 @@ OPTUNA: dict[str, Callable[[int], BaseSampler]] = {
 }
 """Optuna's samplers by the name used on the command line."""
 
-__all__ = ["GUIDED", "OPTUNA", "CostModel", "GuidedSampler", "factory"]
+__all__ = ["GUIDED", "NEEDS", "OPTUNA", "CostModel", "GuidedSampler", "factory"]

@@ -41,18 +41,17 @@ def problems_of(database: Database) -> list[str]:
 
 def stale_keys(database: Database) -> list[Key]:
     """The keys that no lookup of this version reaches: their space or workload has changed since."""
-    from autotune.database.merge import keys
     from autotune.graph.region import Workload
     from search_spaces.spaces import space_for
 
     texts = {row.key: row.text for row in database.workloads()}
     targets = database.targets()
     stale = []
-    for key in keys(database):
+    for key in database.tuned_keys():
         try:
             workload = Workload.parse(texts[key.workload])
             current = (workload.key, space_for(workload, targets[key.target]).key)
-        except AutotuneError:
+        except (AutotuneError, KeyError):  # also one whose workload or target is missing
             current = ("", "")
         if current != (key.workload, key.space):
             stale.append(key)

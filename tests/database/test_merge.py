@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from autotune.database import Database, Key, Latency, Rival, Run
-from autotune.database.merge import forget, keys, merge
-from tests.database.test_store import KEY, prepare, run
+from autotune.database.merge import forget, merge
+from tests.database.examples import KEY, prepare, run
 
 
 def filled(path: Path, *runs: Run) -> Database:
@@ -43,7 +43,7 @@ def test_forgetting_a_key_leaves_the_others(tmp_path: Path) -> None:
     other = replace(KEY, space="t" * 64)
     with filled(tmp_path / "a.db", run("a", 1.0), run("b", 2.0, key=other)) as database:
         database.confirm([Rival(database.records()[1], Latency(3, 1.5, 1.6, 0.1), won=True)], "net")
-        assert sorted(keys(database), key=str) == sorted([KEY, other], key=str)
+        assert sorted(database.tuned_keys(), key=str) == sorted([KEY, other], key=str)
         assert forget(database, [other, Key("x", "y", "z")]) == 1
         assert [r.trace_key for r in database.records()] == ["a"]
         assert database.damage() == []

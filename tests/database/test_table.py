@@ -14,7 +14,7 @@ from autotune.database import Database, Latency, Outcome, Rival, WorkloadRow
 from autotune.database.export import FORMATS, export
 from autotune.database.table import operators_of, shapes_of
 from autotune.errors import UsageError
-from tests.database.test_store import HOST, KEY, OTHER, job, run
+from tests.database.examples import HOST, KEY, OTHER, job, run
 
 TEXT = """region workload {
   input i0: float32[1, 6, 6, 16]

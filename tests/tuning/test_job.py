@@ -356,5 +356,4 @@ def job_rows(database: Database) -> list[Any]:
 
     from autotune.database import schema
 
-    with database._reading() as connection:
-        return list(connection.execute(select(schema.jobs)))
+    return database.session.read(lambda connection: list(connection.execute(select(schema.jobs))))

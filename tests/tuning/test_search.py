@@ -118,8 +118,10 @@ def test_unknown_and_missing_samplers_are_usage_errors(monkeypatch: pytest.Monke
         "unknown sampler 'annealing'; known samplers: guided, tpe, random, cmaes, gp, nsga2, qmc, grid"
     )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="needs the package 'cmaes': pip install cmaes"):
+    with pytest.raises(MissingExtraError, match=r"'cmaes' needs cmaes: pip install 'autotune\[cmaes\]'"):
         factory("cmaes", Guide(), 8)
+    with pytest.raises(MissingExtraError, match=r"'gp' needs torch: pip install 'autotune\[gp\]'"):
+        factory("gp", Guide(), 8)
 
 
 def test_the_guide_learns_only_when_enough_is_new() -> None:

@@ -1,0 +1,65 @@
+"""Which schedule of a key is used, or why there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Select, and_, func, select
+from sqlalchemy.engine import Connection
+
+from autotune.database import rows, schema
+from autotune.database.query import Miss, miss
+from autotune.database.records import Key, Run
+
+_CANDIDATES = 64
+"""How many of the fastest runs are looked at to find the best: more than are ever confirmed."""
+CLEARLY = 0.9
+"""A run that was not confirmed is believed only if its first reading is this small in parts of the other's."""
+
+
+def best_of(connection: Connection, key: Key, verdicts: bool) -> Run | None:
+    """The run that :meth:`autotune.Database.best` describes; ``verdicts``: the database has confirmations."""
+    safe = one(connection, rows.select_winner(key)) if verdicts else None
+    if safe is None:
+        safe = one(connection, rows.select_default(key, verdicts))
+    fastest = connection.execute(rows.select_fastest(key, _CANDIDATES, verdicts))
+    runs = [rows.from_row(row) for row in fastest]
+    fresh = next((run for run in runs if run.confirmed_ns is None), None)
+    if safe is None or fresh is None:
+        return fresh or safe
+    known = [safe.latency_ns, *(run.latency_ns for run in runs if run.confirmed_ns is not None)]
+    return fresh if fresh.latency_ns < CLEARLY * min(known) else safe
+
+
+def one(connection: Connection, query: Select[Any]) -> Run | None:
+    """The first run of a query."""
+    row = connection.execute(query).first()
+    return rows.from_row(row) if row else None
+
+
+def outcomes_of(connection: Connection, key: Key) -> dict[str, int]:
+    """Number of runs of a key by outcome."""
+    query = rows.select_outcomes().where(rows.of(key))
+    return rows.counts(connection.execute(query).all())
+
+
+def diagnose(connection: Connection, key: Key) -> Miss:
+    """Why there is no run for a key."""
+    columns = schema.runs.c
+    same = columns.workload_key == key.workload
+    targets = (
+        select(schema.targets)
+        .where(schema.targets.c.key.in_(select(columns.target_key).where(same)))
+        .where(schema.targets.c.key != key.target)
+    )
+    here = and_(same, columns.target_key == key.target, columns.space_key != key.space)
+    spaces = select(func.count(columns.space_key.distinct())).where(here)
+    return miss(
+        key,
+        [rows.target_from_row(row).name for row in connection.execute(targets)],
+        connection.execute(spaces).scalar_one(),
+        outcomes_of(connection, key),
+    )
+
+
+__all__ = ["CLEARLY", "best_of", "diagnose", "one", "outcomes_of"]

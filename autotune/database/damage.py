@@ -1,0 +1,45 @@
+"""What is wrong with a database: the file itself, and each row that cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlalchemy import Select, inspect, select
+from sqlalchemy.engine import Connection, Row
+
+from autotune.database import rows, schema
+from autotune.errors import DatabaseError
+
+
+def damage_of(connection: Connection) -> list[str]:
+    """A line for each thing that SQLite finds wrong with its file, and for each damaged row."""
+    lines = list(_of_file(connection)) if connection.dialect.name == "sqlite" else []
+    known = set(inspect(connection).get_table_names())
+    queries: list[tuple[Select[Any], Callable[[Row[Any]], object]]] = [
+        (select(schema.workloads), rows.workload_from_row),
+        (select(schema.targets), rows.target_from_row),
+        (select(schema.jobs), rows.job_from_row),
+        (rows.select_runs(schema.verdicts.name in known), lambda row: rows.from_row(row).config),
+    ]
+    if schema.layers.name in known:
+        queries.append((select(schema.layers), rows.layers_from_row))
+    if schema.contests.name in known:
+        queries.append((select(schema.contests), rows.contest_from_row))
+    for query, read in queries:
+        for row in connection.execute(query):
+            try:
+                read(row)
+            except DatabaseError as error:
+                lines.append(str(error).removesuffix(rows.ADVICE))
+    return lines
+
+
+def _of_file(connection: Connection) -> Iterator[str]:
+    found = connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    yield from (str(line) for line in found if line != "ok")
+    yield from (f"row {row[1]} of {row[0]} refers to a missing {row[2]}" for row in orphans)
+
+
+__all__ = ["damage_of"]

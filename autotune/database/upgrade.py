@@ -1,0 +1,79 @@
+"""Tables of an empty database, and of one that an older version made; several processes may do it at once."""
+
+from __future__ import annotations
+
+import time
+
+import sqlalchemy
+from sqlalchemy.engine import Connection
+
+from autotune.database import schema
+from autotune.database.session import Session
+from autotune.errors import DatabaseError, SchemaVersionError
+
+_LOCK = 0x6175746F74756E65
+"""Of PostgreSQL's advisory locks the one that is held while tables are made: "autotune" in ASCII."""
+_CREATION_S = 5.0
+"""How long a reader waits for the tables of an empty database: another process may be making them."""
+
+
+def prepare(session: Session) -> None:
+    """Make the tables that are missing, unless only to read; raise where a database is no tuning database.
+
+    Raises DatabaseError and SchemaVersionError.
+    """
+    found = session.read(_version)
+    if not session.read_only and (found is None or _is_older(found)):
+        session.write(_create)
+        found = session.read(_version)
+    begin = time.monotonic()
+    while found is None and time.monotonic() - begin < _CREATION_S:
+        time.sleep(0.02)
+        found = session.read(_version)
+    _check(found, session)
+
+
+def _version(connection: Connection) -> str | None:
+    """The version of the schema; None for an empty database, empty for one of something else."""
+    names = sqlalchemy.inspect(connection).get_table_names()
+    if schema.meta.name not in names:
+        return "" if names else None
+    known = schema.meta.c.name == "schema_version"
+    return connection.execute(sqlalchemy.select(schema.meta.c.value).where(known)).scalar() or ""
+
+
+def _create(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+    found = _version(connection)  # another process may have been faster
+    if found is None:
+        schema.metadata.create_all(connection)
+        row = {"name": "schema_version", "value": str(schema.VERSION)}
+        connection.execute(schema.meta.insert().values(row))
+    elif _is_older(found):
+        schema.metadata.create_all(connection)
+        connection.exec_driver_sql("DROP TABLE IF EXISTS confirmations")  # of versions 1 and 2
+        known = schema.meta.c.name == "schema_version"
+        connection.execute(schema.meta.update().where(known).values(value=str(schema.VERSION)))
+
+
+def _is_older(found: str) -> bool:
+    return found.isdigit() and schema.OLDEST <= int(found) < schema.VERSION
+
+
+def _check(found: str | None, session: Session) -> None:
+    if found == str(schema.VERSION) or (found and _is_older(found)):
+        return
+    if not found:
+        holds = session.read(lambda connection: sqlalchemy.inspect(connection).get_table_names())
+        what = f"it holds other tables ({', '.join(sorted(holds)[:3])})" if holds else "it is empty"
+        raise DatabaseError(f"cannot use the database {session.address}: {what}; give another --db")
+    newer = found.isdigit() and int(found) > schema.VERSION
+    raise SchemaVersionError(
+        f"the database {session.address} has schema version {found}, "
+        f"this autotune knows version {schema.VERSION}; "
+        + ("install a newer autotune, or give another --db" if newer else "give another --db")
+    )
+
+
+__all__ = ["prepare"]

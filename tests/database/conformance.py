@@ -1,0 +1,252 @@
+"""What every tuning database must do, wherever it is kept: a test class a kind of database inherits this."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autotune.database import (
+    Database,
+    Hit,
+    JobRow,
+    Miss,
+    MissReason,
+    Origin,
+    Rival,
+    Run,
+    WorkloadRow,
+    schema,
+)
+from autotune.database.address import Address
+from autotune.database.merge import merge
+from autotune.database.session import Session
+from autotune.errors import DatabaseError, SchemaVersionError
+from tests.database.examples import HOST, KEY, OTHER, contestants, job, latency, prepare, run
+from tests.database.processes import killed_while_writing, start_together
+
+
+def _best(database: Database) -> Run:
+    best = database.best(KEY.workload, KEY.target, KEY.space)
+    assert isinstance(best, Run)
+    return best
+
+
+class Conformance:
+    """Subclasses have a fixture ``empty``: the path or URL of a database that nobody has opened."""
+
+    @pytest.fixture
+    def where(self, empty: str) -> str:
+        """A database with a workload, two targets and two search spaces, without runs."""
+        with Database(empty) as database:
+            prepare(database)
+        return empty
+
+    def test_a_run_comes_back_as_it_was_stored(self, where: str) -> None:
+        stored = run("a", 100.0, error=1e-6, message="m", host="h", versions="v", seed=3)
+        with Database(where) as database:
+            assert database.record(stored)
+        with Database(where, read_only=True) as database:
+            (found,) = database.records()
+            assert replace(found, id=None) == stored
+            assert database.workloads() == [WorkloadRow(KEY.workload, "text", "contraction", 10, 20)]
+            assert database.targets() == {HOST.key: HOST, OTHER.key: OTHER}
+
+    def test_the_same_schedule_is_not_counted_twice(self, where: str) -> None:
+        with Database(where) as database:
+            assert database.record(run("a", 100.0))
+            assert not database.record(run("a", 50.0))
+            assert [r.latency_ns for r in database.records()] == [100.0]
+
+    def test_best_is_the_fastest_that_worked(self, where: str) -> None:
+        with Database(where) as database:
+            for trace, ns in [("a", 100.0), ("b", 80.0), ("c", None)]:
+                database.record(run(trace, ns, origin=Origin.DEFAULT if trace == "a" else Origin.SEARCH))
+            best = database.best(KEY.workload, KEY.target, KEY.space)
+            assert isinstance(best, Run)
+            assert best.trace_key == "b"
+            hit = database.lookup(KEY.workload, KEY.target, KEY.space)
+            assert isinstance(hit, Hit)
+            assert (hit.runs, hit.ok, hit.speedup) == (3, 2, 1.25)
+            assert [r.trace_key for r in database.top(KEY, 5)] == ["b", "a"]
+
+    def test_the_winner_of_the_newest_confirmation_is_used(self, where: str) -> None:
+        with Database(where) as database:
+            for trace, ns in [("a", 80.0), ("b", 81.0), ("c", 99.0)]:
+                database.record(run(trace, ns, origin=Origin.DEFAULT if trace == "c" else Origin.SEARCH))
+            a, b, c = database.records()
+            database.confirm([Rival(a, latency(95.0)), Rival(b, latency(85.0), won=True)], "net")
+            assert (_best(database).trace_key, _best(database).confirmed_ns, _best(database).inside) == (
+                "b",
+                85.0,
+                "net",
+            )
+            tie = [Rival(a, latency(84.0)), Rival(b, latency(83.9)), Rival(c, latency(84.5), won=True)]
+            database.confirm(tie, "other net")
+            assert (_best(database).trace_key, _best(database).inside) == ("c", "other net")
+
+    def test_what_was_not_confirmed_is_believed_only_if_it_is_clearly_faster(self, where: str) -> None:
+        with Database(where) as database:
+            database.record(run("default", 100.0, origin=Origin.DEFAULT))
+            database.record(run("lucky", 92.0))
+            assert _best(database).trace_key == "default"
+            database.record(run("fast", 80.0))
+            assert _best(database).trace_key == "fast"
+            default, _, fast = database.records()
+            database.confirm([Rival(default, latency(90.0)), Rival(fast, latency(70.0), won=True)], "net")
+            database.record(run("d", 75.0))
+            assert _best(database).trace_key == "fast"
+            database.record(run("e", 70.0))
+            assert _best(database).trace_key == "e"
+
+    def test_a_confirmation_has_one_winner(self, where: str) -> None:
+        with Database(where) as database:
+            database.record(run("a", 80.0))
+            (a,) = database.records()
+            with pytest.raises(DatabaseError, match="one winner"):
+                database.confirm([Rival(a, latency(1.0))], "net")
+            with pytest.raises(DatabaseError, match="came from the database"):
+                database.confirm([Rival(run("b", 1.0), latency(1.0), won=True)], "net")
+
+    @pytest.mark.parametrize(
+        ("rows", "reason", "words"),
+        [
+            ([], MissReason.NO_WORKLOAD, "not in the database; run `autotune tune`"),
+            ([{"target": OTHER.key}], MissReason.OTHER_TARGET, "only for other targets (x86-64-v4, 8"),
+            ([{"space": "t" * 64}], MissReason.OTHER_SPACE, "in another search space (1 known)"),
+            ([{}], MissReason.ALL_FAILED, "all 1 measured candidates failed (1 crashed)"),
+        ],
+    )
+    def test_a_miss_says_why_and_what_to_run(
+        self, where: str, rows: list[dict[str, str]], reason: MissReason, words: str
+    ) -> None:
+        with Database(where) as database:
+            for changes in rows:
+                database.record(run("a", None, key=replace(KEY, **changes)))
+            for answer in (
+                database.best(KEY.workload, KEY.target, KEY.space),
+                database.lookup(KEY.workload, KEY.target, KEY.space),
+            ):
+                assert isinstance(answer, Miss)
+                assert answer.reason is reason
+                assert words in str(answer)
+
+    def test_runs_can_be_narrowed_and_followed(self, where: str) -> None:
+        with Database(where) as database:
+            database.record(run("a", 1.0))
+            database.record(run("b", 2.0, key=replace(KEY, space="t" * 64)))
+            assert [r.trace_key for r in database.records(space=KEY.space)] == ["a"]
+            last = database.records()[-1].id
+            assert last is not None
+            database.record(run("c", 3.0))
+            assert [r.trace_key for r in database.records(after=last)] == ["c"]
+            assert database.outcomes() == {"ok": 3}
+
+    def test_a_job_is_continued_only_when_its_owner_is_gone(self, where: str) -> None:
+        with Database(where) as database:
+            first = database.claim_job(job(), alive=lambda owner: True)
+            assert first.id == "j1"
+            assert database.claim_job(job(name="j2", owner="you"), lambda owner: True).id == "j2"
+            taken = database.claim_job(job(name="j3", owner="new"), lambda owner: owner == "you")
+            assert (taken.id, taken.owner) == ("j1", "new")
+            database.update_job(replace(taken, state=JobRow.DONE))
+            database.update_job(replace(job(name="j2"), state=JobRow.STOPPED, elapsed_s=4.0))
+            stopped = database.claim_job(job(name="j4"), lambda owner: True)
+            assert (stopped.id, stopped.elapsed_s) == ("j2", 4.0)
+
+    def test_reading_never_writes(self, where: str) -> None:
+        with Database(where, read_only=True) as database:
+            with pytest.raises(DatabaseError, match="opened for reading only"):
+                database.record(run("a", 1.0))
+            assert database.records() == []
+
+    def test_time_stamps_are_filled_in(self, where: str) -> None:
+        before = time.time()
+        with Database(where) as database:
+            database.record(run("a", 1.0, created=0.0))
+            assert before <= database.records()[0].created <= time.time()
+
+    def test_the_newest_contest_is_found_again(self, where: str) -> None:
+        with Database(where) as database:
+            assert database.contest(KEY.workload, KEY.target) == []
+            database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0), ("b", 2.0)))
+            newest = contestants(("a", 3.0), ("c", None))
+            database.record_contest(KEY.workload, KEY.target, newest)
+            found = database.contest(KEY.workload, KEY.target)
+            assert [replace(row, created=0.0) for row in found] == newest
+            assert database.contest(KEY.workload, OTHER.key) == []
+
+    def test_contests_and_layers_are_merged_once(self, where: str) -> None:
+        with Database(where) as database:
+            mine = database.claim_job(job(), lambda owner: True)
+            database.add_layers(mine.id, {KEY.workload: ("conv1", "conv2")})
+            database.record(run("a", 1.0, job=mine.id))
+            database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+            assert str(merge(database, database)) == "0 new runs, 1 were known"
+            assert database.layers() == {(mine.id, KEY.workload): ("conv1", "conv2")}
+            assert len(database.contest(KEY.workload, KEY.target)) == 1
+            assert database.damage() == []
+
+    def test_any_text_and_number_that_a_measurement_gives(self, where: str) -> None:
+        with Database(where) as database:
+            mine = database.claim_job(replace(job(), model="model\udcff.onnx"), lambda owner: True)
+            database.record(
+                run("a", None, message="NUL \0, half \ud83d, ünï", error=float("inf"), seed=2**40)
+            )
+            database.record(run("b", None, error=float("nan"), job=mine.id))
+            first, second = database.records()
+            assert (first.message, first.error, first.seed) == (
+                "NUL \ufffd, half ?, ünï",
+                float("inf"),
+                2**40,
+            )
+            assert second.error is None
+            assert [row.model for row in database.jobs()] == ["model?.onnx"]
+
+    def test_a_newer_schema_is_refused_with_both_versions(self, where: str) -> None:
+        with Database(where) as database:
+            newer = schema.meta.update().values(value="99")
+            database.session.write(lambda connection: connection.execute(newer))
+        for read_only in (False, True):
+            with pytest.raises(SchemaVersionError) as caught:
+                Database(where, read_only=read_only)
+            assert str(caught.value) == (
+                f"the database {Address.parse(where)} has schema version 99, this autotune knows version 4; "
+                "install a newer autotune, or give another --db"
+            )
+
+    def test_other_tables_are_left_alone(self, empty: str) -> None:
+        session = Session(Address.parse(empty), read_only=False, timeout=5)
+        session.write(lambda connection: connection.exec_driver_sql("CREATE TABLE songs (name TEXT)"))
+        with pytest.raises(DatabaseError, match=r"it holds other tables \(songs\); give another --db"):
+            Database(empty)
+        session.close()
+
+    def test_processes_that_open_an_empty_database_at_once(self, empty: str) -> None:
+        start_together(empty, ["open_and_write"] * 6)
+        with Database(empty, read_only=True) as database:
+            assert len(database.jobs()) == 6
+
+    def test_readers_wait_for_tables_that_are_being_made(self, empty: str) -> None:
+        if "://" not in empty:
+            Path(empty).touch()
+        start_together(empty, ["only_read", "open_and_write", "only_read", "open_and_write", "only_read"])
+
+    def test_several_processes_write_at_once(self, where: str) -> None:
+        start_together(where, ["write", "write", "only_read"])
+        with Database(where) as database:
+            assert len(database.records()) == 60
+
+    def test_one_of_eight_processes_gets_a_dead_job(self, where: str) -> None:
+        with Database(where) as database:
+            database.claim_job(job(owner="dead", name="left"), lambda owner: True)
+        got = start_together(where, ["claim"] * 8)
+        assert got.count("left") == 1
+        assert len(set(got)) == 8
+
+    def test_what_was_recorded_survives_kill_9_of_its_writer(self, where: str) -> None:
+        said, kept = killed_while_writing(where)
+        assert kept == [str(i) for i in range(len(kept))]
+        assert said <= len(kept) <= said + 1

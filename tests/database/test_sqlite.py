@@ -1,0 +1,155 @@
+"""A tuning database in an SQLite file."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import Connection
+
+from autotune.database import Database, Hit, Rival, Run, rows
+from autotune.database.address import Address
+from autotune.database.failures import translated
+from autotune.database.merge import merge
+from autotune.errors import DatabaseError, MissingExtraError, UsageError
+from tests.database.conformance import Conformance
+from tests.database.examples import KEY, contestants, latency, prepare, run
+
+
+class TestSqlite(Conformance):
+    """All that every database must do."""
+
+    @pytest.fixture
+    def empty(self, tmp_path: Path) -> str:
+        return str(tmp_path / "tuning.db")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "tuning.db"
+    with Database(path) as database:
+        prepare(database)
+    return path
+
+
+def test_files_that_are_no_tuning_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = tmp_path / "text.db"
+    text.write_text("hello, this is not a database at all\n" * 50)
+    foreign = tmp_path / "foreign.db"
+    with sqlite3.connect(foreign) as raw:
+        raw.execute("CREATE TABLE songs (name TEXT)")
+    raw.close()
+    for path, words in [
+        (text, "it is not a database file"),
+        (foreign, "it holds other tables (songs)"),
+        (tmp_path, "it is a folder"),
+        (tmp_path / "no" / "such.db", "its folder does not exist"),
+        (Path("/proc/tuning.db"), "it cannot be opened or created"),
+    ]:
+        with pytest.raises(DatabaseError) as caught:
+            Database(path)
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match=r"no such database: .*; `autotune tune --db"):
+        Database(tmp_path / "none.db", read_only=True)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'autotune\[postgres\]'"):
+        Database("postgresql://server/db")
+    with pytest.raises(UsageError, match="not a database URL"):
+        Database("nosuch://server/db")
+
+
+def test_a_locked_database_says_so(path: Path) -> None:
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.execute("BEGIN IMMEDIATE")
+    with Database(path, read_only=True) as reader:
+        assert reader.records() == []
+    with Database(path, timeout=0.05) as writer:
+        with pytest.raises(DatabaseError, match="another process keeps it locked"):
+            writer.record(run("a", 1.0))
+        raw.execute("COMMIT")
+        assert writer.record(run("a", 1.0))
+    raw.close()
+
+
+def test_a_full_disk_says_so_and_loses_nothing(path: Path) -> None:
+    with Database(path) as database:
+        database.record(run("a", 1.0))
+        database.session.read(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 20"))
+        with pytest.raises(DatabaseError, match="the disk is full"):
+            database.record(run("b", 1.0, message="x" * 10**6))
+        assert [r.trace_key for r in database.records()] == ["a"]
+
+
+def test_exact_lookup_does_not_read_the_whole_table(path: Path) -> None:
+    def explained(connection: Connection) -> list[str]:
+        query = rows.select_fastest(KEY, 5).compile(connection, compile_kwargs={"literal_binds": True})
+        return [str(line) for line in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
+
+    with Database(path) as database:
+        plan = database.session.read(explained)
+    assert any("USING INDEX fastest" in line for line in plan)
+    assert not any("SCAN runs" in line for line in plan)
+
+
+@pytest.mark.parametrize("name", ["a b.db", "50%41.db", "what?.db", "a#1.db", "ünï.db", "a&b=c.db"])
+def test_any_file_name(tmp_path: Path, name: str) -> None:
+    Database(tmp_path / name).close()
+    assert name in {path.name for path in tmp_path.iterdir()}
+    with Database(tmp_path / name, read_only=True) as store:
+        assert store.records() == []
+
+
+def test_message_that_is_not_text() -> None:
+    with pytest.raises(DatabaseError, match="the file is damaged"), translated(Address(Path("x.db"))):
+        b"\x9e".decode()
+
+
+def as_version_1(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute("DROP TABLE contests")
+        raw.execute("DROP TABLE verdicts")
+        raw.execute("DROP TABLE layers")
+        raw.execute("CREATE TABLE confirmations (id INTEGER, run_id INTEGER REFERENCES runs (id))")
+        raw.execute("INSERT INTO confirmations VALUES (1, 1)")
+        raw.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
+    raw.close()
+
+
+def test_a_database_of_version_1_is_read_as_it_is_and_brought_up_to_date_by_writing(path: Path) -> None:
+    with Database(path) as database:
+        database.record(run("a", 5.0))
+    as_version_1(path)
+    with Database(path, read_only=True) as database:
+        assert len(database.records()) == 1
+        assert _best(database).trace_key == "a"
+        assert isinstance(database.lookup(KEY.workload, KEY.target, KEY.space), Hit)
+        assert database.contest(KEY.workload, KEY.target) == []
+        assert database.runs()["layer"].tolist() == [""]
+    with Database(path) as database:
+        assert len(database.records()) == 1
+        database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+        database.confirm([Rival(database.records()[0], latency(4.0), won=True)], "net")
+        assert database.damage() == []
+    with Database(path, read_only=True) as database:
+        assert [row.name for row in database.contest(KEY.workload, KEY.target)] == ["a"]
+
+
+def test_contests_are_merged_once_and_databases_of_version_1_have_none(path: Path, tmp_path: Path) -> None:
+    with Database(path) as source, Database(tmp_path / "into.db") as into:
+        source.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+        for _ in range(2):
+            merge(into, source)
+        assert into.contest(KEY.workload, KEY.target) == source.contest(KEY.workload, KEY.target)
+    as_version_1(path)
+    with Database(path, read_only=True) as source, Database(tmp_path / "other.db") as into:
+        merge(into, source)
+        assert into.contest(KEY.workload, KEY.target) == []
+
+
+def _best(database: Database) -> Run:
+    best = database.best(KEY.workload, KEY.target, KEY.space)
+    assert isinstance(best, Run)
+    return best

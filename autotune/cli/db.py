@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, print_json
 
-if TYPE_CHECKING:
-    from autotune.database import Database
+SHOWN = 20
+"""Workloads that `stats` lists."""
 
 
 @click.group(epilog=f"Example: autotune db stats --db tuning.db. {EPILOG_DATABASE}")
@@ -20,37 +19,20 @@ def command() -> None:
 
 @command.command(epilog="Example: autotune db stats --db tuning.db")
 @database_option
+@click.option("--all", "everything", is_flag=True, help=f"List all workloads, not only {SHOWN} of them.")
 @json_option
-def stats(database: str | None, as_json: bool) -> None:
-    """Count workloads, targets, runs and outcomes."""
+def stats(database: str | None, everything: bool, as_json: bool) -> None:
+    """Jobs, targets, outcomes, and what is known of each workload, those that take longest first."""
+    from autotune.cli.db_stats import lines_of, stats_of
     from autotune.tuning.api import opened
 
     with opened(database, read_only=True) as store:
-        facts = _stats(store)
+        facts = stats_of(store)
     if as_json:
         print_json(facts)
         return
-    click.echo(f"{facts['database']}: {facts['runs']} runs of {len(facts['workloads'])} workloads")
-    for name, count in facts["outcomes"].items():
-        click.echo(f"  {count:>8} {name}")
-    for target in facts["targets"]:
-        click.echo(f"  target {target}")
-    for row in facts["workloads"]:
-        click.echo(f"  workload {row['key'][:12]}  {row['kind']:<13} {row['runs']:>6} runs")
-
-
-def _stats(store: Database) -> dict[str, Any]:
-    per_workload = store.runs_by_workload()
-    return {
-        "database": store.where,
-        "runs": sum(per_workload.values()),
-        "outcomes": store.outcomes(),
-        "targets": [target.name for target in store.targets().values()],
-        "workloads": [
-            {"key": row.key, "kind": row.kind, "runs": per_workload.get(row.key, 0)}
-            for row in store.workloads()
-        ],
-    }
+    for line in lines_of(facts, None if everything else SHOWN):
+        click.echo(line)
 
 
 @command.command(epilog="Example: autotune db export runs.parquet --db tuning.db")

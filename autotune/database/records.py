@@ -137,6 +137,20 @@ class WorkloadRow:
 
 
 @dataclass(frozen=True)
+class WorkloadSummary:
+    """How often a workload was measured on a target, and its latencies in ns alone: first readings, the smallest.
+
+    ``default_ns`` is None where the default schedule was not timed, ``best_ns`` where nothing was.
+    """
+
+    workload_key: str
+    target_key: str
+    runs: int
+    default_ns: float | None
+    best_ns: float | None
+
+
+@dataclass(frozen=True)
 class JobRow:
     """One tuning job, which may have been stopped and continued.
 
@@ -170,4 +184,5 @@ __all__ = [
     "Rival",
     "Run",
     "WorkloadRow",
+    "WorkloadSummary",
 ]

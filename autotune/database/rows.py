@@ -9,11 +9,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, null, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, null, select
 from sqlalchemy.engine import Row
 
 from autotune.database import schema
-from autotune.database.records import ContestRow, JobRow, Key, Latency, Origin, Outcome, Run, WorkloadRow
+from autotune.database.records import (
+    ContestRow,
+    JobRow,
+    Key,
+    Latency,
+    Origin,
+    Outcome,
+    Run,
+    WorkloadRow,
+    WorkloadSummary,
+)
 from autotune.errors import DatabaseError, TargetError
 from autotune.target import Target
 
@@ -79,6 +89,24 @@ def key_columns(key: Key) -> dict[str, str]:
 def select_outcomes() -> Select[Any]:
     """Number of runs by outcome."""
     return select(schema.runs.c.outcome, func.count()).group_by(schema.runs.c.outcome)
+
+
+def select_summary() -> Select[Any]:
+    """Number of runs and least latencies by workload and target."""
+    columns = schema.runs.c
+    default = case((columns.origin == Origin.DEFAULT.value, columns.latency_min_ns))
+    groups = (columns.workload_key, columns.target_key)
+    return select(
+        *groups,
+        func.count().label("runs"),
+        func.min(default).label("default_ns"),
+        func.min(columns.latency_min_ns).label("best_ns"),
+    ).group_by(*groups)
+
+
+def summary_from_row(row: Row[Any]) -> WorkloadSummary:
+    """What :func:`select_summary` counted."""
+    return WorkloadSummary(row.workload_key, row.target_key, row.runs, row.default_ns, row.best_ns)
 
 
 def counts(rows: Iterable[Any]) -> dict[str, int]:

@@ -10,14 +10,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Select, Table, func, insert, inspect, select
+from sqlalchemy import Select, Table, insert, inspect, select
 from sqlalchemy.engine import Connection, Row
 
 from autotune.database import best, jobs, rows, schema, upgrade
 from autotune.database.address import Address
 from autotune.database.damage import damage_of
 from autotune.database.query import Hit, Miss
-from autotune.database.records import ContestRow, JobRow, Key, Outcome, Rival, Run, WorkloadRow
+from autotune.database.records import (
+    ContestRow,
+    JobRow,
+    Key,
+    Outcome,
+    Rival,
+    Run,
+    WorkloadRow,
+    WorkloadSummary,
+)
 from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError, UsageError
 from autotune.target import Target
@@ -284,10 +293,9 @@ class Database:
             query = query.where(schema.runs.c.job == job)
         return rows.counts(self._all(query, tuple))
 
-    def runs_by_workload(self) -> dict[str, int]:
-        """Number of runs by workload key."""
-        column = schema.runs.c.workload_key
-        return rows.counts(self._all(select(column, func.count()).group_by(column), tuple))
+    def summary(self) -> list[WorkloadSummary]:
+        """What is known of each workload on each target that it was measured on."""
+        return self._all(rows.select_summary(), rows.summary_from_row)
 
     def tuned_keys(self) -> list[Key]:
         """Every workload, target and space that has runs."""

@@ -131,7 +131,18 @@ def test_files_of_bfloat16(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_database_commands(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "db", "stats", "--db", tuned)
+    assert code == 0
+    assert out.startswith(f"{tuned}: {TRIALS} runs (")
+    assert re.search(rf"^  job \w+  {MODEL}: done, {TRIALS} runs in \d+ s, begun ", out, re.M)
+    assert re.search(
+        r"^  \w{12}  convolution .* [µn]s .*×.*  1x\d+x\d+x\d+, .* → 1x\d+x\d+x\d+\n {16}\w", out, re.M
+    )
+    listed = re.findall(r"^  \w{12}  ", run(capsys, "db", "stats", "--db", tuned, "--all")[1], re.M)
     code, out, _ = run(capsys, "db", "stats", "--db", tuned, "--json")
+    measured = [row for row in json.loads(out)["workloads"] if row["runs"]]
+    assert len(listed) == len(measured) > 0
+    assert all(row["shapes"] and row["layers"] and row["best_ns"] <= row["default_ns"] for row in measured)
     assert (code, json.loads(out)["runs"]) == (0, TRIALS)
     assert run(capsys, "db", "verify", "--db", tuned)[:2] == (0, "no problems found\n")
     for suffix in (".csv", ".json"):

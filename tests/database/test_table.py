@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from autotune.database import Database, Latency, Outcome, Rival, WorkloadRow
+from autotune.database.describe import operators_of, shapes_of
 from autotune.database.export import FORMATS, export
-from autotune.database.table import operators_of, shapes_of
 from autotune.errors import UsageError
 from tests.database.examples import HOST, KEY, OTHER, job, run
 

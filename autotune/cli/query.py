@@ -100,9 +100,12 @@ def _advised(answer: Answer, chosen: Target, target: str, threads: int | None) -
 def lines_of(answer: Answer, top: int) -> list[str]:
     """What is known of one workload."""
     from autotune.database import Miss
+    from autotune.tuning.report import listed
 
     found = answer.answer
     lines = [f"{answer.workload.key[:12]}  {answer.title}"]
+    if answer.nodes:
+        lines.append(f"  from {listed(answer.nodes)}")
     if answer.decision is not None:
         lines.append(f"  {answer.decision}")
     if isinstance(found, Miss):
@@ -163,6 +166,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "workload": answer.workload.key,
         "kind": answer.workload.kind,
         "dispatches": list(answer.names),
+        "nodes": list(answer.nodes),
         "decision": None if answer.decision is None else answer.decision.to_json(),
         "used": not answer.divided,
         "hit": not isinstance(found, Miss),

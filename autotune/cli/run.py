@@ -192,7 +192,11 @@ def _events(module: Module, arrays: dict[str, Any]) -> dict[str, Any]:
                 "tid": event.worker,
                 "ts": (event.begin_ns - origin) / 1e3,
                 "dur": (event.end_ns - event.begin_ns) / 1e3,
-                "args": {"tiles": event.tiles, "stolen": event.tiles_stolen},
+                "args": {
+                    "tiles": event.tiles,
+                    "stolen": event.tiles_stolen,
+                    "nodes": module.dispatches[event.dispatch].nodes,
+                },
             }
             for event in events
         ]

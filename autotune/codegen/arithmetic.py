@@ -143,8 +143,6 @@ class Arithmetic(Bfloat16):
             return self.cast(self.from_bfloat16(value), dtype)
         if dtype == "bfloat16":
             return self.to_bfloat16(self.cast(value, "float32"))
-        if (old, dtype) == ("float64", "float16"):
-            value, old = self.to_odd(value), "float32"
         source, target = type_of(value), vector(scalar_type(dtype), value.lanes)
         if dtype == "bool":
             zero = self.splat(Value(constant(0, old), old), value.lanes).text

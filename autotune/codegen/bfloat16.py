@@ -1,7 +1,4 @@
-"""Conversions of 16-bit floats that targets have no instruction for, by integer instructions.
-
-They are the same on every target and need no library.
-"""
+"""bfloat16 to float32 and back by integer instructions, the same on every target and without a library."""
 
 from __future__ import annotations
 
@@ -39,33 +36,6 @@ class Bfloat16(Writer):
         flag = vector("i1", lanes)
         chosen = self.op(f"select {flag} {unordered}, {bits} {quiet}, {bits} {nearest}")
         return Value(self.op(f"trunc {bits} {chosen} to {narrow}"), "bfloat16", lanes)
-
-    def to_odd(self, value: Value) -> Value:
-        """A float64 as a float32 rounded to odd: what is not exact is cut off, and its last bit set.
-
-        A further rounding to a type of at least two bits less is then the only one: the last bit says on which
-        side of a tie the number was (Boldo and Melquiond, "When double rounding is odd").
-        """
-        lanes, flag = value.lanes, vector("i1", value.lanes)
-        bits, wide, narrow = vector("i32", lanes), type_of(value), vector("float", lanes)
-        near = Value(self.op(f"fptrunc {wide} {value.text} to {narrow}"), "float32", lanes)
-        back = Value(self.op(f"fpext {narrow} {near.text} to {wide}"), "float64", lanes)
-        sizes = [self._magnitude(v) for v in (back, value)]
-        beyond = self.op(f"fcmp ogt {wide} {sizes[0]}, {sizes[1]}")
-        word = self.op(f"bitcast {narrow} {near.text} to {bits}")
-        step = self.op(f"sext {flag} {beyond} to {bits}")
-        cut = self.op(f"add {bits} {word}, {step}")
-        inexact = self.op(f"fcmp one {wide} {back.text}, {value.text}")
-        last = self.op(f"zext {flag} {inexact} to {bits}")
-        odd = self.op(f"or {bits} {cut}, {last}")
-        return Value(self.op(f"bitcast {bits} {odd} to {narrow}"), "float32", lanes)
-
-    def _magnitude(self, value: Value) -> str:
-        """Of a float64, by its bits."""
-        words, lanes = vector("i64", value.lanes), value.lanes
-        word = self.op(f"bitcast {type_of(value)} {value.text} to {words}")
-        mask = self.splat(Value(str((1 << 63) - 1), "int64"), lanes).text
-        return self.op(f"bitcast {words} {self.op(f'and {words} {word}, {mask}')} to {type_of(value)}")
 
     def _word(self, value: int, lanes: int) -> str:
         return self.splat(Value(str(value), "int32"), lanes).text

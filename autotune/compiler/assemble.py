@@ -159,6 +159,7 @@ class _Assembly:
             dispatch.workload.kind,
             choice.source,
             choice.trace.to_json(),
+            dispatch.origins,
         )
 
 

@@ -15,7 +15,7 @@ from autotune.passes.partition import Partition
 class DispatchCoverage:
     """One dispatch: its workload, the source of its schedule and, for a default, the reason.
 
-    ``latency_ns`` is what was measured for a tuned schedule.
+    ``latency_ns`` is what was measured for a tuned schedule; ``nodes`` are the model's nodes it comes from.
     """
 
     name: str
@@ -25,6 +25,7 @@ class DispatchCoverage:
     reason: str
     flops: int
     latency_ns: float | None
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def coverage(
                 choice.reason,
                 workload.flops,
                 choice.latency_ns,
+                dispatch.origins,
             )
         )
     return CoverageReport(tuple(rows), tuple(decisions))

@@ -23,6 +23,7 @@ from autotune.garbage import collector_paused
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph
 from autotune.graph.region import Workload
+from autotune.passes.origins import with_own_names
 from autotune.passes.partition import Partition, PartitionOptions, partition
 from autotune.passes.pipeline import Observer, run_passes, standard_passes
 from autotune.passes.preference import TOLERANCE, Preference
@@ -156,7 +157,7 @@ def _graph_of(model: Model, shapes: Shapes | None) -> Graph:
         return load(model, shapes=shapes)
     if shapes:
         raise UsageError("shapes were given for a graph, which has fixed ones; they are for models")
-    return model
+    return with_own_names(model)
 
 
 def distinct_workloads(parts: Partition) -> list[Workload]:

@@ -60,6 +60,8 @@ class _Importer:
     def __init__(self, model: LoadedModel, shapes: dict[str, Sequence[int]]) -> None:
         self.origin = model.origin
         self.opset = model.opset
+        self.node_names = model.node_names
+        self.at = ""
         self.proto = expand_schema_functions(model)
         self.reader = TensorReader(model.origin, model.folder)
         self.shapes = shapes
@@ -85,7 +87,8 @@ class _Importer:
         if graph.sparse_initializer:
             raise ModelImportError(f"{self.origin} has sparse initialisers: not supported")
         inputs = self._import_inputs(graph)
-        for proto in graph.node:
+        for proto, origin in zip(graph.node, _origins(graph, self.node_names), strict=True):
+            self.at = origin
             self._import_node(proto)
         outputs = tuple(value.name for value in graph.output)
         for output in outputs:
@@ -188,7 +191,7 @@ class _Importer:
     ) -> None:
         while inputs and inputs[-1] == ABSENT:
             inputs = inputs[:-1]
-        given = Node(op, tuple(inputs), tuple(outputs), attrs, name)
+        given = Node(op, tuple(inputs), tuple(outputs), attrs, name, (self.at,))
         node, types = complete_node(given, self.types)
         arrays = [self.constants.get(v) for v in node.inputs]
         known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
@@ -230,6 +233,16 @@ class _Importer:
 
     def _fresh(self, name: str) -> str:
         return fresh_name(name, self.types)
+
+
+def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:
+    """The node of the file that each node comes from; a function's body stands before what gives its result."""
+    found, origin = [], ""
+    for proto in reversed(graph.node):
+        named = [names[value] for value in proto.output if value in names]
+        origin = named[0] if named else origin or node_name(proto)
+        found.append(origin)
+    return found[::-1]
 
 
 def _declared_shape(tensor: Any) -> list[int | str] | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -41,6 +42,8 @@ class LoadedModel:
     origin: str
     folder: Path | None
     opset: int
+    node_names: Mapping[str, str]
+    """The name of the node that defines each value, as the file has it: before functions are expanded."""
 
 
 def read_model(source: ModelSource) -> LoadedModel:
@@ -53,7 +56,19 @@ def read_model(source: ModelSource) -> LoadedModel:
     proto, origin, folder = _parse(source)
     _check_is_model(proto, origin)
     opset = _opset(proto, origin)
-    return LoadedModel(_inline_functions(proto, origin), origin, folder, opset)
+    names = _node_names(proto.graph)
+    return LoadedModel(_inline_functions(proto, origin), origin, folder, opset, names)
+
+
+def _node_names(graph: Any) -> dict[str, str]:
+    """The node that defines each value: its name, or its first output if it has no name of its own."""
+    times = Counter(node.name for node in graph.node)
+    return {
+        value: node.name if node.name and times[node.name] == 1 else next(filter(None, node.output))
+        for node in graph.node
+        for value in node.output
+        if value
+    }
 
 
 def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:

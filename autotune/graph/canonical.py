@@ -25,7 +25,7 @@ def canonical_graph(graph: Graph) -> tuple[Graph, dict[str, str]]:
     for node in nodes:
         for value in node.present_outputs:
             names[value] = f"v{len(names) - count}"
-    renamed = tuple(n.renamed(names).replace(name="") for n in nodes)
+    renamed = tuple(n.renamed(names).replace(name="", origins=()) for n in nodes)
     canonical = Graph(
         "workload",
         tuple(names[v] for v in names if v not in producers),

@@ -103,7 +103,8 @@ class Node:
     """One operation. An input or output named "" is an optional one that is absent.
 
     `attrs` is kept sorted by name and read-only; lists and arrays of ints become tuples. An empty
-    `name` becomes the first output's name.
+    `name` becomes the first output's name. `origins` are the names of the model's nodes that it comes
+    from: passes carry them along, and nodes that differ in nothing else are equal.
     """
 
     op: str
@@ -111,6 +112,7 @@ class Node:
     outputs: tuple[str, ...]
     attrs: Attrs = field(default_factory=dict)
     name: str = ""
+    origins: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", tuple(self.inputs))

@@ -34,7 +34,7 @@ class ApplyToParts(GraphPass):
     def apply(self, graph: Graph) -> Graph:
         consumers = graph.consumers()
         rewriter = Rewriter(graph)
-        for node in graph.nodes:
+        for node in rewriter.walk():
             join = _joined(rewriter, node, consumers)
             if join is None:
                 rewriter.keep(node)

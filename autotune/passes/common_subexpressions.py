@@ -26,7 +26,7 @@ class CommonSubexpressions(GraphPass):
         rewriter = Rewriter(graph)
         self._merge_constants(rewriter)
         seen: dict[object, Node] = {}
-        for node in graph.nodes:
+        for node in rewriter.walk():
             current = node.replace(
                 inputs=tuple(v if v == ABSENT else rewriter.current(v) for v in node.inputs)
             )

@@ -87,7 +87,7 @@ class _Conversion:
         self.consumers = graph.consumers()
 
     def run(self) -> Graph:
-        for node in self.graph.nodes:
+        for node in self.rewriter.walk():
             if not self._convert(node):
                 for value in node.present_inputs:
                     self._original(value)

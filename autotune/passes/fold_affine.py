@@ -48,7 +48,7 @@ def _round(graph: Graph) -> Graph:
     producers = graph.producers()
     rewriter = Rewriter(graph)
     consumed: set[str] = set()  # nodes that this round has already merged into another
-    for node in graph.nodes:
+    for node in rewriter.walk():
         match = _constant_operand(graph, node)
         inner = producers.get(match[0]) if match else None
         mergeable = (

@@ -37,7 +37,7 @@ class IntegerProducts(GraphPass):
 
     def apply(self, graph: Graph) -> Graph:
         rewriter = Rewriter(graph)
-        for node in graph.nodes:
+        for node in rewriter.walk():
             if node.op in _RULES:
                 _RULES[node.op](_Expression(rewriter, node, self.activations))
             else:

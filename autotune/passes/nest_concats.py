@@ -30,7 +30,7 @@ class NestConcats(GraphPass):
 
     def apply(self, graph: Graph) -> Graph:
         rewriter, known = Rewriter(graph), Known()
-        for node in graph.nodes:
+        for node in rewriter.walk():
             if node.op != "Concat":
                 rewriter.keep(node)
                 continue

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from autotune.errors import InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
 from autotune.passes.fuse import FusionOptions, Group, fuse
+from autotune.passes.origins import union
 from autotune.passes.views import JOINS, RESHAPES, Placement, ViewAnalysis, is_dense, separate_outputs
 
 
 @dataclass(frozen=True)
 class Dispatch:
-    """One unit of work. ``inputs`` and ``outputs`` are value names in the workload's order."""
+    """One unit of work. ``inputs`` and ``outputs`` are value names in the workload's order.
+
+    ``origins`` are the names of the model's nodes that it computes, or whose results lie in its memory.
+    """
 
     name: str
     region: Region
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     workload: Workload
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,7 @@ class Partition:
         for dispatch in self.dispatches:
             results = ", ".join(f"{v}: {self._place_text(v)}" for v in dispatch.outputs)
             lines.append(f"  {dispatch.name}({', '.join(dispatch.inputs)}) -> {results}")
+            lines += [f"    from {', '.join(dispatch.origins)}"] if dispatch.origins else []
         lines += [f"  {item}" for item in self.in_place]
         return "\n".join([*lines, "}"])
 
@@ -123,7 +129,9 @@ class _Assembly:
     def run(self, groups: Sequence[Group]) -> Partition:
         drafts = [_Draft(group.nodes, self.position[group.nodes[-1].outputs[0]]) for group in groups]
         drafts += self._concat_copies()
-        dispatches = [self._dispatch(number, draft) for number, draft in enumerate(self._ordered(drafts))]
+        ordered = self._ordered(drafts)
+        viewed = self._viewed(ordered)
+        dispatches = [self._dispatch(number, draft, viewed[number]) for number, draft in enumerate(ordered)]
         for output in self.graph.outputs:
             self._placement(output)
         used = {self._placement(v).root for d in dispatches for v in d.inputs}
@@ -161,7 +169,7 @@ class _Assembly:
                 self.types[name] = self.types[source]
                 self.placements[name] = self.views.copy_placement(node, index)
                 self.copied.setdefault(output, []).append(name)
-                copy = Node("Identity", (source,), (name,))
+                copy = Node("Identity", (source,), (name,), origins=node.origins)
                 drafts.append(_Draft((copy,), self.position[output]))
         return drafts
 
@@ -170,7 +178,26 @@ class _Assembly:
             self.placements[value] = self.views.placement(value)
         return self.placements[value]
 
-    def _dispatch(self, number: int, draft: _Draft) -> Dispatch:
+    def _viewed(self, drafts: Sequence[_Draft]) -> list[tuple[str, ...]]:
+        """For each draft the origins that have views only: of what it writes, or reads of inputs and constants."""
+        computed = {origin for draft in drafts for node in draft.nodes for origin in node.origins}
+        writer = {v: i for i, d in enumerate(drafts) for v in d.nodes[-1].present_outputs}
+        found: list[tuple[str, ...]] = [()] * len(drafts)
+        pending: dict[str, tuple[str, ...]] = {}  # views of inputs and constants, by their results
+        for node in self.views.views.values():
+            own = (origin for origin in node.origins if origin not in computed)
+            waiting = union(*(pending.get(v, ()) for v in node.present_inputs), own)
+            writers = self._writers(node.present_inputs, writer)
+            for index in writers:
+                found[index] = union(found[index], waiting)
+            if not writers:
+                pending.update(dict.fromkeys(node.present_outputs, waiting))
+        for index, draft in enumerate(drafts):
+            read = (v for node in draft.nodes for v in node.present_inputs)
+            found[index] = union(*(pending.get(v, ()) for v in read), found[index])
+        return found
+
+    def _dispatch(self, number: int, draft: _Draft, viewed: tuple[str, ...]) -> Dispatch:
         made = {v for node in draft.nodes for v in node.present_outputs}
         read = [v for node in draft.nodes for v in node.present_inputs if v not in made]
         inputs = tuple(dict.fromkeys(read))
@@ -184,7 +211,8 @@ class _Assembly:
         )
         arguments = region.arguments()
         ordered = arguments[: len(inputs)], arguments[len(inputs) :]
-        return Dispatch(name, region, *ordered, Workload.from_region(region))
+        origins = union(*(node.origins for node in draft.nodes), viewed)
+        return Dispatch(name, region, *ordered, Workload.from_region(region), origins)
 
     def _placed_type(self, value: str) -> TensorType:
         dense, strides = self.types[value].dense, self._placement(value).strides
@@ -218,7 +246,11 @@ class _Assembly:
     def _writers_of(self, draft: _Draft, writer: Mapping[str, int]) -> set[int]:
         """The drafts whose results a draft reads, directly or through views."""
         made = {v for node in draft.nodes for v in node.present_outputs}
-        open_values = [v for node in draft.nodes for v in node.present_inputs if v not in made]
+        return self._writers((v for n in draft.nodes for v in n.present_inputs if v not in made), writer)
+
+    def _writers(self, values: Iterable[str], writer: Mapping[str, int]) -> set[int]:
+        """The drafts that write values, or what is in their memory."""
+        open_values = list(values)
         found: set[int] = set()
         seen: set[str] = set()
         while open_values:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+from autotune.passes.origins import carry_origins
 
 
 class Rewriter:
     """Walks over a graph in order and collects the nodes of the new one.
 
-    A pass calls :meth:`keep`, :meth:`emit` and :meth:`replace` for each old node, then
+    A pass calls :meth:`keep`, :meth:`emit` and :meth:`replace` for each old node of :meth:`walk`, then
     :meth:`finish`. Values of the new graph are read through :meth:`current`, which follows the
     replacements made so far.
     """
@@ -26,7 +27,15 @@ class Rewriter:
         self._nodes: list[Node] = []
         self._replaced: dict[str, str] = {}
         self._taken = set(graph.types)
+        self._at: Node | None = None
         self.changed = False
+
+    def walk(self) -> Iterator[Node]:
+        """The old nodes in order; what is added meanwhile comes from the one at hand."""
+        for node in self.graph.nodes:
+            self._at = node
+            yield node
+        self._at = None
 
     def current(self, value: str) -> str:
         """The new graph's value that stands for an old one."""
@@ -113,9 +122,17 @@ class Rewriter:
                 self.add(Node("Identity", (value,), (output,), {}))
         nodes = [node.renamed(renames) for node in self._nodes]
         types = {renames.get(name, name): t for name, t in self.types.items()}
-        return self.graph.replace(types=types, constants=self.constants).with_nodes(nodes)
+        after = self.graph.replace(types=types, constants=self.constants).with_nodes(nodes)
+
+        def renamed(value: str) -> str:
+            found = self.current(value)
+            return renames.get(found, found)
+
+        return carry_origins(self.graph, after, renamed)
 
     def _append(self, node: Node, known: Mapping[str, TensorType] | None = None) -> None:
+        if self._at is not None and not node.origins:
+            node = node.replace(origins=self._at.origins)
         if known is None:
             node, known = complete_node(node, self.types)
         self.types.update(known)
@@ -126,7 +143,7 @@ class Rewriter:
 def rewrite(graph: Graph, rule: Callable[[Rewriter, Node], bool]) -> Graph:
     """Apply ``rule`` to each node in order; where it returns False the node is kept as it is."""
     rewriter = Rewriter(graph)
-    for node in graph.nodes:
+    for node in rewriter.walk():
         if not rule(rewriter, node):
             rewriter.keep(node)
     return rewriter.finish()

@@ -35,7 +35,7 @@ class SplitGroups(GraphPass):
         chains = {c.nodes[-1].outputs[0]: c for c in _chains(graph, self.max_groups)}
         inside = {node.outputs[0] for chain in chains.values() for node in chain.nodes}
         rewriter = Rewriter(graph)
-        for node in graph.nodes:
+        for node in rewriter.walk():
             chain = chains.get(node.outputs[0])
             if chain is not None:
                 _split(rewriter, chain)

@@ -67,7 +67,9 @@ class _Substitution:
         for step in steps.dispatches:
             inputs, outputs = (tuple(names[v] for v in vs) for vs in (step.inputs, step.outputs))
             name = f"{dispatch.name}/{step.name}"
-            self.dispatches.append(replace(step, name=name, inputs=inputs, outputs=outputs))
+            self.dispatches.append(
+                replace(step, name=name, inputs=inputs, outputs=outputs, origins=dispatch.origins)
+            )
 
     def finish(self) -> Partition:
         """The new partition, without what nothing reads any more."""

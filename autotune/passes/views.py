@@ -75,7 +75,8 @@ def separate_outputs(graph: Graph) -> Graph:
 
 
 def _copy(source: str, copy: str, producers: Mapping[str, Node]) -> Node:
-    return Node("Identity", (source,), (copy,))
+    origins = producers[source].origins if source in producers else ()
+    return Node("Identity", (source,), (copy,), origins=origins)
 
 
 def _source(value: str, producers: Mapping[str, Node]) -> str:

@@ -87,7 +87,8 @@ class TensorSpec:
 class DispatchInfo:
     """Where the code of a dispatch came from.
 
-    ``schedule_source`` is ``tuned``, ``default``, ...; ``trace_json`` is the schedule itself.
+    ``schedule_source`` is ``tuned``, ``default``, ...; ``trace_json`` is the schedule itself. ``nodes`` are the
+    names of the model's nodes that it computes.
     """
 
     name: str
@@ -95,6 +96,7 @@ class DispatchInfo:
     kind: str
     schedule_source: str
     trace_json: str
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

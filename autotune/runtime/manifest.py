@@ -13,7 +13,7 @@ from autotune.runtime.image import Command, DispatchInfo, TensorSpec
 from autotune.target import Target
 
 FORMAT = "autotune-module"
-VERSION = 2
+VERSION = 3
 
 _T = TypeVar("_T")
 

@@ -113,6 +113,7 @@ def tune(
             options=options,
             prior=_prior(),
             surroundings=ModelSurroundings(parts, chosen, store, preference, seed),
+            origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
         )
         return job.run()
 
@@ -225,8 +226,8 @@ def compile_with_database(
 class Answer:
     """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
 
-    ``top`` holds the fastest runs, fastest first. ``decision`` compares the ways to compute it, if there
-    are several.
+    ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first.
+    ``decision`` compares the ways to compute it, if there are several.
     """
 
     names: tuple[str, ...]
@@ -234,6 +235,7 @@ class Answer:
     answer: Hit | Miss
     top: tuple[Run, ...]
     decision: Decision | None = None
+    nodes: tuple[str, ...] = ()
 
     @property
     def divided(self) -> bool:
@@ -285,24 +287,25 @@ def query(
     chosen = Target.parse(target, threads)
     with opened(database, read_only=True) as store:
 
-        def answer(workload: Workload, names: tuple[str, ...]) -> Answer:
+        def answer(workload: Workload, names: tuple[str, ...], nodes: tuple[str, ...]) -> Answer:
             key = Key(workload.key, chosen.key, space_for(workload, chosen).key)
             found = store.lookup(key.workload, key.target, key.space)
-            return Answer(names, workload, found, tuple(store.top(key, top)))
+            return Answer(names, workload, found, tuple(store.top(key, top)), nodes=nodes)
 
         answers = []
-        for workload, names in _workloads(what, store, chosen, shapes):
+        for workload, names, nodes in _workloads(what, store, chosen, shapes):
             decision = decide(workload, chosen, store, Preference(tolerance))
-            answers.append(replace(answer(workload, names), decision=decision))
+            answers.append(replace(answer(workload, names, nodes), decision=decision))
             steps = decision.chosen.steps if decision is not None else None
             for step in steps.dispatches if steps is not None else ():
-                answers.append(answer(step.workload, tuple(f"{name}/{step.name}" for name in names)))
+                answers.append(answer(step.workload, tuple(f"{name}/{step.name}" for name in names), nodes))
         return answers
 
 
 def _workloads(
     what: Model, store: Database, target: Target, shapes: Shapes | None
-) -> list[tuple[Workload, tuple[str, ...]]]:
+) -> list[tuple[Workload, tuple[str, ...], tuple[str, ...]]]:
+    """Each workload with its dispatches and the model's nodes that they come from."""
     from autotune.compiler import divide
     from autotune.graph.region import Workload
 
@@ -314,13 +317,15 @@ def _workloads(
         rows = store.find_workload(what)
         if not rows:
             raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
-        return [(Workload.parse(row.text), ()) for row in rows]
+        return [(Workload.parse(row.text), (), ()) for row in rows]
     parts = divide(what, activations=target.activations, shapes=shapes)
     names: dict[str, list[str]] = {}
+    nodes: dict[str, dict[str, None]] = {}
     for dispatch in parts.dispatches:
         names.setdefault(dispatch.workload.key, []).append(dispatch.name)
+        nodes.setdefault(dispatch.workload.key, {}).update(dict.fromkeys(dispatch.origins))
     workloads = {d.workload.key: d.workload for d in parts.dispatches}
-    return [(workloads[key], tuple(names[key])) for key in workloads]
+    return [(workloads[key], tuple(names[key]), tuple(nodes[key])) for key in workloads]
 
 
 def is_key(text: str) -> bool:

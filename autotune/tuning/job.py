@@ -9,8 +9,8 @@ import os
 import platform
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.database import Database, Hit, Miss
@@ -86,6 +86,8 @@ class Job:
     forks: Sequence[Fork] = ()
     surroundings: Surroundings | None = None
     """The model that winners are confirmed in; without it nothing is confirmed."""
+    origins: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The model's nodes that each dispatch comes from."""
 
     def run(self) -> Report:
         """Tune; Ctrl-C ends the search early and keeps the best so far.
@@ -342,7 +344,13 @@ class Job:
             before,
             after,
             len(task.known),
+            self._nodes(task),
         )
+
+    def _nodes(self, task: Task) -> tuple[str, ...]:
+        """The model's nodes that a task's dispatches come from; steps are named after their dispatch."""
+        dispatches = dict.fromkeys(name.partition("/")[0] for name in task.names)
+        return tuple(dict.fromkeys(node for name in dispatches for node in self.origins.get(name, ())))
 
 
 def _check_something_works(status: Status) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +11,10 @@ from autotune.database.records import Latency
 
 @dataclass(frozen=True)
 class DispatchRow:
-    """One workload: ``count`` dispatches, latencies in ns of one of them (None when it never ran)."""
+    """One workload: ``count`` dispatches, latencies in ns of one of them (None when it never ran).
+
+    ``nodes`` are the model's nodes that the dispatches come from.
+    """
 
     name: str
     kind: str
@@ -20,6 +23,7 @@ class DispatchRow:
     before_ns: float | None
     after_ns: float | None
     runs: int
+    nodes: tuple[str, ...] = ()
 
     @property
     def speedup(self) -> float | None:
@@ -96,6 +100,18 @@ def times(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}×"
 
 
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """The first names, and how many more there are.
+
+    >>> listed(["conv1", "relu1", "pool1"], most=2)
+    'conv1, relu1 and 1 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+_LEAST_NODES = 12
+"""Characters that the names of nodes get, or they are left out."""
 _FIGURES = 58
 """Characters that a row needs beside its name."""
 
@@ -103,7 +119,8 @@ _FIGURES = 58
 def lines_of(report: Report, columns: int | None = None) -> list[str]:
     """The report as plain text, one line a dispatch, those with the most time first.
 
-    Names are cut where a row would be wider than ``columns`` (but leaves 8 characters of them).
+    Names are cut where a row would be wider than ``columns`` (but leaves 8 characters of them); the model's
+    nodes stand at the end where there is room.
     """
     rows = sorted(report.dispatches, key=_share, reverse=True)
     width = max([8, *(len(row.name) for row in rows)])
@@ -118,11 +135,15 @@ def lines_of(report: Report, columns: int | None = None) -> list[str]:
         f"{nanoseconds(row.after_ns):>10} {times(row.speedup):>8} {row.runs:>5}"
         for row in rows
     ]
+    room = None if columns is None else columns - len(lines[0]) - 2
+    if any(row.nodes for row in rows) and (room is None or room >= _LEAST_NODES):
+        texts = ["nodes", *(listed(row.nodes) for row in rows)]
+        lines = [f"{line}  {_cut(text, room)}" for line, text in zip(lines, texts, strict=True)]
     return [*lines, *report.decisions, *summary(report)]
 
 
-def _cut(name: str, width: int) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"
+def _cut(name: str, width: int | None) -> str:
+    return name if width is None or len(name) <= width else name[: width - 1] + "…"
 
 
 def _share(row: DispatchRow) -> float:
@@ -153,4 +174,4 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-__all__ = ["DispatchRow", "Report", "lines_of", "nanoseconds", "summary", "times"]
+__all__ = ["DispatchRow", "Report", "lines_of", "listed", "nanoseconds", "summary", "times"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,14 @@ def test_names_are_cut_so_that_rows_fit() -> None:
     assert len(header) == len(row) == 80
     assert row.startswith(NAME[:21] + "…  convolution")
     assert lines_of(REPORT, 200) == lines_of(REPORT)
+
+
+def test_the_nodes_of_the_model_stand_at_the_end_where_there_is_room() -> None:
+    report = replace(REPORT, dispatches=(replace(ROW, nodes=("conv1", "norm1", "relu1")),))
+    assert lines_of(report)[1].endswith("20  conv1, norm1, relu1")
+    assert lines_of(report, 110)[1].endswith("20  conv1, norm1, re…")
+    assert lines_of(report, 80) == lines_of(REPORT, 80)
+    assert report.to_json()["dispatches"][0]["nodes"] == ("conv1", "norm1", "relu1")
 
 
 def test_a_terminal_shows_one_line_a_dispatch(monkeypatch: pytest.MonkeyPatch) -> None:

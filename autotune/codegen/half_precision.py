@@ -1,7 +1,7 @@
-"""float16 to other floats and back where no instruction does it: functions in LLVM IR under the names LLVM calls.
+"""float16 to float32 and back where no instruction does it: functions in LLVM IR under the names that LLVM calls.
 
-A processor without F16C has none, and none has one from float64 to float16; LLVM then calls what is a library of a C
-compiler elsewhere. The steps are those of F. Giesen, "Half to float done quick" and its reverse.
+On a processor without F16C LLVM calls what is a library of a C compiler elsewhere. The steps are those of F. Giesen,
+"Half to float done quick" and its reverse.
 """
 
 from __future__ import annotations
@@ -64,43 +64,16 @@ define internal half @__truncsfhf2(float %x) {
   ret half %result
 }"""
 
-_TRUNCATE_DOUBLE = """
-define internal half @__truncdfhf2(double %x) {
-  ; By way of a float32 whose last bit is set where it is not exact, so that rounding twice is rounding once.
-  %near = fptrunc double %x to float
-  %back = fpext float %near to double
-  %bits = bitcast float %near to i32
-  %last = and i32 %bits, 1
-  %is_even = icmp eq i32 %last, 0
-  %is_inexact = fcmp one double %back, %x
-  %moves = and i1 %is_even, %is_inexact
-  %size = call double @llvm.fabs.f64(double %x)
-  %reached = call double @llvm.fabs.f64(double %back)
-  %is_below = fcmp olt double %reached, %size
-  %step = select i1 %is_below, i32 1, i32 -1
-  %moved = add i32 %bits, %step
-  %odd = select i1 %moves, i32 %moved, i32 %bits
-  %float = bitcast i32 %odd to float
-  %result = call half @__truncsfhf2(float %float)
-  ret half %result
-}
-declare double @llvm.fabs.f64(double)"""
-
-FUNCTIONS = {
-    "__extendhfsf2": (_EXTEND,),
-    "__truncsfhf2": (_TRUNCATE,),
-    "__truncdfhf2": (_TRUNCATE, _TRUNCATE_DOUBLE),
-}
+FUNCTIONS = {"__extendhfsf2": _EXTEND, "__truncsfhf2": _TRUNCATE}
 """What LLVM calls for float16 where no instruction does, and the text that defines it."""
 
 
 def definitions(names: Iterable[str]) -> str:
     """LLVM IR of the functions, kept although no text calls them."""
-    texts = list(dict.fromkeys(text for name in sorted(names) for text in FUNCTIONS[name]))
-    used = ", ".join(f"ptr @{name}" for name in sorted(names))
-    count = len(set(names))
-    kept = f'@llvm.compiler.used = appending global [{count} x ptr] [{used}], section "llvm.metadata"'
-    return "\n".join([*texts, kept])
+    wanted = sorted(names)
+    used = ", ".join(f"ptr @{name}" for name in wanted)
+    kept = f'@llvm.compiler.used = appending global [{len(wanted)} x ptr] [{used}], section "llvm.metadata"'
+    return "\n".join([*(FUNCTIONS[name] for name in wanted), kept])
 
 
 __all__ = ["FUNCTIONS", "definitions"]

@@ -101,15 +101,17 @@ class Signature:
         if isinstance(array, np.generic):
             array = np.asarray(array)
         if not isinstance(array, np.ndarray):
-            if not hasattr(array, "__dlpack__"):
+            try:
+                taken = np.from_dlpack(array) if hasattr(array, "__dlpack__") else None
+            except Exception as error:  # the code of another library, which may raise anything
+                reason = str(error) or type(error).__name__
+                raise InputError(f"{place}: not readable through DLPack: {reason}") from error
+            if taken is None:
                 raise InputError(
                     f"{place}: expected a NumPy array {_type(spec)}, got {type(array).__name__}; "
                     "np.asarray makes one"
                 )
-            try:
-                array = np.from_dlpack(array)
-            except (BufferError, RuntimeError, TypeError, ValueError) as error:
-                raise InputError(f"{place}: not readable through DLPack: {error}") from error
+            array = taken
         if array.dtype != np.dtype(spec.dtype) or array.shape != spec.shape:
             raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
         dense: NDArray[Any] = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])

@@ -79,6 +79,25 @@ def fetch_add(address: int, value: int) -> int:
     """Atomic addition, sequentially consistent; returns the value before."""
 
 
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  %before = atomicrmw xchg ptr %slot, i64 %value seq_cst
+  ret i64 %before
+""")
+def exchange(address: int, value: int) -> int:
+    """Atomic store, sequentially consistent; returns the value before."""
+
+
+@operation("""
+  %slot = inttoptr i64 %address to ptr
+  %pair = cmpxchg ptr %slot, i64 %expected, i64 %value seq_cst seq_cst
+  %before = extractvalue { i64, i1 } %pair, 0
+  ret i64 %before
+""")
+def compare_exchange(address: int, expected: int, value: int) -> int:
+    """Atomic store if the slot holds what is ``expected``; returns the value before."""
+
+
 @operation(f"  {_PAUSE[0]}\n  ret void", *_PAUSE[1:])
 def pause() -> None:
     """Tell the core that this is a spin loop."""
@@ -110,15 +129,16 @@ def park(address: int, value: int) -> None:
 @operation(
     f"""
   %pointer = inttoptr i64 %address to ptr
-  call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %pointer, i32 {_FUTEX_WAKE_PRIVATE}, i32 {0x7FFFFFFF}, ptr null)
+  %count = trunc i64 %threads to i32
+  call i64 (i64, ...) @syscall(i64 {_FUTEX}, ptr %pointer, i32 {_FUTEX_WAKE_PRIVATE}, i32 %count, ptr null)
   ret void
 """
     if _LINUX
     else "  ret void",
     _SLEEP,
 )
-def unpark(address: int) -> None:
-    """Wake every thread parked on the slot."""
+def unpark(address: int, threads: int) -> None:
+    """Wake at most that many threads parked on the slot."""
 
 
 @operation(
@@ -152,6 +172,8 @@ def call_kernel(address: int, table: int, begin: int, end: int, scratch: int) ->
 __all__ = [
     "call_kernel",
     "clock_ns",
+    "compare_exchange",
+    "exchange",
     "fetch_add",
     "load",
     "load_acquire",

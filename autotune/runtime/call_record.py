@@ -48,10 +48,7 @@ class _MethodDefinition(ctypes.Structure):
 
 
 class CallRecord:
-    """What a module's calls bring and which program they run; ``call`` runs it.
-
-    Calls must take turns, because they share the program. :meth:`close` makes them all return None.
-    """
+    """What a module's calls bring and which program they run, in turns; ``call`` runs it."""
 
     def __init__(self, program: int, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
         specs = [*inputs, *outputs]
@@ -60,7 +57,7 @@ class CallRecord:
         tensors_at = layout.RECORD_SLOTS
         shapes_at = tensors_at + len(specs) * layout.TENSOR_SLOTS
         self._memory = np.zeros(shapes_at + ranks, np.int64)
-        base = address_of(self._memory)
+        self._address = base = address_of(self._memory)
         self._write_header(program, len(inputs), len(outputs), base + 8 * tensors_at)
         for index, (spec, dtype) in enumerate(zip(specs, self._dtypes, strict=True)):
             row = self._memory[tensors_at + index * layout.TENSOR_SLOTS :]
@@ -82,9 +79,21 @@ class CallRecord:
         header[layout.ARRAY], header[layout.BYTE] = id(np.ndarray), id(np.dtype(np.uint8))
         header[layout.NEW_ARRAY], header[layout.SET_BASE] = _numpy_functions()
 
+    def run(self, addresses: Sequence[int], repeats: int, times: int, events: int) -> int:
+        """Run the program on checked arrays at these addresses, after the calls before.
+
+        The rest is that of :func:`autotune.runtime.calls.run`.
+        """
+        words = np.array(addresses, np.int64)
+        return executor().run(self._address, address_of(words), repeats, times, events)
+
     def close(self) -> None:
-        """Run nothing any more."""
-        self._memory[layout.CALLED] = 0
+        """Run nothing any more, after the calls before."""
+        executor().close(self._address)
+
+    def reset(self) -> None:
+        """Forget who has the program: in the child of a fork that thread does not exist."""
+        self._memory[layout.MUTEX] = 0
 
 
 def _builtin(memory: NDArray[np.int64]) -> NativeCall:

@@ -4,9 +4,14 @@ The usual call brings arrays that need no conversion: NumPy's own type, the elem
 of the module, dense. That is seen from a few words of each array. Whatever is not the usual call
 (another type, a stride, an array that overlaps) gives None and runs nothing: the checks written in
 Python then convert it or say what is wrong.
+
+Calls of one module take turns, because they share its memory. The mutex is taken and given back here, so that
+no signal can leave a module locked.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from autotune.runtime.atomics import load, store
 from autotune.runtime.device import ALIGNMENT
@@ -20,6 +25,7 @@ from autotune.runtime.layout import (
     DTYPE,
     INPUTS,
     LIST,
+    MUTEX,
     NEW_ARRAY,
     NONE,
     OUTPUTS,
@@ -30,6 +36,7 @@ from autotune.runtime.layout import (
     TENSOR_SLOTS,
     TENSORS,
 )
+from autotune.runtime.mutex import lock, try_lock, unlock
 from autotune.runtime.objects import (
     ARRAY_DATA,
     ARRAY_DTYPE,
@@ -54,6 +61,11 @@ from autotune.runtime.objects import (
     take_gil,
 )
 from autotune.runtime.translate.functions import native
+
+RAN: Final = 0
+CLOSED: Final = 1
+UNATTENDED: Final = 2
+"""What :func:`run` returns."""
 
 _UNALIGNED = 4096
 """Bytes. Below, aligning an output to a cache line costs more than it saves."""
@@ -91,17 +103,15 @@ def _plain(record: int, tensor: int, array: int, flags: int) -> bool:
 
 
 @native
-def _bind_inputs(record: int, arrays: int, addresses: int) -> bool:
-    """Whether a tuple's items are as the inputs must be; their addresses go to the program."""
+def _plain_inputs(record: int, arrays: int) -> bool:
+    """Whether a tuple's items are as the inputs must be."""
     count = load(_at(record, INPUTS))
     if load(_at(arrays, OBJECT_SLOTS)) != count:
         return False
     tensor = load(_at(record, TENSORS))
     for index in range(count):
-        array = load(_at(arrays, TUPLE_ITEMS + index))
-        if not _plain(record, tensor, array, DENSE):
+        if not _plain(record, tensor, load(_at(arrays, TUPLE_ITEMS + index)), DENSE):
             return False
-        store(_at(addresses, index), load(_at(array, ARRAY_DATA)))
         tensor = _at(tensor, TENSOR_SLOTS)
     return True
 
@@ -130,7 +140,7 @@ def _fresh_array(record: int, tensor: int) -> int:
 
 
 @native
-def _fresh_outputs(record: int, addresses: int) -> int:
+def _fresh_outputs(record: int) -> int:
     """A list of new arrays; 0 and an exception without memory."""
     count = load(_at(record, OUTPUTS))
     tensor = _at(load(_at(record, TENSORS)), load(_at(record, INPUTS)) * TENSOR_SLOTS)
@@ -142,41 +152,72 @@ def _fresh_outputs(record: int, addresses: int) -> int:
         if array == 0:
             drop(outputs)
             return 0
-        store(_at(addresses, load(_at(record, INPUTS)) + index), load(_at(array, ARRAY_DATA)))
         set_item(outputs, index, array)
         tensor = _at(tensor, TENSOR_SLOTS)
     return outputs
 
 
 @native
-def _overlaps(record: int, addresses: int, index: int) -> bool:
+def _data(record: int, arrays: int, outputs: int, index: int) -> int:
+    """Address of the first element of an argument: of an item of the tuple of inputs, then of the list."""
+    inputs = load(_at(record, INPUTS))
+    if index < inputs:
+        return load(_at(load(_at(arrays, TUPLE_ITEMS + index)), ARRAY_DATA))
+    return load(_at(get_item(outputs, index - inputs), ARRAY_DATA))
+
+
+@native
+def _overlaps(record: int, arrays: int, given: int, index: int) -> bool:
     """Whether the argument ``index`` may share memory with one before it."""
     tensors = load(_at(record, TENSORS))
-    begin = load(_at(addresses, index))
+    begin = _data(record, arrays, given, index)
     end = begin + load(_at(tensors, index * TENSOR_SLOTS + BYTES))
     for other in range(index):
-        first = load(_at(addresses, other))
+        first = _data(record, arrays, given, other)
         if begin < first + load(_at(tensors, other * TENSOR_SLOTS + BYTES)) and first < end:
             return True
     return False
 
 
 @native
-def _given_outputs(record: int, given: int, addresses: int) -> bool:
-    """Whether a list's items may be written to as the outputs; their addresses go to the program."""
+def _plain_outputs(record: int, arrays: int, given: int) -> bool:
+    """Whether a list's items may be written to as the outputs."""
     count, inputs = load(_at(record, OUTPUTS)), load(_at(record, INPUTS))
     if load(_at(given, OBJECT_TYPE)) != load(_at(record, LIST)) or length(given) != count:
         return False
     tensor = _at(load(_at(record, TENSORS)), inputs * TENSOR_SLOTS)
     for index in range(count):
-        array = get_item(given, index)
-        if not _plain(record, tensor, array, DENSE | WRITABLE):
+        if not _plain(record, tensor, get_item(given, index), DENSE | WRITABLE):
             return False
-        store(_at(addresses, inputs + index), load(_at(array, ARRAY_DATA)))
-        if _overlaps(record, addresses, inputs + index):
+        if _overlaps(record, arrays, given, inputs + index):
             return False
         tensor = _at(tensor, TENSOR_SLOTS)
     return True
+
+
+@native
+def _run_once(record: int, arrays: int, outputs: int) -> bool:
+    """Bind the arguments of a call and run, after the calls before; False when nothing ran.
+
+    The GIL is held at the beginning and at the end, but not while it waits or runs.
+    """
+    mutex = _at(record, MUTEX)
+    if not try_lock(mutex):
+        waiting = release_gil()
+        lock(mutex)
+        take_gil(waiting)
+    program = load(_at(record, CALLED))
+    if program == 0:
+        unlock(mutex)
+        return False
+    addresses = load(_at(program, ADDRESSES))
+    for index in range(load(_at(record, INPUTS)) + load(_at(record, OUTPUTS))):
+        store(_at(addresses, index), _data(record, arrays, outputs, index))
+    running = release_gil()
+    ran = execute(program, 1, 0, 0)
+    unlock(mutex)
+    take_gil(running)
+    return ran
 
 
 @native
@@ -185,31 +226,56 @@ def call(owner: int, arguments: int, number: int) -> int:
 
     ``owner`` is the array that holds the call record, ``arrays`` a tuple and ``out`` a list of the
     caller's own, or None. Returns the list of outputs; None when nothing ran because the arguments
-    need the checks written in Python. The caller has the module and, for more than one worker, the
-    pool for itself.
+    need the checks written in Python, workers are to be started, or the module is closed.
     """
     record = load(_at(owner, ARRAY_DATA))
-    none: int = load(_at(record, NONE))
-    program = load(_at(record, CALLED))
-    outputs: int = none
-    if program:
-        addresses = load(_at(program, ADDRESSES))
-        given = load(_at(arguments, 1))
-        if _bind_inputs(record, load(arguments), addresses):
-            if given == none:
-                outputs = _fresh_outputs(record, addresses)
-                if outputs == 0:
-                    return 0
-            elif _given_outputs(record, given, addresses):
-                outputs = given
-                retain(given)
-    if outputs == none:
+    none = load(_at(record, NONE))
+    arrays, outputs = load(arguments), load(_at(arguments, 1))
+    ran = False
+    if _plain_inputs(record, arrays):
+        if outputs == none:
+            outputs = _fresh_outputs(record)
+            if outputs == 0:
+                return 0
+            ran = _run_once(record, arrays, outputs)
+            if not ran:
+                drop(outputs)
+        elif _plain_outputs(record, arrays, outputs):
+            ran = _run_once(record, arrays, outputs)
+            if ran:
+                retain(outputs)
+    if not ran:
+        outputs = none
         retain(none)
-        return none
-    thread = release_gil()
-    execute(program)
-    take_gil(thread)
     return outputs
 
 
-__all__ = ["call"]
+@native
+def run(record: int, addresses: int, repeats: int, times: int, events: int) -> int:
+    """Run a module's program on arrays at these addresses, after the calls before; without the GIL.
+
+    See :func:`autotune.runtime.executor.execute`. Returns RAN, CLOSED, or UNATTENDED where workers are to
+    be started.
+    """
+    mutex = _at(record, MUTEX)
+    lock(mutex)
+    program = load(_at(record, CALLED))
+    outcome = CLOSED
+    if program:
+        bound = load(_at(program, ADDRESSES))
+        for index in range(load(_at(record, INPUTS)) + load(_at(record, OUTPUTS))):
+            store(_at(bound, index), load(_at(addresses, index)))
+        outcome = RAN if execute(program, repeats, times, events) else UNATTENDED
+    unlock(mutex)
+    return outcome
+
+
+@native
+def close(record: int) -> None:
+    """Run nothing any more, after the calls before; without the GIL."""
+    lock(_at(record, MUTEX))
+    store(_at(record, CALLED), 0)
+    unlock(_at(record, MUTEX))
+
+
+__all__ = ["CLOSED", "RAN", "UNATTENDED", "call", "close", "run"]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +37,11 @@ class _Dispatch:
 class Program:
     """A finished command buffer, in the layout of :mod:`autotune.runtime.layout`.
 
-    ``header`` starts with the slots of the same name there. ``bind(*addresses)`` takes the addresses
-    of a call's inputs, then outputs, before each run.
+    ``header`` starts with the slots of the same name there.
     """
 
     address: int
     header: memoryview
-    bind: Callable[..., None]
     memory: tuple[NDArray[np.int64] | NDArray[np.uint8], ...]
 
 
@@ -94,11 +90,9 @@ class CommandBuffer:
         )
         memory[layout.TEAM] = self._workers
         memory[layout.STATE] = self._state
-        memory[layout.REPEATS] = 1
         self._write_rows(memory, rows_at, base + 8 * tables_at)
         self._write_tables(memory, tables_at, patches_at)
-        bind = partial(Struct(f"{self._arguments}q").pack_into, memory.data, 8 * arguments_at)
-        return Program(base, memory.data, bind, (memory, scratch))
+        return Program(base, memory.data, (memory, scratch))
 
     def _write_rows(self, memory: NDArray[np.int64], at: int, table: int) -> None:
         """One row a command; a barrier follows all parallel work and precedes it."""

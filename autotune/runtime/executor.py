@@ -16,6 +16,7 @@ from __future__ import annotations
 from autotune.runtime.atomics import (
     call_kernel,
     clock_ns,
+    compare_exchange,
     fetch_add,
     load,
     load_acquire,
@@ -54,10 +55,10 @@ from autotune.runtime.layout import (
     PATCHES,
     PHASE,
     PROGRAM,
-    REPEATS,
-    ROWS,
     SCRATCH,
     SCRATCH_STRIDE,
+    SERVED,
+    SERVING,
     SHARED,
     SPIN,
     STATE,
@@ -67,13 +68,15 @@ from autotune.runtime.layout import (
     TILES,
     TILES_RUN,
     TILES_STOLEN,
-    TIMES,
+    TURN,
     WORKER_SLOTS,
     WORKERS,
 )
+from autotune.runtime.mutex import lock, try_lock, unlock
 from autotune.runtime.translate.functions import native
 
 _SPINS_PER_CLOCK = 64
+_EVERYBODY = 0x7FFFFFFF
 
 
 @native
@@ -225,7 +228,7 @@ def _fork(state: int, program: int, events: int) -> None:
     fetch_add(_at(state, GENERATION), 1)
     # An addition of nothing, because only a read-modify-write is ordered after the one above.
     if fetch_add(_at(state, PARKED), 0):
-        unpark(_at(state, GENERATION))
+        unpark(_at(state, GENERATION), _EVERYBODY)
 
 
 @native
@@ -251,40 +254,78 @@ def _await_generation(state: int, seen: int) -> None:
 
 
 @native
-def serve(state: int, worker: int, workers: int, seen: int) -> None:
-    """Body of a worker thread: take part in every run until the pool stops."""
+def serve(state: int, worker: int, workers: int) -> None:
+    """Body of a worker thread: take part in every run until the pool stops.
+
+    It ends at once where another thread is this worker already: a start that was interrupted is made again.
+    """
+    own = _worker(state, worker)
+    if compare_exchange(_at(own, SERVED), 0, 1):
+        return
+    # No run begins before all workers are counted: none is missed after this.
+    seen = load_acquire(_at(state, GENERATION))
+    fetch_add(_at(state, SERVING), 1)
     while True:
         _await_generation(state, seen)
         seen += 1
         if load(_at(state, STOP)):
             break
         _run_share(state, worker, workers)
+    store_release(_at(own, SERVED), 0)
+    fetch_add(_at(state, SERVING), -1)
 
 
 @native
-def execute(program: int) -> None:
-    """Run a program as its header says; the calling thread is worker 0."""
-    _apply_patches(program)
-    state, workers = load(_at(program, STATE)), load(_at(program, TEAM))
-    times, events = load(_at(program, TIMES)), load(_at(program, ROWS))
-    together = workers > 1 and load(_at(program, PARALLEL)) == 1
-    for run in range(load(_at(program, REPEATS))):
-        begin = clock_ns() if times else 0
-        if together:
+def _run_together(program: int, workers: int, repeats: int, times: int, events: int) -> bool:
+    """Run a program with a pool's workers, after those who have them; False where some do not serve."""
+    state = load(_at(program, STATE))
+    lock(_at(state, TURN))
+    complete = load_acquire(_at(state, SERVING)) == workers - 1
+    if complete:
+        for run in range(repeats):
+            begin = clock_ns() if times else 0
             _fork(state, program, events)
             _run_share(state, 0, workers)
-        else:
-            _run_alone(program, workers, events)
-        if times:
-            store(_at(times, run), clock_ns() - begin)
+            if times:
+                store(_at(times, run), clock_ns() - begin)
+    unlock(_at(state, TURN))
+    return complete
 
 
 @native
-def stop(state: int) -> None:
-    """Let the worker threads of an idle pool end."""
+def execute(program: int, repeats: int, times: int, events: int) -> bool:
+    """Run a program several times; the calling thread is worker 0. False when nothing ran for want of workers.
+
+    ``times`` is the address of as many int64 that receive ns a run, ``events`` that of the event rows
+    [commands, workers] of the last run; both may be 0. The caller has the program for itself.
+    """
+    _apply_patches(program)
+    workers = load(_at(program, TEAM))
+    if workers > 1 and load(_at(program, PARALLEL)):
+        return _run_together(program, workers, repeats, times, events)
+    for run in range(repeats):
+        begin = clock_ns() if times else 0
+        _run_alone(program, workers, events)
+        if times:
+            store(_at(times, run), clock_ns() - begin)
+    return True
+
+
+@native
+def stop(state: int, patience_ns: int) -> None:
+    """Let the worker threads end; where a run keeps them for longer than the patience, they go on."""
+    deadline = clock_ns() + patience_ns
+    while not try_lock(_at(state, TURN)):
+        if clock_ns() > deadline:
+            return
+        yield_processor()
     store(_at(state, STOP), 1)
-    fetch_add(_at(state, GENERATION), 1)
-    unpark(_at(state, GENERATION))
+    while load_acquire(_at(state, SERVING)):
+        fetch_add(_at(state, GENERATION), 1)  # once more for whoever came in between
+        unpark(_at(state, GENERATION), _EVERYBODY)
+        yield_processor()
+    store(_at(state, STOP), 0)
+    unlock(_at(state, TURN))
 
 
 __all__ = ["execute", "serve", "stop"]

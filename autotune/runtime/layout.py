@@ -4,7 +4,7 @@ All of it is int64 slots; offsets here count slots of 8 bytes. Three structures:
 
 * a **program**, one a module: a header, the command rows, the pointer tables of the kernels, and the
   patches that put the addresses of a call's inputs and outputs into those tables;
-* a **call record**, one a module: what a call from Python must bring, and which program it runs;
+* a **call record**, one a module: what a call from Python must bring, and which program it runs, one call at a time;
 * the **pool state**, one a worker pool: what the workers of the pool share. Slots written by different
   workers are 128 bytes apart, because cores fetch lines of 64 bytes in pairs.
 """
@@ -24,10 +24,7 @@ ADDRESSES: Final = 6  # address of this call's input addresses, then output addr
 PARALLEL: Final = 7  # 1 when some command has more than one tile
 TEAM: Final = 8  # workers
 STATE: Final = 9  # address of the pool's state, 0 for one worker
-REPEATS: Final = 10  # runs that the next execution makes
-TIMES: Final = 11  # address of as many int64 that receive ns a run, or 0
-ROWS: Final = 12  # address of the event rows [commands, workers] of the last run, or 0
-SHARED: Final = 13  # commands up to the last barrier: what workers other than 0 may read
+SHARED: Final = 10  # commands up to the last barrier: what workers other than 0 may read
 HEADER_SLOTS: Final = 16
 
 # Command row.
@@ -55,7 +52,8 @@ ARRAY: Final = 6  # NumPy's array type
 BYTE: Final = 7  # NumPy's type of bytes
 NEW_ARRAY: Final = 8  # addresses of two functions of NumPy
 SET_BASE: Final = 9
-RECORD_SLOTS: Final = 10
+MUTEX: Final = 10  # whoever has it binds addresses to the program and runs it
+RECORD_SLOTS: Final = 11
 
 # Tensor row.
 DTYPE: Final = 0  # address of NumPy's object for the element type
@@ -73,12 +71,15 @@ EVENTS: Final = 2  # address of the event rows, 0 for none
 STOP: Final = 3
 SPIN: Final = 4  # turns that a barrier spins before it yields the core
 IDLE_NS: Final = 5  # how long an idle worker spins before it sleeps
+TURN: Final = 6  # mutex: whoever has it has the workers for a run
+SERVING: Final = 7  # how many workers wait for runs or take part in one
 PARKED: Final = LINE  # how many workers sleep
 WORKERS: Final = 2 * LINE  # start of the workers' own slots
 WORKER_SLOTS: Final = 2 * LINE
 ARRIVED: Final = 0  # counts the barriers that this worker has reached
 CLAIMED: Final = LINE  # tiles claimed from this worker's range: two slots, used in turn
 PHASE: Final = LINE + 2  # which of the two is in use; private to the worker
+SERVED: Final = LINE + 3  # 1 while a thread is this worker
 
 # Event row of one worker and one command; times in ns of the monotonic clock.
 BEGIN: Final = 0

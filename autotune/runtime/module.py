@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
@@ -23,10 +22,12 @@ from autotune.hardware import check_threads
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature
 from autotune.runtime.call_record import CallRecord
+from autotune.runtime.calls import CLOSED, RAN
 from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
 from autotune.runtime.device import Device, address_of, aligned, allocate
 from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.pool import pool_of
+from autotune.runtime.requests import Requests
 from autotune.runtime.verify import verify
 
 _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
@@ -76,9 +77,8 @@ class Module:
         self._code: LoadedCode | None = LoadedCode(image.objects)
         self._program: Program | None = self._record(self._code)
         self._calls = CallRecord(self._program.address, image.inputs, image.outputs)
-        self._native_call = self._pool.shared(self._calls.call, self._program)
-        self._lock = threading.Lock()
-        self._queue: ThreadPoolExecutor | None = None
+        self._native_call = self._calls.call
+        self._requests = Requests()
         _modules.add(self)
 
     @property
@@ -115,12 +115,7 @@ class Module:
 
     def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
         """The same with the inputs as a tuple and a list ``out``, which is returned."""
-        lock = self._lock
-        lock.acquire()  # at half the cost of a with statement
-        try:
-            outputs = self._native_call(arrays, out)
-        finally:
-            lock.release()
+        outputs = self._native_call(arrays, out)
         return self._checked_call(arrays, out) if outputs is None else outputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
@@ -134,11 +129,9 @@ class Module:
         The arrays must not change until the future is done. Its ``result()`` is what a call returns
         or raises.
         """
-        with self._lock:
-            self._open()
-            if self._queue is None:
-                self._queue = ThreadPoolExecutor(1, thread_name_prefix="autotune-queue")
-            return self._queue.submit(self, *arrays)
+        if self._program is None:
+            raise self._closed()
+        return self._requests.submit(self, *arrays)
 
     def time(
         self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
@@ -153,21 +146,19 @@ class Module:
         arrays, outputs = self._prepare(inputs)
         measured: list[NDArray[np.int64]] = []
         count = total = 0
-        with self._lock:
-            program = self._bound(arrays, outputs)
-            begin = time.perf_counter_ns()
-            self._measured(program, warmup)
-            # Without a warm-up run the first batch is one run, to learn how long a run is.
-            run_ns = (time.perf_counter_ns() - begin) // warmup if warmup else _BATCH_NS
-            while count < repeat or (total < min_ns and count < _MAX_RUNS):
-                run_ns = max(1, run_ns)
-                wanted = max(repeat - count, (min_ns - total) // run_ns + 1)
-                times = np.zeros(max(1, min(wanted, _BATCH_NS // run_ns, _MAX_RUNS)), np.int64)
-                self._measured(program, times.size, times=address_of(times))
-                measured.append(times)
-                count += times.size
-                total += int(times.sum())
-                run_ns = total // count
+        begin = time.perf_counter_ns()
+        self._run(arrays, outputs, warmup)
+        # Without a warm-up run the first batch is one run, to learn how long a run is.
+        run_ns = (time.perf_counter_ns() - begin) // warmup if warmup else _BATCH_NS
+        while count < repeat or (total < min_ns and count < _MAX_RUNS):
+            run_ns = max(1, run_ns)
+            wanted = max(repeat - count, (min_ns - total) // run_ns + 1)
+            times = np.zeros(max(1, min(wanted, _BATCH_NS // run_ns, _MAX_RUNS)), np.int64)
+            self._run(arrays, outputs, times.size, times=address_of(times))
+            measured.append(times)
+            count += times.size
+            total += int(times.sum())
+            run_ns = total // count
         return np.concatenate(measured)
 
     def profile(self, inputs: Inputs, repeat: int = 10) -> NDArray[np.float64]:
@@ -210,17 +201,13 @@ class Module:
 
     def close(self) -> None:
         """Free the module's memory and code, after the run in progress; later calls fail."""
-        with self._lock:
-            queue, self._queue = self._queue, None
-            self._program = None
-            self._calls.close()
-            self._constants = []
-            self._arena = allocate(0)
-            if self._code is not None:
-                self._code.close()
-                self._code = None
-        if queue is not None:
-            queue.shutdown(wait=False)
+        self._calls.close()
+        self._program = None
+        self._constants = []
+        self._arena = allocate(0)
+        if self._code is not None:
+            self._code.close()
+            self._code = None
 
     def __enter__(self) -> Module:
         return self
@@ -259,24 +246,15 @@ class Module:
             return address_of(self._constants[binding.index]) + binding.offset
         return address_of(self._arena) + binding.offset
 
-    def _open(self) -> Program:
-        if self._program is None:
-            raise UsageError(f"module {self._image.name!r} is closed")
-        return self._program
-
-    def _bound(self, inputs: Buffers, outputs: Buffers) -> Program:
-        """The program with a call's addresses; the lock is held."""
-        program = self._open()
-        program.bind(*inputs[1], *outputs[1])
-        return program
+    def _closed(self) -> UsageError:
+        return UsageError(f"module {self._image.name!r} is closed")
 
     def _checked_call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
         """A call whose arrays need converting, or an error; raises InputError."""
         signature = self._signature
         inputs = signature.inputs(arrays)
         outputs = signature.fresh_outputs() if out is None else signature.given_outputs(out, inputs)
-        with self._lock:
-            self._pool.run(self._bound(inputs, outputs))
+        self._run(inputs, outputs)
         return outputs[0]
 
     def _prepare(self, inputs: Inputs) -> tuple[Buffers, Buffers]:
@@ -288,23 +266,23 @@ class Module:
         arrays, outputs = self._prepare(inputs)
         shape = (len(self._image.commands), self._threads, layout.EVENT_SLOTS)
         events = np.zeros(shape, np.int64)
-        with self._lock:
-            # The last of two: between calls from Python workers fall asleep, in use they are awake.
-            self._measured(self._bound(arrays, outputs), 2, events=address_of(events))
+        # The last of two: between calls from Python workers fall asleep, in use they are awake.
+        self._run(arrays, outputs, 2, events=address_of(events))
         return events
 
-    def _measured(self, program: Program, runs: int, *, times: int = 0, events: int = 0) -> None:
-        """Run several times, writing to the addresses given; the lock is held."""
-        header = program.header
-        header[layout.REPEATS], header[layout.TIMES], header[layout.ROWS] = runs, times, events
-        try:
-            self._pool.run(program)
-        finally:
-            header[layout.REPEATS], header[layout.TIMES], header[layout.ROWS] = 1, 0, 0
+    def _run(
+        self, inputs: Buffers, outputs: Buffers, runs: int = 1, *, times: int = 0, events: int = 0
+    ) -> None:
+        """Run several times on checked arrays, writing to the addresses given; raises UsageError when closed."""
+        addresses = inputs[1] + outputs[1]
+        while (outcome := self._calls.run(addresses, runs, times, events)) != RAN:
+            if outcome == CLOSED:
+                raise self._closed()
+            self._pool.start()
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._queue = None
+        self._calls.reset()
+        self._requests = Requests()
 
 
 def load(

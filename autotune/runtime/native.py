@@ -17,20 +17,21 @@ from autotune.runtime.translate.module import llvm_ir
 from autotune.target import Target
 
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
-_ENTRY_POINTS = (source.execute, source.serve, source.stop, calls.call)
+_ENTRY_POINTS = (calls.call, calls.run, calls.close, source.serve, source.stop)
 
 
 @dataclass(frozen=True)
 class Executor:
-    """Entry points of :mod:`autotune.runtime.executor`, which release the GIL.
+    """Entry points of :mod:`autotune.runtime.calls` and :mod:`autotune.runtime.executor`, which release the GIL.
 
-    ``call`` is the address of the one of :mod:`autotune.runtime.calls`, which needs the GIL.
+    ``call`` is an address, and needs the GIL.
     """
 
-    execute: Callable[[int], None]
-    serve: Callable[[int, int, int, int], None]
-    stop: Callable[[int], None]
     call: int
+    run: Callable[[int, int, int, int, int], int]
+    close: Callable[[int], None]
+    serve: Callable[[int, int, int], None]
+    stop: Callable[[int, int], None]
     code: LoadedCode
 
 
@@ -39,15 +40,17 @@ def executor() -> Executor:
     """The executor of this process, compiled at the first call."""
     code = LoadedCode([compile_ir(llvm_ir(_ENTRY_POINTS), Target.detect())])
 
-    def without_gil(function: Native[..., Any]) -> Callable[..., None]:
-        prototype = ctypes.CFUNCTYPE(None, *[_WORD] * len(function.parameters))
+    def without_gil(function: Native[..., Any]) -> Any:
+        result = None if function.result == "void" else ctypes.c_int64
+        prototype = ctypes.CFUNCTYPE(result, *[_WORD] * len(function.parameters))
         return prototype(code.address(0, function.symbol))
 
     return Executor(
-        execute=without_gil(source.execute),
+        call=code.address(0, calls.call.symbol),
+        run=without_gil(calls.run),
+        close=without_gil(calls.close),
         serve=without_gil(source.serve),
         stop=without_gil(source.stop),
-        call=code.address(0, calls.call.symbol),
         code=code,
     )
 

@@ -6,32 +6,33 @@ There is one pool a process and worker count, shared by all modules; a run has t
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
-import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+import time
 
 import numpy as np
 
 from autotune.errors import UsageError
 from autotune.hardware import usable_cores
 from autotune.runtime import layout
-from autotune.runtime.command_buffer import Program
 from autotune.runtime.device import address_of
 from autotune.runtime.native import executor
 
 _BARRIER_SPINS = 200
 _BARRIER_SPINS_CROWDED = 10
 _IDLE_NS = 100_000
-_STOP_SECONDS = 1.0
+_STOP_NS = 1_000_000_000
+_START_SECONDS = 0.1
+"""A thread that does not serve by then is started again."""
 MAX_WORKERS = 1024
-
-_Result = TypeVar("_Result")
 
 
 class WorkerPool:
-    """``workers - 1`` threads, started at the first run; the caller of :meth:`run` is worker 0."""
+    """``workers - 1`` threads, started when a run finds some missing; the thread that runs is worker 0.
+
+    Nothing here is locked: a start that is interrupted, or made twice at once, is completed by the next.
+    """
 
     def __init__(self, workers: int) -> None:
         if not 1 <= workers <= MAX_WORKERS:
@@ -42,100 +43,63 @@ class WorkerPool:
         self._state = memory[-address_of(memory) % (8 * layout.LINE) // 8 :]
         self.address = address_of(self._state)
         self._executor = executor()
-        self._execute = self._executor.execute
         self.reset()
 
     def reset(self) -> None:
         """Forget the threads: in the child of a fork they do not exist."""
-        self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
         self._state.fill(0)
         crowded = self.workers > usable_cores()
         self._state[layout.SPIN] = _BARRIER_SPINS_CROWDED if crowded else _BARRIER_SPINS
         self._state[layout.IDLE_NS] = _IDLE_NS
 
-    def run(self, program: Program) -> None:
-        """Run a program recorded for this pool; blocks, with the GIL released."""
-        self.shared(self._execute, program)(program.address)
+    @property
+    def serving(self) -> int:
+        """How many threads wait for runs or take part in one."""
+        return int(self._state[layout.SERVING])
 
-    def shared(self, call: Callable[..., _Result], program: Program) -> Callable[..., _Result]:
-        """``call``, which runs a program of this pool, such that it has the workers for itself.
+    def start(self) -> None:
+        """Start the threads that are missing, and wait until all serve; raises UsageError."""
+        while self.serving < self.workers - 1:
+            for worker in range(1, self.workers):
+                if not self._state[layout.WORKERS + worker * layout.WORKER_SLOTS + layout.SERVED]:
+                    self._start(worker)
+            deadline = time.monotonic() + _START_SECONDS
+            while self.serving < self.workers - 1 and time.monotonic() < deadline:
+                time.sleep(0)
 
-        A program without parallel commands runs on the calling thread alone, and needs no turn.
+    def _start(self, worker: int) -> None:
+        """One thread, which ends at once if another is this worker.
+
+        Not one of :mod:`threading`: its locks are Python's, which Ctrl-C may leave taken.
         """
-        if self.workers == 1 or not program.header[layout.PARALLEL]:
-            return call
-
-        def alone(*arguments: Any) -> _Result:
-            lock = self._lock
-            lock.acquire()  # at half the cost of a with statement
-            try:
-                if not self._threads:
-                    self._start()
-                return call(*arguments)
-            finally:
-                lock.release()
-
-        return alone
-
-    def _start(self) -> None:
-        self._state[layout.STOP] = 0
-        generation = int(self._state[layout.GENERATION])
-        for worker in range(1, self.workers):
-            thread = threading.Thread(
-                target=self._executor.serve,
-                args=(self.address, worker, self.workers, generation),
-                name=f"autotune-worker-{worker}",
-                daemon=True,
-            )
-            try:
-                thread.start()
-            except RuntimeError as error:
-                self._end_threads()
-                raise UsageError(
-                    f"cannot start thread {worker + 1} of {self.workers}: {error}; use fewer threads"
-                ) from error
-            self._threads.append(thread)
+        try:
+            _thread.start_new_thread(self._executor.serve, (self.address, worker, self.workers))
+        except RuntimeError as error:
+            self.stop()
+            raise UsageError(
+                f"cannot start thread {worker + 1} of {self.workers}: {error}; use fewer threads"
+            ) from error
 
     def stop(self) -> None:
-        """End the threads; the next run starts new ones."""
-        if not self._lock.acquire(timeout=_STOP_SECONDS):
-            return  # a daemon thread is inside a run while the process exits
-        try:
-            self._end_threads()
-        finally:
-            self._lock.release()
-
-    def _end_threads(self) -> None:
-        """Wake the idle threads to end; the lock is held."""
-        if self._threads:
-            self._executor.stop(self.address)
-        for thread in self._threads:
-            thread.join(_STOP_SECONDS)
-        self._threads.clear()
+        """End the threads, unless one is inside a run while the process exits; the next run starts new ones."""
+        self._executor.stop(self.address, _STOP_NS)
 
 
 _pools: dict[int, WorkerPool] = {}
-_pools_lock = threading.Lock()
 
 
 def pool_of(workers: int) -> WorkerPool:
     """The pool of this process with that many workers; raises UsageError for less than one."""
-    with _pools_lock:
-        if workers not in _pools:
-            _pools[workers] = WorkerPool(workers)
-        return _pools[workers]
+    return _pools.get(workers) or _pools.setdefault(workers, WorkerPool(workers))
 
 
 def _stop_all() -> None:
-    for pool in _pools.values():
+    for pool in list(_pools.values()):
         pool.stop()
 
 
 def _reset_all() -> None:
-    global _pools_lock
-    _pools_lock = threading.Lock()
-    for pool in _pools.values():
+    for pool in list(_pools.values()):
         pool.reset()
 
 

@@ -56,15 +56,6 @@ def test_tables_follow_one_another_and_patches_point_into_them() -> None:
     assert patches.tolist() == [[tables[0] + 8, 0, 16], [tables[1] + 8, 0, 16]]
 
 
-def test_bind_sets_the_addresses_of_a_call() -> None:
-    program = recorded([1])
-    slots = np.asarray(program.header)
-    at = (int(slots[layout.ADDRESSES]) - program.address) // 8
-    assert at == slots.size - 1
-    program.bind(2**47 + 8)
-    assert slots[at] == 2**47 + 8
-
-
 def test_chunks_are_a_quarter_of_a_workers_share() -> None:
     assert column(recorded([1, 7, 8, 64, 1000], workers=2), layout.CHUNK) == [1, 1, 1, 8, 125]
 

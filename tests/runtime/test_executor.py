@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from autotune.errors import UsageError
 from autotune.runtime import layout
+from autotune.runtime import module as runtime_module
 from autotune.runtime.module import Module
 from autotune.runtime.pool import WorkerPool, pool_of
 from tests.runtime.kernels import binding, chain, image, spec
@@ -52,7 +55,7 @@ def test_a_dependent_chain_is_right_in_ten_thousand_native_runs() -> None:
         outputs = module._signature.fresh_outputs()
         (y,) = outputs[0]
         y[:] = 0
-        module._measured(module._bound(([], []), outputs), 10_000)
+        module._run(([], []), outputs, 10_000)
     assert y.tolist() == [20_000] * 64
 
 
@@ -227,28 +230,36 @@ def test_a_pool_stops_and_starts_again() -> None:
         x = np.zeros(64, np.int64)
         for _ in range(3):
             assert (module(x)[0] == 2).all()
-            workers = list(module._pool._threads)
-            assert len(workers) == 3
+            assert module._pool.serving == 3
             module._pool.stop()
-            assert not any(worker.is_alive() for worker in workers)
+            assert module._pool.serving == 0
+
+
+def test_starts_made_at_once_give_each_worker_one_thread() -> None:
+    pool = WorkerPool(4)
+    starts = [threading.Thread(target=pool.start) for _ in range(8)]
+    for start in starts:
+        start.start()
+    for start in starts:
+        start.join()
+    assert pool.serving == 3
+    pool.stop()
+    assert pool.serving == 0
 
 
 def test_threads_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, start = WorkerPool(4), threading.Thread.start
-    made = chain(2, 64)
-    with Module(made, 4) as module:
-        module._pool = pool
-        module._program = module._record(module._code)
+    pool, start = WorkerPool(4), _thread.start_new_thread
+    monkeypatch.setattr(runtime_module, "pool_of", lambda workers: pool)
+    with Module(chain(2, 64), 4) as module:
 
-        def refuse(thread: threading.Thread) -> None:
-            if thread.name == "autotune-worker-3":
+        def refuse(function: Callable[..., None], arguments: tuple[int, ...]) -> None:
+            if arguments[1] == 3:
                 raise RuntimeError("can't start new thread")
-            start(thread)
+            start(function, arguments)
 
-        monkeypatch.setattr(threading.Thread, "start", refuse)
+        monkeypatch.setattr(_thread, "start_new_thread", refuse)
         with pytest.raises(UsageError, match="cannot start thread 4 of 4: can't start new thread"):
             module(np.zeros(64, np.int64))
-        assert pool._threads == []
         monkeypatch.undo()
         assert (module(np.zeros(64, np.int64))[0] == 2).all()
         pool.stop()

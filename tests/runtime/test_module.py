@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,34 @@ def test_dlpack_inputs_are_not_copied(module: Module) -> None:
     (taken,) = module._signature.inputs((Foreign(x),))[0]
     assert taken.ctypes.data == x.ctypes.data
     assert np.array_equal(module(Foreign(x))[0], x + 3)
+
+
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (KeyError("device"), "'device'"),
+        (AssertionError(), "AssertionError"),
+        (BufferError("on a GPU"), "on a GPU"),
+        (type("LibraryError", (Exception,), {})("lost"), "lost"),
+    ],
+)
+def test_whatever_dlpack_raises_is_an_input_error(module: Module, raised: Exception, reason: str) -> None:
+    class Method:
+        def __dlpack__(self, **options: object) -> object:
+            raise raised
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    class Property:
+        @property
+        def __dlpack__(self) -> object:
+            raise raised
+
+    message = f"input 0 ('x') of 'test': not readable through DLPack: {reason}"
+    for foreign in (Method(), Property()):
+        with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+            module(foreign)
 
 
 X16 = np.zeros(16, np.int64)

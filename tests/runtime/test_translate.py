@@ -179,10 +179,16 @@ def swap(address: int, value: int) -> int:
     """Every way to read and write a slot."""
     store(address, load(address) + 1)
     store_release(address, load_relaxed(address) + 10)
+    if (
+        exchange(address, 1) != 16
+        or compare_exchange(address, 2, 3) != 1
+        or compare_exchange(address, 1, 16) != 1
+    ):
+        return -2
     before = fetch_add(address, value)
     pause()
     yield_processor()
-    unpark(address)
+    unpark(address, 1)
     park(address, before)  # holds another value: returns at once
     begin = clock_ns()
     return before if load_acquire(address) == before + value and clock_ns() >= begin else -1
@@ -192,6 +198,7 @@ load, store, fetch_add = atomics.load, atomics.store, atomics.fetch_add
 load_relaxed, load_acquire, store_release = atomics.load_relaxed, atomics.load_acquire, atomics.store_release
 pause, yield_processor, clock_ns = atomics.pause, atomics.yield_processor, atomics.clock_ns
 park, unpark = atomics.park, atomics.unpark
+exchange, compare_exchange = atomics.exchange, atomics.compare_exchange
 
 
 def test_operations_read_and_write_slots() -> None:

@@ -1,0 +1,101 @@
+"""Ctrl-C at any moment leaves a module that answers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Runs until it was interrupted often enough. The signal raises only inside of `interrupted`, once in each.
+CHILD = """
+import faulthandler, itertools, signal, sys, threading
+import numpy as np
+from autotune.runtime.module import Module
+from autotune.runtime.pool import pool_of
+from tests.runtime.kernels import chain
+
+faulthandler.dump_traceback_later(100, exit=True)
+armed, count = False, 0
+
+def handler(number, frame):
+    global armed, count
+    if armed:
+        armed = False
+        count += 1
+        raise KeyboardInterrupt
+
+def interrupted(function, *arguments):
+    global armed
+    try:
+        armed = True
+        function(*arguments)
+        armed = False
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # The standard library's threads are started under its own locks: "cannot release un-acquired lock".
+        assert isinstance(error, KeyboardInterrupt) or "lock" in str(error), error
+
+X = np.arange(64, dtype=np.int64)
+WIDE = np.arange(128, dtype=np.int64)[::2]
+OUT = np.zeros(64, np.int64)
+
+def right(module):
+    assert module(X)[0].tolist() == (X + 3).tolist()
+
+signal.signal(signal.SIGINT, handler)
+image = chain(3, 64)
+modules = [Module(image, threads) for threads in (1, 2, 3)]
+calls = [
+    lambda m: m(X),
+    lambda m: m(X, out=[OUT]),
+    lambda m: m(WIDE),
+    lambda m: m.run({"x": X}),
+    lambda m: m.time([X], repeat=3),
+    lambda m: m.timeline([X]),
+    lambda m: m.submit(X),
+]
+print("ready", flush=True)
+for turn, call in enumerate(itertools.cycle(calls)):
+    if count >= int(sys.argv[1]):
+        break
+    module = modules[turn // 50 % 3]
+    interrupted(lambda: [call(module) for _ in range(10)])
+    right(module)
+    if turn % 100 == 0:
+        interrupted(pool_of(module.threads).stop)  # and is started while signals come in
+    if turn % 40 == 0:
+        other = Module(image, module.threads)
+        interrupted(other.close)
+        other.close()
+        thread = threading.Thread(target=right, args=(module,))
+        thread.start()
+        thread.join()
+for module in modules:
+    right(module)
+print("answers after", count, flush=True)
+"""
+
+
+def hammered(signals: int) -> str:
+    """What a child prints that gets as many signals inside of calls, and more outside."""
+    command = [sys.executable, "-c", CHILD, str(signals)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        while child.poll() is None:
+            child.send_signal(signal.SIGINT)
+            time.sleep(random.random() * 4e-4)
+        return child.stdout.read()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_a_module_answers_after_thousands_of_signals() -> None:
+    assert hammered(3000) == "answers after 3000\n"

@@ -17,11 +17,16 @@ class Outcome(StrEnum):
     """The schedule broke a rule before any code was made."""
     COMPILE_ERROR = "compile_error"
     TIMEOUT = "timeout"
-    """Building or running took longer than the candidate's limit; the worker was killed."""
+    """Building or running took longer than the candidate's limit, which does not include the start of a worker;
+    the worker was killed."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """It took more memory than a candidate may."""
     CRASHED = "crashed"
-    """The worker died (a signal, or out of memory)."""
+    """The worker died of it (a signal, or it left)."""
     WRONG_RESULT = "wrong_result"
-    """The output differs from the reference; never timed."""
+    """The output differs from the reference."""
+    OUT_OF_BOUNDS = "out_of_bounds"
+    """It wrote to memory that is not its own: to an input or a constant, or beside an output."""
 
 
 class Origin(StrEnum):

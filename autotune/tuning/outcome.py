@@ -34,7 +34,7 @@ def of_exception(error: BaseException, *, running: bool) -> Measurement:
     if isinstance(error, ScheduleError | KnobError | LoweringError):
         return Measurement(Outcome.ILLEGAL, message=_first_line(error))
     if isinstance(error, MemoryError):
-        return Measurement(Outcome.CRASHED, message="out of memory (the worker's limit)")
+        return Measurement(Outcome.OUT_OF_MEMORY, message="out of memory: more than it may take")
     outcome = Outcome.CRASHED if running else Outcome.COMPILE_ERROR
     if isinstance(error, AutotuneError):
         return Measurement(outcome, message=_first_line(error))
@@ -54,6 +54,8 @@ def _bug(error: BaseException) -> str:
 
 def of_death(death: Died) -> Measurement:
     """The outcome of a candidate during which its worker process ended."""
+    if death.out_of_memory:
+        return Measurement(Outcome.OUT_OF_MEMORY, message=str(death))
     return Measurement(Outcome.TIMEOUT if death.timed_out else Outcome.CRASHED, message=str(death))
 
 

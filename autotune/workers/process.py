@@ -17,30 +17,41 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from autotune.errors import AutotuneError, MeasureError
+from autotune.workers.lifetime import PARENT
+from autotune.workers.memory import Appetite
+
+_LOOK_S = 0.1
+"""How often it is looked how much memory a worker holds that works at a request."""
 
 
 def python_module(name: str) -> tuple[str, ...]:
-    """The command that runs a module of this package by this Python."""
-    return (sys.executable, "-m", name)
+    """The command that runs a module of this package as a worker, by this Python."""
+    return (sys.executable, "-m", "autotune.workers.launch", name)
 
 
 class Died(Exception):
-    """The worker did not answer a request; the text says how it ended, ``timed_out`` whether we ended it."""
+    """The worker did not answer a request; the text says how it ended.
 
-    def __init__(self, message: str, *, timed_out: bool = False) -> None:
+    ``timed_out``: we ended it, because it hung; ``out_of_memory``: it took all that it may take.
+    """
+
+    def __init__(self, message: str, *, timed_out: bool = False, out_of_memory: bool = False) -> None:
         super().__init__(message)
         self.timed_out = timed_out
+        self.out_of_memory = out_of_memory
 
 
 @dataclass
 class _Live:
-    """A running worker and its pipes; ``pending`` is what was read beyond the last line."""
+    """A running worker and its pipes; ``pending`` is what was read beyond the last line, ``appetite`` what
+    the request in progress takes."""
 
     process: subprocess.Popen[bytes]
     requests: IO[bytes]
     answers: IO[bytes]
     stderr: IO[bytes]
     pending: bytes = b""
+    appetite: Appetite | None = None
 
     def kill(self) -> None:
         self.process.kill()
@@ -49,17 +60,18 @@ class _Live:
                 pipe.close()
         self.process.wait()
 
-    def last_words(self) -> str:
-        """The end of what it wrote to standard error."""
+    def last_words(self) -> list[str]:
+        """The last line that it wrote to standard error, if any."""
         self.stderr.seek(max(0, self.stderr.seek(0, os.SEEK_END) - 2000))
-        return self.stderr.read().decode(errors="replace")
+        return self.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
 
 
 class WorkerProcess:
     """Starts a worker on first use, and again after it died.
 
-    The worker has a process group of its own, so that Ctrl-C in a terminal reaches only us. ``name`` and
-    ``error`` are for when no worker can be started.
+    It has started when it has answered ``greeting``, a request that loads what it needs: that is never part
+    of the time of a request after it. The worker has a process group of its own, so that Ctrl-C in a terminal
+    reaches only us. ``name`` and ``error`` are for when no worker can be started.
     """
 
     def __init__(
@@ -68,6 +80,7 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         start_s: float = 120.0,
         *,
+        greeting: Mapping[str, Any] | None = None,
         name: str = "measuring worker",
         error: type[AutotuneError] = MeasureError,
     ) -> None:
@@ -75,32 +88,53 @@ class WorkerProcess:
         self.error = error
         self._command = tuple(command)
         self._environment = dict(environment or {})
+        self._greeting = greeting
         self._start_s = start_s
         self._live: _Live | None = None
         self._calling = threading.Lock()
         self._closed = False
         self.starts = 0
 
-    def call(self, request: Mapping[str, Any], timeout_s: float, phase: str) -> dict[str, Any]:
-        """Send one request and wait for its answer.
+    def start(self) -> None:
+        """Start the worker now, unless it runs; raises ``error`` when it can't be started."""
+        with self._calling:
+            if self._live is None:
+                self._start()
+
+    def call(
+        self, request: Mapping[str, Any], timeout_s: float, phase: str, may_take: int | None = None
+    ) -> dict[str, Any]:
+        """Send one request and wait for its answer; for it the worker may take ``may_take`` bytes more.
 
         Raises Died when the worker ends or is killed after ``timeout_s`` seconds (``phase`` names
         what took too long), and ``error`` when no worker can be started at all.
         """
         with self._calling:
-            return self._call(request, timeout_s, phase)
+            return self._ask(self._live or self._start(), request, timeout_s, phase, may_take)
 
-    def _call(self, request: Mapping[str, Any], timeout_s: float, phase: str) -> dict[str, Any]:
-        live = self._live or self._start()
+    def _ask(
+        self,
+        live: _Live,
+        request: Mapping[str, Any],
+        timeout_s: float,
+        phase: str,
+        may_take: int | None = None,
+    ) -> dict[str, Any]:
+        live.appetite = appetite = Appetite(live.process.pid, may_take)
+        if may_take is not None:
+            request = {**request, "may_take": may_take}
         try:
             live.requests.write(json.dumps(request).encode() + b"\n")
             live.requests.flush()
         except OSError:
-            raise Died(self._reap(live)) from None
+            raise self._reap(live) from None
         answer = self._read(live, timeout_s)
         if answer is None:
             self.kill()
-            raise Died(f"{phase} took longer than {timeout_s:.3g} s", timed_out=True)
+            text = f"{phase} took longer than {timeout_s:.3g} s"
+            if why := appetite.of_hanging():
+                raise Died(f"out of memory: {why} ({text})", out_of_memory=True)
+            raise Died(text, timed_out=True)
         return answer
 
     def _start(self) -> _Live:
@@ -112,7 +146,7 @@ class WorkerProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env={**os.environ, **self._environment},
+            env={**os.environ, **self._environment, PARENT: str(os.getpid())},
             process_group=0,
         )
         if process.stdin is None or process.stdout is None:
@@ -124,6 +158,8 @@ class WorkerProcess:
             raise self.error(f"the {self.name} is closed")
         try:
             hello = self._read(live, self._start_s)
+            if hello is not None and self._greeting is not None:
+                hello = self._ask(live, self._greeting, self._start_s, "getting ready")
         except Died as death:
             raise self.error(f"cannot start the {self.name}: {death}") from death
         if hello is None:
@@ -137,11 +173,16 @@ class WorkerProcess:
         with selectors.DefaultSelector() as selector:
             selector.register(live.answers, selectors.EVENT_READ)
             while b"\n" not in live.pending:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    return None
+                left = deadline - time.monotonic()
+                if not selector.select(max(0.0, min(left, _LOOK_S))):
+                    if left <= _LOOK_S:
+                        return None
+                    if live.appetite is not None:
+                        live.appetite.look()
+                    continue
                 chunk = os.read(live.answers.fileno(), 1 << 20)
                 if not chunk:
-                    raise Died(self._reap(live))
+                    raise self._reap(live)
                 live.pending += chunk
         line, live.pending = live.pending.split(b"\n", 1)
         try:
@@ -151,16 +192,20 @@ class WorkerProcess:
             raise self.error(f"the {self.name} wrote no JSON: {line[:80]!r}") from error
         return dict(answer)
 
-    def _reap(self, live: _Live) -> str:
+    def _reap(self, live: _Live) -> Died:
         """How a process ended that died by itself, with its last words."""
         try:
             code: int | None = live.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             code = None
-        words = live.last_words().strip().splitlines()[-1:]
+        words = live.last_words()
         self.kill()
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        return ": ".join([f"the worker died ({how})", *words])
+        text = ": ".join([f"the worker died ({how})", *words])
+        killed = code == -signal.SIGKILL
+        if live.appetite is not None and (why := live.appetite.of_death(killed=killed)):
+            return Died(f"out of memory: {why}; {text}", out_of_memory=True)
+        return Died(text)
 
     def kill(self) -> None:
         """End the process at once; the next call starts another."""

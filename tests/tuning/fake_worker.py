@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -38,6 +39,14 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": "ok", "error": 0.0, "latency": latency(float(config.get("ns", 100)))}
 
 
+def warm_up(request: dict[str, Any]) -> dict[str, Any]:
+    """Getting ready may take longer than a candidate may, and may fail."""
+    time.sleep(float(os.environ.get("FAKE_START_S", "0")))
+    if "FAKE_START_FAILS" in os.environ:
+        raise RuntimeError("no such instruction")
+    return {}
+
+
 def latency(ns: float) -> dict[str, float]:
     return {"n": 3, "min_ns": ns, "median_ns": ns, "spread_ns": 0.0}
 
@@ -52,8 +61,23 @@ def behave(how: str) -> None:
         os._exit(3)
     elif how == "noise":
         os.write(1, b"printed by a candidate\n")
+    elif how == "abort":
+        os.abort()
     elif how == "greedy":
         np.ones(1 << 40)
+    elif how == "takes more until it hangs":
+        kept = []
+        while True:
+            with contextlib.suppress(MemoryError):
+                kept.append(np.ones(1 << 22))
+    elif how == "dies of want":
+        kept = []
+        try:
+            while True:
+                kept.append(np.ones(1 << 22))
+        except MemoryError:
+            time.sleep(0.2)
+            os.abort()
     elif how == "slow":
         time.sleep(0.05)
 
@@ -63,7 +87,7 @@ def guarded(handler: Any) -> Any:
         try:
             return dict(handler(request))
         except MemoryError:
-            return {"outcome": "crashed", "message": "out of memory"}
+            return {"outcome": "out_of_memory", "message": "out of memory"}
 
     return answer
 
@@ -71,7 +95,7 @@ def guarded(handler: Any) -> Any:
 if __name__ == "__main__":
     memory = os.environ.get("AUTOTUNE_WORKER_MEMORY")
     handlers = {
-        "warm_up": lambda _: {},
+        "warm_up": warm_up,
         "build": build,
         "prepare": prepare,
         "measure": measure,

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
 
 from autotune.database import Outcome
+from autotune.errors import MeasureError
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.pool import Limits, ProcessPool
 from autotune.tuning.outcome import Measurement
 
-FAKE = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
-LIMITS = Limits(build_s=1.0, prepare_s=10.0, run_s=0.5, memory_bytes=4 << 30)
+HERE = Path(__file__).parent
+RUN = "import runpy, sys; sys.path.insert(0, sys.argv[1]); runpy.run_path(sys.argv[2], run_name='__main__')"
+FAKE = (sys.executable, "-c", RUN, str(HERE.parents[1]), str(HERE / "fake_worker.py"))
+LIMITS = Limits(build_s=1.0, prepare_s=10.0, run_s=0.5, memory_bytes=4 << 30, room_bytes=1 << 30)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +57,8 @@ def test_results_come_back_in_order(pool: ProcessPool) -> None:
         ({"run": "segfault"}, Outcome.CRASHED, "the worker died (SIGSEGV): about to fail"),
         ({"run": "exit"}, Outcome.CRASHED, "the worker died (exit code 3)"),
         ({"run": "hang"}, Outcome.TIMEOUT, "running took longer than 0.5 s"),
-        ({"run": "greedy"}, Outcome.CRASHED, "out of memory"),
+        ({"run": "abort"}, Outcome.CRASHED, "the worker died (SIGABRT)"),
+        ({"run": "greedy"}, Outcome.OUT_OF_MEMORY, "out of memory"),
         ({"run": "wrong"}, Outcome.WRONG_RESULT, "relative error 0.5"),
     ],
 )
@@ -63,6 +69,79 @@ def test_a_bad_candidate_costs_one_record(
     assert (measurement.outcome, measurement.latency) == (outcome, None)
     assert measurement.message == words
     assert end_of(pool, ns=7).latency_ns == 7
+
+
+@pytest.mark.parametrize(
+    ("how", "room"), [("takes more until it hangs", 8 << 30), ("dies of want", 300 << 20)]
+)
+def test_who_takes_all_memory_and_then_hangs_or_crashes_was_out_of_memory(how: str, room: int) -> None:
+    with closing(ProcessPool(1, dataclasses.replace(LIMITS, run_s=5.0, room_bytes=room), FAKE)) as pool:
+        measurement = end_of(pool, run=how)
+        assert measurement.outcome is Outcome.OUT_OF_MEMORY, measurement
+        assert "GiB of the " in measurement.message
+        assert end_of(pool, ns=7).latency_ns == 7
+
+
+@pytest.mark.parametrize("how", ["segfault", "abort", "exit", "hang"])
+def test_the_start_of_a_worker_is_no_candidates_time(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_START_S", "1.2")
+    with closing(ProcessPool(1, LIMITS, FAKE)) as pool:
+        assert end_of(pool, run="ok", ns=6).latency_ns == 6
+        assert end_of(pool, run=how).latency is None
+        assert end_of(pool, run="ok", ns=7).latency_ns == 7
+        assert end_of(pool, build=how).latency is None
+        assert end_of(pool, build="ok", ns=8).latency_ns == 8
+
+
+def test_a_worker_that_does_not_get_ready_is_no_candidates_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_START_FAILS", "1")
+    with (
+        closing(ProcessPool(1, LIMITS, FAKE)) as pool,
+        pytest.raises(MeasureError, match=r"cannot start the measuring worker: .*no such instruction"),
+    ):
+        pool.build([candidate()])
+    monkeypatch.delenv("FAKE_START_FAILS")
+    monkeypatch.setenv("FAKE_START_S", "5")
+    with (
+        closing(ProcessPool(1, dataclasses.replace(LIMITS, start_s=0.6), FAKE)) as pool,
+        pytest.raises(
+            MeasureError, match=r"cannot start the measuring worker: getting ready took longer than 0.6 s"
+        ),
+    ):
+        pool.build([candidate()])
+
+
+def test_a_runner_that_was_harmed_is_replaced(pool: ProcessPool) -> None:
+    assert end_of(pool, ns=7).latency_ns == 7
+    before = pool._runner.starts
+    assert end_of(pool, run="wrong").outcome is Outcome.WRONG_RESULT
+    assert end_of(pool, ns=8).latency_ns == 8
+    assert pool._runner.starts == before + 1
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 0.01, 0.03, 0.1, 0.3, 0.6])
+def test_a_worker_that_still_imports_ends_with_its_parent(moment_s: float) -> None:
+    code = (
+        "import sys, time\n"
+        "from autotune.tuning.measure.pool import ProcessPool\n"
+        "pool = ProcessPool(2)\n"
+        "pool.warm_up()\n"
+        "print('started', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    deadline = time.monotonic() + 20
+    while not (children := psutil.Process(parent.pid).children()):
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    time.sleep(moment_s)
+    children = psutil.Process(parent.pid).children()
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
 
 
 def test_what_a_candidate_prints_does_not_disturb_the_answers(pool: ProcessPool) -> None:

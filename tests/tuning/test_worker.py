@@ -94,7 +94,7 @@ def test_an_illegal_configuration_says_what_is_wrong(space: Space) -> None:
     [
         (LoweringError("no such loop"), "illegal", "no such loop"),
         (ZeroDivisionError("oops"), "compile_error", "ZeroDivisionError: oops at "),
-        (MemoryError(), "crashed", "out of memory"),
+        (MemoryError(), "out_of_memory", "out of memory"),
     ],
 )
 def test_every_exception_of_building_is_an_outcome(

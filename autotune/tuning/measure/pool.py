@@ -5,17 +5,15 @@ Building and timing never overlap: a compiler running on the other core would be
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import queue
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from autotune.database.records import Latency, Outcome
-from autotune.errors import MeasureError
 from autotune.tuning.measure.interface import Built, Candidate, Contest
 from autotune.tuning.outcome import Measurement, of_death
 from autotune.workers.process import Died, WorkerProcess, python_module
@@ -23,16 +21,25 @@ from autotune.workers.process import Died, WorkerProcess, python_module
 WORKER = python_module("autotune.tuning.measure.worker")
 _PACKING_RATE = 50e6
 """Bytes a second at which constants are packed at the very least."""
+_ROOM, _COPIES = 2 << 30, 16
+"""What a candidate may take beside what the worker holds: so many bytes, and its tensors so many times over (an
+algorithm by transforms keeps several copies of weights and values)."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one candidate may use: seconds to build, to compute the reference, to run; and bytes."""
+    """What one candidate may use: seconds to build, to compute the reference, to run; and bytes.
+
+    ``start_s`` is for a worker to get ready, which no candidate is charged with. ``memory_bytes`` is for a whole
+    worker, ``room_bytes`` for a candidate in addition to what the worker holds.
+    """
 
     build_s: float = 20.0
     prepare_s: float = 300.0
     run_s: float = 5.0
+    start_s: float = 120.0
     memory_bytes: int | None = None
+    room_bytes: int = _ROOM
 
     @staticmethod
     def of_machine() -> Limits:
@@ -54,31 +61,25 @@ class ProcessPool:
         self.limits = limits or Limits.of_machine()
         memory = str(self.limits.memory_bytes or "")
         environment = {"AUTOTUNE_WORKER_MEMORY": memory, "OMP_NUM_THREADS": "1"}
-        self._builders = [WorkerProcess(command, environment) for _ in range(builders)]
-        self._runner = WorkerProcess(command, environment)
+
+        def worker(role: str) -> WorkerProcess:
+            greeting = {"do": "warm_up", "role": role}
+            return WorkerProcess(command, environment, self.limits.start_s, greeting=greeting)
+
+        self._builders = [worker("builder") for _ in range(builders)]
+        self._runner = worker("runner")
         self._free: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
-        for worker in self._builders:
-            self._free.put(worker)
+        for builder in self._builders:
+            self._free.put(builder)
         self._threads = ThreadPoolExecutor(builders + 1, thread_name_prefix="measure")
-        self._warm: Future[None] | None = None
 
     def warm_up(self) -> None:
-        """Start the workers in the background, while the caller still prepares the job."""
-        for _ in self._builders:
-            self._threads.submit(self._warm_builder)
-        self._warm = self._threads.submit(self._warm_one, self._runner, "runner")
+        """Start the workers in the background, while the caller still prepares the job.
 
-    def _warm_builder(self) -> None:
-        worker = self._free.get()
-        try:
-            self._warm_one(worker, "builder")
-        finally:
-            self._free.put(worker)
-
-    def _warm_one(self, worker: WorkerProcess, role: str) -> None:
-        """Have the worker load what it needs; what goes wrong shows again at the first candidate."""
-        with contextlib.suppress(Died, MeasureError):
-            worker.call({"do": "warm_up", "role": role}, self.limits.prepare_s, "starting")
+        What goes wrong shows again at the first candidate.
+        """
+        for worker in (*self._builders, self._runner):
+            self._threads.submit(worker.start)
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built]:
         """Build all of them, one a builder at a time."""
@@ -87,7 +88,8 @@ class ProcessPool:
     def _build_one(self, candidate: Candidate) -> Built:
         worker = self._free.get()
         try:
-            answer = worker.call({"do": "build", **vars(candidate)}, self.limits.build_s, "building")
+            request = {"do": "build", **vars(candidate)}
+            answer = worker.call(request, self.limits.build_s, "building", self.limits.room_bytes)
         except Died as death:
             return _failed(candidate, of_death(death))
         finally:
@@ -107,34 +109,44 @@ class ProcessPool:
             "incumbent_ns": incumbent_ns if incumbent_ns < float("inf") else None,
         }
         try:
-            limit = self._prepare(built.candidate.workload, built.candidate.seed)
+            limit, room = self._prepare(built.candidate.workload, built.candidate.seed)
             if incumbent_ns < float("inf"):
                 limit += 100 * incumbent_ns / 1e9
-            return _measurement(self._runner.call(request, limit, "running"))
+            measured = _measurement(self._runner.call(request, limit, "running", room))
         except Died as death:
             return of_death(death)
+        self._replace_if_harmed(measured)
+        return measured
 
-    def _prepare(self, workload: str, seed: int) -> float:
+    def _replace_if_harmed(self, *measured: Measurement) -> None:
+        """A runner in which a candidate wrote where it must not is not trusted with another one."""
+        if any(m.outcome in (Outcome.OUT_OF_BOUNDS, Outcome.WRONG_RESULT) for m in measured):
+            self._runner.kill()
+
+    def _prepare(self, workload: str, seed: int) -> tuple[float, int]:
         """Have the inputs and the reference computed under a limit of their own.
 
-        Returns the seconds that a candidate may run: more where large weights have to be packed.
+        Returns the seconds that a candidate may run, more where large weights have to be packed, and the bytes
+        that it may take.
         """
-        if self._warm is not None:
-            self._warm.result()
         request = {"do": "prepare", "workload": workload, "seed": seed}
         answer = self._runner.call(request, self.limits.prepare_s, "computing the reference")
-        return self.limits.run_s + float(answer["nbytes"]) / _PACKING_RATE
+        nbytes = int(answer["nbytes"])
+        return self.limits.run_s + nbytes / _PACKING_RATE, self.limits.room_bytes + _COPIES * nbytes
 
     def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
         """Check and time whole alternatives in the one runner; all fail when one of them ends it."""
         entries = [{"name": e.name, "payloads": dict(e.payloads)} for e in contest.entries]
         request = {"do": "contest", **vars(contest), "entries": entries, "rounds": rounds}
         try:
-            limit = self._prepare(contest.workload, contest.seed) + self.limits.prepare_s
-            answer = self._runner.call(request, limit, "comparing alternatives")
+            limit, room = self._prepare(contest.workload, contest.seed)
+            limit += self.limits.prepare_s
+            answer = self._runner.call(request, limit, "comparing alternatives", room * len(entries))
         except Died as death:
             return [of_death(death)] * len(entries)
-        return [_measurement(result) for result in answer["results"]]
+        measured = [_measurement(result) for result in answer["results"]]
+        self._replace_if_harmed(*measured)
+        return measured
 
     def close(self) -> None:
         """Kill all workers; waiting builds end with them."""

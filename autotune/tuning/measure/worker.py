@@ -8,7 +8,6 @@ What only the runner needs (the executor) is imported by its requests.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.codegen import wire
+from autotune.errors import MeasureError
 from autotune.graph.evaluate import run_node
 from autotune.graph.ir import Array
 from autotune.graph.region import Workload
@@ -230,14 +230,34 @@ def _outcome(measurement: Measurement) -> Answer:
     }
 
 
+_REHEARSAL = """region workload {
+  input i0: float32[4, 8]
+  const i1: float32[8, 16]
+  v0 = MatMul(i0, i1) : float32[4, 16]
+  output v0
+}"""
+
+
 def warm_up(request: Request) -> Answer:
-    """Load what a builder or a runner needs before the first candidate comes."""
-    modules = {
-        "builder": ("autotune.codegen.cpu", "search_spaces.convolution", "search_spaces.contraction"),
-        "runner": ("autotune.runtime.module", "autotune.compiler"),
-    }
-    for name in modules[request["role"]]:
-        importlib.import_module(name)
+    """Get ready before the first candidate's clock runs: build and, in a runner, measure a small product.
+
+    That loads whatever the work needs. What goes wrong here goes wrong with every candidate, and ends this
+    process with the reason.
+    """
+    from autotune.library import registry
+    from cost_models.analytic import default_config
+
+    target = Target.detect(threads=1)
+    asked = {"workload": _REHEARSAL, "target": target.to_json(), "seed": 0}
+    config = default_config(_space(_REHEARSAL, asked["target"]))
+    made = build({**asked, "config": config})
+    outcome = made.get("failed", {"outcome": "ok"})
+    if request["role"] == "runner" and "failed" not in made:
+        for name in registry.kernels("matmul", "float32"):
+            registry.kernel(name, "float32").address()  # loads the library
+        outcome = measure({**asked, "payloads": [made["payload"]], "incumbent_ns": None})
+    if outcome["outcome"] != "ok":
+        raise MeasureError(f"a product of 4x8 and 8x16 was {outcome['outcome']}: {outcome['message']}")
     return {}
 
 

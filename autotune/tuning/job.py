@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from autotune.database import Database, Hit, Miss
 from autotune.database.records import JobRow, Latency, Run, WorkloadRow
-from autotune.errors import DatabaseError, MeasureError
+from autotune.errors import DatabaseError
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 _HEARTBEAT_S = 2.0
-_ALL_FAILED = 32
 _SEATED_BYTES_PER_S = 25e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
 _EARLIEST_S = 120.0
@@ -217,7 +216,6 @@ class Job:
         def measured(task: Task, run: Run) -> None:
             nonlocal said
             status.count(run)
-            _check_something_works(status)
             self.progress.measured(status, task, run)
             if time.monotonic() - said > _HEARTBEAT_S:
                 said = time.monotonic()
@@ -351,16 +349,6 @@ class Job:
         """The model's nodes that a task's dispatches come from; steps are named after their dispatch."""
         dispatches = dict.fromkeys(name.partition("/")[0] for name in task.names)
         return tuple(dict.fromkeys(node for name in dispatches for node in self.origins.get(name, ())))
-
-
-def _check_something_works(status: Status) -> None:
-    """End a job in which nothing works: going on would only fill the database with failures."""
-    if status.session_trials < _ALL_FAILED or status.best_known:
-        return
-    name, message = next(iter(status.failures.items()))
-    raise MeasureError(
-        f"none of the first {status.session_trials} candidates worked; the last {name}: {message}"
-    )
 
 
 def owner() -> str:

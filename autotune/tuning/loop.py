@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from autotune.database.records import Origin, Run
@@ -14,6 +14,7 @@ from autotune.tuning.guide import Guide
 from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.search import Proposal
+from autotune.tuning.suspicion import Suspicion
 from autotune.tuning.task import Task
 
 
@@ -51,9 +52,25 @@ class Loop:
     measured: Callable[[Task, Run], None]
     interlude: Callable[[], None] = lambda: None
     batch: int = 8
+    suspicion: Suspicion = field(init=False)
 
     def run(self) -> None:
-        """Turn after turn until the budget is spent or no task has anything left to try."""
+        """Turn after turn until the budget is spent or no task has anything left to try.
+
+        Raises MeasureError when it is the machine that fails, and not the candidates.
+        """
+        proven = any(task.best_ns < float("inf") for task in self.tasks)
+        untried = sum(task.default not in task.search for task in self.tasks)
+        self.suspicion = Suspicion(untried, proven)
+        try:
+            self._turns()
+        except KeyboardInterrupt:
+            if self.suspicion.worked:
+                self._store(self.suspicion.rest())
+            raise
+        self._store(self.suspicion.rest())
+
+    def _turns(self) -> None:
         while not self.meter.spent:
             self.interlude()
             turns = self.ask()
@@ -94,7 +111,8 @@ class Loop:
         task.recall(runs)
 
     def record(self, turn: Turn, built: Built, measurement: Measurement) -> None:
-        """Store a run before anything else hears of it; what is reported is never lost."""
+        """Store a run before anything else hears of it; a failure may have to wait until it is clear that it is
+        the candidate's own."""
         task, config = turn.task, turn.proposal.config
         run = self.describe(
             Run(
@@ -110,12 +128,17 @@ class Loop:
                 seed=task.seed,
             )
         )
-        if not self.store.record(run):
+        new = self._store(self.suspicion.take(run, measurement))
+        if measurement.latency is not None and run not in new:
             return  # another process measured it first: its reading stands
         self.meter.trials += 1
         if measurement.latency:
             self.guide.observe(task.space, [config], [measurement.latency_ns])
         self.measured(task, run)
+
+    def _store(self, runs: Sequence[Run]) -> list[Run]:
+        """Those that were not known."""
+        return [run for run in runs if self.store.record(run)]
 
 
 __all__ = ["Loop", "Store", "Turn"]

@@ -15,13 +15,15 @@ class Measurement:
     """The end of one candidate; ``latency`` is set exactly when ``outcome`` is ok.
 
     ``error`` is the largest difference from the reference over the reference's largest magnitude,
-    None when the candidate never ran to its end.
+    None when the candidate never ran to its end. ``details`` is what a worker that ended wrote last; it is not
+    stored.
     """
 
     outcome: Outcome
     latency: Latency | None = None
     error: float | None = None
     message: str = ""
+    details: str = ""
 
     @property
     def latency_ns(self) -> float:
@@ -54,9 +56,10 @@ def _bug(error: BaseException) -> str:
 
 def of_death(death: Died) -> Measurement:
     """The outcome of a candidate during which its worker process ended."""
+    outcome = Outcome.TIMEOUT if death.timed_out else Outcome.CRASHED
     if death.out_of_memory:
-        return Measurement(Outcome.OUT_OF_MEMORY, message=str(death))
-    return Measurement(Outcome.TIMEOUT if death.timed_out else Outcome.CRASHED, message=str(death))
+        outcome = Outcome.OUT_OF_MEMORY
+    return Measurement(outcome, message=str(death), details=death.stderr)
 
 
 def of_difference(error: float, tolerance: float) -> Measurement:

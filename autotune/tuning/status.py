@@ -71,11 +71,6 @@ class Status:
         return self.objective.default_total(lambda task: task.default_ns or 0.0)
 
     @property
-    def best_known(self) -> bool:
-        """Whether any candidate of any task worked, now or earlier."""
-        return self.outcomes["ok"] > 0 or any(task.best_ns < float("inf") for task in self.tasks)
-
-    @property
     def best_ns(self) -> float | None:
         """The model's latency by the best schedules known; None until there is one for all it needs."""
         total = self.objective.total(lambda task: task.best_ns)

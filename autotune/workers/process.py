@@ -20,6 +20,8 @@ from autotune.errors import AutotuneError, MeasureError
 from autotune.workers.lifetime import PARENT
 from autotune.workers.memory import Appetite
 
+_LINES = 12
+"""So many lines of what a worker wrote last go into an error."""
 _LOOK_S = 0.1
 """How often it is looked how much memory a worker holds that works at a request."""
 
@@ -32,11 +34,15 @@ def python_module(name: str) -> tuple[str, ...]:
 class Died(Exception):
     """The worker did not answer a request; the text says how it ended.
 
-    ``timed_out``: we ended it, because it hung; ``out_of_memory``: it took all that it may take.
+    ``timed_out``: we ended it, because it hung; ``out_of_memory``: it took all that it may take; ``stderr``: the
+    last lines that it wrote there.
     """
 
-    def __init__(self, message: str, *, timed_out: bool = False, out_of_memory: bool = False) -> None:
+    def __init__(
+        self, message: str, *, timed_out: bool = False, out_of_memory: bool = False, stderr: str = ""
+    ) -> None:
         super().__init__(message)
+        self.stderr = stderr
         self.timed_out = timed_out
         self.out_of_memory = out_of_memory
 
@@ -60,10 +66,10 @@ class _Live:
                 pipe.close()
         self.process.wait()
 
-    def last_words(self) -> list[str]:
-        """The last line that it wrote to standard error, if any."""
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error."""
         self.stderr.seek(max(0, self.stderr.seek(0, os.SEEK_END) - 2000))
-        return self.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
+        return "\n".join(self.stderr.read().decode(errors="replace").strip().splitlines()[-_LINES:])
 
 
 class WorkerProcess:
@@ -130,11 +136,12 @@ class WorkerProcess:
             raise self._reap(live) from None
         answer = self._read(live, timeout_s)
         if answer is None:
+            words = live.last_words()
             self.kill()
             text = f"{phase} took longer than {timeout_s:.3g} s"
             if why := appetite.of_hanging():
-                raise Died(f"out of memory: {why} ({text})", out_of_memory=True)
-            raise Died(text, timed_out=True)
+                raise Died(f"out of memory: {why} ({text})", out_of_memory=True, stderr=words)
+            raise Died(text, timed_out=True, stderr=words)
         return answer
 
     def _start(self) -> _Live:
@@ -201,11 +208,11 @@ class WorkerProcess:
         words = live.last_words()
         self.kill()
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        text = ": ".join([f"the worker died ({how})", *words])
+        text = ": ".join([f"the worker died ({how})", *words.splitlines()[-1:]])
         killed = code == -signal.SIGKILL
         if live.appetite is not None and (why := live.appetite.of_death(killed=killed)):
-            return Died(f"out of memory: {why}; {text}", out_of_memory=True)
-        return Died(text)
+            return Died(f"out of memory: {why}; {text}", out_of_memory=True, stderr=words)
+        return Died(text, stderr=words)
 
     def kill(self) -> None:
         """End the process at once; the next call starts another."""

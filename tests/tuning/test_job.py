@@ -156,14 +156,49 @@ def test_failures_are_rows_with_a_reason_and_a_hopeless_task_is_given_up(path: P
     assert all(r.error == 0.5 and r.latency is None for r in failed)
 
 
-def test_a_job_in_which_nothing_works_ends_with_the_reason(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("names", "trials", "what", "measured"),
+    [
+        ("d", 200, "none of the candidates worked", 25),
+        ("d", 5, "none of the candidates worked", 5),
+        ("de", 200, "the default schedules of 2 workloads failed for one reason", 2),
+        ("defgh", 200, "the default schedules of 3 workloads failed for one reason", 3),
+    ],
+)
+def test_a_job_in_which_nothing_works_fails_and_blocks_no_schedule(
+    path: Path, names: str, trials: int, what: str, measured: int
+) -> None:
+    broken = [Synthetic(name, failing=True) for name in names]
+    measuring = measurer(*broken)
     with pytest.raises(MeasureError) as caught:
-        job(path, BROKEN, Synthetic("d", failing=True), trials=200).run()
+        job(path, *broken, measurer=measuring, trials=trials).run()
     assert str(caught.value) == (
-        "none of the first 32 candidates worked; the last crashed: the worker died (SIGSEGV)"
+        f"{what}; that is this machine or its installation, not the candidates. The last crashed: the worker died "
+        "(SIGSEGV). Nothing of it was stored, so that the same command tries again"
     )
+    assert len(measuring.measured) == measured
     with Database(path) as database:
-        assert len(database.records()) == 32
+        assert database.records() == []
+    repaired = [Synthetic(name) for name in names]
+    assert job(path, *repaired, trials=20).run().outcomes["ok"] > 0
+
+
+def test_defaults_that_fail_beside_others_that_work_are_the_machine_only_where_they_are_more(
+    path: Path,
+) -> None:
+    broken = [Synthetic(name, failing=True) for name in "def"]
+    with pytest.raises(MeasureError, match="the default schedules of 3 workloads failed for one reason"):
+        job(path, A, B, *broken, trials=60).run()
+    with Database(path) as database:
+        assert [r.outcome for r in database.records()] == [Outcome.OK] * 2
+    fine = [Synthetic(name) for name in "wxyz"]
+    report = job(path, *fine, *broken, trials=60).run()
+    assert report.outcomes["crashed"] >= 3
+
+
+def test_a_budget_that_is_over_before_the_first_candidate_is_a_failure(path: Path) -> None:
+    with pytest.raises(MeasureError, match="the budget was over before the first candidate"):
+        job(path, A, budget=Budget(seconds=1e-9)).run()
 
 
 class Model:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import inf, nan
 from typing import Final
 
 from autotune.codegen.vector_math_fits import (
@@ -24,16 +23,16 @@ from autotune.codegen.vector_math_fits import (
     ERF_SMALL,
     EXP,
     EXP2_NARROW,
-    LOG_TAIL,
     TANH_BORDER,
     TANH_PIECES,
     TANH_SMALL,
 )
 from autotune.codegen.vector_math_fmod import remainder
+from autotune.codegen.vector_math_hyperbolic import cosh, sinh
 from autotune.codegen.vector_math_instructions import FLOATS
 from autotune.codegen.vector_math_ir import VectorWriter
+from autotune.codegen.vector_math_log import log, log1p, log2, log10
 from autotune.codegen.vector_math_parts import (
-    LN2,
     LN2_PARTS,
     LOG2_E,
     exp_kernel,
@@ -42,6 +41,7 @@ from autotune.codegen.vector_math_parts import (
     reduce_by_ln2,
 )
 from autotune.codegen.vector_math_pow import power
+from autotune.codegen.vector_math_trigonometry import cosine, sine, tangent
 from autotune.target import Target
 
 __all__ = ["BINARY_FUNCTIONS", "FUNCTIONS", "MathFunction", "has_avx512", "math_function"]
@@ -51,8 +51,8 @@ __all__ = ["BINARY_FUNCTIONS", "FUNCTIONS", "MathFunction", "has_avx512", "math_
 class MathFunction:
     """One function's definition.
 
-    `symbol` is its name without the "@"; `ir` the whole `define`; `needs` the `declare` lines that
-    the module must hold once each.
+    `symbol` is its name without the "@"; `ir` the whole `define`; `needs` the lines (declarations and
+    constant tables) that the module must hold once each.
     """
 
     symbol: str
@@ -155,49 +155,6 @@ def _tanh_wide(w: VectorWriter, x: str) -> str:
     return w.copysign(w.fma(residual, inverse, quotient), x)
 
 
-def _log_core(w: VectorWriter, x: str) -> str:
-    """log(x) for positive normal x; for every x where the exponent is split natively."""
-    high, low = LN2_PARTS[w.fmt.dtype]
-    m, e = w.split_exponent(x)
-    f = w.sub(m, w.const(1.0))
-    if w.fmt.dtype == "float32":
-        half_square = w.mul(w.mul(f, f), w.const(0.5))
-        tail = w.polynomial(f, LOG_TAIL["float32"])
-        cube = w.mul(w.mul(f, f), f)
-        small = w.sub(w.fma(e, w.const(low), w.mul(cube, tail)), half_square)
-        return w.fma(e, w.const(high), w.add(f, small))
-    # log(1+f) = 2s + s*R(s**2) = f - s*(f - R(s**2)), s = f/(2+f): a form of msun's e_log.c.
-    s = _quotient(w, f, w.add(f, w.const(2.0)))
-    square = w.mul(s, s)
-    rest = w.fma(w.neg(square), w.polynomial(square, LOG_TAIL["float64"]), f)
-    correction = w.fma(e, w.const(-low), w.mul(s, rest))
-    return w.fma(e, w.const(high), w.sub(f, correction))
-
-
-def _quotient(w: VectorWriter, a: str, b: str) -> str:
-    """a/b, for b whose inverse is a normal number."""
-    if not w.native:
-        return w.div(a, b)
-    inverse = w.rough_reciprocal(b)
-    quotient = w.mul(a, inverse)
-    return w.fma(w.fma(w.neg(quotient), b, a), inverse, quotient)
-
-
-def _log(w: VectorWriter, x: str) -> str:
-    if w.native:
-        return _log_core(w, x)
-    smallest_normal = 2.0 ** (1 - w.fmt.bias)
-    lift = float(w.fmt.mantissa + 1)
-    subnormal = w.compare("olt", x, w.const(smallest_normal))
-    lifted = w.select(subnormal, w.mul(x, w.const(2.0**lift)), x)
-    result = _log_core(w, lifted)
-    shifted = w.sub(result, w.const(lift * LN2))
-    result = w.select(subnormal, shifted, result)
-    result = w.select(w.compare("olt", x, w.const(inf)), result, x)  # +inf and NaN
-    result = w.select(w.compare("olt", x, w.const(0.0)), w.const(nan), result)
-    return w.select(w.compare("oeq", x, w.const(0.0)), w.const(-inf), result)
-
-
 def _erf(w: VectorWriter, x: str) -> str:
     """x + x*P(x**2) inside [-1, 1], 1 - exp(-Q(|x|)) outside."""
     bound = {"float32": 4.0, "float64": 6.0}[w.fmt.dtype]
@@ -214,7 +171,15 @@ def _rsqrt(w: VectorWriter, x: str) -> str:
 
 _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {
     "exp": _exp,
-    "log": _log,
+    "log": log,
+    "log1p": log1p,
+    "log2": log2,
+    "log10": log10,
+    "sin": sine,
+    "cos": cosine,
+    "tan": tangent,
+    "sinh": sinh,
+    "cosh": cosh,
     "tanh": _tanh,
     "erf": _erf,
     "sigmoid": _sigmoid,

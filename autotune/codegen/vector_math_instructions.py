@@ -145,6 +145,10 @@ class VectorInstructions:
     def floor(self, a: str) -> str:
         return self._call("floor", self.floats, a)
 
+    def rint(self, a: str) -> str:
+        """The nearest integer, halves to even."""
+        return self._call("roundeven", self.floats, a)
+
     def trunc(self, a: str) -> str:
         return self._call("trunc", self.floats, a)
 
@@ -158,8 +162,17 @@ class VectorInstructions:
         return self._call("copysign", self.floats, magnitude, sign)
 
     def integer(self, operation: str, a: str, b: str) -> str:
-        """An integer instruction: add, sub, and, or, xor, shl, lshr, ashr."""
+        """An integer instruction: add, sub, mul, and, or, xor, shl, lshr, ashr."""
         return self._append(f"{operation} {self.integers} {a}, {b}")
+
+    def saturating_sub(self, a: str, b: str) -> str:
+        """The difference of unsigned integers, 0 where it would be negative."""
+        return self._call("usub.sat", self.integers, a, b)
+
+    def has_bit(self, a: str, number: int) -> str:
+        """Where a bit of an integer is set."""
+        masked = self.integer("and", a, self.int_const(1 << number))
+        return self._append(f"icmp ne {self.integers} {masked}, {self.int_const(0)}")
 
     def bits(self, a: str) -> str:
         """The integer whose bits are those of the float `a`."""
@@ -276,3 +289,20 @@ class VectorInstructions:
         self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(kinds)})")
         arguments = ", ".join(f"{kind} {operand}" for kind, operand in zip(kinds, operands, strict=True))
         return self._append(f"call {self.floats} {symbol}({arguments})")
+
+    def gather(self, index: str, name: str, table: Sequence[float]) -> str:
+        """The entries of a table in memory at integer indices."""
+        kind = self.fmt.llvm
+        items = ", ".join(f"{kind} {self.fmt.literal(value)}" for value in table)
+        symbol = f"@at_{name}_{self.fmt.suffix}"
+        self.body.needs.add(f"{symbol} = private unnamed_addr constant [{len(table)} x {kind}] [{items}]")
+        address = self._append(f"getelementptr {kind}, ptr {symbol}, {self.integers} {index}")
+        if self.lanes == 1:
+            return self._append(f"load {kind}, ptr {address}")
+        pointers, mask = f"<{self.lanes} x ptr>", f"<{self.lanes} x i1>"
+        call = f"@llvm.masked.gather.v{self.lanes}{self.fmt.suffix}.v{self.lanes}p0"
+        self.body.needs.add(f"declare {self.floats} {call}({pointers}, {mask}, {self.floats})")
+        operands = (
+            f"{pointers} align {self.fmt.bits // 8} {address}, {mask} splat (i1 true), {self.floats} poison"
+        )
+        return self._append(f"call {self.floats} {call}({operands})")

@@ -16,6 +16,7 @@ __all__ = [
     "fast_two_sum",
     "reduce_by_ln2",
     "two_product",
+    "two_sum",
 ]
 
 LOG2_E = 1.4426950408889634
@@ -38,6 +39,13 @@ def fast_two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
     """a + b exactly, for |a| >= |b| (Dekker 1971)."""
     high = w.add(a, b)
     return high, w.add(w.sub(a, high), b)
+
+
+def two_sum(w: VectorWriter, a: str, b: str) -> tuple[str, str]:
+    """a + b exactly, in any order (Knuth 1969)."""
+    high = w.add(a, b)
+    part = w.sub(high, a)
+    return high, w.add(w.sub(a, w.sub(high, part)), w.sub(b, part))
 
 
 def exp_range(w: VectorWriter) -> tuple[float, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from autotune.te.dtypes import is_float, is_unsigned
 from autotune.te.expr import (
     Call,
@@ -32,6 +34,46 @@ def exp(x: ExprLike) -> Expr:
 def log(x: ExprLike) -> Expr:
     """Natural logarithm."""
     return _float_call("log", x)
+
+
+def log1p(x: ExprLike) -> Expr:
+    """Natural logarithm of 1 + x, accurate for small x."""
+    return _float_call("log1p", x)
+
+
+def log2(x: ExprLike) -> Expr:
+    """Logarithm to the base 2, exact for powers of two."""
+    return _float_call("log2", x)
+
+
+def log10(x: ExprLike) -> Expr:
+    """Logarithm to the base 10."""
+    return _float_call("log10", x)
+
+
+def sin(x: ExprLike) -> Expr:
+    """Sine of x in radians, for x of any size."""
+    return _float_call("sin", x)
+
+
+def cos(x: ExprLike) -> Expr:
+    """Cosine of x in radians, for x of any size."""
+    return _float_call("cos", x)
+
+
+def tan(x: ExprLike) -> Expr:
+    """Tangent of x in radians, for x of any size."""
+    return _float_call("tan", x)
+
+
+def sinh(x: ExprLike) -> Expr:
+    """Hyperbolic sine."""
+    return _float_call("sinh", x)
+
+
+def cosh(x: ExprLike) -> Expr:
+    """Hyperbolic cosine."""
+    return _float_call("cosh", x)
 
 
 def sqrt(x: ExprLike) -> Expr:
@@ -79,6 +121,23 @@ def floor(x: ExprLike) -> Expr:
 def ceil(x: ExprLike) -> Expr:
     """Smallest integer not below x, as floating point."""
     return _float_call("ceil", x)
+
+
+def trunc(x: ExprLike) -> Expr:
+    """The integer next to x toward zero, as floating point."""
+    return _float_call("trunc", x)
+
+
+def isnan(x: ExprLike) -> Expr:
+    """Whether x is NaN."""
+    value = as_expr(x)
+    return compare("!=", value, value) if is_float(value.dtype) else const(False)
+
+
+def isinf(x: ExprLike) -> Expr:
+    """Whether x is an infinity of either sign."""
+    value = as_expr(x)
+    return compare("==", abs(value), const(inf, value.dtype)) if is_float(value.dtype) else const(False)
 
 
 def round(x: ExprLike) -> Expr:

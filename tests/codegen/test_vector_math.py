@@ -24,6 +24,14 @@ BOUNDS = {
     ("rsqrt", "float32"): 1.5, ("rsqrt", "float64"): 1.5,
     ("pow", "float32"): 1.25, ("pow", "float64"): 1.3,
     ("fmod", "float32"): 0.0, ("fmod", "float64"): 0.0,
+    ("log1p", "float32"): 2.0, ("log1p", "float64"): 2.0,
+    ("log2", "float32"): 2.0, ("log2", "float64"): 2.0,
+    ("log10", "float32"): 2.0, ("log10", "float64"): 2.0,
+    ("sin", "float32"): 2.0, ("sin", "float64"): 2.0,
+    ("cos", "float32"): 2.0, ("cos", "float64"): 2.0,
+    ("tan", "float32"): 3.5, ("tan", "float64"): 3.5,
+    ("sinh", "float32"): 2.5, ("sinh", "float64"): 2.5,
+    ("cosh", "float32"): 2.5, ("cosh", "float64"): 2.5,
 }  # fmt: skip
 
 CHOICES = (False, True) if has_avx512(Target.detect()) else (False,)

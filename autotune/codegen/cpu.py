@@ -13,12 +13,14 @@ from autotune.lower.ir import Buffer, LoopProgram
 from autotune.lower.program import lower_schedule
 from autotune.schedule.schedule import Schedule
 from autotune.target import ITEM_BYTES, Target
+from autotune.te.depth import walks_deep
 from autotune.te.tensor import Tensor
 
 _UNNAMED = "unnamed.kernel"
 """Stands for the symbol prefix until the code, and with it its hash, is known."""
 
 
+@walks_deep
 def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[KernelEmitter]]:
     """LLVM IR text of a loop program, and the emitters that know the kernels' buffers."""
     module = ModuleText(target)

@@ -31,6 +31,7 @@ from autotune.lower.ir import (
     walk,
 )
 from autotune.te.conversion import converted
+from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
 from autotune.te.evaluate import BINARY, COMPARE, FUNCTIONS
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Select, Var
@@ -38,6 +39,7 @@ from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Sele
 Array = np.ndarray[Any, Any]
 
 
+@walks_deep
 def run_program(program: LoopProgram, arrays: Mapping[str, Array]) -> None:
     """Run all kernels; ``arrays`` holds one array an argument, outputs are written in place.
 

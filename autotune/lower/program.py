@@ -13,11 +13,13 @@ from autotune.lower.translate import Place, Translator
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
+from autotune.te.depth import walks_deep
 from autotune.te.expr import Expr, Read, Reduce
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import reads, substitute, transform
 
 
+@walks_deep
 def lower_schedule(
     schedule: Schedule,
     args: Sequence[Tensor],
@@ -118,9 +120,8 @@ def _argument_buffers(
         if tensor in buffers:
             raise LoweringError(f"argument {tensor.name} is given twice")
         schedule[tensor]
-        buffers[tensor] = Buffer(
-            tensor.name, tensor.shape, tensor.dtype, "argument", strides.get(tensor.name)
-        )
+        name = schedule.name_of(tensor)
+        buffers[tensor] = Buffer(name, tensor.shape, tensor.dtype, "argument", strides.get(name))
     given = {(schedule[t], t.value_index) for t in args}
     for stage in order:
         if isinstance(stage.op, PlaceholderOp) or stage.is_output:

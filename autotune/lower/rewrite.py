@@ -37,7 +37,7 @@ def rewrite_expr(expr: Expr, replace: Callable[[Expr], Expr | None], memo: dict[
     result = replace(expr)
     if result is None:
         parts = operands(expr)
-        new = tuple(rewrite_expr(p, replace, memo) for p in parts)
+        new = tuple([rewrite_expr(p, replace, memo) for p in parts])
         if all(a is b for a, b in zip(parts, new, strict=True)):
             result = expr
         elif isinstance(expr, Load):

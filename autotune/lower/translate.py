@@ -70,7 +70,7 @@ class Translator:
             cond = self._go(node.cond, values, memo)
             if isinstance(cond, Const):
                 return self._go(node.a if cond.value else node.b, values, memo)
-        return rebuild(node, tuple(self._go(c, values, memo) for c in children(node)))
+        return rebuild(node, tuple([self._go(c, values, memo) for c in children(node)]))
 
 
 def _is_arithmetic(node: Expr) -> bool:

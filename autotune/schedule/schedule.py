@@ -14,6 +14,7 @@ from autotune.schedule.stage import Stage
 from autotune.schedule.trace import Step, Trace
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
+from autotune.te.traversal import ordered
 
 
 class Schedule(LayoutPrimitives, SamplingPrimitives):
@@ -29,6 +30,8 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
         self.decided: dict[str, Any] = {}
         self._stages: dict[Operation, Stage] = {}
         self._by_name: dict[str, Stage] = {}
+        self._renamed: dict[Operation, Operation] = {}
+        """Operations whose name another one had already, as they are called here."""
         self.stages: list[Stage] = []
         for op in post_order([op.output(0) for op in outputs]):
             self.add(op)
@@ -58,6 +61,10 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
             raise ScheduleError(f"no stage {name!r} in this schedule; stages: {', '.join(self._by_name)}")
         return self._by_name[name]
 
+    def name_of(self, tensor: Tensor) -> str:
+        """What a tensor is called here: by its name, with a number behind it where another one has that name."""
+        return self._renamed.get(tensor.op, tensor.op).output(tensor.value_index).name
+
     def owner_of(self, iv: IterVar) -> Stage:
         """The stage that a loop variable belongs to; raises ScheduleError."""
         for stage in self.stages:
@@ -72,28 +79,14 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
 
     def order(self) -> list[Stage]:
         """Stages that the outputs need now, producers before consumers."""
-        result: list[Stage] = []
-        seen: set[Stage] = set()
+        return ordered([self[op] for op in self.outputs], self._producers)
 
-        def go(stage: Stage) -> None:
-            if stage in seen:
-                return
-            seen.add(stage)
-            for tensor in stage.op.input_tensors:
-                go(self[tensor])
-            result.append(stage)
-
-        for op in self.outputs:
-            go(self[op])
-        return result
+    def _producers(self, stage: Stage) -> list[Stage]:
+        return [self[tensor] for tensor in stage.op.input_tensors]
 
     def reads_from(self, consumer: Stage, producer: Stage) -> bool:
         """Whether ``consumer`` needs ``producer``, directly or through other stages."""
-        if consumer is producer:
-            return False
-        return any(
-            self[t] is producer or self.reads_from(self[t], producer) for t in consumer.op.input_tensors
-        )
+        return consumer is not producer and any(s is producer for s in ordered([consumer], self._producers))
 
     def readers_of(self, producer: Stage) -> list[Stage]:
         """Stages that read ``producer`` directly."""
@@ -139,12 +132,13 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
         )
 
     def add(self, op: Operation, before: Stage | None = None, after: Stage | None = None) -> Stage:
-        """Add a stage for an operation."""
-        if op.name in self._by_name:
-            raise ScheduleError(f"two operations are named {op.name!r}; a schedule needs unique names")
+        """Add a stage for an operation; where another one has its name, a number behind tells them apart."""
         stage = Stage(self, op)
         self._stages[op] = stage
-        self._by_name[op.name] = stage
+        if op.name in self._by_name:
+            self._renamed[op] = rewrite.renamed(op, self.unique_name(op.name))
+            self.replace_op(stage, self._renamed[op])
+        self._by_name[stage.op.name] = stage
         if before is not None:
             self.stages.insert(self.stages.index(before), stage)
         elif after is not None:

@@ -21,6 +21,28 @@ _INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uin
 DTYPES = _INTEGERS + _FLOATS
 
 
+_ALIASES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "uint": "uint32"}
+_KNOWN = frozenset(DTYPES)
+
+
+def dtype_named(dtype: Any) -> str:
+    """The type that a name, a NumPy type or one of C's names means; raises TypeError.
+
+    >>> dtype_named("float"), dtype_named("int8")
+    ('float32', 'int8')
+    """
+    if isinstance(dtype, str) and dtype in _KNOWN:
+        return dtype
+    name = (
+        _ALIASES.get(dtype, dtype)
+        if isinstance(dtype, str)
+        else getattr(dtype, "name", None) or (getattr(dtype, "__name__", ""))
+    )
+    if name not in _KNOWN:
+        raise TypeError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+    return str(name)
+
+
 def is_float(dtype: str) -> bool:
     """Whether ``dtype`` is a floating-point type."""
     return dtype in _FLOATS
@@ -75,6 +97,7 @@ __all__ = [
     "DTYPES",
     "HALVES",
     "INDEX_DTYPE",
+    "dtype_named",
     "float_limits",
     "integer_limits",
     "is_float",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from autotune.te.conversion import converted
+from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
@@ -83,6 +84,7 @@ COMPARE: dict[str, Any] = {
 """NumPy meaning of the comparisons."""
 
 
+@walks_deep
 def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[Array]:
     """Values of ``tensors`` for the given placeholder arrays; raises KeyError on a missing one."""
     values: dict[tuple[Operation, int], Array] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
-from autotune.te.dtypes import INDEX_DTYPE, is_float, promote, wrapped
+from autotune.te.dtypes import INDEX_DTYPE, dtype_named, is_float, promote, wrapped
 from autotune.te.folding import by_constant, folded, of_constant
 
 if TYPE_CHECKING:
@@ -277,6 +277,8 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
     """A constant; the type defaults to int64, float32 or bool after the Python value. Integers wrap to their type."""
     if dtype is None:
         dtype = "bool" if isinstance(value, bool) else INDEX_DTYPE if isinstance(value, int) else "float32"
+    else:
+        dtype = dtype_named(dtype)
     if dtype == "bool":
         return Const(bool(value), dtype)
     return Const(float(value) if is_float(dtype) else wrapped(int(value), dtype), dtype)
@@ -297,7 +299,7 @@ def as_expr(value: ExprLike | Any, dtype: str | None = None) -> Expr:
 
 def cast(value: ExprLike, dtype: str) -> Expr:
     """``value`` converted to ``dtype``; no node when it has that type."""
-    value = as_expr(value)
+    value, dtype = as_expr(value), dtype_named(dtype)
     if value.dtype == dtype:
         return value
     if isinstance(value, Const) and not (is_float(value.dtype) and not is_float(dtype)):

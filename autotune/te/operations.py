@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autotune.te.dtypes import DTYPES, integer_limits, is_float
+from autotune.te.dtypes import dtype_named, integer_limits, is_float
 from autotune.te.expr import (
     Const,
     Expr,
@@ -44,15 +44,13 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder")
     >>> placeholder((4, 8), name="A")
     Tensor(A, shape=(4, 8), dtype=float32)
     """
-    dtype = "float32" if dtype is None else dtype
-    if dtype not in DTYPES:
-        raise TypeError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
-    return PlaceholderOp(name, _shape(shape), dtype).output(0)
+    return PlaceholderOp(name, _shape(shape), "float32" if dtype is None else dtype_named(dtype)).output(0)
 
 
 def _axis_names(fcompute: Callable[..., Any], rank: int, more: Sequence[str] = ()) -> list[str]:
     parameters = list(inspect.signature(fcompute).parameters.values())
-    names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+    # A default binds a value of a loop around: ``lambda i, t=t: t[i] + 1``.
+    names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL and p.default is p.empty]
     variadic = builtins.any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if len(names) > rank or (len(names) < rank and not variadic):
         raise TypeError(f"fcompute takes {len(names)} indices for a tensor of {rank} dimensions")
@@ -126,7 +124,8 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
 def _reduce(reducer: Reducer, values: tuple[Expr, ...], axis: Any) -> tuple[Expr, ...]:
     axes = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
     if not axes or not builtins.all(isinstance(a, IterVar) and a.kind == "reduce" for a in axes):
-        raise TypeError(f"te.{reducer.name}: axis must be te.reduce_axis(...), got {axis!r}")
+        two = f"; of two values, use te.{reducer.name}imum" if reducer.name in ("max", "min") else ""
+        raise TypeError(f"te.{reducer.name}: axis must be te.reduce_axis(...), got {axis!r}{two}")
     return tuple(Reduce(reducer, values, axes, i) for i in range(len(values)))
 
 

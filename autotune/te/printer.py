@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, Var
 
@@ -21,6 +22,7 @@ def const_text(node: Const) -> str:
     return str(node.value)
 
 
+@walks_deep
 def expr_text(node: Expr) -> str:
     """The expression as one line."""
     return _text(node, 0)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Expr, ExprLike, IterVar, Read, Reduce, Var, as_expr
-from autotune.te.traversal import reads
+from autotune.te.traversal import ordered, reads
 
 
 class Operation:
@@ -128,10 +129,11 @@ class Tensor:
         suffix = f".v{self.value_index}" if len(self.op.dtypes) > 1 else ""
         return self.op.name + suffix
 
-    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Read:
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Any:
+        """The element at these indices; with fewer than there are dimensions a TensorSlice, which takes the others."""
         if not isinstance(indices, tuple):
             indices = (indices,)
-        return self(*indices)
+        return self(*indices) if len(indices) >= self.ndim else TensorSlice(self, indices)
 
     def __call__(self, *indices: ExprLike) -> Read:
         if len(indices) != self.ndim:
@@ -154,19 +156,31 @@ class Tensor:
         return f"Tensor({self.name}, shape={self.shape}, dtype={self.dtype})"
 
 
+@dataclass(frozen=True, eq=False)
+class TensorSlice:
+    """A tensor with some of its indices: ``A[i]`` of a matrix, of which ``A[i][j]`` is an element."""
+
+    tensor: Tensor
+    indices: tuple[ExprLike, ...]
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Any:
+        more = indices if isinstance(indices, tuple) else (indices,)
+        return self.tensor[(*self.indices, *more)]
+
+    def _incomplete(self, *_: object) -> Any:
+        tensor = self.tensor
+        raise IndexError(
+            f"tensor {tensor.name} has {tensor.ndim} dimensions {tensor.shape}, got {len(self.indices)} indices"
+        )
+
+    # What a number would take part in says what is missing.
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _incomplete
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = (
+        _incomplete
+    )
+    astype = _incomplete
+
+
 def post_order(tensors: list[Tensor]) -> list[Operation]:
     """Operations below ``tensors``, producers before consumers (the read graph's post-order)."""
-    order: list[Operation] = []
-    seen: set[int] = set()
-
-    def go(op: Operation) -> None:
-        if id(op) in seen:
-            return
-        seen.add(id(op))
-        for tensor in op.input_tensors:
-            go(tensor.op)
-        order.append(op)
-
-    for tensor in tensors:
-        go(tensor.op)
-    return order
+    return ordered([t.op for t in tensors], lambda op: [t.op for t in op.input_tensors])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from autotune.te.expr import (
     Binary,
@@ -22,6 +22,28 @@ from autotune.te.expr import (
     negate,
     select,
 )
+
+N = TypeVar("N")
+
+
+def ordered(roots: Sequence[N], below: Callable[[N], Sequence[N]]) -> list[N]:
+    """All nodes that ``roots`` lead to, what is below a node before it; graphs may be of any depth.
+
+    >>> ordered(["c"], lambda n: {"c": "ba", "b": "a", "a": ""}[n])
+    ['a', 'b', 'c']
+    """
+    order: list[N] = []
+    seen: set[int] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            stack.append((node, True))
+            stack.extend((other, False) for other in reversed(below(node)))
+    return order
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -74,22 +96,14 @@ def transform(
     Shared nodes are visited once, so that a DAG stays a DAG.
     """
     memo = {} if memo is None else memo
-    # The memo holds the nodes it is keyed by: an id is not reused while its entry lives.
-    keep: list[Expr] = []
-
-    def go(node: Expr) -> Expr:
-        done = memo.get(id(node))
-        if done is not None:
-            return done
-        keep.append(node)
-        parts = children(node)
-        new = rebuild(node, tuple([go(p) for p in parts])) if parts else node
-        other = replace(new)
-        result = new if other is None else other
-        memo[id(node)] = result
-        return result
-
-    return go(expr)
+    # The memo's nodes live as long as the list that they are in: an id is not reused before.
+    for node in ordered([expr], lambda node: () if id(node) in memo else children(node)):
+        if id(node) not in memo:
+            parts = children(node)
+            new = rebuild(node, tuple([memo[id(p)] for p in parts])) if parts else node
+            other = replace(new)
+            memo[id(node)] = new if other is None else other
+    return memo[id(expr)]
 
 
 def nodes(expr: Expr) -> Iterator[Expr]:
@@ -114,4 +128,4 @@ def substitute(expr: Expr, values: dict[Expr, Expr]) -> Expr:
     return transform(expr, lambda node: values.get(node) if isinstance(node, Var) else None)
 
 
-__all__ = ["children", "nodes", "reads", "rebuild", "substitute", "transform"]
+__all__ = ["children", "nodes", "ordered", "reads", "rebuild", "substitute", "transform"]

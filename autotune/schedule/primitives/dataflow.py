@@ -151,19 +151,19 @@ class DataflowPrimitives:
         return copy.output(0)
 
     @primitive
-    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Tensor:
+    def rfactor(self, tensor: Any, axis: IterVar, factor_axis: int = 0) -> Any:
         """Make a reduction loop a data axis of a new stage that holds partial results.
 
         TVM: rfactor. Halide: rfactor (Suriana, Adams, Kamil, CGO 2017). It makes a reduction parallel.
 
         Args:
-            tensor: a reduction without steps on its data loops.
+            tensor: a reduction without steps on its data loops; of one of several values, any of their tensors.
             axis: one of its reduction loops, usually the outer or inner part of a split. The new stage reduces over
                 the other reduction loops, and the old one over ``axis``.
             factor_axis: the place of the new axis, 0 for the first.
 
         Returns:
-            The new stage's tensor, named ``<tensor>.rf``.
+            The new stage's tensor, named ``<tensor>.rf``; a list of them for a reduction of several values.
 
         Before:
             >>> from autotune.lower.examples import rows, loops
@@ -222,7 +222,8 @@ class DataflowPrimitives:
         self.add(partial, before=stage)
         self.replace_op(stage, final)
         stage.take_loops(final)
-        return partial.output(0)
+        outputs = [partial.output(i) for i in range(len(partial.dtypes))]
+        return outputs if len(outputs) > 1 else outputs[0]
 
     def untouched(self, step: str, tensor: Tensor) -> Stage:
         """The stage of a tensor, which must have no loop steps yet; raises ScheduleError."""

@@ -1,0 +1,67 @@
+"""Functions of single values: close to NumPy in every execution and type, predicates exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from autotune import te
+from tests.codegen.executions import everywhere
+from tests.schedule.machine import run_machine_code
+
+ELEMENTARY = ("sin", "cos", "tan", "sinh", "cosh", "log1p", "log2", "log10", "trunc")
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+
+def values(name: str, dtype: str) -> Any:
+    rng = np.random.default_rng(0)
+    found = np.concatenate([rng.normal(0, 3, 37), [0.0, 1.0, 1e4 if name in ("sin", "cos", "tan") else 2.5]])
+    return (np.abs(found) if name.startswith("log") else found).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ELEMENTARY)
+def test_elementary_functions(name: str, dtype: str) -> None:
+    x = values(name, dtype)
+    a = te.placeholder(x.shape, dtype, name="A")
+    c = te.compute(x.shape, lambda i: getattr(te, name)(a[i]), name="C")
+    with np.errstate(all="ignore"):
+        exact = getattr(np, name)(x.astype(np.float64))
+    for lanes in (False, True):
+        s = te.create_schedule(c)
+        if lanes:
+            s[c].vectorize(c.op.axis[0])
+        found = run_machine_code(s, [a, c], {"A": x})["C"]
+        tolerance = 4 * float(ml_dtypes.finfo(dtype).eps)
+        np.testing.assert_allclose(found.astype(np.float64), exact, rtol=tolerance, atol=0)
+    (evaluated,) = te.evaluate([c], {a: x})
+    np.testing.assert_allclose(evaluated.astype(np.float64), exact, rtol=tolerance, atol=tolerance / 8)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_predicates(dtype: str) -> None:
+    x = np.array([0, -1, np.inf, -np.inf, np.nan, 3e38 if dtype in ("float32", "float64") else 6e4]).astype(
+        dtype
+    )
+    assert everywhere([x], te.isnan).tolist() == [False] * 4 + [True, False]
+    assert everywhere([x], te.isinf).tolist() == [False, False, True, True, False, False]
+
+
+def test_integers_are_neither_nan_nor_infinite() -> None:
+    x = np.array([0, -1, 127], "int8")
+    for predicate in (te.isnan, te.isinf):
+        assert not everywhere([x], lambda v, predicate=predicate: te.any(predicate(v), v != v)).any()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"), [("float", "float32"), (np.float64, "float64"), ("int", "int32")]
+)
+def test_types_have_other_names(dtype: Any, expected: str) -> None:
+    a = te.placeholder((4,), "int8", name="A")
+    assert te.compute((4,), lambda i: a[i].astype(dtype)).dtype == expected
+    assert te.placeholder((4,), dtype).dtype == expected
+    with pytest.raises(TypeError, match="unknown dtype 'float3'; known: bool, uint8, int8"):
+        a[0].astype("float3")

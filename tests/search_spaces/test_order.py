@@ -5,24 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.te.tensor import ComputeOp
 from cost_models import analytic
 from search_spaces import spaces
 from search_spaces.tile_order import source_order
 from tests.search_spaces import workloads as make
-
-
-def _stem(image: tuple[int, int, int, int], oc: int, kernel: int, stride: int, pad: int) -> Workload:
-    """A channels-last convolution of an image [n, c, h, w]."""
-    n, c, h, w = image
-    b = GraphBuilder("stem")
-    x = b.node("Transpose", b.input("x", (n, c, h, w)), perm=(0, 2, 3, 1))
-    weights = b.input("w", (kernel, kernel, c, oc))
-    out = b.node("Conv", x, weights, layout="NHWC", strides=(stride,) * 2, pads=(pad,) * 4)
-    return make.of(b, b.node("Relu", out), {"w"})
-
 
 _RNG = np.random.default_rng(7)
 SHAPES = [
@@ -43,7 +31,7 @@ SHAPES = [
 def test_the_numbers_stay(
     shape: tuple[tuple[int, int, int, int], int, int, int, int], stage: str, order: str
 ) -> None:
-    space = spaces.space_for(_stem(*shape), make.host())
+    space = spaces.space_for(make.stem(*shape), make.host())
     config = space.default() | {"stage": stage}
     if "stage_order" in space.names:
         config |= {"stage_order": order}
@@ -52,7 +40,7 @@ def test_the_numbers_stay(
 
 
 def test_planes_are_copied_as_planes_by_default() -> None:
-    space = spaces.space_for(_stem((1, 3, 64, 64), 32, 3, 2, 1), make.AVX512)
+    space = spaces.space_for(make.stem((1, 3, 64, 64), 32, 3, 2, 1), make.AVX512)
     assert analytic.default_config(space)["stage_order"] == "source"
 
 
@@ -60,8 +48,8 @@ def test_planes_are_copied_as_planes_by_default() -> None:
     "workload",
     [
         make.conv((1, 40, 40, 3), 32, 3, pad=1),  # lies as it is read
-        _stem((1, 64, 40, 40), 32, 3, 1, 1),  # vectors of channels are full
-        _stem((1, 3, 40, 40), 32, 3, 1, 0),  # nothing is staged
+        make.stem((1, 64, 40, 40), 32, 3, 1, 1),  # vectors of channels are full
+        make.stem((1, 3, 40, 40), 32, 3, 1, 0),  # nothing is staged
     ],
 )
 def test_no_order_where_there_is_nothing_to_choose(workload: Workload) -> None:
@@ -78,5 +66,5 @@ def test_the_order_of_a_source_is_read_through_views() -> None:
             if isinstance(tensor.op, ComputeOp) and tensor.name.endswith("pad")
         )
 
-    assert source_order(padded(_stem((2, 3, 20, 30), 8, 3, 1, 1))) == (0, 3, 1, 2)
+    assert source_order(padded(make.stem((2, 3, 20, 30), 8, 3, 1, 1))) == (0, 3, 1, 2)
     assert source_order(padded(make.conv((2, 20, 30, 3), 8, 3, pad=1))) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,69 +19,7 @@ from cost_models import analytic
 from search_spaces import spaces, versions
 from search_spaces.space import Space
 from tests.search_spaces import workloads as make
-
-FIXED: dict[str, Callable[[], Workload]] = {
-    "attention": lambda: make.attention((2, 3, 32, 16), 48, 16),
-    "attention_prime": lambda: make.attention((2, 13, 7), 197, 7, relu=True),
-    "attention_long": lambda: make.attention((197, 64), 197, 64, block=64),
-    "attention_masked": lambda: make.attention((2, 2, 7, 13), 13, 5, (2, 1, 1, 13), causal=1),
-    "attention_flags": lambda: make.attention((2, 7, 5), 37, 33, (7, 37), "bool", fill=-9.0, block=16),
-    "attention_causal_blocks": lambda: make.attention((1, 2, 40, 8), 40, 20, causal=1, block=7),
-    "attention_one_query": lambda: make.attention((3, 1, 8), 20, 1),
-    "attention_float64": lambda: make.attention((2, 9, 5), 11, 6, dtype="float64"),
-    "matmul": lambda: make.matmul(26, 24, 40),
-    "matmul_prime": lambda: make.matmul(13, 7, 37),
-    "matmul_row": lambda: make.matmul(1, 31, 100),
-    "matmul_column": lambda: make.matmul(17, 9, 1),
-    "matmul_batch": lambda: make.matmul(11, 8, 20, batch=(2, 3), constant=False, relu=False),
-    "matmul_strided": make.strided_matmul,
-    "matmul_gelu": lambda: make.gelu_matmul(13, 16, 40),
-    "gemm_transposed": lambda: make.gemm(5, 33, 47),
-    "matmul_float64": lambda: make.typed_matmul("float64"),
-    "matmul_int32": lambda: make.typed_matmul("int32"),
-    "matmul_two_outputs": make.two_outputs,
-    "matmul_transposed": make.transposed_around,
-    "conv": lambda: make.conv((1, 8, 9, 5), 24, 3, pad=1, residual=True),
-    "conv_strided": lambda: make.conv((2, 11, 11, 3), 20, 5, stride=2, pad=2),
-    "conv_1x1": lambda: make.conv((1, 7, 7, 16), 33, 1, bias=False),
-    "conv_grouped": lambda: make.conv((1, 6, 6, 8), 24, 3, pad=1, group=4),
-    "conv_nchw": lambda: make.conv((1, 6, 7, 4), 5, 3, pad=1, layout="NCHW"),
-    "depthwise": lambda: make.conv((1, 9, 9, 20), 20, 3, pad=1, group=20),
-    "depthwise_strided": lambda: make.conv((1, 10, 7, 16), 16, 5, pad=2, stride=2, group=16),
-    "max_pool": lambda: make.pool((1, 9, 9, 20), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
-    "average_pool": lambda: make.pool((1, 7, 7, 5), "AveragePool", kernel_shape=(2, 2)),
-    "global_pool": lambda: make.pool((1, 7, 5, 40), "GlobalAveragePool"),
-    "winograd_input": lambda: make.winograd_input((2, 9, 7, 37), 4),
-    "winograd_input_wide": lambda: make.winograd_input((1, 13, 12, 48), 6),
-    "winograd_output": lambda: make.winograd_output((2, 7, 9, 37), 4),
-    "winograd_output_wide": lambda: make.winograd_output((1, 4, 6, 48), 2),
-    "softmax": lambda: make.unary("Softmax", (3, 5, 64)),
-    "softmax_prime": lambda: make.unary("Softmax", (6, 197)),
-    "softmax_inner": lambda: make.unary("Softmax", (3, 7, 20), axis=1),
-    "log_softmax": lambda: make.unary("LogSoftmax", (12, 48)),
-    "reduce_rows": lambda: make.unary("ReduceSum", (16, 100), axes=(1,)),
-    "reduce_mean": lambda: make.unary("ReduceMean", (2, 9, 64), axes=(2,), keepdims=0),
-    "reduce_columns": lambda: make.unary("ReduceMax", (3, 5, 40), axes=(1,)),
-    "reduce_all": lambda: make.unary("ReduceSum", (30, 64)),
-    "reduce_few_rows": lambda: make.unary("ReduceSum", (1, 96, 256), axes=(1, 2)),
-    "reduce_long_row": lambda: make.unary("ReduceMean", (2, 24576), axes=(1,)),
-    "row_norms": lambda: make.row_norms(1, 96, 256),
-    "added_norm": lambda: make.added_norm(6, 50),
-    "reduce_int64": lambda: make.unary("ReduceSum", (20, 33), "int64", axes=(1,)),
-    "arg_max": lambda: make.unary("ArgMax", (6, 33), axis=1),
-    "layer_norm": lambda: make.layer_norm(4, 6, 96),
-    "lrn": lambda: make.unary("LRN", (1, 4, 4, 20), size=5, layout="NHWC"),
-    "instance_norm": lambda: make.instance_norm(1, 6, 5, 24),
-    "add": lambda: make.residual_add(1, 6, 7, 30),
-    "add_flat": lambda: make.residual_add(301),
-    "transpose": lambda: make.unary("Transpose", (1, 8, 6, 24), perm=(0, 2, 3, 1)),
-    "gather_int64": lambda: make.gather(50, 33, 7),
-    "concat": lambda: make.concat((1, 3, 8), (1, 3, 20)),
-    "not_bool": lambda: make.unary("Not", (7, 33), "bool"),
-    "empty": lambda: make.unary("Relu", (0, 4)),
-    "rank_zero": lambda: make.unary("Relu", ()),
-    "scalar_shapes": lambda: make.unary("Relu", (1, 1)),
-}
+from tests.search_spaces.families import FIXED
 
 
 def check_numerics(space: Space, config: Any) -> None:

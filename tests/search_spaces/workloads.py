@@ -76,6 +76,16 @@ def conv(
     return of(b, b.node("Relu", out), {"w", "bias"} if bias else {"w"})
 
 
+def stem(image: tuple[int, int, int, int], oc: int, kernel: int, stride: int, pad: int) -> Workload:
+    """A channels-last convolution of an image [n, c, h, w]."""
+    n, c, h, w = image
+    b = GraphBuilder("stem")
+    x = b.node("Transpose", b.input("x", (n, c, h, w)), perm=(0, 2, 3, 1))
+    weights = b.input("w", (kernel, kernel, c, oc))
+    out = b.node("Conv", x, weights, layout="NHWC", strides=(stride,) * 2, pads=(pad,) * 4)
+    return of(b, b.node("Relu", out), {"w"})
+
+
 def conv_nd(
     size: tuple[int, ...], c: int, oc: int, kernel: int, *, stride: int = 1, pad: int = 0, dilation: int = 1
 ) -> Workload:

@@ -10,10 +10,11 @@ import numpy as np
 from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
 from autotune.compiler.choice import Choice
 from autotune.compiler.hoist import HoistedKey, argument_value, hoisted_key, run_hoisted
+from autotune.compiler.index_checks import index_checks
 from autotune.graph.ir import Array
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory
-from autotune.runtime.image import Binding, Command, DispatchInfo, ModuleImage, TensorSpec
+from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
 from autotune.target import Target
 
 
@@ -54,11 +55,10 @@ class _Assembly:
     def run(self, metadata: Mapping[str, str]) -> tuple[ModuleImage, MemoryPlan]:
         if self.hoisting:
             self.hoisted = run_hoisted(self.partition, self._codes(), self.target)
-        commands = [
-            self._command(number, dispatch, kernel)
-            for number, dispatch in enumerate(self.partition.dispatches)
-            for kernel in self._kernels(dispatch)
-        ]
+        commands, checks = list[Command](), list[IndexCheck]()
+        for number, dispatch in enumerate(self.partition.dispatches):
+            checks += index_checks(self.partition, dispatch, number, len(commands), self._located)
+            commands += [self._command(number, dispatch, kernel) for kernel in self._kernels(dispatch)]
         image = ModuleImage(
             name=self.partition.name,
             target=self.target,
@@ -70,6 +70,7 @@ class _Assembly:
             dispatches=tuple(self._info(dispatch) for dispatch in self.partition.dispatches),
             arena_bytes=self.plan.arena_bytes,
             metadata=metadata,
+            checks=tuple(checks),
         )
         return image, self.plan
 
@@ -128,17 +129,25 @@ class _Assembly:
             offset = self.plan.offsets[_workspace(dispatch, spec)]
             return Binding("arena", 0, offset, spec.nbytes)
         value = argument_value(dispatch, spec.name)
+        return self._memory(value, np.dtype(spec.dtype).itemsize, 0, spec.nbytes)
+
+    def _located(self, value: str, first: int, elements: int) -> Binding:
+        """Some elements of a value."""
+        width = np.dtype(self.partition.types[value].dtype).itemsize
+        return self._memory(value, width, first, elements * width)
+
+    def _memory(self, value: str, width: int, first: int, nbytes: int) -> Binding:
+        """Memory of a value from an element on, of ``width`` bytes."""
         placement = self.partition.placements[value]
-        offset = placement.offset * np.dtype(spec.dtype).itemsize
-        root = placement.root
+        offset, root = (placement.offset + first) * width, placement.root
         if root in self.outputs:
-            return Binding("output", self.outputs[root], offset, spec.nbytes)
+            return Binding("output", self.outputs[root], offset, nbytes)
         if root in self.inputs:
-            return Binding("input", self.inputs[root], offset, spec.nbytes)
+            return Binding("input", self.inputs[root], offset, nbytes)
         if root in self.partition.constants:
             index = self._constant(root, self.partition.constants[root])
-            return Binding("constant", index, offset, spec.nbytes)
-        return Binding("arena", 0, self.plan.offsets[root] + offset, spec.nbytes)
+            return Binding("constant", index, offset, nbytes)
+        return Binding("arena", 0, self.plan.offsets[root] + offset, nbytes)
 
     def _constant(self, key: object, array: Array) -> int:
         """Index of a constant of the image; only constants that a kernel reads are in it."""

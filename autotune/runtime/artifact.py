@@ -193,6 +193,7 @@ def _image(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArray[
         dispatches=manifest.dispatches,
         arena_bytes=manifest.arena_bytes,
         metadata=manifest.metadata,
+        checks=manifest.checks,
     )
 
 
@@ -222,6 +223,7 @@ def _manifest(image: ModuleImage, constants: list[NDArray[Any]], blobs: dict[str
         arena_bytes=image.arena_bytes,
         libraries=_libraries(image.objects),
         metadata=dict(image.metadata),
+        checks=image.checks,
         objects=tuple(blobs[f"objects/{i}.o"] for i in range(len(image.objects))),
         constants=tuple(
             ConstantBlob(array.shape, array.dtype.name, blobs[f"constants/{i}.bin"])

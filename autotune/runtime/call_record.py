@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime import layout
+from autotune.runtime.calls import WRONG
 from autotune.runtime.device import ALIGNMENT, MEMORY, address_of
 from autotune.runtime.image import TensorSpec
 from autotune.runtime.native import executor
@@ -79,13 +80,14 @@ class CallRecord:
         header[layout.ARRAY], header[layout.BYTE] = id(np.ndarray), id(np.dtype(np.uint8))
         header[layout.NEW_ARRAY], header[layout.SET_BASE] = _numpy_functions()
 
-    def run(self, addresses: Sequence[int], repeats: int, times: int, events: int) -> int:
+    def run(self, addresses: Sequence[int], repeats: int, times: int, events: int) -> tuple[int, int]:
         """Run the program on checked arrays at these addresses, after the calls before.
 
-        The rest is that of :func:`autotune.runtime.calls.run`.
+        Returns what :func:`autotune.runtime.calls.run` says, and the index if it found a wrong one.
         """
         words = np.array(addresses, np.int64)
-        return executor().run(self._address, address_of(words), repeats, times, events)
+        outcome = executor().run(self._address, address_of(words), repeats, times, events)
+        return outcome, int(words[0]) if outcome >= WRONG else 0
 
     def close(self) -> None:
         """Run nothing any more, after the calls before."""

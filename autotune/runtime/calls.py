@@ -16,12 +16,15 @@ from typing import Final
 from autotune.runtime.atomics import load, store
 from autotune.runtime.device import ALIGNMENT
 from autotune.runtime.executor import execute
+from autotune.runtime.indices import take_wrong
 from autotune.runtime.layout import (
     ADDRESSES,
     ARRAY,
     BYTE,
     BYTES,
     CALLED,
+    CHECKED,
+    CHECKS,
     DTYPE,
     INPUTS,
     LIST,
@@ -65,6 +68,7 @@ from autotune.runtime.translate.functions import native
 RAN: Final = 0
 CLOSED: Final = 1
 UNATTENDED: Final = 2
+WRONG: Final = 3
 """What :func:`run` returns."""
 
 _UNALIGNED = 4096
@@ -197,7 +201,7 @@ def _plain_outputs(record: int, arrays: int, given: int) -> bool:
 
 @native
 def _run_once(record: int, arrays: int, outputs: int) -> bool:
-    """Bind the arguments of a call and run, after the calls before; False when nothing ran.
+    """Bind the arguments of a call and run, after the calls before; False when nothing ran, or on a wrong index.
 
     The GIL is held at the beginning and at the end, but not while it waits or runs.
     """
@@ -215,9 +219,10 @@ def _run_once(record: int, arrays: int, outputs: int) -> bool:
         store(_at(addresses, index), _data(record, arrays, outputs, index))
     running = release_gil()
     ran = execute(program, 1, 0, 0)
+    wrong = take_wrong(load(_at(program, CHECKS)), load(_at(program, CHECKED)), 0)
     unlock(mutex)
     take_gil(running)
-    return ran
+    return ran and wrong < 0
 
 
 @native
@@ -226,7 +231,8 @@ def call(owner: int, arguments: int, number: int) -> int:
 
     ``owner`` is the array that holds the call record, ``arrays`` a tuple and ``out`` a list of the
     caller's own, or None. Returns the list of outputs; None when nothing ran because the arguments
-    need the checks written in Python, workers are to be started, or the module is closed.
+    need the checks written in Python, workers are to be started, or the module is closed; and when an
+    index was out of range: the call in Python runs again, and says which.
     """
     record = load(_at(owner, ARRAY_DATA))
     none = load(_at(record, NONE))
@@ -254,8 +260,9 @@ def call(owner: int, arguments: int, number: int) -> int:
 def run(record: int, addresses: int, repeats: int, times: int, events: int) -> int:
     """Run a module's program on arrays at these addresses, after the calls before; without the GIL.
 
-    See :func:`autotune.runtime.executor.execute`. Returns RAN, CLOSED, or UNATTENDED where workers are to
-    be started.
+    See :func:`autotune.runtime.executor.execute`. Returns RAN, CLOSED, UNATTENDED where workers are to be
+    started, or WRONG plus the number of a check that found an index out of range; that stands in place of the
+    first address then.
     """
     mutex = _at(record, MUTEX)
     lock(mutex)
@@ -265,7 +272,10 @@ def run(record: int, addresses: int, repeats: int, times: int, events: int) -> i
         bound = load(_at(program, ADDRESSES))
         for index in range(load(_at(record, INPUTS)) + load(_at(record, OUTPUTS))):
             store(_at(bound, index), load(_at(addresses, index)))
-        outcome = RAN if execute(program, repeats, times, events) else UNATTENDED
+        outcome = UNATTENDED
+        if execute(program, repeats, times, events):
+            wrong = take_wrong(load(_at(program, CHECKS)), load(_at(program, CHECKED)), addresses)
+            outcome = RAN if wrong < 0 else WRONG + wrong
     unlock(mutex)
     return outcome
 
@@ -278,4 +288,4 @@ def close(record: int) -> None:
     unlock(_at(record, MUTEX))
 
 
-__all__ = ["CLOSED", "RAN", "UNATTENDED", "call", "close", "run"]
+__all__ = ["CLOSED", "RAN", "UNATTENDED", "WRONG", "call", "close", "run"]

@@ -31,6 +31,7 @@ class _Dispatch:
     table: tuple[Pointer, ...]
     tiles: int
     scratch_bytes: int
+    awaited: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +58,23 @@ class CommandBuffer:
         self._arguments = arguments
         self._dispatches: list[_Dispatch] = []
 
-    def dispatch(self, kernel: int, table: Sequence[Pointer], tiles: int, scratch_bytes: int) -> None:
-        """Record a call of the kernel at an address; it starts when the one before is done."""
-        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes))
+    def dispatch(
+        self,
+        kernel: int,
+        table: Sequence[Pointer],
+        tiles: int,
+        scratch_bytes: int,
+        *,
+        awaited: bool = True,
+    ) -> None:
+        """Record a call of the kernel at an address; it starts when the one before is done.
 
-    def finish(self) -> Program:
-        """Lay everything out in one piece of memory; raises nothing, records no more."""
+        Unless ``awaited``, the one after may start before a single tile of this one is done.
+        """
+        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, awaited or tiles > 1))
+
+    def finish(self, checks: NDArray[np.int64] | None = None) -> Program:
+        """Lay everything out in one piece of memory, but the check rows; raises nothing, records no more."""
         dispatches = self._dispatches
         stride = max((d.scratch_bytes for d in dispatches), default=0)
         stride = -(-stride // (2 * ALIGNMENT)) * 2 * ALIGNMENT
@@ -90,20 +102,28 @@ class CommandBuffer:
         )
         memory[layout.TEAM] = self._workers
         memory[layout.STATE] = self._state
+        if checks is not None:
+            memory[layout.CHECKS], memory[layout.CHECKED] = address_of(checks), len(checks)
         self._write_rows(memory, rows_at, base + 8 * tables_at)
         self._write_tables(memory, tables_at, patches_at)
         return Program(base, memory.data, (memory, scratch))
 
     def _write_rows(self, memory: NDArray[np.int64], at: int, table: int) -> None:
-        """One row a command; a barrier follows all parallel work and precedes it."""
-        parallel = [d.tiles > 1 for d in self._dispatches] + [False]
-        for index, dispatch in enumerate(self._dispatches):
+        """One row a command; a barrier follows all parallel work and precedes it.
+
+        What is not awaited stands behind the barrier that its successor needs.
+        """
+        barriers, following = list[bool](), False
+        for dispatch in reversed(self._dispatches):
+            barriers.append(dispatch.awaited and (dispatch.tiles > 1 or following))
+            following = dispatch.tiles > 1 or (following and not dispatch.awaited)
+        for index, (dispatch, barrier) in enumerate(zip(self._dispatches, reversed(barriers), strict=True)):
             row = memory[at + index * layout.COMMAND_SLOTS :]
             row[layout.KERNEL] = dispatch.kernel
             row[layout.TABLE] = table
             row[layout.TILES] = dispatch.tiles
             row[layout.CHUNK] = max(1, dispatch.tiles // (self._workers * _CHUNKS_A_WORKER))
-            row[layout.BARRIER] = parallel[index] or parallel[index + 1]
+            row[layout.BARRIER] = barrier
             table += 8 * len(dispatch.table)
 
     def _write_tables(self, memory: NDArray[np.int64], at: int, patch_at: int) -> None:

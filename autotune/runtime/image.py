@@ -64,6 +64,25 @@ class Command:
 
 
 @dataclass(frozen=True)
+class IndexCheck:
+    """Indices that are checked before command ``command`` reads them, for ``dispatch``.
+
+    ``runs`` times ``count`` of them, of ``width`` bytes, lie ``stride`` bytes apart; each must be from ``-extent`` to
+    ``extent - 1``, as it chooses an element along ``axis``.
+    """
+
+    command: int
+    dispatch: int
+    binding: Binding
+    width: int
+    runs: int
+    stride: int
+    count: int
+    extent: int
+    axis: int
+
+
+@dataclass(frozen=True)
 class TensorSpec:
     """Name, shape and dtype (a name of :data:`DTYPES`) of a model's input or output."""
 
@@ -116,6 +135,8 @@ class ModuleImage:
     dispatches: tuple[DispatchInfo, ...]
     arena_bytes: int
     metadata: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[IndexCheck, ...] = ()
+    """In the order of their commands."""
 
 
 __all__ = [
@@ -124,6 +145,7 @@ __all__ = [
     "Binding",
     "Command",
     "DispatchInfo",
+    "IndexCheck",
     "ModuleImage",
     "Space",
     "TensorSpec",

@@ -25,6 +25,8 @@ PARALLEL: Final = 7  # 1 when some command has more than one tile
 TEAM: Final = 8  # workers
 STATE: Final = 9  # address of the pool's state, 0 for one worker
 SHARED: Final = 10  # commands up to the last barrier: what workers other than 0 may read
+CHECKS: Final = 11  # address of the check rows
+CHECKED: Final = 12  # how many
 HEADER_SLOTS: Final = 16
 
 # Command row.
@@ -40,6 +42,17 @@ PATCH_SLOT: Final = 0  # address of the pointer-table entry
 PATCH_SOURCE: Final = 1  # index into the call's addresses
 PATCH_OFFSET: Final = 2  # bytes to add
 PATCH_SLOTS: Final = 3
+
+# Check row: indices that a dispatch reads.
+CHECK_COUNT: Final = 0  # indices of a run, which follow each other
+CHECK_CHUNKS: Final = 1  # tiles of a run
+CHECK_STRIDE: Final = 2  # bytes from one run to the next
+CHECK_WIDTH: Final = 3  # bytes of an index
+CHECK_EXTENT: Final = 4  # indices lie from -extent to extent - 1
+CHECK_INDEX: Final = 5  # a wrong one
+CHECK_WRONG: Final = 6  # 1 when there is one
+CHECK_SLOTS: Final = 8
+CHECK_TILE: Final = 4096  # indices of a tile
 
 # Call record.
 CALLED: Final = 0  # address of the program, 0 for a closed module

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from autotune.errors import ArtifactError
-from autotune.runtime.image import Command, DispatchInfo, TensorSpec
+from autotune.runtime.image import Command, DispatchInfo, IndexCheck, TensorSpec
 from autotune.target import Target
 
 FORMAT = "autotune-module"
@@ -53,6 +53,7 @@ class Manifest:
     dispatches: tuple[DispatchInfo, ...]
     arena_bytes: int
     metadata: Mapping[str, str]
+    checks: tuple[IndexCheck, ...]
     libraries: tuple[str, ...]
     objects: tuple[Blob, ...]
     constants: tuple[ConstantBlob, ...]

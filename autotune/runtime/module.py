@@ -22,10 +22,12 @@ from autotune.hardware import check_threads
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature
 from autotune.runtime.call_record import CallRecord
-from autotune.runtime.calls import CLOSED, RAN
+from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
+from autotune.runtime.check_rows import CheckRows
 from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
 from autotune.runtime.device import Device, address_of, aligned, allocate
 from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
+from autotune.runtime.native import executor
 from autotune.runtime.pool import pool_of
 from autotune.runtime.requests import Requests
 from autotune.runtime.verify import verify
@@ -74,6 +76,9 @@ class Module:
         self._output_names = [spec.name for spec in image.outputs]
         self._constants = [aligned(constant) for constant in image.constants]
         self._arena = allocate(image.arena_bytes)
+        self._checks = CheckRows(image)
+        self._dispatch_of: list[int] = []
+        """The dispatch of each recorded command, checks of indices among them."""
         self._code: LoadedCode | None = LoadedCode(image.objects)
         self._program: Program | None = self._record(self._code)
         self._calls = CallRecord(self._program.address, image.inputs, image.outputs)
@@ -169,10 +174,9 @@ class Module:
         """
         if repeat < 1:
             raise UsageError(f"repeat must be at least 1, got {repeat}")
-        dispatch_of = [command.dispatch for command in self._image.commands]
         totals = np.zeros(len(self.dispatches), np.float64)
         for _ in range(repeat):
-            np.add.at(totals, dispatch_of, _spent(self._events(inputs)))
+            np.add.at(totals, self._dispatch_of, _spent(self._events(inputs)))
         return totals / repeat
 
     def timeline(self, inputs: Inputs) -> list[Event]:
@@ -180,7 +184,7 @@ class Module:
         return [
             Event(
                 command=index,
-                dispatch=self._image.commands[index].dispatch,
+                dispatch=self._dispatch_of[index],
                 worker=worker,
                 begin_ns=int(row[layout.BEGIN]),
                 end_ns=int(row[layout.END]),
@@ -231,11 +235,24 @@ class Module:
     def _record(self, code: LoadedCode) -> Program:
         """The command buffer: resolved symbols, fixed addresses, and patches for the rest."""
         buffer = CommandBuffer(self._threads, self._pool.address, len(self.inputs) + len(self.outputs))
-        for command in self._image.commands:
+        checks: dict[int, list[int]] = {}
+        for number, check in enumerate(self._image.checks):
+            checks.setdefault(check.command, []).append(number)
+        for index, command in enumerate(self._image.commands):
+            for number in checks.get(index, ()):
+                self._check_indices(buffer, number)
+            self._dispatch_of.append(command.dispatch)
             address = code.address(command.object_index, command.symbol)
             table = [self._pointer(binding) for binding in command.bindings]
             buffer.dispatch(address, table, command.tiles, command.scratch_bytes)
-        return buffer.finish()
+        return buffer.finish(self._checks.memory)
+
+    def _check_indices(self, buffer: CommandBuffer, number: int) -> None:
+        """Record a check; its dispatch need not wait for it, as its kernels clamp what they read."""
+        check = self._image.checks[number]
+        table = [self._pointer(check.binding), self._checks.address(number)]
+        self._dispatch_of.append(check.dispatch)
+        buffer.dispatch(executor().check, table, self._checks.tiles(number), 0, awaited=False)
 
     def _pointer(self, binding: Binding) -> Pointer:
         if binding.space == "input":
@@ -264,7 +281,7 @@ class Module:
     def _events(self, inputs: Inputs) -> NDArray[np.int64]:
         """Event rows of one run, ``[commands, workers, EVENT_SLOTS]``; zeros where none was made."""
         arrays, outputs = self._prepare(inputs)
-        shape = (len(self._image.commands), self._threads, layout.EVENT_SLOTS)
+        shape = (len(self._dispatch_of), self._threads, layout.EVENT_SLOTS)
         events = np.zeros(shape, np.int64)
         # The last of two: between calls from Python workers fall asleep, in use they are awake.
         self._run(arrays, outputs, 2, events=address_of(events))
@@ -273,12 +290,20 @@ class Module:
     def _run(
         self, inputs: Buffers, outputs: Buffers, runs: int = 1, *, times: int = 0, events: int = 0
     ) -> None:
-        """Run several times on checked arrays, writing to the addresses given; raises UsageError when closed."""
+        """Run several times on checked arrays, writing to the addresses given.
+
+        Raises UsageError when closed, InputError for an index out of range.
+        """
         addresses = inputs[1] + outputs[1]
-        while (outcome := self._calls.run(addresses, runs, times, events)) != RAN:
+        outcome = UNATTENDED
+        while outcome != RAN:
+            outcome, index = self._calls.run(addresses, runs, times, events)
             if outcome == CLOSED:
                 raise self._closed()
-            self._pool.start()
+            if outcome >= WRONG:
+                raise self._checks.error(outcome - WRONG, index)
+            if outcome == UNATTENDED:
+                self._pool.start()
 
     def _after_fork(self) -> None:
         self._calls.reset()

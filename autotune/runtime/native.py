@@ -10,24 +10,25 @@ from typing import Any
 
 from autotune.codegen.jit import LoadedCode
 from autotune.codegen.llvm import compile_ir
-from autotune.runtime import calls
+from autotune.runtime import calls, indices
 from autotune.runtime import executor as source
 from autotune.runtime.translate.functions import Native
 from autotune.runtime.translate.module import llvm_ir
 from autotune.target import Target
 
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
-_ENTRY_POINTS = (calls.call, calls.run, calls.close, source.serve, source.stop)
+_ENTRY_POINTS = (calls.call, calls.run, calls.close, indices.check, source.serve, source.stop)
 
 
 @dataclass(frozen=True)
 class Executor:
     """Entry points of :mod:`autotune.runtime.calls` and :mod:`autotune.runtime.executor`, which release the GIL.
 
-    ``call`` is an address, and needs the GIL.
+    ``call`` is an address, and needs the GIL; ``check`` is that of the kernel of :mod:`autotune.runtime.indices`.
     """
 
     call: int
+    check: int
     run: Callable[[int, int, int, int, int], int]
     close: Callable[[int], None]
     serve: Callable[[int, int, int], None]
@@ -47,6 +48,7 @@ def executor() -> Executor:
 
     return Executor(
         call=code.address(0, calls.call.symbol),
+        check=code.address(0, indices.check.symbol),
         run=without_gil(calls.run),
         close=without_gil(calls.close),
         serve=without_gil(source.serve),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from autotune.codegen.elf import read_symbols
 from autotune.errors import ArtifactError, BuildError
-from autotune.runtime.image import DTYPES, SPACES, Binding, Command, ModuleImage, TensorSpec
+from autotune.runtime.image import DTYPES, SPACES, Binding, Command, IndexCheck, ModuleImage, TensorSpec
 
 MAX_BYTES = 1 << 46
 MAX_RANK = 32
@@ -39,6 +39,9 @@ def _problems(image: ModuleImage) -> Iterator[str]:
     for index, command in enumerate(image.commands):
         for problem in _command_problems(image, command, sizes):
             yield f"command {index} ({command.symbol[:80]!r}): {problem}"
+    for index, check in enumerate(image.checks):
+        for problem in _check_problems(image, check, sizes):
+            yield f"index check {index}: {problem}"
     yield from _symbol_problems(image)
 
 
@@ -70,6 +73,18 @@ def _command_problems(image: ModuleImage, command: Command, sizes: dict[str, lis
         problem = _binding_problem(binding, sizes)
         if problem:
             yield f"binding {position}: {problem}"
+
+
+def _check_problems(image: ModuleImage, check: IndexCheck, sizes: dict[str, list[int]]) -> Iterator[str]:
+    if not (0 <= check.command < len(image.commands) and 0 <= check.dispatch < len(image.dispatches)):
+        yield f"command {check.command}, dispatch {check.dispatch}"
+    if check.width not in (4, 8) or min(check.runs, check.count, check.extent) < 1 or check.stride < 0:
+        yield f"{check.runs} runs of {check.count} indices of {check.width} bytes, extent {check.extent}"
+    elif (check.runs - 1) * check.stride + check.count * check.width > check.binding.nbytes:
+        yield f"its indices take more than {check.binding.nbytes} bytes"
+    problem = _binding_problem(check.binding, sizes)
+    if problem:
+        yield problem
 
 
 def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:

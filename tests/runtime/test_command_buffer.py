@@ -44,6 +44,18 @@ def test_barriers_surround_parallel_commands(tiles: list[int], barriers: list[in
     assert program.header[layout.PARALLEL] == (shared > 0)
 
 
+@pytest.mark.parametrize(
+    ("tiles", "barriers"),
+    [((4, 4), [1, 0, 1]), ((1, 4), [1, 0, 1]), ((1, 1), [0, 0, 0]), ((4, 1), [1, 0, 0])],
+)
+def test_nothing_waits_for_what_is_not_awaited(tiles: tuple[int, int], barriers: list[int]) -> None:
+    buffer = CommandBuffer(2, 0, 0)
+    buffer.dispatch(0, [], tiles[0], 0)
+    buffer.dispatch(0, [], 1, 0, awaited=False)
+    buffer.dispatch(0, [], tiles[1], 0)
+    assert column(buffer.finish(), layout.BARRIER) == barriers
+
+
 def test_tables_follow_one_another_and_patches_point_into_them() -> None:
     program = recorded([1, 2])
     slots = np.asarray(program.header)

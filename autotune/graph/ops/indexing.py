@@ -3,7 +3,8 @@
 Slice(x): starts, ends, axes (absent: the first ones), steps (absent: ones; negative steps walk
 backwards), as ONNX and Python slices; the complete attributes are sorted by axis and leave out
 whole dimensions. Gather(x, indices): axis (default 0); negative indices count from the end; te
-clamps the index so that a wrong one reads an element of x, the reference raises GraphError.
+clamps the index so that a wrong one reads an element of x. The runtime checks indices beside it, the
+reference raises GraphError.
 GatherElements(x, indices): axis (default 0); indices of x's rank, read as by Gather.
 Trilu(x): upper (default 1), k (default 0): zeros below (upper=0: above) the k-th diagonal.
 Pad(x): pads (begins then ends, negative ones crop), mode "constant", "reflect" or "edge", value.
@@ -272,6 +273,7 @@ register(
         _gather_compute,
         {"axis": Attribute("int", 0)},
         _complete_gather,
+        index_input=1,
     )
 )
 register(
@@ -284,6 +286,7 @@ register(
         _elements_compute,
         {"axis": Attribute("int", 0)},
         _complete_gather,
+        index_input=1,
     )
 )
 register(

@@ -82,6 +82,7 @@ class OpDef:
     `complete` edits the attributes in place once defaults are in: it resolves what depends on the
     input types (negative axes, strides that default to ones), so that two ways to write a node
     become one. The rules get complete attributes; call them by the methods, which see to that.
+    `index_input` is the input that holds indices along attribute `axis` of input 0, if there is one.
     `flops_rule` counts arithmetic; without one it is an operation an element of the larger side.
     """
 
@@ -94,6 +95,7 @@ class OpDef:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     complete: Complete | None = None
     flops_rule: Flops | None = None
+    index_input: int | None = None
     positional: bool = False  # elementwise, but what it does depends on where an element stands
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:

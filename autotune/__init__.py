@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from autotune.target import Target
     from autotune.tuning.api import compile, query, retrain, tune
     from autotune.tuning.budget import Budget
+    from autotune.tuning.events import StopTuning, TuningEvent
 
 __version__ = "0.1.0"
 
@@ -24,7 +25,9 @@ _WHERE = {
     "Budget": "autotune.tuning.budget",
     "Database": "autotune.database.store",
     "Module": "autotune.runtime.module",
+    "StopTuning": "autotune.tuning.events",
     "Target": "autotune.target",
+    "TuningEvent": "autotune.tuning.events",
     "build": "autotune.function",
     "compile": "autotune.tuning.api",
     "load": "autotune.runtime.module",
@@ -56,7 +59,9 @@ __all__ = [
     "Budget",
     "Database",
     "Module",
+    "StopTuning",
     "Target",
+    "TuningEvent",
     "build",
     "compile",
     "errors",

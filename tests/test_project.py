@@ -68,7 +68,7 @@ def test_every_extra_that_is_advised_exists() -> None:
 
 
 def test_extras_bring_what_is_imported() -> None:
-    from autotune.tuning.sampler import NEEDS
+    from autotune.tuning.samplers import NEEDS
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     imported = {**NEEDS, "postgres": "psycopg", "verify": "islpy"}

@@ -24,7 +24,6 @@ from autotune.tuning.progress import PlainLines
 
 Say = Callable[[str], None]
 _LEAST_TUNE_S = 5.0
-_SAY_EVERY_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _tune(problem: Problem, plan: Plan, threads: int, say: Say, left: _Share) ->
         plan.database,
         per_workload=plan.trials_per_workload,
         seconds=seconds,
-        progress=PlainLines(sys.stderr, _SAY_EVERY_S, brief=True),
+        progress=PlainLines(sys.stderr, brief=True),
     )
     left.used(time.monotonic() - begin)
     if report.stopped:

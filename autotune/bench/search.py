@@ -70,7 +70,9 @@ def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> TrialSpe
     """Tune an operator from nothing, in a database of its own. Raises what tuning raises."""
     database = folder / f"{case.family}-{threads}.db"
     begin = time.perf_counter()
-    report = tune(case.build().graph, budget=Budget(trials=trials), database=database, threads=threads)
+    report = tune(
+        case.build().graph, budget=Budget(trials=trials), database=database, threads=threads, quiet=True
+    )
     seconds = time.perf_counter() - begin
     return TrialSpeed(
         f"{case.family} {case.name}",

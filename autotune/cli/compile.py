@@ -10,6 +10,7 @@ import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    announce,
     database_option,
     json_option,
     machine_options,
@@ -51,6 +52,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
+    announce(f"compiling {model}")
     from autotune.runtime import artifact
     from autotune.tuning.api import check_threads_here, compile_with_database
 

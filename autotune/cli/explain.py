@@ -10,6 +10,7 @@ import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    announce,
     database_option,
     json_option,
     machine_options,
@@ -46,6 +47,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why."""
+    announce(f"compiling {model}")
     from autotune.tuning.api import compile_with_database
 
     records: list[PassRecord] = []

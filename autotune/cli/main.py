@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without "µ" is no reason to end a job
     try:
         result = cli.main(arguments, prog_name="autotune", standalone_mode=False)
     except AutotuneError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,6 +107,12 @@ verify_option = click.option(
 )
 
 
+def announce(text: str) -> None:
+    """Say on a terminal what is going on, before imports and the work itself keep silent for seconds."""
+    if sys.stderr.isatty():
+        click.echo(text, err=True)
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, default=str))
@@ -130,6 +137,7 @@ def print_proofs(done: Compilation, *, details: bool = True) -> None:
 
 __all__ = [
     "EPILOG_DATABASE",
+    "announce",
     "database_option",
     "json_option",
     "machine_options",

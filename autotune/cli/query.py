@@ -10,6 +10,7 @@ import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    announce,
     database_option,
     json_option,
     machine_options,
@@ -54,6 +55,7 @@ def command(
 
     A key may be shortened to its first digits. Where nothing is known it says why, and what to run.
     """
+    announce(f"looking up {what}")
     from autotune.target import Target
     from autotune.tuning.api import query
 

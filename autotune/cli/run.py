@@ -11,6 +11,7 @@ import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    announce,
     database_option,
     json_option,
     model_argument,
@@ -102,6 +103,7 @@ def _module(
         if shapes:
             raise UsageError(f"--shape was given for {model}, which has fixed shapes; it is for models")
         return load(model, threads, allow_oversubscription=allow_oversubscription)
+    announce(f"compiling {model}")
     from autotune.tuning.api import compile
 
     return compile(

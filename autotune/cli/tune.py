@@ -66,6 +66,7 @@ def command(
     continues a job that was stopped or killed. With --json each event is one JSON line.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stopped job reports, as with Ctrl-C
+    click.echo(f"tuning {model}: reading the model", err=True)  # before what follows is imported
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from autotune.graph.region import Workload
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
+    from autotune.tuning.events import Callback
+    from autotune.tuning.samplers import SamplerLike
     from autotune.tuning.status import Progress
     from cost_models.ranker import Ranker
     from cost_models.retrain import RetrainReport
@@ -68,17 +71,26 @@ def tune(
     target: Target | str = "host",
     threads: int | None = None,
     seed: int = 0,
-    sampler: str = "guided",
+    sampler: SamplerLike = "guided",
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
+    quiet: bool = False,
+    callback: Callback | None = None,
     progress: Progress | None = None,
     time_model: bool = True,
     allow_oversubscription: bool = False,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
-    Algorithms of a declared error above ``tolerance`` are left out. ``shapes`` gives the sizes of inputs
-    with symbolic dimensions, by input name. ``time_model``: the report has the whole model's latency.
+    ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
+    Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. Algorithms of
+    a declared error above ``tolerance`` are left out. ``shapes`` gives the sizes of inputs with symbolic
+    dimensions, by input name. ``time_model``: the report has the whole model's latency.
+
+    Unless ``quiet`` the job shows itself on standard output; ``progress`` is another display. ``callback`` is
+    called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
+    StopTuning to end the search early; whatever else it raises ends the job and is raised here.
+
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
     more threads than usable cores without ``allow_oversubscription``, ModelImportError, DatabaseError
@@ -89,17 +101,18 @@ def tune(
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.model import ModelSurroundings, work_of
-    from autotune.tuning.progress import Silent
-    from autotune.tuning.sampler import factory
+    from autotune.tuning.samplers import factory
 
     limit = Budget.of(budget)
     options = Options(sampler, seed, time_model=time_model)
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
+    shown = _shown(progress, callback, quiet=quiet)
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
+        shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")
         subjects, forks = work_of(parts, chosen, preference)
         job = Job(
             model=parts.name if not isinstance(model, str | Path) else str(model),
@@ -109,13 +122,22 @@ def tune(
             budget=limit,
             database=store,
             measurer=pool,
-            progress=progress or Silent(),
+            progress=shown,
             options=options,
             prior=_prior(),
             surroundings=ModelSurroundings(parts, chosen, store, preference, seed),
             origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
         )
         return job.run()
+
+
+def _shown(progress: Progress | None, callback: Callback | None, *, quiet: bool) -> Progress:
+    """Everything that hears of the job."""
+    from autotune.tuning.events import Calls, Several
+    from autotune.tuning.progress import Silent, display
+
+    shown = progress or (Silent() if quiet else display(sys.stdout))
+    return shown if callback is None else Several([shown, Calls(callback)])
 
 
 def runnable(target: Target) -> Target:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from autotune.database.records import JobRow, Run
 from autotune.tuning.guide import Guide
 from autotune.tuning.objective import Fork, Objective
-from autotune.tuning.sampler import GUIDED, factory
+from autotune.tuning.samplers import GUIDED, factory
 from autotune.tuning.search import Search
 from autotune.tuning.task import Task
 

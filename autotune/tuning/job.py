@@ -21,12 +21,13 @@ from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.confirm import Code, Confirmation, Confirmed, Surroundings, code_of
 from autotune.tuning.contest import contest
+from autotune.tuning.events import StopTuning
 from autotune.tuning.guide import Guide
 from autotune.tuning.loop import Loop
 from autotune.tuning.measure.interface import Measurer
 from autotune.tuning.objective import Fork, Objective
 from autotune.tuning.report import DispatchRow, Report, nanoseconds
-from autotune.tuning.sampler import GUIDED, factory
+from autotune.tuning.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search import Search
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
@@ -63,7 +64,7 @@ class Options:
     ``time_model``: the whole model is timed untuned and tuned at the end.
     """
 
-    sampler: str = GUIDED
+    sampler: SamplerLike = GUIDED
     seed: int = 0
     batch: int = 8
     time_model: bool = True
@@ -133,7 +134,7 @@ class Job:
             self._confirm(status)
             whole = self._whole_model(status)
             stopped = False
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StopTuning):
             pass  # the best so far is in the database; what follows only reads it
         except DatabaseError:
             reachable = False  # whoever continues the job finds that its owner is gone
@@ -158,13 +159,13 @@ class Job:
         """Continue an unfinished job of the same workloads, target, sampler and seed, or begin one."""
         now = time.time()
         work = sorted((s.workload.key, s.space.key, len(s.names)) for s in self.subjects)
-        identity = [work, self.target.key, self.options.sampler, self.options.seed]
+        identity = [work, self.target.key, name_of(self.options.sampler), self.options.seed]
         fresh = JobRow(
             id=uuid.uuid4().hex[:12],
             fingerprint=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
             model=self.model,
             target_key=self.target.key,
-            options=json.dumps({"sampler": self.options.sampler, "seed": self.options.seed}),
+            options=json.dumps({"sampler": name_of(self.options.sampler), "seed": self.options.seed}),
             state=JobRow.RUNNING,
             owner=owner(),
             elapsed_s=0.0,

@@ -83,9 +83,10 @@ class Loop:
                 task = turn.task
                 known = task.known.get(built.trace_key)
                 measurement = known or self.measurer.measure(built, task.best_ns)
-                if known is None:
-                    self.record(turn, built, measurement)
+                run = self.record(turn, built, measurement) if known is None else None
                 task.tell(turn.proposal, built, measurement, turn.origin)
+                if run is not None:
+                    self.measured(task, run)
             self.guide.learn()
 
     def ask(self) -> list[Turn]:
@@ -110,9 +111,9 @@ class Loop:
         self.guide.observe(task.space, [run.config for run in fresh], [r.latency_ns for r in fresh])
         task.recall(runs)
 
-    def record(self, turn: Turn, built: Built, measurement: Measurement) -> None:
+    def record(self, turn: Turn, built: Built, measurement: Measurement) -> Run | None:
         """Store a run before anything else hears of it; a failure may have to wait until it is clear that it is
-        the candidate's own."""
+        the candidate's own. None if another process has measured this schedule first: its reading stands."""
         task, config = turn.task, turn.proposal.config
         run = self.describe(
             Run(
@@ -130,11 +131,11 @@ class Loop:
         )
         new = self._store(self.suspicion.take(run, measurement))
         if measurement.latency is not None and run not in new:
-            return  # another process measured it first: its reading stands
+            return None
         self.meter.trials += 1
         if measurement.latency:
             self.guide.observe(task.space, [config], [measurement.latency_ns])
-        self.measured(task, run)
+        return run
 
     def _store(self, runs: Sequence[Run]) -> list[Run]:
         """Those that were not known."""

@@ -1,22 +1,27 @@
-"""Progress displays: a live table on a terminal, plain lines elsewhere, JSON lines for machines."""
+"""Progress displays: plain lines for logs, JSON lines for machines; ``live`` has those that are redrawn in place."""
 
 from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-from autotune.database.records import Run
-from autotune.tuning.report import Report, lines_of, nanoseconds, summary, times
-from autotune.tuning.status import Progress, Status
+from autotune.database.records import Outcome, Run
+from autotune.tuning.report import Report, duration, lines_of, nanoseconds, summary
+from autotune.tuning.status import Progress, Status, headline
 from autotune.tuning.task import Task
 
-if TYPE_CHECKING:
-    from rich.console import Group
+NOTABLE = 0.02
+"""A gain of the model's latency that is worth a line."""
+QUIET_S = 600.0
+"""After so long without a line there is one anyway: it still works."""
 
 
 class Silent:
     """Shows nothing."""
+
+    def preparing(self, note: str) -> None:
+        """Nothing."""
 
     def started(self, status: Status) -> None:
         """Nothing."""
@@ -35,13 +40,17 @@ class Silent:
 
 
 class JsonLines:
-    """One JSON object a line, with an ``event`` each: started, measured, phase, finished."""
+    """One JSON object a line, with an ``event`` each: preparing, started, measured, phase, finished."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
     def _say(self, event: str, **fields: Any) -> None:
         print(json.dumps({"event": event, **fields}), file=self._out, flush=True)
+
+    def preparing(self, note: str) -> None:
+        """What takes time before the job begins."""
+        self._say("preparing", note=note)
 
     def started(self, status: Status) -> None:
         """Which job, and how many tasks."""
@@ -83,32 +92,55 @@ class JsonLines:
 
 
 class PlainLines:
-    """A line every few seconds, for logs; ``brief`` without the table of dispatches at the end."""
+    """A line for each event worth reading, for logs; ``brief`` without the table of dispatches at the end.
 
-    def __init__(self, out: TextIO, every_s: float = 5.0, *, brief: bool = False) -> None:
+    These are: the start, the defaults measured, a gain of :data:`NOTABLE`, the first failure of a kind, what
+    comes next, the end; and after :data:`QUIET_S` without any of them a sign of life.
+    """
+
+    def __init__(self, out: TextIO, *, brief: bool = False) -> None:
         self._out = out
         self._brief = brief
-        self._every_s = every_s
-        self._said = 0.0
+        self._said = time.monotonic()
+        self._best_ns: float | None = None
+        self._phase = ""
+        self._failures: set[str] = set()
 
     def _say(self, text: str) -> None:
+        self._said = time.monotonic()
         print(text, file=self._out, flush=True)
+
+    def preparing(self, note: str) -> None:
+        """What takes time before the search."""
+        self._say(note)
 
     def started(self, status: Status) -> None:
         """What is tuned, for what, into which database."""
-        self._said = time.monotonic()
         for line in headline(status):
             self._say(line)
+        self._best_ns = status.best_ns
 
     def measured(self, status: Status, task: Task, run: Run) -> None:
-        """A line if the last one is old enough."""
-        if time.monotonic() - self._said >= self._every_s:
-            self._said = time.monotonic()
+        """A line if this was worth one."""
+        kind, best = run.outcome.value, status.best_ns
+        if run.outcome is not Outcome.OK and kind not in self._failures:
+            self._failures.add(kind)
+            self._say(f"first {kind}, of {task.name}: {run.message}")
+        if best is not None and self._best_ns is None:
+            self._best_ns = best
+            self._say(f"defaults measured: {state_line(status)}")
+        elif best is not None and self._best_ns is not None and best < (1 - NOTABLE) * self._best_ns:
+            self._best_ns = best
+            self._say(state_line(status))
+        elif time.monotonic() - self._said >= QUIET_S:
             self._say(state_line(status))
 
     def phase(self, status: Status) -> None:
         """What comes next."""
-        self._say(f"{status.phase} after {status.meter.trials} trials{_note(status)}")
+        text = f"{status.phase} after {status.meter.trials} trials{_note(status)}"
+        if text != self._phase:
+            self._phase = text
+            self._say(text)
 
     def finished(self, report: Report) -> None:
         """The whole report, or the end of it."""
@@ -119,67 +151,15 @@ class PlainLines:
         """Nothing to give back."""
 
 
-class Live:
-    """A table of the tasks that is redrawn in place on a terminal."""
-
-    def __init__(self, out: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live as RichLive
-
-        self._console = Console(file=out)
-        self._live = RichLive(console=self._console, refresh_per_second=4, transient=True)
-
-    def started(self, status: Status) -> None:
-        """Draw the first table."""
-        for line in headline(status):
-            self._console.print(line, highlight=False)
-        self._live.start()
-
-    def measured(self, status: Status, task: Task, run: Run) -> None:
-        """Redraw."""
-        self._live.update(_table(status, task, self._console.height))
-
-    def phase(self, status: Status) -> None:
-        """Redraw."""
-        self._live.update(_table(status, None, self._console.height))
-
-    def finished(self, report: Report) -> None:
-        """Remove the table and print the report."""
-        self._live.stop()
-        for line in lines_of(report, self._console.width):
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def close(self) -> None:
-        """Stop drawing."""
-        self._live.stop()
-
-
 def _note(status: Status) -> str:
     return f": {status.note}" if status.note else ""
-
-
-def headline(status: Status) -> list[str]:
-    """What is tuned, for what, into which database."""
-    dispatches, ways = status.objective.dispatches, len(status.objective.forks)
-    more = f" ({ways} with several algorithms)" if ways else ""
-    lines = [
-        f"tuning {status.model}: {dispatches} dispatches, {len(status.tasks)} workloads{more}, for {status.target}",
-        f"database {status.database}, budget {status.meter.budget}",
-    ]
-    if status.continued:
-        lines.append(
-            f"continuing job {status.job}: {status.meter.trials} trials done, {status.recalled} runs known"
-        )
-    elif status.recalled:
-        lines.append(f"the database knows {status.recalled} runs of these workloads")
-    return lines
 
 
 def state_line(status: Status) -> str:
     """Trials, speed, best so far, time left and failures in one line."""
     limit = status.meter.budget.trials
     done = f"{status.meter.trials}" + (f"/{limit}" if limit else "")
-    eta = "" if status.eta_s is None else f", {_duration(status.eta_s)} left"
+    eta = "" if status.eta_s is None else f", {duration(status.eta_s)} left"
     bad = {name: n for name, n in status.outcomes.items() if name != "ok"}
     failures = "".join(f", {n} {name}" for name, n in sorted(bad.items()))
     return (
@@ -188,50 +168,15 @@ def state_line(status: Status) -> str:
     )
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
-
-
-def _table(status: Status, current: Task | None, height: int) -> Group:
-    from rich.console import Group
-    from rich.progress_bar import ProgressBar
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("dispatch", "kind", "runs", "default", "best", "speed-up"):
-        table.add_column(name, justify="left" if name in ("dispatch", "kind") else "right")
-    tasks = sorted(status.tasks, key=lambda task: -task.weight * (task.default_ns or 0.0))
-    for task in tasks[: max(3, height - 6)]:
-        speedup = task.default_ns / task.best_ns if task.default_ns else None
-        table.add_row(
-            task.name,
-            task.workload.kind,
-            str(len(task.curve)),
-            nanoseconds(task.default_ns),
-            nanoseconds(task.best_ns),
-            times(speedup),
-            style="bold" if task is current else None,
-        )
-    bar = ProgressBar(total=1.0, completed=_share_done(status), width=40)
-    return Group(table, bar, Text(f"{status.phase}{_note(status)}; {state_line(status)}"))
-
-
-def _share_done(status: Status) -> float:
-    meter, budget = status.meter, status.meter.budget
-    shares = [meter.trials / budget.trials if budget.trials else 0.0]
-    if budget.limit_s:
-        shares.append(meter.elapsed_s / budget.limit_s)
-    return min(1.0, max(shares))
-
-
 def display(out: TextIO, *, as_json: bool = False) -> Progress:
-    """The display that fits ``out``."""
+    """The display that fits ``out``: JSON lines, a notebook's cell, a terminal or a log."""
     if as_json:
         return JsonLines(out)
+    from autotune.tuning.live import Live, Notebook, in_notebook
+
+    if in_notebook():
+        return Notebook()
     return Live(out) if out.isatty() else PlainLines(out)
 
 
-__all__ = ["JsonLines", "Live", "PlainLines", "Silent", "display", "headline", "state_line"]
+__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "Silent", "display", "state_line"]

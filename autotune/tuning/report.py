@@ -112,6 +112,19 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 _LEAST_NODES = 12
 """Characters that the names of nodes get, or they are left out."""
+
+
+def duration(seconds: float) -> str:
+    """A time to wait.
+
+    >>> duration(7), duration(75), duration(4000)
+    ('7s', '1m15s', '1h06m')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
 _FIGURES = 58
 """Characters that a row needs beside its name."""
 
@@ -174,4 +187,4 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-__all__ = ["DispatchRow", "Report", "lines_of", "listed", "nanoseconds", "summary", "times"]
+__all__ = ["DispatchRow", "Report", "duration", "lines_of", "listed", "nanoseconds", "summary", "times"]

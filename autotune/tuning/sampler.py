@@ -1,9 +1,7 @@
-"""Samplers: ours, an Optuna sampler guided by the cost model, and Optuna's own by name."""
+"""Our sampler: an Optuna sampler guided by the cost model."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,8 +13,8 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.errors import MissingExtraError, UsageError
-from autotune.tuning.search import SamplerFactory, distribution, to_config, to_params
+from autotune.errors import UsageError
+from autotune.tuning.search import distribution, to_config, to_params
 from search_spaces.knob import Config
 from search_spaces.population import Population
 
@@ -160,51 +158,4 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         return _Pool(pool.population.take(fresh), pool.features[fresh])
 
 
-def factory(name: str, guide: CostModel, batch: int) -> SamplerFactory:
-    """What makes the sampler called ``name`` for each study; raises UsageError for an unknown name."""
-    if name == GUIDED:
-        return lambda space, seed: GuidedSampler(space, guide, seed, batch)
-    if name not in OPTUNA:
-        known = ", ".join([GUIDED, *OPTUNA])
-        raise UsageError(f"unknown sampler {name!r}; known samplers: {known}")
-    make = OPTUNA[name]
-    _require(name)
-    return lambda space, seed: make(seed)
-
-
-NEEDS = {"cmaes": "cmaes", "gp": "torch"}
-"""The package that a sampler imports; the extra has the sampler's name."""
-
-
-def _require(name: str) -> None:
-    import importlib.util
-
-    package = NEEDS.get(name)
-    if package is not None and importlib.util.find_spec(package) is None:
-        raise MissingExtraError(f"the sampler {name!r} needs {package}: pip install 'autotune[{name}]'")
-
-
-def _optuna(name: str, **options: Any) -> Callable[[int], BaseSampler]:
-    def make(seed: int) -> BaseSampler:
-        import optuna
-
-        kind: Callable[..., BaseSampler] = getattr(optuna.samplers, name)
-        with warnings.catch_warnings():  # each sampler was asked for by name, experimental or not
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            return kind(seed=seed, **options)
-
-    return make
-
-
-OPTUNA: dict[str, Callable[[int], BaseSampler]] = {
-    "tpe": _optuna("TPESampler", multivariate=True),
-    "random": _optuna("RandomSampler"),
-    "cmaes": _optuna("CmaEsSampler", warn_independent_sampling=False),
-    "gp": _optuna("GPSampler", warn_independent_sampling=False),
-    "nsga2": _optuna("NSGAIISampler"),
-    "qmc": _optuna("QMCSampler", warn_independent_sampling=False, warn_asynchronous_seeding=False),
-    "grid": _optuna("BruteForceSampler"),
-}
-"""Optuna's samplers by the name used on the command line."""
-
-__all__ = ["GUIDED", "NEEDS", "OPTUNA", "CostModel", "GuidedSampler", "factory"]
+__all__ = ["GUIDED", "CostModel", "GuidedSampler"]

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from search_spaces.population import Population
     from search_spaces.space import Space
 
-SamplerFactory = Callable[["Space", int], "optuna.samplers.BaseSampler"]
-"""Makes the sampler of a study from its space and a seed."""
+SamplerFactory = Callable[["Space", int], "optuna.samplers.BaseSampler | optuna.Study"]
+"""Makes the sampler of a search, or its study, from its space and a seed."""
 
 _TRIES = 24
 _FAILED = "failed"
@@ -71,7 +71,8 @@ class Search:
         self._results: dict[str, float | None] = {}
         self._pending: set[str] = set()
         self._worst = 40.0
-        self._study = optuna.create_study(sampler=make_sampler(space, seed))
+        made = make_sampler(space, seed)
+        self._study = made if isinstance(made, optuna.Study) else optuna.create_study(sampler=made)
 
     def __len__(self) -> int:
         return len(self._results)

@@ -64,11 +64,9 @@ class Status:
 
     @property
     def default_ns(self) -> float | None:
-        """The model's latency by the default schedules; None until all are known."""
-        parts = [task.default_ns for task in self.tasks]
-        if any(part is None for part in parts):
-            return None
-        return self.objective.default_total(lambda task: task.default_ns or 0.0)
+        """The model's latency by the default schedules; None until all that it uses are known."""
+        total = self.objective.default_total(lambda task: task.default_ns or float("inf"))
+        return total if total < float("inf") else None
 
     @property
     def best_ns(self) -> float | None:
@@ -91,8 +89,37 @@ class Status:
         }
 
 
+def headline(status: Status) -> list[str]:
+    """What is tuned, for what, into which database."""
+    dispatches, ways = status.objective.dispatches, len(status.objective.forks)
+    more = f" ({ways} with several algorithms)" if ways else ""
+    lines = [
+        f"tuning {status.model}: {dispatches} dispatches, {len(status.tasks)} workloads{more}, for {status.target}",
+        f"database {status.database}, budget {status.meter.budget}",
+    ]
+    if status.continued:
+        lines.append(
+            f"continuing job {status.job}: {status.meter.trials} trials done, {status.recalled} runs known"
+        )
+    elif status.recalled:
+        lines.append(f"the database knows {status.recalled} runs of these workloads")
+    return lines
+
+
+def share_done(meter: Meter) -> float:
+    """How much of the budget is used, from 0 to 1."""
+    budget = meter.budget
+    shares = [meter.trials / budget.trials if budget.trials else 0.0]
+    if budget.limit_s:
+        shares.append(meter.elapsed_s / budget.limit_s)
+    return min(1.0, max(shares))
+
+
 class Progress(Protocol):
     """Shows a job while it runs."""
+
+    def preparing(self, note: str) -> None:
+        """What takes time before the job begins."""
 
     def started(self, status: Status) -> None:
         """The job begins or goes on."""
@@ -110,4 +137,4 @@ class Progress(Protocol):
         """Give the terminal back; also after an error, and a second time."""
 
 
-__all__ = ["Progress", "Status"]
+__all__ = ["Progress", "Status", "headline", "share_done"]

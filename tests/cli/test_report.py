@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from autotune.tuning.progress import Live
+from autotune.tuning.live import Live
 from autotune.tuning.report import DispatchRow, Report, lines_of
 
 NAME = "features.10.expand3x3.convolution"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -319,11 +320,13 @@ def test_progress_as_json_lines(path: Path) -> None:
 
 def test_progress_as_plain_lines(path: Path) -> None:
     out = io.StringIO()
-    job(path, A, trials=12, progress=PlainLines(out, every_s=0.0)).run()
+    job(path, A, trials=12, progress=PlainLines(out)).run()
     lines = out.getvalue().splitlines()
     assert lines[0] == "tuning model: 1 dispatches, 1 workloads, for x86-64-v3, 2 threads"
     assert lines[1] == f"database {path}, budget 12 trials"
-    assert any(line.startswith("1/12 trials, ") for line in lines)
+    assert lines[2].startswith("defaults measured: 1/12 trials, ")
+    gains = [line for line in lines if re.match(r"\d+/12 trials, ", line)]
+    assert 1 <= len(gains) < 8
     assert lines[-1].startswith(f"schedules stored in {path} (job ")
     assert "12 in the job" in "\n".join(lines)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import optuna
 import pytest
 
 from autotune.errors import MissingExtraError, UsageError
 from autotune.tuning.guide import Guide
-from autotune.tuning.sampler import GUIDED, OPTUNA, factory
-from autotune.tuning.search import Search, to_config, to_params
+from autotune.tuning.samplers import GUIDED, OPTUNA, factory, name_of
+from autotune.tuning.search import Proposal, Search, to_config, to_params
 from search_spaces.knob import config_to_json
 from tests.tuning.synthetic import Synthetic
 
@@ -109,6 +112,78 @@ def test_parameters_and_configurations_convert_both_ways() -> None:
     space = Synthetic().space
     for config in space.random(np.random.default_rng(0), 20):
         assert to_config(space, to_params(space, config)) == config
+
+
+class Counting(optuna.samplers.RandomSampler):  # type: ignore[misc]  # Optuna is read without its types
+    """A user's own sampler."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "name"),
+    [
+        (optuna.samplers.TPESampler(seed=1, multivariate=True), "TPESampler"),
+        (Counting(3), "Counting"),
+        (Counting, "Counting"),
+        (lambda seed: Counting(seed), "<lambda>"),
+        (lambda: Counting(), "<lambda>"),
+    ],
+)
+def test_a_sampler_of_ones_own_searches(sampler: Any, name: str) -> None:
+    make = factory(sampler, Guide(), 8)
+    assert name_of(sampler) == name
+    for task in (Synthetic("a"), Synthetic("b")):  # one sampler would mix up two spaces
+        search = Search(task.space, make, 5)
+        seen = [config_to_json(p.config) for _ in range(3) for p in _told(search, task)]
+        assert len(seen) == len(set(seen)) == 24
+
+
+def _told(search: Search, task: Synthetic) -> list[Proposal]:
+    proposals = search.ask(8)
+    for proposal in proposals:
+        ns = task.measurement(proposal.config).latency_ns
+        search.tell(proposal, ns if np.isfinite(ns) else None)
+    return proposals
+
+
+def test_a_study_lends_its_sampler_and_its_storage(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    study = optuna.create_study(study_name="mine", storage=url, sampler=Counting(3))
+    assert name_of(study) == "Counting of study mine"
+    task = Synthetic("a")
+    for _ in range(2):  # the second job replaces what the first left
+        search = Search(task.space, factory(study, Guide(), 8), 0)
+        _told(search, task)
+    name = f"mine/{task.workload.key[:12]}"
+    assert set(optuna.get_all_study_names(url)) == {"mine", name}
+    stored = optuna.load_study(study_name=name, storage=url)
+    assert len([t for t in stored.trials if t.value is not None]) >= 8
+    assert {*stored.trials[0].params} == {knob.name for knob in task.space.knobs}
+
+
+def test_what_is_no_sampler_is_refused() -> None:
+    two = optuna.create_study(directions=["minimize", "minimize"], study_name="two")
+    with pytest.raises(UsageError, match="the study 'two' must minimise one value, the latency"):
+        factory(two, Guide(), 8)
+    not_one: Any = 3
+    with pytest.raises(UsageError, match="unknown sampler 3; known samplers: guided, tpe"):
+        factory(not_one, Guide(), 8)
+    wrong: Any = lambda: "tpe"  # noqa: E731
+    with pytest.raises(UsageError, match="<lambda> made a str, which is no Optuna sampler"):
+        Search(Synthetic().space, factory(wrong, Guide(), 8), 0)
+
+    class Locked(Counting):
+        def __deepcopy__(self, memo: object) -> None:
+            raise TypeError("cannot pickle a lock")
+
+    with pytest.raises(
+        UsageError, match=r"Locked cannot be copied \(cannot pickle a lock\), .* sampler=lambda seed"
+    ):
+        Search(Synthetic().space, factory(Locked(), Guide(), 8), 0)
+    with pytest.raises(UsageError, match="nsga2, qmc, grid; did you mean 'guided'"):
+        factory("giuded", Guide(), 8)
 
 
 def test_unknown_and_missing_samplers_are_usage_errors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,37 @@
+"""The name that a misspelt one is closest to, for every error that lists what is known."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_SIMILAR = 0.6
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like ``name``, whatever the case; None if none is like it.
+
+    A beginning of one name alone counts as that name.
+
+    >>> closest("sqeezenet", ["squeezenet", "resnet50"])
+    'squeezenet'
+    >>> closest("stat", ["export", "stats"]), closest("xyz", ["export", "stats"])
+    ('stats', None)
+    """
+    folded = {other.lower(): other for other in known}
+    begun = [other for other in folded if name and other.startswith(name.lower())]
+    found = begun if len(begun) == 1 else difflib.get_close_matches(name.lower(), folded, 1, _SIMILAR)
+    return folded[found[0]] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """``; did you mean 'x'?`` for the end of a message; empty if nothing known is like ``name``.
+
+    >>> did_you_mean("sqeezenet", ["squeezenet"], prefix="zoo:")
+    "; did you mean 'zoo:squeezenet'?"
+    """
+    found = closest(name, known)
+    return "" if found is None else f"; did you mean {prefix + found!r}?"
+
+
+__all__ = ["closest", "did_you_mean"]

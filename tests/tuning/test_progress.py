@@ -1,0 +1,216 @@
+"""What a job shows: a screen of any size, events worth a line in a log, a notebook's cell, a user's callback."""
+
+from __future__ import annotations
+
+import io
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console, ConsoleDimensions
+
+from autotune.database import JobRow
+from autotune.database.store import Database
+from autotune.tuning import progress
+from autotune.tuning.events import Calls, Several, StopTuning, TuningEvent
+from autotune.tuning.live import Live, Notebook, in_notebook
+from autotune.tuning.progress import PlainLines, Silent, display
+from autotune.tuning.screen import Row, Screen
+from tests.tuning.synthetic import Synthetic
+from tests.tuning.test_job import A, B, job
+
+SIZES = [(80, 24), (120, 40), (40, 15)]
+
+
+def row(number: int) -> Row:
+    default = 1e6 / (number + 1)
+    best = default / 1.25 if number % 3 == 0 else default
+    name = f"features.{number}.expand3x3.convolution" + (" ×2" if number % 4 == 0 else "")
+    return Row(name, number, default, best, best, current=number == 2)
+
+
+SCREEN = Screen(
+    model="zoo:squeezenet",
+    target="AMD EPYC, 2 threads",
+    phase="search",
+    note="features.2.expand3x3.convolution",
+    budget="2m",
+    share=0.43,
+    elapsed_s=52.0,
+    eta_s=68.0,
+    trials=86,
+    trials_per_second=3.25,
+    default_ns=4.08e6,
+    best_ns=3.49e6,
+    failures=(("timeout", 2), ("wrong_result", 1)),
+    rows=tuple(row(number) for number in range(70)),
+)
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_a_screen_fits_the_terminal(width: int, height: int, golden: Callable[[str], None]) -> None:
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        height=height,
+        force_terminal=True,
+        color_system=None,
+        legacy_windows=False,
+    )
+    with console.capture() as capture:
+        console.print(SCREEN.later(SCREEN.seen))
+    lines = capture.get().rstrip("\n").split("\n")
+    assert len(lines) <= height - 1
+    assert all(len(line) <= width for line in lines)
+    assert "left of 2m" in lines[2]
+    golden("\n".join(line.rstrip() for line in [text.plain for text in SCREEN.lines(width, height - 1)]))
+
+
+@pytest.mark.parametrize("height", range(1, 16))
+@pytest.mark.parametrize("width", [1, 7, 20, 200])
+def test_a_screen_is_never_larger_than_the_terminal(width: int, height: int) -> None:
+    for screen in (SCREEN, replace(SCREEN, rows=(), failures=(), eta_s=None, default_ns=None)):
+        lines = screen.lines(width, height)
+        assert len(lines) <= height
+        assert all(line.cell_len <= width for line in lines)
+
+
+def test_a_terminal_without_unicode_gets_ascii() -> None:
+    lines = [text.plain for text in SCREEN.lines(60, 12, ascii_only=True)]
+    assert lines[2].startswith("######")
+    assert lines[-1] == "... 67 more"
+
+
+def test_time_goes_on_between_trials() -> None:
+    later = replace(SCREEN, seen=100.0).later(130.0)
+    assert (later.elapsed_s, later.eta_s) == (82.0, 38.0)
+    assert replace(SCREEN, seen=100.0).later(300.0).eta_s == 0.0
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_that_changes_its_size_is_drawn_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    sizes = iter([ConsoleDimensions(80, 24)] * 20 + [ConsoleDimensions(40, 15)] * 100_000)
+    monkeypatch.setattr(Console, "size", property(lambda self: next(sizes)))
+    out = Terminal()
+    shown = display(out)
+    assert isinstance(shown, Live)
+
+    class Drawing(Several):
+        """Draws at each trial, as the clock would."""
+
+        def measured(self, status: Any, task: Any, run: Any) -> None:
+            shown.measured(status, task, run)
+            shown._draw(shown._console.size)
+
+    job(tmp_path / "t.db", A, B, trials=30, progress=Drawing([shown])).run()
+    text = out.getvalue()
+    assert text.count("\x1b[2J") == 1
+    assert "30 trials in " in text
+    assert text.rstrip().endswith(")")
+
+
+def test_a_log_has_a_line_for_what_is_worth_one(tmp_path: Path) -> None:
+    out = io.StringIO()
+    job(tmp_path / "t.db", A, Synthetic("c", failing=True), trials=40, progress=PlainLines(out)).run()
+    lines = out.getvalue().splitlines()
+    kinds = [line.split()[1] for line in lines if line.startswith("first ")]
+    assert kinds
+    assert len(kinds) == len(set(kinds))
+    assert len(lines) < 25
+    shown = [line for line in lines if line.startswith("confirm after 40 trials")]
+    assert len(shown) == len(set(shown)) >= 1
+
+
+def test_a_log_of_a_long_quiet_job_shows_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_S", 0.0)
+    out = io.StringIO()
+    job(tmp_path / "t.db", A, trials=20, progress=PlainLines(out)).run()
+    assert len([line for line in out.getvalue().splitlines() if "/20 trials, " in line]) == 20
+
+
+def test_a_notebook_redraws_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+
+    class ZMQInteractiveShell:
+        """As ipykernel calls it."""
+
+    class Handle:
+        def update(self, html: str) -> None:
+            shown.append(html)
+
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = ZMQInteractiveShell  # type: ignore[attr-defined]
+    pictures = types.ModuleType("IPython.display")
+    pictures.HTML = str  # type: ignore[attr-defined]
+    pictures.display = lambda html, display_id: Handle()  # type: ignore[attr-defined]
+    assert not in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", pictures)
+    chosen = display(io.StringIO())
+    assert isinstance(chosen, Notebook)
+    job(tmp_path / "t.db", A, trials=10, progress=chosen).run()
+    assert "<pre" in shown[0]
+    assert "model, x86-64-v3, 2 threads" in shown[0]
+    assert "10 trials in " in shown[-1]
+
+
+def test_a_callback_hears_of_every_trial_and_phase(tmp_path: Path) -> None:
+    events: list[TuningEvent] = []
+    report = job(tmp_path / "t.db", A, trials=12, progress=Calls(events.append)).run()
+    assert [e.event for e in events] == ["started", *["measured"] * 12, "phase", "finished"]
+    assert [e.trials for e in events[1:13]] == list(range(1, 13))
+    assert all(e.dispatch == "a0" and (e.outcome == "ok") == bool(e.latency_ns) for e in events[1:13])
+    best = float("inf")
+    for event in events[1:13]:
+        best = min(best, event.latency_ns or best)
+        assert event.best_ns == best  # the trial counts when the callback hears of it
+    assert events[-1].report == report
+    assert events[-1].speedup is not None
+
+
+def test_a_callback_may_stop_the_job(tmp_path: Path) -> None:
+    def enough(event: TuningEvent) -> None:
+        if event.trials >= 7:
+            raise StopTuning
+
+    report = job(tmp_path / "t.db", A, trials=30, progress=Calls(enough)).run()
+    assert (report.stopped, report.trials) == (True, 7)
+    again = job(tmp_path / "t.db", A, trials=30).run()
+    assert (again.job, again.trials, again.stopped) == (report.job, 30, False)
+
+
+def test_a_callback_that_fails_ends_the_job_and_says_so(tmp_path: Path) -> None:
+    closed: list[bool] = []
+
+    class Closing(Silent):
+        def close(self) -> None:
+            closed.append(True)
+
+    def wrong(event: TuningEvent) -> None:
+        if event.trials == 3:
+            raise ZeroDivisionError("mine")
+
+    path = tmp_path / "t.db"
+    with pytest.raises(ZeroDivisionError, match="mine") as caught:
+        job(path, A, trials=30, progress=Several([Closing(), Calls(wrong)])).run()
+    assert caught.value.__notes__ == [
+        "raised by the callback of autotune.tune at the event 'measured': tuning has ended after 3 trials, all of "
+        f"them are in {path}, and the same call goes on with them"
+    ]
+    assert closed
+    with Database(path) as database:
+        (row,) = database.jobs()
+        assert (row.state, sum(database.outcomes().values())) == (JobRow.STOPPED, 3)

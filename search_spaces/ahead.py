@@ -38,8 +38,8 @@ def hidden(columns: Columns, lines: float = 1.0) -> Numbers | None:
     return np.minimum(column(columns, "ahead", 0) / max(_REACH / lines, _LEAST_REACH), 1.0)
 
 
-def far_reads(stages: Sequence[ComputeOp], least: int) -> list[ReadForm]:
-    """Reads of inputs of at least ``least`` bytes: as many elements as their reader has, or looked-up rows.
+def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -> list[ReadForm]:
+    """Reads of inputs of at least ``least`` bytes by stages of ``shape``: as many elements, or looked-up rows.
 
     Only inputs that are always read at the same place, along their lines: what an iteration reads of others is not
     one piece.
@@ -51,7 +51,7 @@ def far_reads(stages: Sequence[ComputeOp], least: int) -> list[ReadForm]:
             known = found.setdefault(read.tensor, [])
             known += [read] if read not in known else []
             size = math.prod(read.tensor.shape)
-            wide = bool(read.looked_up) or size >= math.prod(op.shape)
+            wide = op.shape == shape and (bool(read.looked_up) or size >= math.prod(op.shape))
             far = isinstance(read.tensor.op, PlaceholderOp) and size * item_bytes(read.tensor) >= least
             if wide and far and _in_one_piece(read, op):
                 fetched.add(read.tensor)

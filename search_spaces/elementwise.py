@@ -92,7 +92,7 @@ class RowsRecipe(FlatRecipe):
                     and producer.name not in outputs
                 ):
                     waiting.append(producer)
-        return far_reads([op for op in inlined.values() if op.shape == self.output.shape], self.far)
+        return far_reads(list(inlined.values()), self.far, self.output.shape)
 
     @cached_property
     def input_order(self) -> list[str]:

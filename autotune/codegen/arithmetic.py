@@ -132,6 +132,21 @@ class Arithmetic(Bfloat16):
             code = "u" + code[1:]
         return Value(self.op(f"icmp {code} {type_of(a)} {a.text}, {b.text}"), "bool", lanes)
 
+    def order_key(self, x: Value, dtype: str) -> Value:
+        """The meaning of ``te.order_key``."""
+        most = 2 ** (8 * ITEM_BYTES[dtype] - 1) - 1
+        floats, integers, flags = (
+            vector(t, x.lanes) for t in (scalar_type(x.dtype), scalar_type(dtype), "i1")
+        )
+        top, least, zero = (self.splat(number(n, dtype), x.lanes).text for n in (most, -most - 1, 0))
+        word = self.op(f"bitcast {floats} {x.text} to {integers}")
+        below = self.op(f"icmp slt {integers} {word}, {zero}")
+        mirrored = self.op(f"sub {integers} {least}, {word}")
+        key = self.op(f"select {flags} {below}, {integers} {mirrored}, {integers} {word}")
+        nan = self.op(f"fcmp uno {floats} {x.text}, {x.text}")
+        chosen = self.op(f"select {flags} {nan}, {integers} {top}, {integers} {key}")
+        return Value(chosen, dtype, x.lanes)
+
     def cast(self, value: Value, dtype: str) -> Value:
         """A value converted to another type."""
         old = value.dtype

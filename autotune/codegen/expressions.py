@@ -90,6 +90,8 @@ class ExpressionEmitter(StreamStores):
         return self.compare_op(node.op, self.expr(node.a), self.expr(node.b))
 
     def _call(self, node: Call) -> Value:
+        if node.name == "order_key":
+            return self.order_key(self.expr(node.args[0]), node.dtype)
         dtype = "float32" if node.dtype in HALVES else node.dtype
         args, lanes = self.alike(*[self.cast(self.expr(a), dtype) for a in node.args])
         if node.name in _INTRINSICS:

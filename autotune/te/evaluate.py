@@ -32,6 +32,14 @@ def _sigmoid(x: Array) -> Array:
     return expit(x)  # type: ignore[no-any-return]
 
 
+def _order_key(x: Array) -> Array:
+    x = np.asarray(x)
+    bits = x.view(f"int{8 * x.itemsize}")
+    limits = np.iinfo(bits.dtype)
+    numbers = np.where(bits < 0, limits.min - bits, bits)
+    return np.asarray(np.where(np.isnan(x), limits.max, numbers), bits.dtype)
+
+
 FUNCTIONS: dict[str, Any] = {
     "exp": np.exp,
     "log": np.log,
@@ -55,6 +63,7 @@ FUNCTIONS: dict[str, Any] = {
     "ceil": np.ceil,
     "round": np.rint,
     "abs": np.abs,
+    "order_key": _order_key,
 }
 """NumPy meaning of the elementary functions."""
 

@@ -153,6 +153,21 @@ def abs(x: ExprLike) -> Expr:
     return binary("max", value, binary("-", const(0, value.dtype), value))
 
 
+_KEYS = {"float32": "int32", "float64": "int64"}
+
+
+def order_key(x: ExprLike) -> Expr:
+    """An integer of the width of a float32 or float64 that orders as it does.
+
+    Zeros of both signs are equal, and every NaN is equal and beyond infinity. The integers are the floats' bits,
+    those of negative numbers taken from the smallest integer.
+    """
+    value = as_expr(x)
+    if value.dtype not in _KEYS:
+        raise TypeError(f"te.order_key takes {' or '.join(_KEYS)}, got {value.dtype}")
+    return Call("order_key", (value,), _KEYS[value.dtype])
+
+
 def floordiv(a: ExprLike, b: ExprLike) -> Expr:
     """Integer division rounding down."""
     return binary("//", a, b)

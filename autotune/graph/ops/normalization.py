@@ -6,8 +6,10 @@ the dimensions from axis on, scale and bias broadcast to them. InstanceNormaliza
 epsilon, layout: statistics over the spatial dimensions. LRN(x): size, alpha (1e-4), beta (0.75),
 bias (1), layout: x / (bias + alpha / size * sum of x^2 over a window of channels)^beta.
 
-te stages: "<out>.mean" and "<out>.var" (reductions; rk or rk0, rk1, ...), "<out>.rstd" =
-1 / sqrt(var + epsilon), then the output. LRN: "<out>.pad" (squares, zeros around the channels),
+te stages: "<out>.first" (an element of the row, so that values far from zero are summed as differences),
+"<out>.sum" and "<out>.sqsum" (of the differences from it, and of the squared ones from the mean; reduce rk or
+rk0, rk1, ...), "<out>.mean" between them, "<out>.rstd" = 1 / sqrt(variance + epsilon), "<out>.shift" (what the
+rounded mean lacks, times that), then the output. LRN: "<out>.pad" (squares, zeros around the channels),
 "<out>.sqsum" (reduce rc), then the output.
 """
 
@@ -107,27 +109,32 @@ def _normalised_stage(
     def without(index: Sequence[Expr]) -> list[Expr]:
         return [i for d, i in enumerate(index) if d not in axes]
 
-    def average(element: Callable[..., Expr], suffix: str) -> te.Tensor:
+    def cell(row: Sequence[Expr], inner: Sequence[Expr]) -> list[Expr]:
+        kept = list(row)
+        return [inner[axes.index(d)] if d in axes else kept.pop(0) for d in range(x.ndim)]
+
+    def total(element: Callable[[Sequence[Expr], Sequence[Expr]], Expr], suffix: str) -> te.Tensor:
         rks = reduce_axes(extents)
+        return stage(outer, lambda *row: te.sum(element(cell(row, rks), row), axis=rks), f"{name}.{suffix}")
 
-        def body(*index: Expr) -> Expr:
-            kept = list(index)
-            cell = [rks[axes.index(d)] if d in axes else kept.pop(0) for d in range(x.ndim)]
-            return te.sum(element(cell, index) * scale, axis=rks)
-
-        return stage(outer, body, f"{name}.{suffix}")
-
-    def squared(cell: Sequence[Expr], row: Sequence[Expr]) -> Expr:
-        centred = x(*cell) - mean(*row)
+    def squared(index: Sequence[Expr], row: Sequence[Expr]) -> Expr:
+        centred = x(*index) - mean(*row)
         return centred * centred
+
+    def rounded_off(*row: Expr) -> Expr:
+        """What rounding took from the mean (the error of a sum, by Dekker), times rstd."""
+        return ((first(*row) - mean(*row)) + sums(*row) * scale) * rstd(*row)
 
     def result(*index: Expr) -> Expr:
         row = without(index)
-        return finish((x(*index) - mean(*row)) * rstd(*row), index)
+        return finish((x(*index) - mean(*row)) * rstd(*row) - shift(*row), index)
 
-    mean = average(lambda cell, _: x(*cell), "mean")
-    var = average(squared, "var")
-    rstd = stage(outer, lambda *row: 1.0 / te.sqrt(var(*row) + epsilon), f"{name}.rstd")
+    first = stage(outer, lambda *row: x(*cell(row, [0] * len(axes))), f"{name}.first")
+    sums = total(lambda index, row: x(*index) - first(*row), "sum")
+    mean = stage(outer, lambda *row: first(*row) + sums(*row) * scale, f"{name}.mean")
+    squares = total(squared, "sqsum")
+    rstd = stage(outer, lambda *row: 1.0 / te.sqrt(squares(*row) * scale + epsilon), f"{name}.rstd")
+    shift = stage(outer, rounded_off, f"{name}.shift")
     return stage(x.shape, result, name)
 
 

@@ -3,8 +3,9 @@
 Attributes: axes (absent: all; empty: none), keepdims (default 1). te: one stage, reduce axis rk (or
 rk0, rk1, ... if there are several); ReduceMean sums in "<out>.sum" and then divides.
 
-ArgMax, ArgMin (x): axis (default 0), keepdims (default 1) -> int64; of equal elements the first.
-te: "<out>.arg" finds index and value (reduce rk), the output copies the index.
+ArgMax, ArgMin (x): axis (default 0), keepdims (default 1) -> int64; of equal elements the first,
+and a NaN before all numbers. te: "<out>.arg" is the largest of integers that order first as the
+elements do and then as their places do, last ones first (reduce rk); the output is the place.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     FLOATS,
     Expr,
+    accumulated_in,
     array_at,
     at,
     int_attr,
@@ -32,6 +34,7 @@ from autotune.graph.ops.common import (
 )
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
 from autotune.graph.ops.wide import in_float32
+from autotune.te.dtypes import is_float
 
 
 def reduce_axes(extents: Sequence[int]) -> list[te.IterVar]:
@@ -119,7 +122,19 @@ def _complete_arg(types: Types, attrs: dict[str, Attr]) -> None:
     attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
 
 
-def _arg(name: str, fold: Callable[..., Any], te_fold: Callable[..., Any]) -> OpDef:
+_PLACES = 2**32
+_WIDE = ("int64", "float64")
+
+
+def _key(value: te.Expr, least: bool) -> te.Expr:
+    """An integer that orders as the value does, NaN last; the other way round if the least is looked for."""
+    if not is_float(value.dtype):
+        return -1 - te.cast(value, "int64") if least else value  # unlike -value it never overflows
+    value = te.cast(value, accumulated_in(value.dtype))
+    return te.order_key(-value if least else value)
+
+
+def _arg(name: str, fold: Callable[..., Any]) -> OpDef:
     def shape_of(shape: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
         return _out_shape(shape, {"axes": (int_attr(attrs, "axis"),), "keepdims": attrs["keepdims"]})
 
@@ -138,18 +153,29 @@ def _arg(name: str, fold: Callable[..., Any], te_fold: Callable[..., Any]) -> Op
         shape = shape_of(x.shape, attrs)
         rk = te.reduce_axis((0, x.shape[axis]), name="rk")
 
-        def element(*index: Expr) -> Any:
-            return te_fold((rk, x(*_source(index, (axis,), (rk,), x.ndim))), axis=rk)
+        def key(index: Sequence[Expr]) -> Expr:
+            return _key(x(*_source(index, (axis,), (rk,), x.ndim)), name == "ArgMin")
 
-        found: list[te.Tensor] = te.compute(shape, element, name=f"{names[0]}.arg")
-        return [stage(shape, lambda *i: found[0](*i), names[0])]
+        if x.dtype in _WIDE:  # index and key do not fit into one integer
+
+            def pair(*index: Expr) -> Any:
+                return te.argmax((rk, key(index)), axis=rk)
+
+            found: list[te.Tensor] = te.compute(shape, pair, name=f"{names[0]}.arg")
+            return [stage(shape, lambda *i: found[0](*i), names[0])]
+
+        def both(*index: Expr) -> Expr:
+            return te.max(te.cast(key(index), "int64") * _PLACES + (_PLACES - 1 - rk), axis=rk)
+
+        best = stage(shape, both, f"{names[0]}.arg")
+        return [stage(shape, lambda *i: _PLACES - 1 - best(*i) % _PLACES, names[0])]
 
     attributes = {"axis": Attribute("int", 0), "keepdims": Attribute("int", 1)}
     return register(OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete_arg))
 
 
-_arg("ArgMax", np.argmax, te.argmax)
-_arg("ArgMin", np.argmin, te.argmin)
+_arg("ArgMax", np.argmax)
+_arg("ArgMin", np.argmin)
 _reduction("ReduceSum", np.sum, te.sum)
 _reduction("ReduceMax", np.max, te.max)
 _reduction("ReduceMin", np.min, te.min)

@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune import te
+from autotune.graph import ops
 from tests.graph.ops.op_checks import check, normal, reduction, refusal, stages
+from tests.schedule.machine import run_machine_code
 
 FOLDS = {
     "ReduceSum": np.sum,
@@ -88,9 +91,25 @@ def test_layer_normalization(axis: int, inner: tuple[int, ...], biased: bool) ->
     np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("op", ["LayerNormalization", "InstanceNormalization"])
+def test_normalization_far_from_zero(op: str) -> None:
+    x = normal(2, 3, 500) + np.float32(1e4)
+    scale, bias = np.ones(500 if op == "LayerNormalization" else 3, np.float32), np.zeros(1, np.float32)
+    bias = np.broadcast_to(bias, scale.shape).copy()
+    inputs = [
+        te.placeholder(a.shape, "float32", name=n) for n, a in (("x", x), ("scale", scale), ("bias", bias))
+    ]
+    (y,) = ops.get(op).compute(inputs, {}, "y")
+    given = {"x": x, "scale": scale, "bias": bias}
+    found = run_machine_code(te.create_schedule(y.op), [*inputs, y], given)["y"]
+    wide = x.astype(np.float64)
+    expected = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=5e-5)
+
+
 def test_layer_normalization_stages() -> None:
     names = stages("LayerNormalization", normal(2, 3), normal(3))
-    assert names == ["out.mean", "out.var", "out.rstd", "out"]
+    assert names == ["out.first", "out.sum", "out.mean", "out.sqsum", "out.rstd", "out.shift", "out"]
     message = refusal("LayerNormalization", normal(2, 3), normal(2))
     assert message == "LayerNormalization: scale of shape (2,) does not broadcast to (3,)"
 
@@ -150,6 +169,31 @@ def test_arg_reductions_take_the_first_of_equals(axis: int, keepdims: int) -> No
     expected = np.argmax(x, axis=axis, keepdims=bool(keepdims))
     np.testing.assert_array_equal(check("ArgMax", x, **how), expected)
     np.testing.assert_array_equal(check("ArgMin", -x, **how), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_arg_reductions_give_the_first_nan(dtype: str, axis: int) -> None:
+    rows = [
+        [1, np.nan, np.inf, np.nan],
+        [np.nan] * 4,
+        [-np.inf] * 4,
+        [0.0, -0.0, -1, 5],
+        [np.inf, 1, np.inf, -np.inf],
+    ]
+    x = np.array(rows, dtype)
+    x[0, 3] = -x[0, 3]  # a NaN with a sign
+    for values in (x, -x, x.T.copy()):
+        np.testing.assert_array_equal(check("ArgMax", values, axis=axis, keepdims=0), values.argmax(axis))
+        np.testing.assert_array_equal(check("ArgMin", values, axis=axis, keepdims=0), values.argmin(axis))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+def test_arg_reductions_of_the_least_and_largest_integers(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = np.array([[0, limits.max, limits.min, limits.max, limits.min]], dtype)
+    assert check("ArgMax", x, axis=1).item() == 1
+    assert check("ArgMin", x, axis=1).item() == np.argmin(x)
 
 
 def test_arg_reduction_stages_and_refusals() -> None:

@@ -61,6 +61,21 @@ def region_outputs(workload: Workload, results: Sequence[Array]) -> list[Array]:
     ]
 
 
+def region_gaps(workload: Workload) -> list[Array | None]:
+    """Of each array that the region's module returns a mask of the elements that belong to others; None where
+    there are none."""
+    graph = workload.region.graph
+    return [_gap(graph.type_of(value)) for value in graph.outputs]
+
+
+def _gap(tensor_type: TensorType) -> Array | None:
+    if tensor_type.strides is None:
+        return None
+    mask = np.ones(_span(tensor_type), np.bool_)
+    _strided_view(mask, tensor_type)[...] = False
+    return mask if mask.any() else None
+
+
 def _span(tensor_type: TensorType) -> int:
     if tensor_type.strides is None:
         return tensor_type.size
@@ -92,4 +107,4 @@ def _laid_out(array: Array, tensor_type: TensorType) -> Array:
     return flat
 
 
-__all__ = ["region_inputs", "region_outputs", "region_partition"]
+__all__ = ["region_gaps", "region_inputs", "region_outputs", "region_partition"]

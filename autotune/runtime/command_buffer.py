@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime import layout
-from autotune.runtime.device import ALIGNMENT, address_of, allocate
+from autotune.runtime.device import ALIGNMENT, HOST_MEMORY, Memory, address_of, allocate
 
 _CHUNKS_A_WORKER = 4
 
@@ -49,10 +49,11 @@ class Program:
 class CommandBuffer:
     """Records dispatches for the workers of a pool and a number of call arguments.
 
-    ``state`` is the address of the pool's state (0 for one worker).
+    ``state`` is the address of the pool's state (0 for one worker); ``memory`` gives the scratch memory.
     """
 
-    def __init__(self, workers: int, state: int, arguments: int) -> None:
+    def __init__(self, workers: int, state: int, arguments: int, memory: Memory = HOST_MEMORY) -> None:
+        self._memory = memory
         self._workers = workers
         self._state = state
         self._arguments = arguments
@@ -78,7 +79,7 @@ class CommandBuffer:
         dispatches = self._dispatches
         stride = max((d.scratch_bytes for d in dispatches), default=0)
         stride = -(-stride // (2 * ALIGNMENT)) * 2 * ALIGNMENT
-        scratch = allocate(stride * self._workers)
+        scratch = self._memory.allocate(stride * self._workers, "scratch memory")
         rows_at = layout.HEADER_SLOTS
         tables_at = rows_at + len(dispatches) * layout.COMMAND_SLOTS
         patches_at = tables_at + sum(len(d.table) for d in dispatches)

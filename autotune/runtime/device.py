@@ -42,6 +42,21 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
     return memory[start : start + nbytes]
 
 
+class Memory:
+    """Where a module's own memory comes from; who watches it makes another."""
+
+    def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
+        """Aligned memory to write to; ``use`` says what for."""
+        return allocate(nbytes)
+
+    def constant(self, array: NDArray[Any]) -> NDArray[Any]:
+        """A dense, aligned array of these values, which is only read."""
+        return aligned(array)
+
+
+HOST_MEMORY = Memory()
+
+
 def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[NDArray[Any], int]:
     """An aligned uninitialised array of ``nbytes`` bytes, and its address."""
     memory = np.empty(nbytes + ALIGNMENT, _BYTES)
@@ -91,4 +106,14 @@ MEMORY = _words()
 """The memory of this process as int64, or None; ids of objects are addresses in it."""
 
 
-__all__ = ["ALIGNMENT", "MEMORY", "Device", "address_of", "aligned", "allocate", "allocate_array"]
+__all__ = [
+    "ALIGNMENT",
+    "HOST_MEMORY",
+    "MEMORY",
+    "Device",
+    "Memory",
+    "address_of",
+    "aligned",
+    "allocate",
+    "allocate_array",
+]

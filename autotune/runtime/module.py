@@ -25,7 +25,7 @@ from autotune.runtime.call_record import CallRecord
 from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
 from autotune.runtime.check_rows import CheckRows
 from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
-from autotune.runtime.device import Device, address_of, aligned, allocate
+from autotune.runtime.device import HOST_MEMORY, Device, Memory, address_of, allocate
 from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.native import executor
 from autotune.runtime.pool import pool_of
@@ -63,19 +63,22 @@ class Module:
 
     ``threads``: workers, the calling thread among them; by default those of the image's target, at
     most one a usable core. Any thread may call; calls of one module take turns, because they share
-    its memory. Raises ArtifactError for an inconsistent image, BuildError for code that cannot be
-    loaded and UsageError for a wrong number of threads.
+    its memory, which comes from ``memory``. Raises ArtifactError for an inconsistent image, BuildError
+    for code that cannot be loaded and UsageError for a wrong number of threads.
     """
 
-    def __init__(self, image: ModuleImage, threads: int | None = None) -> None:
+    def __init__(
+        self, image: ModuleImage, threads: int | None = None, *, memory: Memory = HOST_MEMORY
+    ) -> None:
         verify(image)
         self._image = image
         self._threads = _workers(image, threads)
         self._pool = pool_of(self._threads)
         self._signature = Signature(image.name, image.inputs, image.outputs)
         self._output_names = [spec.name for spec in image.outputs]
-        self._constants = [aligned(constant) for constant in image.constants]
-        self._arena = allocate(image.arena_bytes)
+        self._memory = memory
+        self._constants = [memory.constant(constant) for constant in image.constants]
+        self._arena = memory.allocate(image.arena_bytes, "intermediate values")
         self._checks = CheckRows(image)
         self._dispatch_of: list[int] = []
         """The dispatch of each recorded command, checks of indices among them."""
@@ -139,16 +142,22 @@ class Module:
         return self._requests.submit(self, *arrays)
 
     def time(
-        self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
+        self,
+        inputs: Inputs,
+        *,
+        out: Sequence[NDArray[Any]] | None = None,
+        warmup: int = 1,
+        repeat: int = 10,
+        min_ns: int = 0,
     ) -> NDArray[np.int64]:
         """Nanoseconds of each run, measured in native code without Python's share.
 
         After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns``
-        (at most a million). The runs share one set of output arrays.
+        (at most a million). The runs share one set of output arrays, ``out`` if it is given.
         """
         if repeat < 1 or warmup < 0:
             raise UsageError(f"repeat must be at least 1 and warmup 0, got {repeat} and {warmup}")
-        arrays, outputs = self._prepare(inputs)
+        arrays, outputs = self._prepare(inputs, out)
         measured: list[NDArray[np.int64]] = []
         count = total = 0
         begin = time.perf_counter_ns()
@@ -234,7 +243,8 @@ class Module:
 
     def _record(self, code: LoadedCode) -> Program:
         """The command buffer: resolved symbols, fixed addresses, and patches for the rest."""
-        buffer = CommandBuffer(self._threads, self._pool.address, len(self.inputs) + len(self.outputs))
+        arguments = len(self.inputs) + len(self.outputs)
+        buffer = CommandBuffer(self._threads, self._pool.address, arguments, self._memory)
         checks: dict[int, list[int]] = {}
         for number, check in enumerate(self._image.checks):
             checks.setdefault(check.command, []).append(number)
@@ -268,15 +278,14 @@ class Module:
 
     def _checked_call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
         """A call whose arrays need converting, or an error; raises InputError."""
-        signature = self._signature
-        inputs = signature.inputs(arrays)
-        outputs = signature.fresh_outputs() if out is None else signature.given_outputs(out, inputs)
-        self._run(inputs, outputs)
+        bound, outputs = self._prepare(arrays, out)
+        self._run(bound, outputs)
         return outputs[0]
 
-    def _prepare(self, inputs: Inputs) -> tuple[Buffers, Buffers]:
-        arrays = self._signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs
-        return self._signature.inputs(arrays), self._signature.fresh_outputs()
+    def _prepare(self, inputs: Inputs, out: Sequence[NDArray[Any]] | None = None) -> tuple[Buffers, Buffers]:
+        signature = self._signature
+        arrays = signature.inputs(signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs)
+        return arrays, signature.fresh_outputs() if out is None else signature.given_outputs([*out], arrays)
 
     def _events(self, inputs: Inputs) -> NDArray[np.int64]:
         """Event rows of one run, ``[commands, workers, EVENT_SLOTS]``; zeros where none was made."""

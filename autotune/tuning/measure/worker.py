@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autotune.codegen import wire
+from autotune.database.records import Outcome
 from autotune.errors import MeasureError
 from autotune.graph.evaluate import run_node
 from autotune.graph.ir import Array
@@ -28,15 +28,15 @@ from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.target import Target
 from autotune.te.dtypes import is_float
 from autotune.tuning.measure import seats
-from autotune.tuning.measure.check import relative_error, tolerance
-from autotune.tuning.measure.timing import Sample, time_candidate, time_rivals
+from autotune.tuning.measure.check import tolerance
+from autotune.tuning.measure.timing import time_candidate, time_rivals
 from autotune.tuning.outcome import Measurement, of_difference, of_exception
 from autotune.workers.serve import Handler, serve
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
 
 if TYPE_CHECKING:
-    from autotune.runtime.module import Module
+    from autotune.tuning.measure.confined import Confined
 
 Request = dict[str, Any]
 Answer = dict[str, Any]
@@ -113,20 +113,22 @@ def prepare(request: Request) -> Answer:
 
 
 def measure(request: Request) -> Answer:
-    """Check one candidate against the reference, then time it."""
+    """Check one candidate against the reference, then time it, then look at what it left behind."""
     incumbent = request["incumbent_ns"]
     prepared = _prepared(request["workload"], request["seed"])
+    reference, allowed = prepared.reference, _allowed(prepared)
     try:
-        payload = request["payloads"][0]
-        with _module(prepared, request["target"], {prepared.workload.key: payload}) as module:
-            error, allowed = _error(prepared, module, prepared.reference), _allowed(prepared)
-            if not error <= allowed:
-                return _outcome(of_difference(error, allowed))
+        payloads = {prepared.workload.key: request["payloads"][0]}
+        with closing(_confined(prepared, request["target"], payloads)) as confined:
+            confined.run()
+            if (end := _judged(confined, reference, allowed))["outcome"] != Outcome.OK:
+                return end
             limit = float("inf") if incumbent is None else float(incumbent)
-            latency = time_candidate(_sampler(prepared, module), limit)
+            latency = asdict(time_candidate(confined.sample, limit))
+            end = _judged(confined, reference, allowed)
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
         return _outcome(of_exception(error, running=True))
-    return {"outcome": "ok", "latency": asdict(latency), "error": error}
+    return {**end, "latency": latency} if end["outcome"] == Outcome.OK else end
 
 
 def contest(request: Request) -> Answer:
@@ -135,22 +137,33 @@ def contest(request: Request) -> Answer:
     exact = exact_reference(prepared.workload, prepared.arrays)
     known = {alternative.name: alternative for alternative in alternatives_of(prepared.workload)}
     results: list[Answer] = []
-    samples: list[tuple[int, Sample]] = []
+    timed: list[tuple[int, Confined, float]] = []
     with ExitStack() as stack:
         for number, entry in enumerate(request["entries"]):
             alternative = known[entry["name"]]
-            module = stack.enter_context(_module(prepared, request["target"], entry["payloads"], alternative))
-            error = _error(prepared, module, exact)
+            confined = _confined(prepared, request["target"], entry["payloads"], alternative)
+            stack.enter_context(closing(confined))
             allowed = alternative.error or _allowed(prepared)
-            if error <= allowed:
-                samples.append((number, _sampler(prepared, module)))
-                results.append({"outcome": "ok", "error": error})
-            else:
-                results.append(_outcome(of_difference(error, allowed)))
-        timed = time_rivals([sample for _, sample in samples], request["rounds"], _COMPARE_S)
-    for (number, _), latency in zip(samples, timed, strict=True):
-        results[number]["latency"] = asdict(latency)
+            confined.run()
+            results.append(_judged(confined, exact, allowed))
+            if results[-1]["outcome"] == Outcome.OK:
+                timed.append((number, confined, allowed))
+        latencies = time_rivals([c.sample for _, c, _ in timed], request["rounds"], _COMPARE_S)
+        for (number, confined, allowed), latency in zip(timed, latencies, strict=True):
+            results[number] = _judged(confined, exact, allowed)
+            if results[number]["outcome"] == Outcome.OK:
+                results[number]["latency"] = asdict(latency)
     return {"results": results}
+
+
+def _judged(confined: Confined, reference: Sequence[Array], allowed: float) -> Answer:
+    """The outcome by what the last run wrote, and where."""
+    if harm := confined.harm():
+        return _outcome(Measurement(Outcome.OUT_OF_BOUNDS, message=harm))
+    error = confined.error(reference)
+    if not error <= allowed:
+        return _outcome(of_difference(error, allowed))
+    return {"outcome": Outcome.OK.value, "error": error}
 
 
 def exact_reference(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
@@ -166,20 +179,20 @@ def _widened(array: Array) -> Array:
     return array.astype(np.float64) if is_float(array.dtype.name) else array
 
 
-def _module(
+def _confined(
     prepared: Prepared,
     target: str,
     payloads: Mapping[str, Request],
     alternative: Alternative | None = None,
-) -> Module:
-    """The workload as a module, computed by an alternative if one is given; constants are packed here,
+) -> Confined:
+    """The workload in memory of its own, computed by an alternative if one is given; constants are packed here,
     untimed. ``payloads`` has the code of each dispatch by its workload's key."""
     from autotune.compiler.assemble import BuiltWorkload, assemble
     from autotune.compiler.choice import GIVEN, Choice
     from autotune.compiler.region import region_partition
     from autotune.passes.substitute import substitute
-    from autotune.runtime.module import Module
     from autotune.schedule.trace import Trace
+    from autotune.tuning.measure.confined import Confined
 
     workload = prepared.workload
     parts = region_partition(workload, prepared.arrays)
@@ -192,16 +205,7 @@ def _module(
         for d in parts.dispatches
     }
     image, _ = assemble(parts, built, Target.from_json(target), {})
-    return Module(image, image.target.threads)
-
-
-def _error(prepared: Prepared, module: Module, reference: Sequence[Array]) -> float:
-    """The relative error of the module's outputs."""
-    from autotune.compiler.region import region_inputs, region_outputs
-
-    workload = prepared.workload
-    outputs = module(*region_inputs(workload, prepared.arrays))
-    return relative_error(region_outputs(workload, outputs), reference)
+    return Confined(workload, image, prepared.arrays)
 
 
 def _allowed(prepared: Prepared) -> float:
@@ -209,17 +213,6 @@ def _allowed(prepared: Prepared) -> float:
     elements = sum(reference.size for reference in prepared.reference)
     terms = prepared.workload.flops // max(1, 2 * elements)
     return max(tolerance(str(r.dtype), terms) for r in prepared.reference)
-
-
-def _sampler(prepared: Prepared, module: Module) -> Sample:
-    from autotune.compiler.region import region_inputs
-
-    inputs = region_inputs(prepared.workload, prepared.arrays)
-
-    def sample(repeat: int) -> NDArray[Any]:
-        return module.time(inputs, warmup=0, repeat=repeat).astype(np.float64)
-
-    return sample
 
 
 def _outcome(measurement: Measurement) -> Answer:

@@ -1,0 +1,92 @@
+"""Memory in which it shows when somebody wrote where he must not.
+
+Every piece lies between two zones that hold a pattern, and what is only to be read is a copy whose original is kept.
+Reading both again costs less than a run does. (Protected pages would stop the writer on the spot, but only whole pages
+can be protected: an element beside an output could still be written.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.graph.ir import Array
+from autotune.runtime.device import ALIGNMENT, Memory, address_of
+
+_ZONE = 4096
+"""Bytes of a zone: a row too many of most tiles ends within it."""
+_CHUNK = 1 << 18
+"""Bytes that are compared at a time, so that they stay in a cache."""
+_PATTERN = np.random.default_rng(0).integers(0, 256, _ZONE, np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """``whole`` is zone, memory, zone; ``original`` is what the memory must hold, None for what may be written."""
+
+    use: str
+    whole: NDArray[np.uint8]
+    original: NDArray[np.uint8] | None = None
+
+    def harm(self) -> str:
+        """What was written here that must not be, or nothing."""
+        before = np.flatnonzero(self.whole[:_ZONE] != _PATTERN)
+        if before.size:
+            return f"wrote beside its {self.use}, from {_ZONE - int(before[0])} bytes before their begin"
+        after = np.flatnonzero(self.whole[-_ZONE:] != _PATTERN)
+        if after.size:
+            return f"wrote beside its {self.use}, up to {int(after[-1]) + 1} bytes behind their end"
+        memory = self.whole[_ZONE:-_ZONE]
+        if self.original is not None and not _equal(memory, self.original):
+            return f"changed its {self.use}"
+        return ""
+
+
+class Fences(Memory):
+    """Memory of a module that is watched; ``allocate`` and ``constant`` are what a module asks for."""
+
+    def __init__(self) -> None:
+        self._pieces: list[_Piece] = []
+
+    def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
+        """Memory that may be written, filled with the pattern of its zones."""
+        return self._fenced(nbytes, use, None)
+
+    def constant(self, array: Array) -> Array:
+        """A copy that must not be written."""
+        return self.copy(array, "constants")
+
+    def copy(self, array: Array, use: str) -> Array:
+        """A copy that must not be written."""
+        dense = np.ascontiguousarray(array)
+        memory = self._fenced(dense.nbytes, use, dense.reshape(-1).view(np.uint8))
+        return np.ndarray(dense.shape, dense.dtype, memory)
+
+    def array(self, shape: tuple[int, ...], dtype: str, use: str) -> Array:
+        """An array that may be written."""
+        kind = np.dtype(dtype)
+        memory = self.allocate(int(np.prod(shape, dtype=np.int64)) * kind.itemsize, use)
+        return np.ndarray(shape, kind, memory)
+
+    def harm(self) -> str:
+        """The first thing found that somebody wrote where he must not, or nothing."""
+        return next(filter(None, (piece.harm() for piece in self._pieces)), "")
+
+    def _fenced(self, nbytes: int, use: str, original: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
+        memory = np.empty(nbytes + 2 * _ZONE + ALIGNMENT, np.uint8)
+        start = -address_of(memory) % ALIGNMENT
+        whole = memory[start : start + nbytes + 2 * _ZONE]
+        whole[:_ZONE] = whole[-_ZONE:] = _PATTERN
+        inner = whole[_ZONE:-_ZONE]
+        inner[...] = np.resize(_PATTERN, nbytes) if original is None else original
+        self._pieces.append(_Piece(use, whole, original))
+        return inner
+
+
+def _equal(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
+    return all(np.array_equal(one[i : i + _CHUNK], other[i : i + _CHUNK]) for i in range(0, len(one), _CHUNK))
+
+
+__all__ = ["Fences"]

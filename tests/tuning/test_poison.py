@@ -1,0 +1,155 @@
+"""Candidates that write where they must not are found out, and the next one is measured as if nothing had been."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import library
+from autotune.database import Outcome
+from autotune.target import Target
+from autotune.tuning.measure import worker
+from autotune.tuning.measure.fences import Fences
+from cost_models import analytic
+from search_spaces.space import Space
+from search_spaces.spaces import space_for
+from tests.search_spaces import workloads as make
+
+M, K, N = 37, 23, 50
+TARGET = Target.detect(threads=1)
+FLOATS = ctypes.POINTER(ctypes.c_float)
+SIGNATURE = ctypes.CFUNCTYPE(None, FLOATS, FLOATS, FLOATS, ctypes.POINTER(ctypes.c_int64))
+Deed = Callable[[Any, Any, Any, int], None]
+
+
+def floats(address: int) -> Any:
+    return ctypes.cast(address, FLOATS)
+
+
+def before_the_output(output: int, a: Any, b: Any, call: int) -> None:
+    floats(output)[-1] = 1.0
+
+
+def behind_the_output(output: int, a: Any, b: Any, call: int) -> None:
+    floats(output)[M * N] = 1.0
+
+
+def to_an_input(output: int, a: Any, b: Any, call: int) -> None:
+    a[M * K - 1] += 1.0
+
+
+def to_a_constant(output: int, a: Any, b: Any, call: int) -> None:
+    b[0] += 1.0
+
+
+def to_an_input_later(output: int, a: Any, b: Any, call: int) -> None:
+    if call > 3:
+        a[0] = 0.0
+
+
+DEEDS: dict[Deed, tuple[Outcome, str]] = {
+    before_the_output: (Outcome.OUT_OF_BOUNDS, "wrote beside its outputs, from 4 bytes before their begin"),
+    behind_the_output: (Outcome.OUT_OF_BOUNDS, "wrote beside its outputs, up to 4 bytes behind their end"),
+    to_an_input: (Outcome.OUT_OF_BOUNDS, "changed its inputs"),
+    to_a_constant: (Outcome.OUT_OF_BOUNDS, "changed its constants"),
+    to_an_input_later: (Outcome.OUT_OF_BOUNDS, "changed its inputs"),
+}
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A product that then does ``deed``, registered as library kernel "poison".
+
+    It gets a place where its result is copied from; ``output`` is the address of where that goes.
+    """
+    doing = SimpleNamespace(deed=None, calls=0, output=0, wrong=False)
+    make_array = Fences.array
+
+    def array(fences: Fences, *args: Any) -> Any:
+        made = make_array(fences, *args)
+        doing.output = made.ctypes.data
+        return made
+
+    monkeypatch.setattr(Fences, "array", array)
+
+    def product(out: Any, a: Any, b: Any, layout: Any) -> None:
+        m, n, k = layout[:3]
+        left, right = np.ctypeslib.as_array(a, (m, k)), np.ctypeslib.as_array(b, (k, n))
+        np.matmul(left, right, out=np.ctypeslib.as_array(out, (m, n)))
+        out[3] += doing.wrong and doing.calls
+        if doing.deed is not None:
+            doing.deed(doing.output, a, b, doing.calls)
+        doing.calls += 1
+
+    function = SIGNATURE(product)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    library.register("poison", SimpleNamespace(address=address, function=function))
+    yield doing
+    library.unregister("poison")
+
+
+@pytest.fixture
+def space(kernel: SimpleNamespace) -> Space:
+    return space_for(make.matmul(M, K, N, relu=False), TARGET)
+
+
+def measured(space: Space, **changes: Any) -> dict[str, Any]:
+    asked = {"workload": space.workload.text, "target": TARGET.to_json(), "seed": 0}
+    config = {**analytic.default_config(space), **changes}
+    answer = worker.build({**asked, "config": config})
+    assert "failed" not in answer, answer
+    return worker.measure({**asked, "payloads": [answer["payload"]], "incumbent_ns": None})
+
+
+WHOLE = {
+    "kernel": "poison",
+    "pack": False,
+    "tail": "overlap",
+    "unroll": 1,
+    "k_block": 0,
+    "row_block": 0,
+    "vector_block": 0,
+    "parallel": False,
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
+def test_what_a_candidate_must_not_write_is_found(space: Space, kernel: SimpleNamespace, deed: Deed) -> None:
+    whole = {name: value for name, value in WHOLE.items() if name in space.names}
+    assert "kernel" in whole
+    assert measured(space, **whole)["outcome"] == "ok", "an honest kernel"
+    kernel.deed, kernel.calls = deed, 0
+    outcome, words = DEEDS[deed]
+    end = measured(space, **whole)
+    assert (end["outcome"], end["message"][: len(words)]) == (outcome.value, words)
+    assert "latency" not in end
+    assert measured(space)["outcome"] == "ok", "the default afterwards"
+
+
+def test_a_candidate_that_computes_something_else_while_it_is_timed_is_found(
+    space: Space, kernel: SimpleNamespace
+) -> None:
+    kernel.wrong = True
+    end = measured(space, **{name: value for name, value in WHOLE.items() if name in space.names})
+    assert end["outcome"] == "wrong_result"
+    assert kernel.calls > 1, "the first run was right"
+
+
+def test_memory_between_fences_is_as_it_was_asked_for() -> None:
+    fences = Fences()
+    array = fences.array((3, 5), "float32", "outputs")
+    source = np.arange(12.0).reshape(3, 4)[:, ::2]
+    copy = fences.copy(source, "inputs")
+    empty = fences.array((0, 4), "int64", "outputs")
+    assert (array.shape, array.dtype, array.ctypes.data % 64, empty.size) == ((3, 5), np.float32, 0, 0)
+    np.testing.assert_array_equal(copy, source)
+    assert copy.ctypes.data != source.ctypes.data
+    array[...] = 1
+    assert fences.harm() == ""
+    copy[2, 1] = 11
+    assert fences.harm() == "changed its inputs"

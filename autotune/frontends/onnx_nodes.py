@@ -104,6 +104,8 @@ def convert(node: OnnxNode) -> None:
     _parameters_to_attributes(node)
     for attribute in MEANINGLESS.get(node.op, ()):
         node.attrs.pop(attribute, None)
+    if "keepdims" in node.attrs:
+        node.attrs["keepdims"] = int(node.attrs["keepdims"] == 1)  # "1 means keep"
     rule = _RULES.get(node.op)
     if rule is not None:
         rule(node)

@@ -121,8 +121,11 @@ def _given(proto: Any, scope: Scope) -> str:
 
 
 def _attribute(proto: Any) -> str:
-    from onnx import helper
+    from onnx import AttributeProto, helper
 
+    values = {AttributeProto.INT, AttributeProto.INTS, AttributeProto.FLOAT, AttributeProto.FLOATS}
+    if proto.type not in (*values, AttributeProto.STRING):
+        return f"{proto.name} = ..."
     text = helper.printable_attribute(proto)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 

@@ -107,14 +107,15 @@ class Rewriter:
         """The new graph, pruned; the very same object if nothing was changed.
 
         Outputs keep their names: what stands for an output is renamed to it, or copied by an
-        Identity where it has another role too.
+        Identity where it has another role too. Those that are inputs or constants stay so.
         """
         if not self.changed:
             return self.graph
         renames: dict[str, str] = {}
+        given = {*self.graph.inputs, *self.graph.constants}
         for output in dict.fromkeys(self.graph.outputs):
             value = self.current(output)
-            if value == output:
+            if value == output or output in given:
                 continue
             if value in self.producers and value not in (*self.graph.outputs, *renames):
                 renames[value] = output

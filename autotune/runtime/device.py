@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.errors import BuildError
 from autotune.target import Target
 
 ALIGNMENT = 64
@@ -36,8 +37,14 @@ class Device:
 
 
 def allocate(nbytes: int) -> NDArray[np.uint8]:
-    """Aligned uninitialised memory; keep the array alive as long as its address is used."""
-    memory = np.empty(nbytes + ALIGNMENT, _BYTES)
+    """Aligned uninitialised memory; keep the array alive as long as its address is used.
+
+    Raises BuildError where there is not so much.
+    """
+    try:
+        memory = np.empty(nbytes + ALIGNMENT, _BYTES)
+    except MemoryError as error:
+        raise BuildError(f"there is no memory for {nbytes} bytes ({nbytes / 2**30:.1f} GiB)") from error
     start = -address_of(memory) % ALIGNMENT
     return memory[start : start + nbytes]
 

@@ -12,9 +12,10 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from autotune.compiler import compile_in_detail
-from autotune.errors import ModelImportError
+from autotune.errors import BuildError, ModelImportError
 from autotune.frontends.onnx import load
 from autotune.graph import evaluate
+from autotune.runtime import device
 from autotune.runtime.module import Module
 
 Shape = tuple[int, ...]
@@ -96,6 +97,7 @@ def zeros(*shape: int) -> Any:
     ("model", "expected"),
     [
         (one("Relu", (0, 3)), [zeros(0, 3)]),
+        (model_of([RELU], {"x": (0, 3)}, ("y", "x"), {}), [zeros(0, 3)] * 2),
         (one("Add", (0, 3), (1, 3)), [zeros(0, 3)]),
         (one("ReduceSum", (2, 0), constants=[[1]]), [zeros(2, 1)]),
         (one("ReduceSum", (2, 0)), [zeros(1, 1)]),
@@ -127,6 +129,15 @@ def test_what_has_no_value_over_no_elements_is_refused() -> None:
     for model in (one("ReduceMean", (2, 0), constants=[[1]]), one("GlobalAveragePool", (1, 3, 0, 8))):
         with pytest.raises(ModelImportError, match=r"elements: x has shape"):
             load(model)
+
+
+def test_a_model_that_needs_more_memory_than_there_is_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(device.np, "empty", none_left)
+    with pytest.raises(BuildError, match=r"there is no memory for 4294967296 bytes \(4.0 GiB\)"):
+        device.allocate(1 << 32)
 
 
 def test_values_beyond_any_memory_are_refused() -> None:

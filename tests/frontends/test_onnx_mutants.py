@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,10 @@ from onnx import helper, numpy_helper
 from autotune.errors import AutotuneError, ModelImportError
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.frontends.onnx import load
+from tests.frontends.fuzz import FINE, _missing, read_record, report, verdict_of
 from tests.frontends.mutants import mutant, small_seeds
 
-MUTANTS = 600
+MUTANTS, COMPILED = 600, 60
 
 
 @pytest.mark.parametrize("block", range(6))
@@ -27,6 +30,29 @@ def test_mutants_are_imported_or_refused(block: int) -> None:
             continue
         except Exception as error:  # noqa: BLE001  # what a user must never see
             pytest.fail(f"mutant {seed}: {type(error).__name__}: {error}")
+
+
+def test_mutants_compile_and_run() -> None:
+    """A few of those that ``python -m tests.frontends.fuzz`` runs by the thousand."""
+    with np.errstate(all="ignore"):
+        ends = [
+            (seed, *verdict_of(mutant(seed, small_seeds()), seed, lambda stage: None))
+            for seed in range(COMPILED)
+        ]
+    assert not [end for end in ends if end[1] not in FINE]
+    assert len([end for end in ends if end[1] != "refused"]) > COMPILED // 8
+
+
+def test_a_campaign_goes_on_where_its_record_ends(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    known = [{"seed": seed, "verdict": "refused", "detail": "ModelImportError"} for seed in range(3)]
+    record.write_text("".join(json.dumps(line) + "\n" for line in known) + '{"seed": 3, "ver')
+    found = read_record(record)
+    assert list(found.values()) == known
+    assert [*_missing(range(6), found)] == [(3, 6)]
+    assert [*_missing(range(2, 5), {2: 0, 3: 0})] == [(4, 5)]
+    finding = {"seed": 4, "verdict": "wrong", "detail": "1 for 2"}
+    assert report({**found, 4: finding}).splitlines()[-2:] == ["findings: 1", "  mutant 4: wrong: 1 for 2"]
 
 
 def refused(model: Any) -> str:
@@ -85,6 +111,17 @@ def test_a_refusal_says_what_was_given_and_what_the_operator_takes() -> None:
         "bfloat16, float16, float, double, string, bool, complex64, complex128\n"
         "  attributes: axis: int"
     )
+
+
+def test_a_refusal_of_a_node_with_a_damaged_tensor() -> None:
+    model = node_model("ConstantOfShape", {"s": ints(2)}, value=numpy_helper.from_array(np.ones(1)), other=1)
+    model.graph.node[0].attribute[0].t.data_type = 99
+    assert "given: (s: int64[1]) other = 1 value = ...\n" in refused(model)
+
+
+def test_keepdims_means_one() -> None:
+    graph = load(node_model("ReduceSum", {"x": (2, 3)}, opset=11, axes=[1], keepdims=3))
+    assert graph.type_of("y0").shape == (2,)
 
 
 HUGE = 1 << 40

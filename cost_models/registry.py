@@ -58,8 +58,8 @@ class Registry:
         """The version in use, or None; raises CostModelError for a pointer to nowhere."""
         try:
             name = (self.folder / _CURRENT).read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            return None
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None  # nothing that this user could have stored or can read
         if name not in self.versions():
             raise CostModelError(
                 f"{self.folder / _CURRENT} names {name!r}, which is not there; "
@@ -81,8 +81,11 @@ class Registry:
 
     @contextmanager
     def _staged(self) -> Iterator[Path]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=self.folder))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            staging = Path(tempfile.mkdtemp(prefix=".staging-", dir=self.folder))
+        except OSError as error:
+            raise CostModelError(f"cannot store a cost model in {self.folder}: {error.strerror}") from error
         try:
             yield staging
         finally:

@@ -323,12 +323,15 @@ def _check_file(address: Address, read_only: bool) -> None:
     path = address.path
     if path is None:
         return
-    if path.is_dir():
-        raise DatabaseError(f"cannot use the database {path}: it is a folder; give a file name")
-    if read_only and not path.exists():
-        raise UsageError(f"no such database: {path}; `autotune tune --db {path}` makes one")
-    if not path.absolute().parent.is_dir():
-        raise DatabaseError(f"cannot use the database {path}: its folder does not exist")
+    try:
+        if path.is_dir():
+            raise DatabaseError(f"cannot use the database {path}: it is a folder; give a file name")
+        if read_only and not path.exists():
+            raise UsageError(f"no such database: {path}; `autotune tune --db {path}` makes one")
+        if not path.absolute().parent.is_dir():
+            raise DatabaseError(f"cannot use the database {path}: its folder does not exist")
+    except OSError as error:
+        raise DatabaseError(f"cannot use the database {path}: {error.strerror}") from error
 
 
 __all__ = ["Database"]

@@ -91,19 +91,23 @@ def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
 
 
 def _read_file(path: Path) -> bytes:
-    if not path.exists():
-        hint = ""
-        if not path.suffix:
-            from autotune.frontends import zoo
-
-            hint = f"\n  did you mean zoo:{path.name}?" if path.name in zoo.names() else ""
-        raise UsageError(f"no such file: {path}{hint}")
-    if not path.is_file():
-        raise UsageError(f"not a file: {path}\n  give the .onnx file itself")
     try:
+        if not path.exists():
+            raise UsageError(f"no such file: {path}{_zoo_hint(path)}")
+        if not path.is_file():
+            raise UsageError(f"not a file: {path}\n  give the .onnx file itself")
         return path.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _zoo_hint(path: Path) -> str:
+    """What was meant, where a model's name was given without ``zoo:``."""
+    if path.suffix:
+        return ""
+    from autotune.frontends import zoo
+
+    return f"\n  did you mean zoo:{path.name}?" if path.name in zoo.names() else ""
 
 
 def _decode(data: bytes, origin: str) -> Any:

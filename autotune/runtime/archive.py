@@ -8,7 +8,7 @@ import secrets
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -110,7 +110,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             yield file
         os.replace(temporary, path)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the folder's refusal is said once
+            temporary.unlink()
         if isinstance(error, OSError):
             reason = error.strerror or error
             raise ArtifactError(f"cannot write artifact {path}: {reason}") from error

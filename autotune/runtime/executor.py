@@ -177,7 +177,7 @@ def _meet(state: int, worker: int, workers: int, arrival: int) -> None:
 
 
 @native
-def _run_share(state: int, worker: int, workers: int) -> None:
+def run_share(state: int, worker: int, workers: int) -> None:
     """One worker's walk over the commands of the pool's current program.
 
     Once a worker has passed the last barrier, the caller may return and free the program: the others
@@ -270,7 +270,7 @@ def serve(state: int, worker: int, workers: int) -> None:
         seen += 1
         if load(_at(state, STOP)):
             break
-        _run_share(state, worker, workers)
+        run_share(state, worker, workers)
     store_release(_at(own, SERVED), 0)
     fetch_add(_at(state, SERVING), -1)
 
@@ -285,7 +285,7 @@ def _run_together(program: int, workers: int, repeats: int, times: int, events: 
         for run in range(repeats):
             begin = clock_ns() if times else 0
             _fork(state, program, events)
-            _run_share(state, 0, workers)
+            run_share(state, 0, workers)
             if times:
                 store(_at(times, run), clock_ns() - begin)
     unlock(_at(state, TURN))
@@ -328,4 +328,4 @@ def stop(state: int, patience_ns: int) -> None:
     unlock(_at(state, TURN))
 
 
-__all__ = ["execute", "serve", "stop"]
+__all__ = ["execute", "run_share", "serve", "stop"]

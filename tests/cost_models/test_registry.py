@@ -161,3 +161,14 @@ def test_retraining_from_nothing_says_what_is_missing(tmp_path: Path) -> None:
     report = fit([], tmp_path)
     assert not report.replaced
     assert "too little to learn from: 0 valid runs" in report.reason
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    registry = Registry(tmp_path / "file" / "models")
+    assert registry.current() is None
+    with (
+        pytest.raises(CostModelError, match=r"cannot store a cost model in .*: Not a directory"),
+        registry._staged(),
+    ):
+        pass

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from autotune.runtime.module import Module
+from tests.runtime.kernels import chain
+
 RUN = """
 import sys
 sys.modules["numba"] = None  # importing it fails
@@ -37,3 +40,29 @@ def test_the_executor_keeps_nothing_on_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["/proc/nowhere", os.devnull])
 def test_folders_that_cannot_be_written_are_no_failure(folder: str) -> None:
     run(XDG_CACHE_HOME=folder, HOME=folder)
+
+
+LOAD = """
+import sys
+import numpy as np
+import autotune
+with autotune.load(sys.argv[1]) as module:
+    assert (module(np.zeros(8, np.int64))[0] == 3).all()
+names = {name.split(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+print(*sorted(name for name in names if not name.startswith("_") and "." not in name))
+print(*sorted(name for name in sys.modules if name.startswith("autotune.") and name.count(".") == 1))
+"""
+
+
+def test_an_artifact_loads_and_runs_without_a_compiler(tmp_path: Path) -> None:
+    with Module(chain(3, 8), 2) as module:
+        module.save(tmp_path / "chain.atm")
+    command = [sys.executable, "-c", LOAD, str(tmp_path / "chain.atm")]
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    packages, stages = (set(line.split()) for line in done.stdout.splitlines())
+    assert packages <= {"autotune", "llvmlite", "ml_dtypes", "numpy"}
+    assert not stages & {
+        f"autotune.{stage}" for stage in ("compiler", "graph", "lower", "passes", "schedule", "te")
+    }

@@ -14,7 +14,7 @@ from autotune.runtime.translate.statements import Statements
 
 
 def llvm_ir(functions: Iterable[Native[..., Any]]) -> str:
-    """LLVM IR of the functions, under their symbols, and of what they need, for themselves.
+    """LLVM IR of the functions, under their symbols, with all that they call inlined.
 
     Raises BuildError for a function that is outside the subset.
     """
@@ -75,7 +75,7 @@ def _definitions(source: Source) -> dict[int, ast.FunctionDef]:
 
 
 def _definition(function: Callee[..., Any], body: str, *, internal: bool) -> str:
-    """One function; what no one else calls is inlined."""
+    """One function; those that are not asked for by name are inlined."""
     linkage, inlined = ("internal ", " alwaysinline") if internal else ("", "")
     head = f"define {linkage}{function.result} @{function.symbol}({_parameters(function)}){inlined}"
     return f"{head} {{\n{body}\n}}\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 
 import click
 
@@ -70,7 +71,7 @@ def command(
     from autotune.cli.main import INTERRUPTED
     from autotune.lower.verify_isl import load_isl
     from autotune.tuning.api import tune
-    from autotune.tuning.budget import Budget
+    from autotune.tuning.budget import Budget, process_age
     from autotune.tuning.progress import display
 
     if verify:
@@ -89,6 +90,7 @@ def command(
         shapes=shapes,
         allow_oversubscription=allow_oversubscription,
         progress=display(sys.stdout, as_json=as_json),
+        begun=time.monotonic() - process_age(),
     )
     if verify:
         _verify_winners(model, database, target, threads, tolerance, shapes, as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -80,13 +81,15 @@ def tune(
     progress: Progress | None = None,
     time_model: bool = True,
     allow_oversubscription: bool = False,
+    begun: float | None = None,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
     ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
     Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. Algorithms of
     a declared error above ``tolerance`` are left out. ``shapes`` gives the sizes of inputs with symbolic
-    dimensions, by input name. ``time_model``: the report has the whole model's latency.
+    dimensions, by input name. ``time_model``: the report has the whole model's latency. A time budget is for all
+    of it, from ``begun`` (by ``time.monotonic``; the call, if not given) to the report.
 
     Unless ``quiet`` the job shows itself on standard output; ``progress`` is another display. ``callback`` is
     called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
@@ -104,6 +107,7 @@ def tune(
     from autotune.tuning.model import ModelSurroundings, work_of
     from autotune.tuning.samplers import factory
 
+    begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
     options = Options(sampler, seed, time_model=time_model)
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
@@ -128,6 +132,7 @@ def tune(
             prior=_prior(),
             surroundings=ModelSurroundings(parts, chosen, store, preference, seed),
             origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
+            head_s=time.monotonic() - begun,
         )
         return job.run()
 

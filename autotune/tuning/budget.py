@@ -88,20 +88,31 @@ def _time_text(seconds: float) -> str:
     return "".join(f"{number:g}{unit}" for number, unit in parts if number)
 
 
+def process_age() -> float:
+    """Seconds since this process was started: what a user has waited before anything was imported."""
+    import psutil
+
+    return max(0.0, time.time() - float(psutil.Process().create_time()))
+
+
 @dataclass
 class Meter:
-    """What a job has used of its budget; ``trials`` and ``before_s`` come from earlier sessions."""
+    """What a job has used of its budget; ``trials`` and ``before_s`` come from earlier sessions.
+
+    ``head_s``: seconds that this session took before there was a meter.
+    """
 
     budget: Budget
     trials: int = 0
     before_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
+    head_s: float = 0.0
     reserve_s: float = 0.0
     """Time kept back from the search for what comes after it."""
     _start: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._start = self.clock()
+        self._start = self.clock() - self.head_s
 
     @property
     def elapsed_s(self) -> float:
@@ -120,10 +131,22 @@ class Meter:
         return float("inf") if limit is None else max(0, limit - self.trials)
 
     @property
+    def left_s(self) -> float:
+        """Seconds until the budget is over, with all that follows the search; infinite without a limit."""
+        limit = self.budget.limit_s
+        return float("inf") if limit is None else max(0.0, limit - self.elapsed_s)
+
+    @property
     def seconds_left(self) -> float:
         """Time left for the search; infinite without a limit."""
-        limit = self.budget.limit_s
-        return float("inf") if limit is None else max(0.0, limit - self.reserve_s - self.elapsed_s)
+        return max(0.0, self.left_s - self.reserve_s)
+
+    def over(self, share: float) -> Callable[[], bool]:
+        """Asks whether this share of the seconds that are left now has passed."""
+        if self.budget.limit_s is None:
+            return lambda: False
+        end = (1.0 - share) * self.left_s
+        return lambda: self.left_s <= end
 
     @property
     def spent(self) -> bool:
@@ -131,4 +154,4 @@ class Meter:
         return self.trials_left < 1 or self.seconds_left <= 0
 
 
-__all__ = ["Budget", "Meter"]
+__all__ = ["Budget", "Meter", "process_age"]

@@ -57,8 +57,9 @@ class Surroundings(Protocol):
     ) -> list[Readings | None]:
         """Latencies [rounds, dispatches] in ns of versions that take turns; None for one that failed."""
 
-    def time(self, tuned: Code) -> tuple[Latency, Latency] | None:
-        """The whole model untuned, and with the alternatives and schedules used now, taking turns."""
+    def time(self, tuned: Code, out_of_time: Callable[[], bool]) -> tuple[Latency, Latency] | None:
+        """The whole model untuned, and with the alternatives and schedules used now, taking turns; None without
+        time for it."""
 
 
 @dataclass(frozen=True)

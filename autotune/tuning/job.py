@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 _HEARTBEAT_S = 2.0
 _SEATED_BYTES_PER_S = 25e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
+_AS_START = 2.0
+"""What follows the search takes as often as long as what came before it, on a busy machine."""
+_COMPARED, _CONFIRMED, _ALL, _ON_THE_WAY = 0.4, 0.55, 0.65, 0.5
+"""Shares of the time left: of confirming, to compare whole algorithms; to confirm before the whole model is timed;
+for all but the report, of which the last readings take some; to confirm during the search."""
 _EARLIEST_S = 120.0
 _SHARE = 20.0
 """The search goes on for so many times as long as confirming took before there is confirmed again."""
@@ -88,6 +93,8 @@ class Job:
     """The model that winners are confirmed in; without it nothing is confirmed."""
     origins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The model's nodes that each dispatch comes from."""
+    head_s: float = 0.0
+    """Seconds of the time budget that were used before the job: to read the model, to start."""
 
     def run(self) -> Report:
         """Tune; Ctrl-C ends the search early and keeps the best so far.
@@ -130,8 +137,9 @@ class Job:
             status.recalled = sum(len(task.known) for task in loop.tasks)
             self.progress.started(status)
             loop.guide.learn()
+            status.meter.reserve_s = self._reserve_s(status)
             loop.run()
-            self._confirm(status)
+            self._confirm(status, _CONFIRMED if self.options.time_model else _ALL)
             whole = self._whole_model(status)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
@@ -190,13 +198,7 @@ class Job:
 
     def _status(self, row: JobRow, objective: Objective) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
-        meter = Meter(self.budget, trials=done, before_s=row.elapsed_s)
-        limit = self.budget.limit_s
-        if limit:
-            nbytes = self.surroundings.nbytes if self.surroundings is not None else 0
-            confirming = 10.0 + 0.25 * len(objective.tasks) + nbytes / _SEATED_BYTES_PER_S
-            deciding = 4.0 * len(objective.forks)
-            meter.reserve_s = min(0.3 * limit, confirming) + min(0.1 * limit, deciding)
+        meter = Meter(self.budget, done, row.elapsed_s, head_s=self.head_s)
         return Status(
             model=self.model,
             database=self.database.where,
@@ -206,6 +208,16 @@ class Job:
             meter=meter,
             continued=done > 0,
         )
+
+    def _reserve_s(self, status: Status) -> float:
+        """What confirming and the whole model's time will take: as usual, more where starting took long too."""
+        limit = self.budget.limit_s
+        if limit is None or self.surroundings is None:
+            return 0.0
+        confirming = 10.0 + 0.25 * len(status.tasks) + self.surroundings.nbytes / _SEATED_BYTES_PER_S
+        deciding = 4.0 * len(status.objective.forks)
+        usual = min(0.3 * limit, confirming) + min(0.1 * limit, deciding)
+        return min(0.5 * status.meter.left_s, max(usual, _AS_START * status.meter.session_s))
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
         host, known = platform.node(), versions()
@@ -233,7 +245,7 @@ class Job:
             begin = status.meter.session_s
             if begin < due:
                 return
-            self._confirm(status)
+            self._confirm(status, _ON_THE_WAY)
             took = status.meter.session_s - begin
             due = status.meter.session_s + max(_EARLIEST_S, _SHARE * took)
             if status.meter.budget.limit_s:
@@ -242,14 +254,12 @@ class Job:
 
         return interlude
 
-    def _confirm(self, status: Status) -> None:
-        limit = self.budget.limit_s or float("inf")
-
-        def out_of_time() -> bool:
-            return status.meter.elapsed_s > limit
-
+    def _confirm(self, status: Status, share: float) -> None:
+        """Confirm within a share of the time that is left."""
+        out_of_time = status.meter.over(share)
         self._say(status, "confirm", "whole algorithms side by side")
-        contest(status.objective, self.database, self.measurer, status.job, out_of_time)
+        compared = status.meter.over(_COMPARED * share)
+        contest(status.objective, self.database, self.measurer, status.job, compared)
         if self.surroundings is None:
             return
         found = Confirmation(
@@ -277,10 +287,11 @@ class Job:
     def _whole_model(self, status: Status) -> tuple[Latency, Latency] | None:
         if self.surroundings is None or not self.options.time_model:
             return None
+        out_of_time = status.meter.over(_ALL)
         self._say(status, "whole model", "untuned and tuned take turns")
         tuned = self._tuned_code(status)
         self.measurer.close()  # nothing else may run while the model is timed
-        return self.surroundings.time(tuned)
+        return self.surroundings.time(tuned, out_of_time)
 
     def _tuned_code(self, status: Status) -> Code:
         """The code of the schedules that a compilation uses now."""

@@ -68,17 +68,20 @@ class LineUp:
         done, again = 0, -(-rounds // _SEATINGS)
         if out_of_time():
             return [None] * self._count
-        while done < rounds and (done < LEAST_ROUNDS or not out_of_time()):
+        while self._images and done < rounds and (done < LEAST_ROUNDS or not out_of_time()):
             if done and done % again == 0:
                 self._rise()
-            if self._worker is None and not self._seat_all(reverse=done >= again):
+            if self._worker is None and not self._seat_all(out_of_time, reverse=done >= again):
+                if out_of_time():
+                    break
                 taken, done = {number: [] for number in self._images}, 0
             elif self._round(do, taken, first=done):
                 done += 1
             else:
                 taken, done = {number: [] for number in self._images}, 0
+        enough = done >= LEAST_ROUNDS or done == rounds
         return [
-            np.asarray(taken[number], np.float64) if number in self._images else None
+            np.asarray(taken[number], np.float64) if enough and number in self._images else None
             for number in range(self._count)
         ]
 
@@ -93,12 +96,12 @@ class LineUp:
             taken[number].append(answer["ns"])
         return True
 
-    def _seat_all(self, reverse: bool) -> bool:
-        """Seat everybody in a fresh process; says whether all of them lived."""
+    def _seat_all(self, out_of_time: Callable[[], bool], *, reverse: bool) -> bool:
+        """Seat everybody in a fresh process; says whether all of them lived and time was left."""
         self._worker = WorkerProcess(self._command)
         with tempfile.TemporaryDirectory(prefix="autotune-lineup-") as folder:
             order = sorted(self._images.items(), key=lambda item: item[0], reverse=reverse)
-            return all(self._seat(number, image, folder) for number, image in order)
+            return all(not out_of_time() and self._seat(number, image, folder) for number, image in order)
 
     def _seat(self, number: int, image: ModuleImage, folder: str) -> bool:
         from autotune.runtime import artifact

@@ -52,6 +52,8 @@ class Loop:
     measured: Callable[[Task, Run], None]
     interlude: Callable[[], None] = lambda: None
     batch: int = 8
+    _pace_s: float = 0.0
+    """Seconds a trial, lately."""
     suspicion: Suspicion = field(init=False)
 
     def run(self) -> None:
@@ -73,6 +75,7 @@ class Loop:
     def _turns(self) -> None:
         while not self.meter.spent:
             self.interlude()
+            begin = self.meter.session_s
             turns = self.ask()
             if not turns:
                 return
@@ -88,10 +91,13 @@ class Loop:
                 if run is not None:
                     self.measured(task, run)
             self.guide.learn()
+            self._pace_s = (self.meter.session_s - begin) / len(turns)
 
     def ask(self) -> list[Turn]:
         """The next batch: first every task's default schedule, then proposals for one task."""
         count = int(min(self.batch, self.meter.trials_left))
+        if self._pace_s and self.meter.seconds_left < count * self._pace_s:
+            count = max(1, int(self.meter.seconds_left / self._pace_s))  # what is built will be measured
         waiting = [task for task in self.tasks if task.default not in task.search]
         if waiting:
             return [Turn(task, task.search.suggest(task.default), Origin.DEFAULT) for task in waiting[:count]]

@@ -119,18 +119,32 @@ class ModelSurroundings:
         self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
     ) -> list[Readings | None]:
         """Latencies [rounds, dispatches] in ns; None for a version that failed."""
-        with LineUp([self._image(version) for version in versions], self._seed) as lineup:
-            return lineup.profile(rounds, out_of_time)
+        with LineUp(self._images(versions, out_of_time), self._seed) as lineup:
+            read = lineup.profile(rounds, out_of_time)
+        return [*read, *[None] * (len(versions) - len(read))]
 
-    def time(self, tuned: Code, rounds: int = ROUNDS) -> tuple[Latency, Latency] | None:
+    def time(
+        self, tuned: Code, out_of_time: Callable[[], bool], rounds: int = ROUNDS
+    ) -> tuple[Latency, Latency] | None:
         """The model untuned, and as the database decided with ``tuned`` schedules, taking turns."""
         begin = time.monotonic()
-        versions = [Version(False, {}), Version(True, tuned)]
-        with LineUp([self._image(version) for version in versions], self._seed) as lineup:
-            before, after = lineup.time(rounds, lambda: time.monotonic() - begin > _LIMIT_S)
+        images = self._images([Version(False, {}), Version(True, tuned)], out_of_time)
+        if len(images) < 2:
+            return None
+        with LineUp(images, self._seed) as lineup:
+            before, after = lineup.time(rounds, lambda: out_of_time() or time.monotonic() - begin > _LIMIT_S)
         if before is None or after is None:
             return None
         return statistics(before.ravel()), statistics(after.ravel())
+
+    def _images(self, versions: Sequence[Version], out_of_time: Callable[[], bool]) -> list[ModuleImage]:
+        """The first versions, as many as there is time for."""
+        images: list[ModuleImage] = []
+        for version in versions:
+            if out_of_time():
+                break
+            images.append(self._image(version))
+        return images
 
     def _divided(self, *, decided: bool) -> Partition:
         known = self._database if decided else None

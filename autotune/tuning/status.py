@@ -53,8 +53,8 @@ class Status:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds until the budget is spent; None while nobody can know."""
-        by_time = self.meter.seconds_left
+        """Seconds until the job ends, confirming included; None while nobody can know."""
+        by_time = self.meter.left_s
         by_trials = float("inf")
         most = min(self.meter.trials_left, sum(task.room for task in self.tasks if not task.finished))
         if self.session_trials and most < float("inf"):

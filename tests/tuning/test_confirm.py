@@ -84,3 +84,9 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
 def test_too_few_rounds_decide_nothing(image: ModuleImage) -> None:
     with LineUp([image], seed=0) as lineup:
         assert lineup.profile(12, lambda: True) == [None]
+
+
+def test_who_has_no_seat_when_time_is_up_was_not_read(image: ModuleImage) -> None:
+    looks = iter([False, False, True, True, True])  # before all, before the first seat, before the second
+    with LineUp([image, image], seed=0) as lineup:
+        assert lineup.profile(12, lambda: next(looks)) == [None, None]

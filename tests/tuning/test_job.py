@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ import pytest
 
 from autotune.database import Database, Hit, JobRow, Origin, Outcome
 from autotune.errors import MeasureError, UsageError
-from autotune.tuning.budget import Budget
+from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.confirm import TOP, Code, Version
 from autotune.tuning.job import Job, Options, Subject, alive, owner
-from autotune.tuning.measure.interface import Built
+from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.progress import JsonLines, PlainLines, Silent
@@ -206,6 +207,7 @@ class Model:
     """Surroundings in which every schedule takes what ``inside`` says, not what it takes alone."""
 
     name = "net"
+    nbytes = 0
 
     def __init__(self, *tasks: Synthetic, inside: Callable[[Config], float]) -> None:
         self.tasks = tasks
@@ -223,7 +225,7 @@ class Model:
         row = [self.inside(version.code[task.workload.key].candidate.config) for task in self.tasks]
         return np.tile(row, (rounds, 1))
 
-    def time(self, tuned: Code) -> None:
+    def time(self, tuned: Code, out_of_time: Any) -> None:
         return None
 
 
@@ -300,6 +302,67 @@ def test_a_time_budget_ends_the_job(path: Path) -> None:
         module.Meter = real  # type: ignore[misc]
     assert isinstance(measuring, SimulatedMeasurer)
     assert 5 < len(measuring.measured) == report.trials < 100
+
+
+class Hours(Model):
+    """Surroundings that take all the time they get, by a clock of their own that each look at advances."""
+
+    def __init__(self, *tasks: Synthetic) -> None:
+        super().__init__(*tasks, inside=lambda config: 500.0)
+        self.now = 0.0
+        self.looks: dict[str, int] = {"read": 0, "time": 0}
+
+    def clock(self) -> float:
+        self.now += 0.01
+        return self.now
+
+    def read(self, versions: Sequence[Version], rounds: int, out_of_time: Any) -> list[Any]:
+        self._wait("read", out_of_time)
+        return super().read(versions, rounds, out_of_time)
+
+    def time(self, tuned: Code, out_of_time: Any) -> None:
+        self._wait("time", out_of_time)
+
+    def _wait(self, what: str, out_of_time: Any) -> None:
+        while not out_of_time():
+            self.now += 0.5
+            self.looks[what] += 1
+
+
+@pytest.mark.parametrize("head_s", [0.0, 20.0])
+def test_confirming_and_the_whole_model_are_part_of_a_time_budget(
+    path: Path, monkeypatch: pytest.MonkeyPatch, head_s: float
+) -> None:
+    model = Hours(A)
+
+    class Slow(SimulatedMeasurer):
+        def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+            model.now += 1.0
+            return super().measure(built, incumbent_ns)
+
+    monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
+    slow = Slow(measurer(A)._answer)
+    job(path, A, budget=Budget(seconds=100), surroundings=model, measurer=slow, head_s=head_s).run()
+    assert len(slow.measured) > 20
+    assert min(model.looks.values()) > 3
+    assert 80 < head_s + model.now < 100
+
+
+def test_no_more_is_built_than_there_is_time_to_measure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Hours(A)
+    built: list[int] = []
+
+    class Slow(SimulatedMeasurer):
+        def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+            built.append(len(candidates))
+            model.now += len(candidates)
+            return super().build(candidates)
+
+    monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
+    job(path, A, budget=Budget(seconds=100), measurer=Slow(measurer(A)._answer)).run()
+    assert max(built) == Options().batch
+    assert built[-1] < Options().batch
+    assert model.now < 101
 
 
 def test_an_unknown_sampler_is_refused_before_anything_starts(path: Path) -> None:

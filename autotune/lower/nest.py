@@ -127,12 +127,11 @@ class NestBuilder(Attaching):
 
     def _loop(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
         iv = frame.stage.leaf_iter_vars[at]
-        kind = frame.stage.kind_of(iv)
         if extent == 0:
             return sequence([])
         if iv in frame.stage.peeled:
             return self._peeled(frame, at, mode, out, extent)
-        if is_thread_axis(kind):
+        if is_thread_axis(_kind(frame, iv)):
             return self._threads_loop(frame, at, mode, out, extent)
         return self._iterations(frame, at, mode, out, 0, extent)
 
@@ -148,7 +147,7 @@ class NestBuilder(Attaching):
         self.simplifier.declare(var, 0, count - 1)
         frame.values[iv] = Lin({var: 1}, first)
         body = self._opened(frame, at, mode, out)
-        return For(var, count, frame.stage.kind_of(iv), body, _hints(frame.stage, iv))
+        return For(var, count, _kind(frame, iv), body, _hints(frame.stage, iv))
 
     def _peeled(self, frame: Frame, at: int, mode: str, out: Place, extent: int) -> Stmt:
         """The first and last iterations with code of their own around the rest."""
@@ -363,6 +362,12 @@ class NestBuilder(Attaching):
         for name, value in zip(reversed(names), reversed(values), strict=True):
             stmt = Let(name, value, stmt)
         return stmt
+
+
+def _kind(frame: Frame, iv: IterVar) -> str:
+    """How a loop runs: a reduction loop that is bound to threads is folded by one of them."""
+    kind = frame.stage.kind_of(iv)
+    return "serial" if iv.kind == "reduce" and is_thread_axis(kind) else kind
 
 
 def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:

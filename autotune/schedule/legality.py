@@ -114,7 +114,12 @@ def _check_place(step: str, stage: Stage, live: Sequence[Stage], readers: dict[S
         raise parent.refuse(
             step, f"{name} is computed inside {iv.name}, so it cannot run in vector lanes", iv
         )
-    outside = [r.op.name for r in readers[stage] if not is_inside(r, parent, iv)]
+    readers_outside = [r for r in readers[stage] if not is_inside(r, parent, iv)]
+    if stage.awaits_readers and not (
+        readers_outside and all(_may_follow(r, parent) for r in readers_outside)
+    ):
+        stage.awaits_readers = False
+    outside = [r.op.name for r in readers_outside if not stage.awaits_readers]
     if outside:
         places = places_text(stage.schedule, stage)
         raise parent.refuse(
@@ -130,6 +135,13 @@ def _check_place(step: str, stage: Stage, live: Sequence[Stage], readers: dict[S
             f"them; {name} may be computed at: {places_text(stage.schedule, stage)}",
             iv,
         )
+
+
+def _may_follow(reader: Stage, parent: Stage) -> bool:
+    """Whether a reader has no place yet, and may be computed inside of a stage as well."""
+    return (
+        reader.attach_type == "root" and not reader.is_output and reader.schedule.reads_from(parent, reader)
+    )
 
 
 def _check_kinds(step: str, stage: Stage) -> None:

@@ -12,6 +12,8 @@ from autotune.schedule.primitives.reductions import ReductionPrimitives
 from autotune.schedule.primitives.reverse import ReversePrimitives
 from autotune.schedule.primitives.storage import StoragePrimitives
 from autotune.schedule.state import SCOPES
+from autotune.te.expr import Expr, IterVar, Var
+from autotune.te.traversal import nodes
 
 
 class Stage(
@@ -28,12 +30,20 @@ class Stage(
         """As TVM 0.18 spells it: ``schedule.transform_layout`` on this stage's tensor."""
         return self.schedule.transform_layout(self.tensor, mapping_function)
 
-    def set_store_predicate(self, *_: Any) -> NoReturn:
-        """Raises ScheduleError: TVM's way to let one thread store."""
-        raise ScheduleError(
-            "set_store_predicate: predicates are derived here (tail='guard', and threads beyond a narrower loop); "
-            "remove the call"
-        )
+    def set_store_predicate(self, predicate: Expr) -> None:
+        """TVM's choice of the thread that stores what a bound reduction comes to; it has no effect.
+
+        Here the result is stored once. Raises ScheduleError for a condition on anything else than thread axes that
+        reduction loops of this stage are bound to.
+        """
+        bound = {kind for iv, kind in self.kinds.items() if iv.kind == "reduce"}
+        for var in (node for node in nodes(predicate) if isinstance(node, Var)):
+            if not isinstance(var, IterVar) or var.tag not in bound:
+                raise self.refuse(
+                    "set_store_predicate",
+                    f"{var.name} is no thread axis that a reduction loop of {self.op.name} is bound to; for values "
+                    f"that depend on a condition, write te.if_then_else",
+                )
 
     def env_threads(self, *_: Any) -> NoReturn:
         """Raises ScheduleError: TVM's way to open threads around a scan."""

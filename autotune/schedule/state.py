@@ -46,6 +46,8 @@ class StageState:
         self.attach_type = "root"
         self.attach_stage: Stage | None = None
         self.attach_ivar: IterVar | None = None
+        self.awaits_readers = False
+        """Whether readers that are still at the root may follow to where this stage is computed."""
         self.kinds: dict[IterVar, str] = {}
         """How loops run that are not serial; a bound loop has the tag of its thread axis."""
         self.pragmas: dict[IterVar, dict[str, Any]] = {}

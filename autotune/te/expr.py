@@ -81,6 +81,10 @@ class Expr:
     def __ne__(self, other: object) -> Any:
         return compare("!=", self, other) if isinstance(other, Expr | int | float) else True
 
+    def equal(self, other: ExprLike) -> Expr:
+        """``self == other`` (TVM's name for it)."""
+        return compare("==", self, other)
+
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:

@@ -49,6 +49,12 @@ def loop(p: Made, number: int, tensor: int = -1) -> Any:
     return st(p, tensor).leaf_iter_vars[number]
 
 
+def two_outputs() -> Made:
+    """B is read by two outputs of the program."""
+    _, a, b, c, d = two_readers()
+    return te.create_schedule([te.compute((8,), lambda i: b[i] * 5, name="E"), d]), a, b, c, d
+
+
 def two_readers() -> Made:
     """C = f(B) and D = g(B, C)."""
     _, a, b, c = chain(8)
@@ -225,7 +231,6 @@ FAULTS: tuple[Fault, ...] = (
     # hardware
     Fault("bind", "no_thread", c8, lambda p: st(p).bind(i(p), i(p))),
     Fault("bind", "tag", c8, lambda p: st(p).bind(i(p), te.thread_axis("lane"))),
-    Fault("bind", "reduction", row_sums, lambda p: st(p).bind(k(p), X)),
     Fault("bind", "extent", c8, lambda p: st(p).bind(i(p), te.thread_axis((0, 4), "threadIdx.x"))),
     Fault("bind", "twice", mm, lambda p: st(p).bind(i(p, -1, 1), X), lambda p: st(p).bind(i(p), X)),
     Fault(
@@ -269,7 +274,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("compute_at", "foreign_loop", c8, lambda p: st(p, 2).compute_at(st(p), i(p, 2))),
     Fault("compute_at", "vectorized", c8, attach_b, lambda p: st(p).vectorize(i(p))),
     Fault("compute_at", "no_reader", two_sources, lambda p: st(p, 2).compute_at(st(p, 3), i(p, 3))),
-    Fault("compute_at", "reader_outside", two_readers, lambda p: st(p, 2).compute_at(st(p), i(p))),
+    Fault("compute_at", "reader_outside", two_outputs, lambda p: st(p, 2).compute_at(st(p), i(p))),
     Fault(
         "compute_at",
         "read_by_the_epilogue",

@@ -59,12 +59,48 @@ def _in_range(index: int, size: int, name: str) -> int:
     return int(index)
 
 
+def _limits(dtype: str) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
 def _cast(value: Any, dtype: str) -> Any:
     if dtype == "bool":
         return bool(value)
-    if dtype.startswith("float"):
+    if "float" in dtype:
         return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return 0 if math.isnan(value) else _limits(dtype)[value > 0]
     return math.trunc(value)
+
+
+def _saturated(value: Any, dtype: str) -> Any:
+    low, high = _limits(dtype)
+    return min(max(_cast(value, dtype), low), high)
+
+
+def _wrapped(value: Any, dtype: str) -> Any:
+    low, high = _limits(dtype)
+    return (int(value) - low) % (high - low + 1) + low
+
+
+def _quotient(a: Any, b: Any) -> float:
+    """The quotient of floating-point numbers, which Python does not divide by zero."""
+    if b != 0:
+        return float(a / b)
+    return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _floordiv(a: int, b: int) -> int:
+    return a // b if b else 0
+
+
+def _mod(a: int, b: int) -> int:
+    return a % b if b else 0
+
+
+WRAPPING = ("uint8", "int8", "uint16", "int16", "uint32", "uint64")
+OPERATIONS = {"//": _floordiv, "%": _mod, "/": _quotient}
 
 
 FUNCTIONS: dict[str, Any] = {
@@ -75,6 +111,16 @@ FUNCTIONS: dict[str, Any] = {
     "erf": lambda x: float(scipy.special.erf(x)),
     "tanh": math.tanh,
     "sigmoid": lambda x: float(scipy.special.expit(x)),
+    "sin": math.sin,
+    "cos": math.cos,
+    "tan": math.tan,
+    "sinh": math.sinh,
+    "cosh": math.cosh,
+    "log1p": math.log1p,
+    "log2": math.log2,
+    "log10": math.log10,
+    "fmod": math.fmod,
+    "trunc": math.trunc,
     "abs": abs,
     "floor": math.floor,
     "ceil": math.ceil,
@@ -119,7 +165,11 @@ class _Text:
             a, b = self.expr(node.a), self.expr(node.b)
             if node.op == "max_number":  # no value here is NaN
                 return f"max({a}, {b})"
-            return f"{node.op}({a}, {b})" if node.op in ("min", "max") else f"({a} {node.op} {b})"
+            if node.op in OPERATIONS:
+                text = f"OPERATIONS[{node.op!r}]({a}, {b})"
+            else:
+                text = f"{node.op}({a}, {b})" if node.op in ("min", "max") else f"({a} {node.op} {b})"
+            return f"_wrapped({text}, {node.dtype!r})" if node.dtype in WRAPPING else text
         if isinstance(node, Compare):
             return f"({self.expr(node.a)} {node.op} {self.expr(node.b)})"
         if isinstance(node, Not):
@@ -127,7 +177,10 @@ class _Text:
         if isinstance(node, Select):
             return f"({self.expr(node.a)} if {self.expr(node.cond)} else {self.expr(node.b)})"
         if isinstance(node, Cast):
-            return f"_cast({self.expr(node.a)}, {node.dtype!r})"
+            how = "_cast"
+            if node.dtype in WRAPPING or node.dtype == "int32":
+                how = "_saturated" if "float" in node.a.dtype else "_wrapped"
+            return f"{how}({self.expr(node.a)}, {node.dtype!r})"
         assert isinstance(node, Call), type(node)
         return f"FUNCTIONS[{node.name!r}]({', '.join(self.expr(a) for a in node.args)})"
 
@@ -187,6 +240,9 @@ def run_program(program: LoopProgram, arrays: dict[str, Any]) -> dict[str, Any]:
             "_fetch": _fetch,
             "_in_range": _in_range,
             "_cast": _cast,
+            "_saturated": _saturated,
+            "_wrapped": _wrapped,
+            "OPERATIONS": OPERATIONS,
             "FUNCTIONS": FUNCTIONS,
             "POISON": POISON,
         }

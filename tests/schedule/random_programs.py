@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from autotune import te
+from tests.schedule.random_edges import Value, random_edge
 
 EXACT_LIMIT = {"float32": 2.0**22, "float64": 2.0**50, "int32": 2.0**28}
 SIZES = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 33)
-NARROW = {"uint8": (0, 3), "bool": (0, 1)}
+NARROW = {"bool": (0, 1), **dict.fromkeys(("uint8", "uint16", "uint32", "uint64"), (0, 3))}
 NARROW |= dict.fromkeys(("int8", "int16", "int64", "bfloat16"), (-3, 3))
 CUSTOM_REDUCERS = {
     "add": "lambda x, y: x + y, lambda t: te.const(0, t)",
@@ -94,15 +95,6 @@ class _Axis:
 
 
 @dataclass
-class _Value:
-    """A scalar expression's text with what is known of its values."""
-
-    text: str
-    bound: float
-    exact: bool
-
-
-@dataclass
 class _Writer:
     rng: random.Random
     dtype: str
@@ -148,7 +140,7 @@ class _Writer:
         self.inputs.append(Input(name, low, high))
         return name
 
-    def fresh_read(self, axes: list[_Axis]) -> _Value:
+    def fresh_read(self, axes: list[_Axis]) -> Value:
         """A read of a new placeholder shaped to fit: subsets, transposes, offsets, strides, sums."""
         chosen = self.rng.sample(axes, self.rng.randint(min(1, len(axes)), min(4, len(axes))))
         shape: list[str] = []
@@ -185,16 +177,16 @@ class _Writer:
         for dim in shape:
             total *= self.extent(dim)
         if total > MAX_ELEMENTS:
-            return _Value(f'te.const(1, "{self.dtype}")', 1, True)
+            return Value(f'te.const(1, "{self.dtype}")', 1, True)
         name = self.placeholder(shape)
-        return _Value(f"{name}[{', '.join(indices)}]", 3, True)
+        return Value(f"{name}[{', '.join(indices)}]", 3, True)
 
-    def narrow_read(self, axes: list[_Axis]) -> _Value:
+    def narrow_read(self, axes: list[_Axis]) -> Value:
         """A read of a placeholder of another type, converted."""
         axis = self.rng.choice(axes)
         dtype = self.rng.choice(list(NARROW))
         name = self.placeholder([axis.extent], *NARROW[dtype], dtype)
-        return _Value(f'te.cast({name}[{axis.name}], "{self.dtype}")', 3, True)
+        return Value(f'te.cast({name}[{axis.name}], "{self.dtype}")', 3, True)
 
     def fitted_index(self, dim: str, axes: list[_Axis]) -> tuple[str, str]:
         """(condition or "", index) of an existing dimension in terms of any axes."""
@@ -224,7 +216,7 @@ class _Writer:
             )
         return "", "0"
 
-    def existing_read(self, source: _Source, axes: list[_Axis]) -> _Value:
+    def existing_read(self, source: _Source, axes: list[_Axis]) -> Value:
         """A read of a stage by indices forced into its shape."""
         source.uses += 1
         parts = [self.fitted_index(dim, axes) for dim in self.dims(source.name)]
@@ -233,9 +225,9 @@ class _Writer:
         if conditions:
             zero = f'te.const(0, "{self.dtype}")'
             read = f"te.if_then_else(te.all({conditions}), {read}, {zero})"
-        return _Value(read, source.bound, source.exact)
+        return Value(read, source.bound, source.exact)
 
-    def gather(self, source: _Source, axes: list[_Axis]) -> _Value:
+    def gather(self, source: _Source, axes: list[_Axis]) -> Value:
         """A read whose first index comes from a tensor."""
         source.uses += 1
         dims = self.dims(source.name)
@@ -244,51 +236,71 @@ class _Writer:
         table = self.placeholder([axis.extent], 0, high, "int32")
         rest = [f"{self.rng.choice(axes).name} % {d}" for d in dims[1:]]
         inside = f"te.minimum({table}[{axis.name}], {dims[0]} - 1)"
-        return _Value(f"{source.name}[{', '.join([inside, *rest])}]", source.bound, source.exact)
+        return Value(f"{source.name}[{', '.join([inside, *rest])}]", source.bound, source.exact)
+
+    def guarded_gather(self, source: _Source, axes: list[_Axis]) -> Value:
+        """A read by an index from a tensor that may be out of range, which nested conditions keep from being read."""
+        source.uses += 1
+        dims = self.dims(source.name)
+        axis = self.rng.choice(axes)
+        table = self.placeholder([axis.extent], -2, self.extent(dims[0]) + 1, "int32")
+        index = f"{table}[{axis.name}]"
+        rest = [f"{self.rng.choice(axes).name} % {d}" for d in dims[1:]]
+        read = f"{source.name}[{', '.join([index, *rest])}]"
+        low, high = f"{index} >= 0", f"{index} < {dims[0]}"
+        one, two = (f'te.const({n}, "{self.dtype}")' for n in (1, 2))
+        if self.chance(0.5):
+            text = f"te.if_then_else(te.all({low}, {high}), {read}, {one})"
+        else:
+            text = f"te.if_then_else({low}, te.if_then_else({high}, {read}, {one}), {two})"
+        return Value(text, max(source.bound, 2), source.exact)
 
     # scalar expressions -------------------------------------------------------------------------
 
-    def leaf(self, axes: list[_Axis]) -> _Value:
+    def leaf(self, axes: list[_Axis]) -> Value:
         kind = self.rng.random()
         if self.stages and kind < 0.45:
             return self.existing_read(self.rng.choice(self.stages), axes)
         if self.stages and kind < 0.5:
-            return self.gather(self.rng.choice(self.stages), axes)
+            read = self.guarded_gather if self.chance(0.5) else self.gather
+            return read(self.rng.choice(self.stages), axes)
         if kind < 0.86:
             return self.fresh_read(axes)
         if kind < 0.92:
             return self.narrow_read(axes)
         if kind < 0.96:
             axis = self.rng.choice(axes)
-            return _Value(f'te.cast({axis.name}, "{self.dtype}")', self.extent(axis.extent) + 4, True)
+            return Value(f'te.cast({axis.name}, "{self.dtype}")', self.extent(axis.extent) + 4, True)
         value = self.rng.randint(-2, 2)
-        return _Value(f'te.const({value}, "{self.dtype}")', abs(value), True)
+        return Value(f'te.const({value}, "{self.dtype}")', abs(value), True)
 
-    def combine(self, a: _Value, b: _Value) -> _Value:
+    def combine(self, a: Value, b: Value) -> Value:
         exact = a.exact and b.exact
         limit = EXACT_LIMIT[self.dtype]
-        choices: list[Callable[[], _Value]] = [
-            lambda: _Value(f"te.maximum({a.text}, {b.text})", max(a.bound, b.bound), exact),
-            lambda: _Value(f"te.minimum({a.text}, {b.text})", max(a.bound, b.bound), exact),
+        if exact and max(a.bound, b.bound) < limit / 2048 and self.chance(0.3):
+            return random_edge(self.rng, self.dtype, a, b)
+        choices: list[Callable[[], Value]] = [
+            lambda: Value(f"te.maximum({a.text}, {b.text})", max(a.bound, b.bound), exact),
+            lambda: Value(f"te.minimum({a.text}, {b.text})", max(a.bound, b.bound), exact),
         ]
         if a.bound + b.bound < limit:
             sign = self.rng.choice("+-")
-            choices += [lambda: _Value(f"({a.text} {sign} {b.text})", a.bound + b.bound, exact)] * 3
+            choices += [lambda: Value(f"({a.text} {sign} {b.text})", a.bound + b.bound, exact)] * 3
         if a.bound * b.bound < limit / 64:
-            choices += [lambda: _Value(f"{a.text} * {b.text}", a.bound * b.bound, exact)] * 3
+            choices += [lambda: Value(f"{a.text} * {b.text}", a.bound * b.bound, exact)] * 3
         if self.allow_functions and self.dtype != "int32":
             self.inexact = True
             quotient = f"({a.text} / (te.abs({b.text}) + 1))"
-            choices.append(lambda: _Value(quotient, a.bound, False))
+            choices.append(lambda: Value(quotient, a.bound, False))
         if exact:
             test = f"{a.text} {self.rng.choice(('<', '<=', '>', '>=', '==', '!='))} {b.text}"
             if self.chance(0.2):
                 test = f"te.{self.rng.choice(('all', 'any'))}({test}, {b.text} > 0)"
             text = f"te.if_then_else({test}, {b.text}, {a.text})"
-            choices.append(lambda: _Value(text, max(a.bound, b.bound), exact))
+            choices.append(lambda: Value(text, max(a.bound, b.bound), exact))
         return self.rng.choice(choices)()
 
-    def unary(self, a: _Value) -> _Value:
+    def unary(self, a: Value) -> Value:
         if self.allow_functions and self.dtype != "int32" and self.chance(0.5):
             self.inexact = True
             small = (
@@ -303,22 +315,30 @@ class _Writer:
                     ("sqrt", f"te.abs({a.text})", a.bound**0.5 + 1),
                     ("log", f"te.abs({a.text}) + 1", a.bound + 1),
                     ("rsqrt", f"te.abs({a.text}) + 1", 1.0),
+                    ("sin", a.text, 1.0),
+                    ("cos", a.text, 1.0),
+                    ("tan", f"{small} * 0.25", 2.0),
+                    ("sinh", small, 28.0),
+                    ("cosh", small, 28.0),
+                    ("log1p", f"te.abs({a.text})", a.bound + 1),
+                    ("log2", f"te.abs({a.text}) + 1", a.bound + 1),
+                    ("log10", f"te.abs({a.text}) + 1", a.bound + 1),
                     ("pow", f'te.abs({small}) + 1, te.const(1.5, "{self.dtype}")', 12.0),
                 ]
             )
-            return _Value(f"te.{name}({argument})", bound, False)
+            return Value(f"te.{name}({argument})", bound, False)
         if self.dtype == "int32" and self.chance(0.5):
             divisor = self.rng.choice((2, 3, 4, 7, -2, -3))
             operator = self.rng.choice(("//", "%"))
-            return _Value(f"({a.text} {operator} {divisor})", max(a.bound, 8), a.exact)
+            return Value(f"({a.text} {operator} {divisor})", max(a.bound, 8), a.exact)
         choices = [f"te.abs({a.text})", f"(-{a.text})"]
         if self.dtype != "int32" and a.exact:  # halves round to even, and integers stay as they are
-            choices += [f"te.{name}({a.text} * 0.5)" for name in ("floor", "ceil", "round")]
+            choices += [f"te.{name}({a.text} * 0.5)" for name in ("floor", "ceil", "round", "trunc")]
         if self.dtype == "int32":
             choices += [f"te.trunc{name}({a.text}, {self.rng.choice((2, 3, -4))})" for name in ("div", "mod")]
-        return _Value(self.rng.choice(choices), max(a.bound, 1), a.exact)
+        return Value(self.rng.choice(choices), max(a.bound, 1), a.exact)
 
-    def scalar(self, axes: list[_Axis], depth: int) -> _Value:
+    def scalar(self, axes: list[_Axis], depth: int) -> Value:
         if depth == 0 or self.chance(0.25):
             value = self.leaf(axes)
         else:
@@ -359,7 +379,7 @@ class _Writer:
         axes = [_Axis(f"i{k}", dim) for k, dim in enumerate(self.dims(source.name))]
         source.uses += 1
         indices = ", ".join(a.name for a in axes)
-        value = _Value(f"{source.name}[{indices}]", source.bound, source.exact)
+        value = Value(f"{source.name}[{indices}]", source.bound, source.exact)
         if self.chance(0.7):
             other = self.fresh_read(axes) if self.chance(0.7) else self.scalar(axes, 1)
             value = self.combine(value, other)
@@ -400,12 +420,12 @@ class _Writer:
         if conditions:
             zero = f'te.const(0, "{self.dtype}")'
             text = f"te.if_then_else(te.all({', '.join(conditions)}), {text}, {zero})"
-        value = _Value(text, source.bound, source.exact)
+        value = Value(text, source.bound, source.exact)
         weights = [a for a in data if a.name == "o"] + reduce
         if len(weights) > len(reduce) and value.bound * 3 < EXACT_LIMIT[self.dtype] / 64:
             kernel = self.placeholder([a.extent for a in weights])
             inside = ", ".join(a.name for a in weights)
-            value = _Value(f"{value.text} * {kernel}[{inside}]", value.bound * 3, value.exact)
+            value = Value(f"{value.text} * {kernel}[{inside}]", value.bound * 3, value.exact)
         for axis in reduce:
             self.run(f'{axis.name} = te.reduce_axis((0, {axis.extent}), name="{axis.name}")')
         shape = "(" + "".join(f"{a.extent}, " for a in data) + ")"
@@ -453,7 +473,7 @@ class _Writer:
         self.reduction(name, shape, indices, value, reduce)
         return True
 
-    def reduction(self, name: str, shape: str, indices: str, value: _Value, reduce: list[_Axis]) -> None:
+    def reduction(self, name: str, shape: str, indices: str, value: Value, reduce: list[_Axis]) -> None:
         """Append a stage that reduces ``value``."""
         reducer, bound = self.reducer(value, self.iterations(reduce))
         names = ", ".join(a.name for a in reduce)
@@ -469,7 +489,7 @@ class _Writer:
         self.run(f'{name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
         self.stages.append(_Source(name, bound, value.exact))
 
-    def argument_stage(self, name: str, shape: str, indices: str, value: _Value, reduce: list[_Axis]) -> bool:
+    def argument_stage(self, name: str, shape: str, indices: str, value: Value, reduce: list[_Axis]) -> bool:
         flat = reduce[0].name
         for axis in reduce[1:]:
             flat = f"({flat}) * ({axis.extent}) + {axis.name}"
@@ -480,7 +500,7 @@ class _Writer:
         self.stages.append(_Source(name, value.bound, value.exact))
         return True
 
-    def pair_stage(self, name: str, shape: str, indices: str, value: _Value, reduce: list[_Axis]) -> bool:
+    def pair_stage(self, name: str, shape: str, indices: str, value: Value, reduce: list[_Axis]) -> bool:
         """Two reductions in one operation: the sum and the maximum of the same values."""
         names = ", ".join(a.name for a in reduce)
         combine = "lambda x, y: (x[0] + y[0], te.maximum(x[1], y[1]))"
@@ -492,7 +512,7 @@ class _Writer:
         self.stages.append(_Source(name, max(value.bound, 1), value.exact))
         return True
 
-    def reducer(self, value: _Value, count: int) -> tuple[str, float]:
+    def reducer(self, value: Value, count: int) -> tuple[str, float]:
         choices = ["max", "max_number", "min"]
         if value.bound * count < EXACT_LIMIT[self.dtype]:
             choices += ["sum"] * 5

@@ -397,10 +397,6 @@ REFUSED: dict[str, Case] = {
         lambda: grid(3, 4),
         lambda p: p[0][p[2]].bind(p[2].op.axis[0], te.thread_axis((0, 4), "threadIdx.x")),
     ),
-    "bind_reduction": (
-        lambda: rows(3, 4),
-        lambda p: p[0][p[2]].bind(p[2].op.reduce_axis[0], te.thread_axis("threadIdx.x")),
-    ),
     "bind_inside_the_same_axis": (lambda: chain(8), refuse_thread_of_a_thread),
     "tensorize_other": (lambda: matmul(3, 16, 6), refuse_tensorize_of_another_expression),
     "tensorize_layout": (lambda: matmul(3, 16, 6), refuse_tensorize_of_another_layout),

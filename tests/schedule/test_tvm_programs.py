@@ -15,7 +15,7 @@ import pytest
 import autotune
 from autotune import te
 from autotune.codegen import interpreter
-from autotune.errors import ScheduleError
+from autotune.errors import LoweringError, ScheduleError
 from autotune.lower import lower_schedule
 from tests.schedule.machine import run_machine_code
 
@@ -311,16 +311,51 @@ def test_machine_code_agrees_with_numpy(program: Callable[[], Program]) -> None:
         np.testing.assert_allclose(computed[tensor.name], value, rtol=1e-5, atol=1e-5)
 
 
-def test_a_bound_reduction_says_how_to_write_it() -> None:
-    """TVM folds a reduction across the threads that it is bound to; here the partial results are a stage."""
+def across_threads() -> Program:
+    """A reduction across the threads of a block, as in TVM's tutorial on reductions."""
     A = te.placeholder((20, 48), name="A")
     k = te.reduce_axis((0, 48), "k")
     B = te.compute((20,), lambda i: te.sum(A[i, k], axis=k), name="B")
     s = te.create_schedule(B.op)
-    s.rfactor(B, s[B].split(k, factor=16)[1])
-    with pytest.raises(ScheduleError) as refusal:
-        s[B].bind(s[B].op.reduce_axis[0], te.thread_axis("threadIdx.x"))
-    assert str(refusal.value).splitlines()[0] == (
-        "bind: k.inner.v is a reduction loop: its threads would all update one element; rfactor it, set_scope the "
-        'partial stage to "shared", compute_at it outside of the threads and bind its data loops'
-    )
+    _, ki = s[B].split(B.op.reduce_axis[0], factor=16)
+    BF = s.rfactor(B, ki)
+    xo, xi = s[B].split(s[B].op.axis[0], factor=4)
+    s[B].bind(xo, te.thread_axis("blockIdx.x"))
+    s[B].bind(xi, te.thread_axis("threadIdx.y"))
+    tx = te.thread_axis("threadIdx.x")
+    s[B].bind(s[B].op.reduce_axis[0], tx)
+    s[BF].compute_at(s[B], s[B].op.reduce_axis[0])
+    s[B].set_store_predicate(tx.var.equal(0))
+    return s, [A, B], lambda a: [a.sum(axis=1)]
+
+
+@pytest.mark.parametrize("run", [test_the_interpreter_agrees_with_numpy, test_machine_code_agrees_with_numpy])
+def test_a_reduction_across_threads(run: Callable[[Callable[[], Program]], None]) -> None:
+    run(across_threads)
+
+
+def test_a_store_predicate_is_about_the_threads_of_a_reduction() -> None:
+    s, (_, B), _ = across_threads()
+    with pytest.raises(
+        ScheduleError, match=r"^set_store_predicate: threadIdx.z is no thread axis that a reduction"
+    ):
+        s[B].set_store_predicate(te.thread_axis("threadIdx.z").var.equal(0))
+
+
+def test_a_stage_is_placed_before_its_reader() -> None:
+    A = te.placeholder((16, 16), name="A")
+    B = te.compute((16, 16), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((16, 16), lambda i, j: B[i, j] + 1, name="C")
+    D = te.compute((16, 16), lambda i, j: C[i, j] * C[i, j], name="D")
+    s = te.create_schedule(D.op)
+    row = s[D].op.axis[0]
+    s[B].compute_at(s[D], row)  # C, which reads it, is still at the root
+    with pytest.raises(LoweringError, match="stage B is computed at D, i, but is read outside of that loop"):
+        lower_schedule(s, [A, D])
+    s[C].compute_at(s[D], row)
+    a = np.random.default_rng(0).integers(-9, 9, (16, 16)).astype("float32")
+    np.testing.assert_array_equal(run_machine_code(s, [A, D], {"A": a})["D"], (a * 2 + 1) ** 2)
+    with pytest.raises(
+        ScheduleError, match="compute_root: B would be computed at D, i, but C reads it outside"
+    ):
+        s[C].compute_root()

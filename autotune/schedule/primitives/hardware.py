@@ -26,10 +26,11 @@ class HardwarePrimitives(KindPrimitives):
         Iterations of "vthread" are virtual threads: parts of one thread's work, interleaved. A stage in scope
         "shared" that is computed inside of thread loops is loaded by all threads of the block together, between
         barriers. The interpreter runs all this as a GPU would; on a CPU the loops are serial, and threads that
-        exchange data through shared memory are refused when building.
+        exchange data through shared memory are refused when building. A bound reduction loop is serial everywhere:
+        one thread folds what the others computed.
 
         Args:
-            ivar: a data loop of the stage.
+            ivar: a loop of the stage.
             thread_ivar: ``te.thread_axis("blockIdx.x")``; a tag of blockIdx or threadIdx with .x, .y, .z, or vthread.
 
         Before:
@@ -69,13 +70,6 @@ class HardwarePrimitives(KindPrimitives):
             raise self.refuse(
                 "bind",
                 f"no thread axis is called {tag!r}; use blockIdx or threadIdx with .x, .y or .z, or vthread",
-                ivar,
-            )
-        if ivar.kind == "reduce":
-            raise self.refuse(
-                "bind",
-                f"{ivar.name} is a reduction loop: its threads would all update one element; rfactor it, set_scope "
-                'the partial stage to "shared", compute_at it outside of the threads and bind its data loops',
                 ivar,
             )
         if thread_ivar.extent not in (-1, ivar.extent):

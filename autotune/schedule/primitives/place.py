@@ -24,7 +24,8 @@ class PlacePrimitives(StageState):
 
         Args:
             parent: the stage (or its tensor) that reads this one, directly or through others.
-            scope: a loop of ``parent`` that all readers of this stage are inside of, not vectorized.
+            scope: a loop of ``parent`` that all readers of this stage are inside of, not vectorized. Readers that are
+                still at the root, and that ``parent`` needs, may be placed there afterwards.
 
         Before:
             >>> from autotune.lower.examples import blur, loops
@@ -70,6 +71,7 @@ class PlacePrimitives(StageState):
         if not self.schedule.reads_from(stage, self):  # type: ignore[arg-type]
             raise ScheduleError(f"compute_at: stage {stage.op.name} does not read {op.name}")
         self.attach_type, self.attach_stage, self.attach_ivar = "scope", stage, scope
+        self.awaits_readers = True
 
     @primitive
     def compute_inline(self) -> None:

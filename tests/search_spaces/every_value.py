@@ -2,9 +2,9 @@
 
 ::
 
-    python -m tests.search_spaces.every_value --seeds 3 --targets x86-64-v2 host conv depthwise
+    python -m tests.search_spaces.every_value --seeds 3 --targets x86-64-v2,host conv depthwise
 
-runs the named workloads (all of ``families`` without names) and prints what failed, and which values no legal
+runs the named workloads (all of ``families`` without names), prints what failed, and which values no legal
 configuration was found for.
 """
 
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import AutotuneError
-from autotune.graph.region import Workload
 from autotune.target import Target
 from autotune.tuning.measure.check import relative_error
 from search_spaces import spaces
@@ -42,17 +41,15 @@ class Tally:
     """What ran, and what it found."""
 
     configurations: int = 0
-    values: int = 0
-    unreached: list[str] = field(default_factory=list)
-    knobs: set[str] = field(default_factory=set)
+    reached: set[str] = field(default_factory=set)
+    unreached: set[str] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
         """Add another run."""
         self.configurations += other.configurations
-        self.values += other.values
-        self.unreached += other.unreached
-        self.knobs |= other.knobs
+        self.reached |= other.reached
+        self.unreached |= other.unreached
         self.failures += other.failures
 
 
@@ -67,46 +64,65 @@ def targets(levels: tuple[str, ...] = LEVELS) -> dict[str, Target]:
     return {**runnable, **small}
 
 
-def covering(space: Space, seed: int) -> tuple[list[dict[str, Value]], list[str]]:
-    """Legal configurations in which each value of each knob occurs, and the values that were found in none."""
+def covering(space: Space, seed: int, *, together: bool = False) -> tuple[list[dict[str, Value]], set[str]]:
+    """Legal configurations in which each value of each knob occurs, and the values that were found in none.
+
+    ``together``: also each value beside each value of every knob that is a choice and not a number.
+    """
     rng = np.random.default_rng(seed)
     drawn = space.population(rng, _DRAWN)
-    missing = {
-        (column, index) for column, knob in enumerate(space.knobs) for index in range(len(knob.values))
-    }
+    missing = _wanted(space, together)
     chosen: list[dict[str, Value]] = []
-    unreached: list[str] = []
+    unreached: set[str] = set()
     while missing:
-        column, index = min(missing)
-        rows = _with_value(space, drawn, column, index, rng)
+        wanted = missing[0]
+        rows = _having(space, drawn, wanted, rng)
         if not len(rows):
-            unreached.append(f"{space.knobs[column].name}={space.knobs[column].values[index]!r}")
-            missing.remove((column, index))
+            missing.remove(wanted)
+            if len(wanted) == 1:
+                ((column, index),) = wanted
+                unreached.add(f"{space.knobs[column].name}={space.knobs[column].values[index]!r}")
             continue
-        gains = [sum((at, value) in missing for at, value in enumerate(row)) for row in rows.indexes.tolist()]
-        best = int(np.argmax(gains))
-        missing -= set(enumerate(rows.indexes[best].tolist()))
+        have = [set(enumerate(row)) for row in rows.indexes.tolist()]
+        best = max(range(len(have)), key=lambda at: sum(values <= have[at] for values in missing))
+        missing = [values for values in missing if not values <= have[best]]
         chosen.append(rows.config(best))
     return chosen, unreached
 
 
-def _with_value(
-    space: Space, drawn: Population, column: int, index: int, rng: np.random.Generator
-) -> Population:
-    """Some legal candidates that have a value: those drawn, else those drawn with the value put in."""
-    rows = drawn.take(np.flatnonzero(drawn.indexes[:, column] == index))
+_Values = frozenset[tuple[int, int]]
+"""Values of knobs: the number of the knob, and that of its value."""
+
+
+def _wanted(space: Space, together: bool) -> list[_Values]:
+    """What shall occur, in order."""
+    values = [(column, index) for column, knob in enumerate(space.knobs) for index in range(len(knob.values))]
+    wanted = [frozenset([value]) for value in values]
+    if together:
+        choices = [value for value in values if not space.knobs[value[0]].ordered]
+        pairs = [frozenset([one, other]) for one in choices for other in values if one[0] != other[0]]
+        wanted += dict.fromkeys(pairs)
+    return wanted
+
+
+def _having(space: Space, drawn: Population, values: _Values, rng: np.random.Generator) -> Population:
+    """Some legal candidates that have the values: those drawn, else those drawn with the values put in."""
+    has = np.all([drawn.indexes[:, column] == index for column, index in values], axis=0)
+    rows = drawn.take(np.flatnonzero(has))
     if not len(rows):
         changed: NDArray[np.int16] = drawn.indexes.copy()
-        changed[:, column] = index
+        for column, index in values:
+            changed[:, column] = index
         candidates = Population(space.knobs, changed)
         rows = candidates.take(np.flatnonzero(space.legal(candidates.columns()))).distinct()
     return rows.take(rng.permutation(len(rows))[:_TRIES])
 
 
-def campaign(name: str, workload: Workload, target: Target, seed: int) -> Tally:
+def campaign(name: str, target: Target, seed: int, *, together: bool = False) -> Tally:
     """Run one workload's space on one target."""
+    workload = WORKLOADS[name]()
     space = spaces.space_for(workload, target)
-    configs, unreached = covering(space, seed)
+    configs, unreached = covering(space, seed, together=together)
     inputs = workload.random_inputs(seed)
     references = workload.reference(inputs)
     failures = []
@@ -116,9 +132,8 @@ def campaign(name: str, workload: Workload, target: Target, seed: int) -> Tally:
             failures.append(f"{name} on {target.cpu}, seed {seed}: {reason}\n  {config}")
     return Tally(
         len(configs),
-        sum(len(knob.values) for knob in space.knobs) - len(unreached),
-        [f"{name} on {target.cpu}: {value}" for value in unreached],
-        set(space.names),
+        {f"{name}={value!r}" for config in configs for name, value in config.items()},
+        unreached,
         failures,
     )
 
@@ -149,34 +164,41 @@ def failure(
     return "" if error <= allowed else f"relative error {error:.3g}"
 
 
-def run(names: list[str], levels: tuple[str, ...], seeds: range) -> Iterator[tuple[str, Tally]]:
+def run(
+    names: list[str], levels: tuple[str, ...], seeds: range, together: bool
+) -> Iterator[tuple[str, Tally]]:
     """Each workload on all targets with all seeds."""
     for name in names:
         total = Tally()
         for target in targets(levels).values():
             for seed in seeds:
-                total.add(campaign(name, WORKLOADS[name](), target, seed))
+                total.add(campaign(name, target, seed, together=together))
         yield name, total
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("names", nargs="*", help="workloads; all without any")
-    parser.add_argument("--targets", nargs="+", default=list(LEVELS))
+    parser.add_argument("--targets", default=",".join(LEVELS), help="separated by commas")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--together", action="store_true", help="each value beside each choice too")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
     total = Tally()
-    for name, tally in run(given.names or sorted(WORKLOADS), tuple(given.targets), seeds):
+    for name, tally in run(
+        given.names or sorted(WORKLOADS), tuple(given.targets.split(",")), seeds, given.together
+    ):
         print(f"{name}: {tally.configurations} configurations, {len(tally.failures)} failures", flush=True)
         print(*tally.failures, sep="\n", end="\n" if tally.failures else "")
         total.add(tally)
-    print(f"values found in no legal configuration: {', '.join(sorted(set(total.unreached))) or 'none'}")
-    print(f"knobs: {', '.join(sorted(total.knobs))}")
+    knobs = {text.partition("=")[0] for text in total.reached}
     print(
-        f"{total.configurations} configurations with {total.values} values of knobs, "
-        f"{len(total.failures)} failures"
+        f"{total.configurations} configurations with {len(total.reached)} values of {len(knobs)} knobs "
+        f"({', '.join(sorted(knobs))}), {len(total.failures)} failures"
+    )
+    print(
+        f"legal in none of these spaces: {', '.join(sorted(total.unreached - total.reached)) or 'no value'}"
     )
     return bool(total.failures)
 

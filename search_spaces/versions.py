@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 VERSIONS: Mapping[str, int] = MappingProxyType(
     {
-        "graph.compute": 7,  # the tensor expression that an operator becomes
+        "graph.compute": 8,  # the tensor expression that an operator becomes
         "graph.region": 1,  # how a region's text is read back
         "schedule.primitives": 1,
         "lower.bounds": 1,

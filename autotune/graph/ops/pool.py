@@ -110,15 +110,22 @@ class Pool:
         window = self.window(TensorType.of(x), attrs)
         last = attrs["layout"] == "NHWC"
         maximum = self.reduction == "max"
+        read = window.reachable()
         x = x if last else np.moveaxis(x, 1, -1)
-        x = window.pad_array(x, _lowest(str(x.dtype)) if maximum else 0)
-        parts = (x[(slice(None), *shifted)] for _, shifted in window.taps())
+        x = read.pad_array(x, _lowest(str(x.dtype)) if maximum else 0)
+        parts = (x[(slice(None), *shifted)] for _, shifted in read.taps())
         total = next(parts).copy()
         for part in parts:
             total = np.maximum(total, part) if maximum else total + part
         if not maximum:
             total = total / self._counts(window, attrs).astype(total.dtype)[..., None]
         return [np.ascontiguousarray(total if last else np.moveaxis(total, -1, 1))]
+
+    def flops(self, types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
+        """An operation an element that a window sees."""
+        if self.over_all:
+            return at(types, 0).size
+        return results[0].size * math.prod(self.window(at(types, 0), attrs).reachable().kernel)
 
     def _counts(self, window: Window, attrs: Attrs) -> Array:
         """Elements that each output averages, an array over the spatial dimensions."""
@@ -139,13 +146,14 @@ class Pool:
         shape = _out_shape(x.shape, window, last)
         maximum = self.reduction == "max"
         filler = te.min_value(x.dtype) if maximum else te.const(0, x.dtype)
-        source = window.pad_tensor(x, last, filler, f"{names[0]}.pad")
-        taps = window.reduce_axes()
+        read = window.reachable()
+        source = read.pad_tensor(x, last, filler, f"{names[0]}.pad")
+        taps = read.reduce_axes()
         fold = te.max if maximum else te.sum
 
         def element(*index: Expr) -> Expr:
             position = index[1:-1] if last else index[2:]
-            where = taps if self.over_all else window.source(position, taps)
+            where = taps if self.over_all else read.source(position, taps)
             cell = (index[0], *where, index[-1]) if last else (index[0], index[1], *where)
             return fold(source(*cell), axis=taps)
 
@@ -191,13 +199,6 @@ def _count_expr(window: Window, attrs: Attrs, position: Index) -> Expr:
     return count
 
 
-def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    if "kernel_shape" not in attrs:
-        return at(types, 0).size
-    kernel = attrs["kernel_shape"]
-    return results[0].size * math.prod(kernel if isinstance(kernel, tuple) else ())
-
-
 def _register(pool: Pool, attributes: dict[str, Attribute]) -> OpDef:
     return register(
         in_float32(
@@ -210,7 +211,7 @@ def _register(pool: Pool, attributes: dict[str, Attribute]) -> OpDef:
                 pool.compute,
                 {"layout": LAYOUT, **attributes},
                 complete=pool.complete,
-                flops_rule=_flops,
+                flops_rule=pool.flops,
             )
         )
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -56,6 +56,22 @@ class Window:
         for tap in product(*(range(k) for k in self.kernel)):
             steps = zip(tap, self.dilations, self.out_size, self.strides, strict=True)
             yield tap, tuple(slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in steps)
+
+    def reachable(self) -> Window:
+        """The window without taps that only ever see padding, and the padding without cells that are then not read."""
+        kernel, begin, end = [], [], []
+        for i, size in enumerate(self.size):
+            stride, dilation, before = self.strides[i], self.dilations[i], self.pad_begin[i]
+            last = (self.out_size[i] - 1) * stride
+            first = max(0, -((last - before) // dilation))  # tap * dilation + last >= before
+            first = min(first, before // dilation)  # what is left of the padding is not negative
+            beyond = min(self.kernel[i], -(-(before + size) // dilation))  # tap * dilation < before + size
+            kernel.append(max(1, beyond - first))
+            begin.append(before - first * dilation)
+            end.append(last + (kernel[i] - 1) * dilation + 1 - begin[i] - size)
+        extra = tuple(max(0, e - given) for e, given in zip(end, self.pad_end, strict=True))
+        ends = tuple(max(0, min(e, given)) for e, given in zip(end, self.pad_end, strict=True))
+        return replace(self, kernel=tuple(kernel), pad_begin=tuple(begin), pad_end=ends, extra=extra)
 
     def pad_array(self, x: Array, value: float) -> Array:
         """Pad a channels-last array."""

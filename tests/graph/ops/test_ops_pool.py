@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from autotune import te
+from autotune.graph import ops
+from autotune.te.tensor import post_order
 from tests.graph.ops.op_checks import check, normal, refusal, stages
 
 
@@ -40,6 +43,9 @@ CASES = [
     ((2, 2), (1, 1), (2, 3), (0, 1, 1, 0), 0, (6, 4)),
     ((2, 2), (3, 3), (1, 1), (0, 0, 0, 0), 1, (3, 2)),
     ((3,), (2,), (1,), (1, 1), 0, (4,)),
+    ((40, 30), (1, 1), (1, 1), (20, 15, 20, 15), 0, (8, 7)),  # beyond the image
+    ((9, 4), (1, 2), (3, 5), (12, 10, 13, 6), 1, (8, 4)),
+    ((20, 20), (5, 7), (1, 1), (19, 0, 3, 19), 0, (2, 1)),
     ((2, 2, 2), (2, 2, 2), (1, 1, 1), (0, 0, 0, 0, 0, 0), 1, (4, 3, 3)),
 ]
 
@@ -75,6 +81,20 @@ def test_global_pools(shape: tuple[int, ...], op: str, fold: Any) -> None:
     np.testing.assert_allclose(check(op, x), expected, rtol=1e-5, atol=1e-6)
     result = check(op, np.moveaxis(x, 1, -1).copy(), layout="NHWC")
     np.testing.assert_allclose(result, np.moveaxis(expected, 1, -1), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_a_window_far_beyond_its_image_reads_the_image(op: str) -> None:
+    x = te.placeholder((1, 8, 7, 7), name="x")
+    attrs = {"kernel_shape": (1280, 1280), "pads": (640, 640, 640, 640)}
+    (y,) = ops.get(op).compute([x], attrs, "y")
+    stages_ = [o for o in post_order([y]) if isinstance(o, te.ComputeOp)]
+    assert stages_[0].shape == (1, 8, 21, 21)
+    assert [a.extent for o in stages_ for a in o.reduce_axis] == [14, 14]
+    data = normal(1, 8, 7, 7)
+    result = check(op, data, **attrs)
+    expected = data.max((2, 3)) if op == "MaxPool" else data.mean((2, 3))
+    np.testing.assert_allclose(result[:, :, 4, 4], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_integer_max_pool_pads_with_the_smallest_value() -> None:

@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 
 
 _DISTANCES = (512, 1024, 2048)
+_MOST_TAPS = 64  # of a larger window an iteration would fetch more lines than a core can wait for
 _BUFFERS = 10.0
 """Lines that a core waits for at a time. Cascade Lake, an average pool of 3x3 on 143 MiB: tiles of two pixels of four
 lines take 0.85 of the time without fetching ahead, tiles of three 0.91, of five 0.92."""
 
 
 def image_knob(shape: TileShape, target: Target) -> list[Knob]:
-    """How far ahead the image is fetched, where it does not stay in the second cache."""
+    """How far ahead the image is fetched, where it does not stay in the second cache and its windows are small."""
     read = image_read(shape)
+    if math.prod(shape.extents[axis] for axis in (*shape.window, shape.main)) > _MOST_TAPS:
+        return []
     far = read is not None and math.prod(read.tensor.shape) * item_bytes(read.tensor) >= target.l2_bytes
     return [ahead_knob(_DISTANCES)] if far else []
 

@@ -20,6 +20,7 @@ from autotune.graph.verify import verify
 from autotune.passes.apply_to_parts import ApplyToParts
 from autotune.passes.attention import Attention
 from autotune.passes.base import GraphPass
+from autotune.passes.block_sums import BlockSums
 from autotune.passes.common_subexpressions import CommonSubexpressions
 from autotune.passes.convert_layout import ConvertLayout
 from autotune.passes.dead_code import DeadCode
@@ -52,6 +53,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         FoldBatchNorm(),
         FoldAffine(),
         ConvertLayout(layout),
+        BlockSums(),
         FoldConstants(),
         Simplify(),
         ApplyToParts(),

@@ -22,7 +22,7 @@ from autotune.runtime.module import Module
 from autotune.runtime.pool import pool_of
 from tests.runtime.kernels import chain
 
-faulthandler.dump_traceback_later(100, exit=True)
+faulthandler.dump_traceback_later(300, exit=True)
 armed, count = False, 0
 
 def handler(number, frame):

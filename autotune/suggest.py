@@ -34,4 +34,14 @@ def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     return "" if found is None else f"; did you mean {prefix + found!r}?"
 
 
-__all__ = ["closest", "did_you_mean"]
+def listing(name: str, known: Iterable[str]) -> str:
+    """All that is known, for the end of a message, and what ``name`` may have been meant to be.
+
+    >>> listing("tp", ["guided", "tpe"])
+    "guided, tpe; did you mean 'tpe'?"
+    """
+    names = list(known)
+    return ", ".join(names) + did_you_mean(name, names)
+
+
+__all__ = ["closest", "did_you_mean", "listing"]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from autotune import settings
 from autotune.errors import TargetError
 from autotune.hardware import cache_sizes, device_name, usable_cores
+from autotune.suggest import listing
 
 ITEM_BYTES = {
     "float64": 8,
@@ -181,8 +182,8 @@ class Target:
         if text == "host":
             return Target.detect(threads)
         if text not in _LEVELS:
-            known = ", ".join(["host", *_LEVELS])
-            raise TargetError(f"unknown target {text!r}; known targets: {known}")
+            known = ["host", *_LEVELS]
+            raise TargetError(f"unknown target {text!r}; known targets: {listing(text, known)}")
         return Target(*_LEVELS[text], cores=1, threads=1).with_threads(threads)
 
     @staticmethod

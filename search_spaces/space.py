@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import KnobError
+from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
 from search_spaces.group import Group, groups_of
 from search_spaces.knob import Columns, Config, Knob, Value
@@ -181,6 +182,7 @@ class Space:
                     if names
                 )
                 + f" (knobs: {', '.join(self.names)})"
+                + "".join(did_you_mean(name, self.names) for name in unknown[:1])
             )
 
     def neighbours(self, config: Config) -> list[dict[str, Value]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autotune.errors import MissingExtraError, UsageError
+from autotune.suggest import did_you_mean
 
 _WORKER = Path(__file__).with_name("worker.py")
 _OWN = (sys.executable, "-m", "autotune.bench.worker")
@@ -88,7 +89,8 @@ def find_peers(names: Sequence[str], pythons: Sequence[str | Path] = ()) -> list
     """
     unknown = [name for name in names if name not in PEERS]
     if unknown:
-        raise UsageError(f"unknown peer {unknown[0]!r}; known peers: {', '.join(PEERS)}, or none")
+        near = did_you_mean(unknown[0], PEERS)
+        raise UsageError(f"unknown peer {unknown[0]!r}; known peers: {', '.join(PEERS)}, or none{near}")
     if not names:
         return []
     modules = sorted({module for name in names for module in _modules(name)})

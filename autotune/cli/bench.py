@@ -8,11 +8,12 @@ import pkgutil
 import click
 
 import autotune.cli
+from autotune.cli.groups import SuggestingGroup
 
 _PREFIX = "bench_"
 
 
-class BenchGroup(click.Group):
+class BenchGroup(SuggestingGroup):
     """Finds the benchmarks by their module names."""
 
     def list_commands(self, context: click.Context) -> list[str]:

@@ -12,6 +12,7 @@ import click
 from autotune.cli import options_bench as shared
 from autotune.cli.options import json_option
 from autotune.errors import UsageError
+from autotune.suggest import listing
 
 if TYPE_CHECKING:
     from autotune.bench.lowering import StageTimes
@@ -47,7 +48,7 @@ def command(
     known = list(dict.fromkeys(family for family, _ in lowering.SUITE))
     unknown = sorted(set(names) - set(known))
     if unknown:
-        raise UsageError(f"unknown operator {unknown[0]!r}; there are: {', '.join(known)}")
+        raise UsageError(f"unknown operator {unknown[0]!r}; there are: {listing(unknown[0], known)}")
     facts = machine.facts()
     found = []
     for case in lowering.cases(names):

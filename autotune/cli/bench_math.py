@@ -10,6 +10,7 @@ import click
 from autotune.cli import options_bench as shared
 from autotune.cli.options import json_option
 from autotune.errors import UsageError
+from autotune.suggest import listing
 
 ABOUT = (
     "The vector functions that generated code uses for transcendentals, against the exact values in a wider "
@@ -43,7 +44,9 @@ def command(
 
     unknown = sorted(set(names) - set(functions.FUNCTIONS))
     if unknown:
-        raise UsageError(f"unknown function {unknown[0]!r}; there are: {', '.join(functions.FUNCTIONS)}")
+        raise UsageError(
+            f"unknown function {unknown[0]!r}; there are: {listing(unknown[0], functions.FUNCTIONS)}"
+        )
     facts, target = machine.facts(), Target.detect()
     errors, speeds = [], []
     for name in names or functions.FUNCTIONS:

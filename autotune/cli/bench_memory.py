@@ -9,6 +9,7 @@ import click
 
 from autotune.cli.side_by_side import Asked, side_by_side
 from autotune.errors import UsageError
+from autotune.suggest import listing
 
 if TYPE_CHECKING:
     from autotune.bench.result import Result
@@ -46,7 +47,7 @@ def command(asked: Asked, names: Sequence[str], megabytes: float | None) -> None
 
     unknown = sorted(set(names) - set(memory.FAMILIES))
     if unknown:
-        raise UsageError(f"unknown family {unknown[0]!r}; there are: {', '.join(memory.FAMILIES)}")
+        raise UsageError(f"unknown family {unknown[0]!r}; there are: {listing(unknown[0], memory.FAMILIES)}")
     cache = Target.detect().l3_bytes / memory.MEBIBYTE
     size = megabytes or max(_LEAST_MB, _CACHES * cache)
 

@@ -13,6 +13,7 @@ import click
 from autotune.cli import options_bench as shared
 from autotune.cli.options import json_option
 from autotune.errors import UsageError
+from autotune.suggest import listing
 
 if TYPE_CHECKING:
     from autotune.bench.search import ScoreSpeed, TrialSpeed
@@ -61,7 +62,7 @@ def command(
     known = [family for family, _ in search.SUITE]
     unknown = sorted(set(names) - set(known))
     if unknown:
-        raise UsageError(f"unknown operator {unknown[0]!r}; there are: {', '.join(known)}")
+        raise UsageError(f"unknown operator {unknown[0]!r}; there are: {listing(unknown[0], known)}")
     facts, cases = machine.facts(), search.cases(names)
     tables: list[Table] = []
     jobs: dict[str, list[search.TrialSpeed]] = {}

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, print_json
 
 SHOWN = 20
 """Workloads that `stats` lists."""
 
 
-@click.group(epilog=f"Example: autotune db stats --db tuning.db. {EPILOG_DATABASE}")
+@click.group(cls=SuggestingGroup, epilog=f"Example: autotune db stats --db tuning.db. {EPILOG_DATABASE}")
 def command() -> None:
     """Look into a tuning database, check and export it."""
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from autotune import __version__
+from autotune.cli.groups import SuggestingGroup
 from autotune.errors import AutotuneError
 
 INTERRUPTED = 130
@@ -32,7 +33,7 @@ COMMANDS: Mapping[str, str] = {
 """What each command does; its code is ``autotune.cli.NAME``."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(SuggestingGroup):
     """A group whose commands are modules that are imported when they are called.
 
     ``--help`` lists them without importing any.

@@ -21,6 +21,7 @@ from autotune.cli.options import (
     shape_option,
 )
 from autotune.errors import InputError, UsageError
+from autotune.suggest import listing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -122,7 +123,7 @@ def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> d
     names = [spec.name for spec in module.inputs]
     unknown = [name for name in given if name not in names]
     if unknown:
-        known = ", ".join(names)
+        known = listing(unknown[0], names)
         raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {known}")
     arrays = dict(given)
     missing = [spec for spec in module.inputs if spec.name not in arrays]

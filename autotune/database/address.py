@@ -11,6 +11,7 @@ import sqlalchemy
 from sqlalchemy import URL
 
 from autotune.errors import UsageError
+from autotune.suggest import did_you_mean
 
 _DRIVER = "postgresql+psycopg"
 
@@ -38,6 +39,7 @@ class Address:
             shown = re.sub(r"(?<=://).*@|\?.*", "", text)
             raise UsageError(
                 f"not a database URL: {shown}; give a file, or postgresql://USER:PASSWORD@HOST/NAME"
+                + did_you_mean(text.partition("://")[0], ("postgresql", "sqlite"))
             ) from None
         return Address(None, url.set(drivername=_DRIVER))
 

@@ -32,6 +32,7 @@ from autotune.frontends.onnx_support import check_supported, expand_schema_funct
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
+from autotune.suggest import listing
 
 MAX_FOLDED_BYTES = 1 << 16
 """Results of constant nodes up to this size are evaluated at import; passes do the larger ones."""
@@ -107,11 +108,12 @@ class _Importer:
         twice = [name for name, count in Counter(value.name for value in values).items() if count > 1]
         if twice:
             raise ModelImportError(f"{self.origin}: input {twice[0]!r} is declared twice")
-        unknown = set(self.shapes) - {value.name for value in values}
+        names = [value.name for value in values]
+        unknown = set(self.shapes) - set(names)
         if unknown:
             raise UsageError(
                 f"{self.origin} has no input {sorted(unknown)[0]!r}\n"
-                f"  inputs: {', '.join(value.name for value in values)}"
+                f"  inputs: {listing(sorted(unknown)[0], names)}"
             )
         open_inputs: dict[str, list[int | str]] = {}
         for value in values:

@@ -18,6 +18,7 @@ import numpy as np
 
 from autotune.errors import ModelImportError, UsageError
 from autotune.graph.ir import Array
+from autotune.suggest import did_you_mean
 from autotune.te.dtypes import DTYPES
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
 def _read_file(path: Path) -> bytes:
     try:
         if not path.exists():
-            raise UsageError(f"no such file: {path}{_zoo_hint(path)}")
+            raise UsageError(f"no such file: {path}{_near(path)}")
         if not path.is_file():
             raise UsageError(f"not a file: {path}\n  give the .onnx file itself")
         return path.read_bytes()
@@ -101,13 +102,12 @@ def _read_file(path: Path) -> bytes:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _zoo_hint(path: Path) -> str:
-    """What was meant, where a model's name was given without ``zoo:``."""
-    if path.suffix:
-        return ""
+def _near(path: Path) -> str:
+    """A file beside it, or a zoo model, that a missing path was meant to be."""
     from autotune.frontends import zoo
 
-    return f"\n  did you mean zoo:{path.name}?" if path.name in zoo.names() else ""
+    beside = did_you_mean(path.name, [file.name for file in path.parent.glob("*.onnx")])
+    return beside or ("" if path.suffix else did_you_mean(path.name, zoo.names(), ZOO_PREFIX))
 
 
 def _decode(data: bytes, origin: str) -> Any:

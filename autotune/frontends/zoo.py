@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
+from autotune.suggest import listing
 
 if TYPE_CHECKING:
     import onnx
@@ -72,7 +73,7 @@ def info(name: str) -> ZooEntry:
     for entry in _ENTRIES:
         if entry.name == name:
             return entry
-    raise UsageError(f"no zoo model is called {name!r}\n  there are: {', '.join(names())}")
+    raise UsageError(f"no zoo model is called {name!r}\n  there are: {listing(name, names())}")
 
 
 def load(name: str) -> onnx.ModelProto:

@@ -26,6 +26,7 @@ from autotune.passes.preference import Preference
 from autotune.passes.separate_attention import SeparateAttention
 from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
+from autotune.suggest import listing
 
 ALGORITHMS: tuple[Algorithm, ...] = (
     Winograd(2),
@@ -78,7 +79,8 @@ def allowed(workload: Workload, preference: Preference) -> tuple[Alternative, ..
     """The alternatives that may be used, the direct one first. Raises UsageError for an unknown algorithm."""
     names = (DIRECT, *(algorithm.label for algorithm in ALGORITHMS))
     if preference.algorithm not in (None, *names):
-        raise UsageError(f"unknown algorithm {preference.algorithm!r}\n  one of {', '.join(names)}")
+        known = listing(str(preference.algorithm), names)
+        raise UsageError(f"unknown algorithm {preference.algorithm!r}\n  one of {known}")
     found = [a for a in alternatives_of(workload) if a.error <= preference.tolerance]
     named = [a for a in found if a.name == preference.algorithm]
     return tuple(named or (found[:1] if preference.algorithm else found))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from autotune.errors import UsageError
 from autotune.passes.base import GraphPass
+from autotune.suggest import listing
 
 PASSES: Mapping[str, str] = {
     "apply_to_parts": "autotune.passes.apply_to_parts:ApplyToParts",
@@ -45,7 +46,7 @@ def get(name: str) -> type[GraphPass]:
         UsageError: there is no such pass; the message lists those there are.
     """
     if name not in PASSES:
-        raise UsageError(f"no graph pass is called {name!r}\n  there are: {', '.join(PASSES)}")
+        raise UsageError(f"no graph pass is called {name!r}\n  there are: {listing(name, PASSES)}")
     module, _, attribute = PASSES[name].partition(":")
     found: type[GraphPass] = getattr(importlib.import_module(module), attribute)
     return found

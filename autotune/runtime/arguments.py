@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from autotune.errors import InputError
 from autotune.runtime.device import address_of, allocate_array
 from autotune.runtime.image import TensorSpec
+from autotune.suggest import did_you_mean
 
 Buffers = tuple[list[NDArray[Any]], list[int]]
 """Arrays of a call and the addresses of their first elements."""
@@ -62,6 +63,7 @@ class Signature:
             parts += [f"unknown {', '.join(unknown)}"] if unknown else []
             raise InputError(
                 f"wrong input names for {self._module!r}: {'; '.join(parts)}; expected {_list(self._inputs)}"
+                + "".join(did_you_mean(name, missing) for name in unknown[:1])
             )
 
     def fresh_outputs(self) -> Buffers:

@@ -12,6 +12,7 @@ from autotune.schedule.primitives.layout import LayoutPrimitives
 from autotune.schedule.primitives.sampling import SamplingPrimitives
 from autotune.schedule.stage import Stage
 from autotune.schedule.trace import Step, Trace
+from autotune.suggest import listing
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 from autotune.te.traversal import ordered
@@ -58,7 +59,7 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
     def stage_named(self, name: str) -> Stage:
         """The stage of an operation name; raises ScheduleError listing the names."""
         if name not in self._by_name:
-            raise ScheduleError(f"no stage {name!r} in this schedule; stages: {', '.join(self._by_name)}")
+            raise ScheduleError(f"no stage {name!r} in this schedule; stages: {listing(name, self._by_name)}")
         return self._by_name[name]
 
     def name_of(self, tensor: Tensor) -> str:

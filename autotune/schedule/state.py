@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ScheduleError
 from autotune.schedule.relations import Relation
+from autotune.suggest import listing
 from autotune.te.expr import IterVar
 from autotune.te.intrinsic import TensorIntrin
 from autotune.te.tensor import ComputeOp, Operation, Tensor
@@ -78,8 +79,10 @@ class StageState:
         for iv in self.all_iter_vars:
             if iv.name == name:
                 return iv
-        names = ", ".join(iv.name for iv in self.leaf_iter_vars)
-        raise ScheduleError(f"stage {self.op.name} has no loop {name!r}; its loops are: {names}")
+        names = [iv.name for iv in self.leaf_iter_vars]
+        raise ScheduleError(
+            f"stage {self.op.name} has no loop {name!r}; its loops are: {listing(name, names)}"
+        )
 
     def kind_of(self, iv: IterVar) -> str:
         """How a leaf loop runs: serial, parallel, vectorized, unrolled, or the thread axis it is bound to."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from autotune.database.records import Origin, Run
+from autotune.errors import AutotuneError
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Meter
 from autotune.tuning.guide import Guide
@@ -66,8 +67,8 @@ class Loop:
         self.suspicion = Suspicion(untried, proven)
         try:
             self._turns()
-        except KeyboardInterrupt:
-            if self.suspicion.worked:
+        except BaseException as error:  # Ctrl-C, or whatever a user's callback raises
+            if self.suspicion.worked and not isinstance(error, AutotuneError):
                 self._store(self.suspicion.rest())
             raise
         self._store(self.suspicion.rest())

@@ -274,7 +274,21 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (1, "compile MODEL -o /proc/model.atm", "/proc/model.atm"),
     (2, "tune", "Missing argument 'MODEL'"),
     (2, "tune MODEL --trials many", "'many' is not a valid integer"),
-    (2, "nonsense", "No such command 'nonsense'"),
+    (2, "nonsense", "No such command 'nonsense'; there are: zoo, tune, compile"),
+    (2, "tuen MODEL", "No such command 'tuen'; did you mean 'tune'?"),
+    (2, "db stat", "No such command 'stat'; did you mean 'stats'?"),
+    (2, "bench modles", "No such command 'modles'; did you mean 'models'?"),
+    (
+        2,
+        "zoo:squeezenet",
+        "; a model comes after a command, for example: autotune run zoo:squeezenet --random",
+    ),
+    (2, "tune MODEL --buget 3m", "--budget"),
+    (2, "tune zoo:sqeezenet --trials 1", "did you mean 'squeezenet'?"),
+    (2, "tune squeezenet --trials 1", "no such file: squeezenet; did you mean 'zoo:squeezenet'?"),
+    (2, "tune MODEL --trials 1 --target x86-64v3", "did you mean 'x86-64-v3'?"),
+    (2, "tune MODEL --trials 1 --sampler TP", "did you mean 'tpe'?"),
+    (2, "tune MODEL --trials 1 --db postgre://host/db", "did you mean 'postgresql'?"),
 ]
 
 

@@ -218,7 +218,7 @@ def message(source, kind=ModelImportError, **options):
 
 def test_missing_file(tmp_path):
     assert message(str(tmp_path / "no.onnx"), UsageError) == f"no such file: {tmp_path}/no.onnx"
-    assert message("squeezenet", UsageError) == ("no such file: squeezenet\n  did you mean zoo:squeezenet?")
+    assert message("squeezenet", UsageError) == "no such file: squeezenet; did you mean 'zoo:squeezenet'?"
 
 
 def test_folder(tmp_path):

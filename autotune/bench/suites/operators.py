@@ -10,6 +10,7 @@ from autotune.bench.problem import Case, Problem
 from autotune.bench.suites.convolutions import Convolution, capsule, convolution, transposed
 from autotune.bench.suites.dense import attention_scores, matmul, norm, softmax
 from autotune.errors import UsageError
+from autotune.suggest import listing
 
 Parameters = tuple[int, ...]
 GROUPS, DILATION = 4, 2
@@ -126,7 +127,7 @@ def named(name: str) -> list[Case]:
     """
     family, colon, text = name.partition(":")
     if family not in FAMILIES:
-        raise UsageError(f"unknown family {family!r}; there are: {', '.join(FAMILIES)}")
+        raise UsageError(f"unknown family {family!r}; there are: {listing(family, FAMILIES)}")
     if not colon:
         return list(cases([family]))
     sizes = text.split(",")

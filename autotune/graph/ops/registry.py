@@ -5,7 +5,6 @@ To add an operator: write its `OpDef` in a family file and list its name in `FAM
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import numpy as np
 
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from autotune import te
@@ -238,9 +238,7 @@ def get(name: str) -> OpDef:
         return found
     family = _FAMILY_OF.get(name)
     if family is None:
-        near = difflib.get_close_matches(name, _FAMILY_OF, n=3)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise GraphError(f"unknown operator {name!r}{hint}")
+        raise GraphError(f"unknown operator {name!r}{did_you_mean(name, _FAMILY_OF)}")
     importlib.import_module(f"autotune.graph.ops.{family}")
     if name not in _REGISTRY:
         raise InternalError(f"{family}.py lists operator {name!r} but does not register it")

@@ -1,0 +1,31 @@
+"""Groups of commands that know what a misspelt one was meant to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from autotune.suggest import did_you_mean
+
+
+class SuggestingGroup(click.Group):
+    """Says which command comes nearest to one that there is not."""
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of the first argument; raises UsageError."""
+        name = arguments[0]
+        if not name.startswith("-") and self.get_command(context, name) is None:
+            raise click.UsageError(f"No such command {name!r}{self._advice(context, name)}", context)
+        return super().resolve_command(context, arguments)
+
+    def _advice(self, context: click.Context, name: str) -> str:
+        if context.parent is None and (name.startswith("zoo:") or Path(name).suffix in (".onnx", ".atm")):
+            return f"; a model comes after a command, for example: autotune run {name} --random"
+        known = self.list_commands(context)
+        return did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+
+
+__all__ = ["SuggestingGroup"]

@@ -16,7 +16,7 @@ from search_spaces.knob import Config
 
 OK = "ok"
 # What a candidate itself got wrong; a timeout or a lost worker says nothing certain about it.
-INVALID = frozenset({"illegal", "compile_error", "crashed", "wrong_result"})
+INVALID = frozenset({"illegal", "compile_error", "crashed", "out_of_memory", "out_of_bounds", "wrong_result"})
 
 
 @dataclass(frozen=True)

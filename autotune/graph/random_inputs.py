@@ -24,8 +24,11 @@ Draw: TypeAlias = Callable[[np.random.Generator, TensorType], Array]
 _RISKY = frozenset({"Sqrt", "Log", "Pow", "Div", "Reciprocal", "Mod", "ReduceProd"})
 
 
-def random_inputs(region: Region, seed: int) -> list[Array]:
-    """One array an input, in order; the same ones for the same seed."""
+def random_inputs(region: Region, seed: int, *, same_sign: bool = False) -> list[Array]:
+    """One array an input, in order; the same ones for the same seed.
+
+    With ``same_sign`` no float is negative, so that nothing cancels in sums: they lose precision as they grow.
+    """
     graph = region.graph
     consumers = graph.consumers()
     arrays = {}
@@ -33,6 +36,8 @@ def random_inputs(region: Region, seed: int) -> list[Array]:
         rng = np.random.default_rng([seed, i])
         draw = _use_of(value, graph, consumers, region.constant_inputs) or _normal
         arrays[value] = draw(rng, graph.type_of(value).dense)
+        if same_sign and is_float(arrays[value].dtype.name):
+            arrays[value] = np.abs(arrays[value])
     if any(n.op in _RISKY for n in graph.nodes) and not _finite(graph, arrays):
         for i, value in enumerate(graph.inputs):
             if is_float(arrays[value].dtype.name):

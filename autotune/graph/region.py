@@ -186,11 +186,11 @@ class Workload:
         results = evaluate.run(graph, dict(zip(graph.inputs, arrays, strict=True)))
         return [results[v] for v in graph.outputs]
 
-    def random_inputs(self, seed: int) -> list[Array]:
+    def random_inputs(self, seed: int, *, same_sign: bool = False) -> list[Array]:
         """Inputs that keep the outputs finite and near 1: see `random_inputs.random_inputs`."""
         from autotune.graph.random_inputs import random_inputs
 
-        return random_inputs(self.region, seed)
+        return random_inputs(self.region, seed, same_sign=same_sign)
 
     @property
     def signature(self) -> str:

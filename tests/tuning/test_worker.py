@@ -21,6 +21,7 @@ from autotune.tuning.measure import check, timing, worker
 from cost_models import analytic
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
+from tests.search_spaces import workloads as make
 
 TARGET = Target.detect(threads=1)
 
@@ -153,6 +154,35 @@ def test_tolerance_grows_with_the_sum_up_to_a_limit() -> None:
     assert check.tolerance("float32", 1) < check.tolerance("float32", 100)
     assert check.tolerance("float32", 10**9) == 1e-4
     assert check.tolerance("int32", 100) == 0.0
+
+
+def test_sums_of_one_sign_are_checked_where_they_are_long_enough_to_show_anything() -> None:
+    short, long = check.can_lose_precision("float32", 1000), check.can_lose_precision("float32", 10_000)
+    assert (short, long) == (False, True)
+    assert not check.can_lose_precision("int32", 10**9)
+    values = np.abs(np.random.default_rng(0).standard_normal(1 << 20, np.float32))
+    exact = values.sum(dtype=np.float64)
+    assert abs(values.sum() - exact) / exact < check.same_sign_tolerance("float32", values.size) < 0.005
+    halves = float(np.add.accumulate(values.astype(np.float16))[-1])
+    assert abs(halves - exact) / exact > check.same_sign_tolerance("float16", values.size)
+
+
+def test_a_candidate_that_loses_precision_in_sums_of_one_sign_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = space_for(make.matmul(3, 4096, 5, relu=False), TARGET)
+    asked, answer = built(space)
+    request = {**asked, "payloads": [answer["payload"]], "incumbent_ns": None}
+    prepared = worker._prepared(asked["workload"], 0)
+    assert prepared.same_sign is not None
+    assert all(array.min() >= 0 for array in prepared.same_sign.arrays)
+    assert worker.measure(request)["outcome"] == "ok"
+    lossy = [reference * np.float32(1.001) for reference in prepared.same_sign.reference]
+    again = dataclasses.replace(prepared.same_sign, reference=lossy)
+    monkeypatch.setattr(worker, "_prepared", lambda *_: dataclasses.replace(prepared, same_sign=again))
+    measured = worker.measure(request)
+    assert measured["outcome"] == "wrong_result"
+    assert measured["message"].endswith("for inputs of one sign: its sums lose precision")
 
 
 def test_a_disturbed_candidate_gets_more_time_to_show_how_fast_it_is() -> None:

@@ -28,6 +28,21 @@ def tolerance(dtype: str, terms: int) -> float:
     return min(limit, 32 * epsilon * math.sqrt(max(1, terms)))
 
 
+def same_sign_tolerance(dtype: str, terms: int) -> float:
+    """The same where nothing cancels: allowed is what adding up in float32 (float64 for float64) makes in
+    blocks or pairwise. One term after the other, a sum of millions of terms of float32 no longer grows."""
+    epsilon = float(float_limits("float64" if dtype == "float64" else "float32").eps)
+    return max(tolerance(dtype, terms), 32 * epsilon * math.sqrt(max(1, terms)))
+
+
+def can_lose_precision(dtype: str, terms: int) -> bool:
+    """Whether a sum of so many terms of one sign can be further off than allowed, if it is added up in ``dtype``
+    term by term: its error is at most eps·terms (Higham, 4.2)."""
+    if dtype not in _LIMIT:
+        return False
+    return terms * float(float_limits(dtype).eps) > same_sign_tolerance(dtype, terms)
+
+
 def relative_error(outputs: Sequence[NDArray[Any]], references: Sequence[NDArray[Any]]) -> float:
     """The largest difference over the reference's largest magnitude, over all outputs.
 
@@ -63,4 +78,4 @@ def _one(output: NDArray[Any], reference: NDArray[Any]) -> float:
     return difference / scale
 
 
-__all__ = ["relative_error", "tolerance"]
+__all__ = ["can_lose_precision", "relative_error", "same_sign_tolerance", "tolerance"]

@@ -12,7 +12,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.target import Target
 from autotune.te.dtypes import is_float
 from autotune.tuning.measure import seats
-from autotune.tuning.measure.check import tolerance
+from autotune.tuning.measure.check import can_lose_precision, same_sign_tolerance, tolerance
 from autotune.tuning.measure.timing import time_candidate, time_rivals
 from autotune.tuning.outcome import Measurement, of_difference, of_exception
 from autotune.workers.serve import Handler, serve
@@ -42,6 +42,8 @@ Request = dict[str, Any]
 Answer = dict[str, Any]
 _ROOM = 512 << 20
 """Bytes of prepared inputs and references that are kept for the next candidate."""
+_CHEAP_FLOPS = 4e9
+"""Workloads up to here have their reference worked out for a second set of inputs."""
 _COMPARE_S = 3.0
 
 
@@ -52,11 +54,20 @@ class Prepared:
     workload: Workload
     arrays: list[Array]
     reference: list[Array]
+    same_sign: Prepared | None = None
+    """The same with inputs of one sign, where sums are so long that only those show what is lost."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
-        return sum(array.nbytes for array in (*self.arrays, *self.reference))
+        more = self.same_sign.nbytes if self.same_sign is not None else 0
+        return sum(array.nbytes for array in (*self.arrays, *self.reference)) + more
+
+    @property
+    def terms(self) -> int:
+        """How many products an element of the output adds up."""
+        elements = sum(reference.size for reference in self.reference)
+        return self.workload.flops // max(1, 2 * elements)
 
 
 @lru_cache(maxsize=64)
@@ -74,11 +85,24 @@ def _prepared(workload: str, seed: int) -> Prepared:
     if found is None:
         parsed = Workload.parse(workload)
         arrays = parsed.random_inputs(seed)
-        found = Prepared(parsed, arrays, parsed.reference(arrays))
+        found = _with_same_sign(Prepared(parsed, arrays, parsed.reference(arrays)), seed)
     _KEPT[workload, seed] = found
     while len(_KEPT) > 1 and sum(prepared.nbytes for prepared in _KEPT.values()) > _ROOM:
         _KEPT.popitem(last=False)
     return found
+
+
+def _with_same_sign(prepared: Prepared, seed: int) -> Prepared:
+    """Add inputs of one sign, where they can show something and cost little."""
+    workload = prepared.workload
+    shows = any(can_lose_precision(str(r.dtype), prepared.terms) for r in prepared.reference)
+    if not shows or workload.flops > _CHEAP_FLOPS or prepared.nbytes > _ROOM // 2:
+        return prepared
+    arrays = workload.random_inputs(seed, same_sign=True)
+    reference = workload.reference(arrays)
+    if not all(np.isfinite(array).all() for array in reference if is_float(array.dtype.name)):
+        return prepared
+    return replace(prepared, same_sign=Prepared(workload, arrays, reference))
 
 
 def build(request: Request) -> Answer:
@@ -119,6 +143,8 @@ def measure(request: Request) -> Answer:
     reference, allowed = prepared.reference, _allowed(prepared)
     try:
         payloads = {prepared.workload.key: request["payloads"][0]}
+        if (end := _same_sign(prepared, request["target"], payloads))["outcome"] != Outcome.OK:
+            return end
         with closing(_confined(prepared, request["target"], payloads)) as confined:
             confined.run()
             if (end := _judged(confined, reference, allowed))["outcome"] != Outcome.OK:
@@ -129,6 +155,20 @@ def measure(request: Request) -> Answer:
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
         return _outcome(of_exception(error, running=True))
     return {**end, "latency": latency} if end["outcome"] == Outcome.OK else end
+
+
+def _same_sign(prepared: Prepared, target: str, payloads: Mapping[str, Request]) -> Answer:
+    """The outcome of one run with inputs of one sign, where there are any."""
+    again = prepared.same_sign
+    if again is None:
+        return {"outcome": Outcome.OK.value}
+    allowed = max(same_sign_tolerance(str(r.dtype), prepared.terms) for r in again.reference)
+    with closing(_confined(again, target, payloads)) as confined:
+        confined.run()
+        end = _judged(confined, again.reference, allowed)
+    if end["outcome"] == Outcome.WRONG_RESULT:
+        end["message"] += " for inputs of one sign: its sums lose precision"
+    return end
 
 
 def contest(request: Request) -> Answer:
@@ -210,9 +250,7 @@ def _confined(
 
 def _allowed(prepared: Prepared) -> float:
     """The error that rounding explains."""
-    elements = sum(reference.size for reference in prepared.reference)
-    terms = prepared.workload.flops // max(1, 2 * elements)
-    return max(tolerance(str(r.dtype), terms) for r in prepared.reference)
+    return max(tolerance(str(r.dtype), prepared.terms) for r in prepared.reference)
 
 
 def _outcome(measurement: Measurement) -> Answer:

@@ -31,13 +31,18 @@ def _back(text: str, dtype: str) -> str:
     return f'te.cast({text}, "{dtype}")'
 
 
+def _quotient(a: Value, b: Value) -> str:
+    """A quotient by what may be zero, the sign of which is nobody's promise."""
+    return f"{a.text} / te.abs({b.text})"
+
+
 def _converted(rng: random.Random, dtype: str, a: Value, b: Value) -> Value:
     """A number far out of range, with a fraction, or a quotient by what may be zero, as a small integer."""
     small = rng.choice(list(SMALL_TYPES))
     scale = rng.choice((1, 7, 100, 1000))
     text = f"{a.text} * {scale}"
     if dtype != "int32":
-        text = rng.choice((f"{text} + 0.5", f"{text} - 0.75", f"{a.text} / {b.text}", text))
+        text = rng.choice((f"{text} + 0.5", f"{text} - 0.75", _quotient(a, b), text))
         if rng.random() < 0.3:
             text = f"te.minimum(te.maximum({text}, -3.0), {rng.choice((100, 255, 1000))}.0)"
     return Value(_back(f'te.cast({text}, "{small}")', dtype), SMALL_TYPES[small], True)
@@ -71,5 +76,5 @@ def _undefined(rng: random.Random, dtype: str, a: Value, b: Value) -> Value:
     if dtype == "int32":
         return _divided(rng, dtype, a, b)
     predicate = rng.choice(("isnan", "isinf"))
-    text = f"te.if_then_else(te.{predicate}({a.text} / {b.text}), {b.text}, {a.text})"
+    text = f"te.if_then_else(te.{predicate}({_quotient(a, b)}), {b.text}, {a.text})"
     return Value(text, max(a.bound, b.bound), True)

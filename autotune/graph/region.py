@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from autotune import te
 from autotune.errors import GraphError, InputError
 from autotune.graph import evaluate, ops
+from autotune.graph.build import complete_node
 from autotune.graph.canonical import canonical_graph
 from autotune.graph.ir import ABSENT, Array, Graph, Node
 from autotune.graph.text import parse, print_graph
@@ -150,11 +151,12 @@ class Workload:
 
     @classmethod
     def parse(cls, text: str) -> Workload:
-        """The workload of a text, made canonical if it is not. Raises GraphError."""
+        """The workload of a text, made canonical if it is not; defaults need not be written. Raises GraphError."""
         parsed = parse(text, "region")
+        nodes = tuple(complete_node(node, parsed.types)[0] for node in parsed.nodes)
         inputs = tuple(name for _, name in parsed.sources)
         fixed = frozenset(name for role, name in parsed.sources if role == "const")
-        graph = Graph(parsed.name, inputs, parsed.outputs, parsed.nodes, parsed.types)
+        graph = Graph(parsed.name, inputs, parsed.outputs, nodes, parsed.types)
         verify(graph)
         return cls.from_region(Region(graph, fixed))
 

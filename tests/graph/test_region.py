@@ -238,10 +238,10 @@ def test_constant_inputs_must_be_inputs() -> None:
     ("text", "message"),
     [
         ("not a workload", "line 1: expected 'region', found 'not'"),
-        (GOLDEN.replace("Conv", "Convolve"), "graph 'workload', node 'v0' (Convolve): unknown"),
-        (GOLDEN.replace("[1, 8, 8, 3]", "[1, 8, 8, 4]"), "graph 'workload', node 'v0' (Conv): Conv"),
-        (GOLDEN.replace("v3 = Relu(v2)", "v3 = Relu(v9)"), "graph 'workload', node 'v3' (Relu): "),
-        (GOLDEN.replace("group=1", 'group="x"'), "graph 'workload', node 'v0' (Conv): Conv: attr"),
+        (GOLDEN.replace("Conv", "Convolve"), "node 'v0' (Convolve): unknown"),
+        (GOLDEN.replace("[1, 8, 8, 3]", "[1, 8, 8, 4]"), "node 'v0' (Conv): Conv"),
+        (GOLDEN.replace("v3 = Relu(v2)", "v3 = Relu(v9)"), "node 'v3' (Relu): "),
+        (GOLDEN.replace("group=1", 'group="x"'), "node 'v0' (Conv): Conv: attr"),
     ],
 )
 def test_bad_text(text: str, message: str) -> None:

@@ -64,6 +64,7 @@ class Decision:
                     "latency_ns": s.latency_ns,
                     "source": s.source.value,
                     "declared_error": s.alternative.error,
+                    "growth": s.alternative.growth,
                 }
                 for s in self.standings
             ],

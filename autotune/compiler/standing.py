@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from autotune.passes.alternatives import Alternative
 
 
@@ -32,7 +34,10 @@ class Standing:
     source: Source
 
     def __str__(self) -> str:
-        return f"{self.alternative.name}: {self.latency_ns / 1e3:.1f} µs {self.source}"
+        text = f"{self.alternative.name}: {self.latency_ns / 1e3:.1f} µs {self.source}"
+        if self.alternative.growth == 1:
+            return text
+        return f"{text} (inputs to {np.finfo(np.float32).max / self.alternative.growth:.0e})"
 
 
 __all__ = ["Source", "Standing"]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UsageError
+from autotune.frontends.onnx_composed import COMPOSED, compose
 from autotune.frontends.onnx_constants import attribute_value, fold_special
 from autotune.frontends.onnx_nodes import (
     OnnxNode,
@@ -178,6 +180,9 @@ class _Importer:
         return value
 
     def _append(self, node: OnnxNode) -> None:
+        if node.op in COMPOSED:
+            compose(node, partial(self._emit, node))
+            return
         if node.flatten_to is None:
             self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)
             return
@@ -187,6 +192,20 @@ class _Importer:
         self._append_plain(node.op, [flat], [result], node.attrs, node.name)
         shape = {"shape": self.type_of(node.inputs[0]).shape}
         self._append_plain("Reshape", [result], node.outputs, shape, node.outputs[0])
+
+    def _emit(
+        self,
+        node: OnnxNode,
+        op: str,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Attr],
+        suffix: str,
+        output: str = "",
+    ) -> str:
+        """Add one of the nodes that a node becomes; returns its output."""
+        output = output or self._fresh(f"{node.outputs[0]}.{suffix}")
+        self._append_plain(op, list(inputs), [output], attrs, node.name)
+        return output
 
     def _append_plain(
         self, op: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Attr], name: str

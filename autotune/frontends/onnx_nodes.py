@@ -80,7 +80,7 @@ PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
     "Trilu": (Parameter(1, "k", scalar=True),),
     "Unsqueeze": (Parameter(1, "axes"),),
     **dict.fromkeys(
-        ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
+        ("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
         (Parameter(1, "axes"),),
     ),
 }
@@ -340,7 +340,9 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "Softmax": _softmax,
     "Split": _split,
     "Squeeze": _squeeze,
-    **dict.fromkeys(("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce),
+    **dict.fromkeys(
+        ("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce
+    ),
 }
 
 

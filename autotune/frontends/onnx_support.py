@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.errors import UnsupportedOpError
+from autotune.frontends.onnx_composed import COMPOSED
 from autotune.frontends.onnx_constants import SPECIAL
 from autotune.frontends.onnx_nodes import REWRITTEN
 from autotune.frontends.onnx_read import LoadedModel
@@ -86,7 +87,7 @@ def _unsupported(graph: Any) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for node in graph.node:
         domain = "" if node.domain == "ai.onnx" else node.domain
-        known = ops.supported(node.op_type) or node.op_type in (*SPECIAL, *REWRITTEN)
+        known = ops.supported(node.op_type) or node.op_type in (*SPECIAL, *REWRITTEN, *COMPOSED)
         known = known and node.op_type not in EXPANDED
         if domain or not known:
             name = node.name or next((o for o in node.output if o), "")

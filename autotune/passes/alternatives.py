@@ -50,7 +50,7 @@ class Alternative:
 
     ``steps`` divides the workload's graph into dispatches (None: the workload is one); ``prologue``
     computes constants of these dispatches from constant inputs of the workload, at compile time.
-    ``speculative`` ones are estimated for tuning only.
+    ``speculative`` ones are estimated for tuning only. ``growth`` is what :attr:`Algorithm.growth` says.
     """
 
     workload: Workload
@@ -59,6 +59,7 @@ class Alternative:
     steps: Partition | None = None
     prologue: Graph | None = None
     speculative: bool = False
+    growth: float = 1.0
 
     @property
     def regions(self) -> tuple[Workload, ...]:
@@ -98,7 +99,13 @@ def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
             if _placeable(steps, workload):
                 found.append(
                     Alternative(
-                        workload, algorithm.label, algorithm.error, steps, prologue, algorithm.speculative
+                        workload,
+                        algorithm.label,
+                        algorithm.error,
+                        steps,
+                        prologue,
+                        algorithm.speculative,
+                        algorithm.growth,
                     )
                 )
     return tuple(found)

@@ -61,5 +61,14 @@ class Algorithm(GraphPass):
         is measured is not used.
         """
 
+    @property
+    def growth(self) -> float:
+        """How many times the largest magnitude of an input what is computed from it alone may reach.
+
+        Above 1, inputs beyond the largest number over it may overflow, and what is not finite in an input may
+        reach all results of its tile.
+        """
+        return 1.0
+
 
 __all__ = ["REORDERED_ATTENTION", "Algorithm", "GraphPass"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -203,7 +202,10 @@ def _conv(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _pow(rewriter: Rewriter, node: Node) -> bool:
-    """x**1, x**2, x**3 and x**0.5 without a general power: faster, and exact where the products are."""
+    """x**1, x**2, x**3 and x**0.5 without a general power: faster, and exact where the products are.
+
+    x**0.5 of minus infinity is infinity, as IEEE 754 has it for ``pow``.
+    """
     exponent = rewriter.constant_of(rewriter.current(node.inputs[1]))
     if exponent is None or exponent.size != 1:
         return False
@@ -220,8 +222,11 @@ def _pow(rewriter: Rewriter, node: Node) -> bool:
         square = rewriter.emit("Mul", (x, x), name=f"{output}.square")
         rewriter.become(output, "Mul", (square, x))
         return True
-    if math.isclose(power, 0.5):
-        rewriter.become(output, "Sqrt", (x,))
+    if power == 0.5:
+        dtype = rewriter.type_of(x).dtype
+        low, high = (rewriter.constant(f"{output}.{n}", np.asarray(n, dtype)) for n in (-np.inf, np.inf))
+        root = rewriter.emit("Sqrt", (x,), name=f"{output}.root")
+        rewriter.become(output, "Where", (rewriter.emit("Equal", (x, low), name=f"{output}.low"), high, root))
         return True
     return False
 

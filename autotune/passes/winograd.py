@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from autotune.graph.ir import ABSENT, Attr, Graph, Node
 from autotune.graph.ops import winograd
 from autotune.passes.attributes import integer, ints, is_channels_last
@@ -38,6 +40,11 @@ class Winograd(Algorithm):
     def error(self) -> float:
         """About four times what was measured for 16 to 512 channels; see docs/kernels/convolution.md."""
         return _ERRORS[self.tile]
+
+    @property
+    def growth(self) -> float:
+        """By the transform of the input, along both axes."""
+        return float(np.abs(winograd.input_matrix(self.tile)).sum(axis=1).max() ** 2)
 
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, self._convert)

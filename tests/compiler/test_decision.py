@@ -67,7 +67,7 @@ def test_the_newest_contest_decides(database, workload):
         ("winograd F(4x4)", Source.TOGETHER),
         (DIRECT, Source.TOGETHER),
     ]
-    assert str(decision) == "winograd F(4x4): 20.0 µs measured, direct: 50.0 µs measured"
+    assert str(decision) == "winograd F(4x4): 20.0 µs measured (inputs to 3e+36), direct: 50.0 µs measured"
     exact = decide(workload, TARGET, database, Preference(1e-6))
     assert exact is None  # there is only one way
 
@@ -126,7 +126,10 @@ def test_the_compiler_follows_and_says_so(database, workload):
     direct, _, four, *_ = alternatives_of(workload)
     database.record_contest(workload.key, TARGET.key, [entry(direct, 3e5), entry(four, 2e5)])
     done = compile_in_detail(graph(), target=TARGET, database=database)
-    assert "winograd F(4x4): 200.0 µs measured, direct: 300.0 µs measured" in done.coverage.details()
+    assert (
+        "winograd F(4x4): 200.0 µs measured (inputs to 3e+36), direct: 300.0 µs measured"
+        in done.coverage.details()
+    )
     assert len(done.partition.dispatches) == len(four.regions) + 1  # the result is transposed
     exact = compile_in_detail(graph(), target=TARGET, database=database, tolerance=0.0)
     assert len(exact.partition.dispatches) == 2

@@ -301,6 +301,14 @@ def test_simple_powers(power, op):
     assert op in simplified(build, 2, 3)
 
 
+def test_the_root_of_minus_infinity_as_a_power_is_infinity():
+    b = GraphBuilder()
+    x = b.input("x", (4,))
+    graph = Simplify().apply(b.graph(b.node("Pow", x, b.constant("p", np.float32(0.5)), name="y")))
+    found = evaluate.run(graph, {"x": np.array([-np.inf, np.inf, 4, np.nan], np.float32)})["y"]
+    np.testing.assert_array_equal(found, np.array([np.inf, np.inf, 2, np.nan], np.float32))
+
+
 # --- explicit_bias, fold_batch_norm, fold_affine --------------------------------------------------
 
 
@@ -550,6 +558,18 @@ def test_winograd_computes_the_convolution(tile, pads, size):
     graph = apply(b.graph(y), Winograd(tile))
     assert "Conv" not in ops_of(graph)
     assert graph.types["y"] == b.type_of("y")
+
+
+@pytest.mark.parametrize(("tile", "growth"), [(2, 4.0), (4, 100.0), (6, 225.0)])
+def test_winograd_declares_how_far_its_inputs_may_go(tile, growth):
+    assert Winograd(tile).growth == growth
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 12, 12, 1)), b.constant("w", np.full((3, 3, 1, 1), 1e-3, np.float32))
+    graph = b.graph(b.node("Conv", x, w, layout="NHWC", pads=(1, 1, 1, 1), name="y"))
+    signs = np.sign(np.random.default_rng(0).standard_normal((1, 12, 12, 1))).astype(np.float32)
+    most = np.float32(np.finfo(np.float32).max / growth * 0.9)
+    found = evaluate.run(Winograd(tile).apply(graph), {"x": signs * most})["y"]
+    assert np.isfinite(found).all()
 
 
 @pytest.mark.parametrize(

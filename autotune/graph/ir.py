@@ -130,6 +130,12 @@ class Node:
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
+    def with_origins(self, origins: tuple[str, ...]) -> Node:
+        """A copy that comes from other nodes of the model; cheaper than `replace`, as the rest is checked."""
+        copy = object.__new__(Node)
+        copy.__dict__.update(self.__dict__, origins=origins)
+        return copy
+
     def with_attrs(self, **attrs: Attr) -> Node:
         """A copy with some attributes set."""
         return dataclasses.replace(self, attrs={**self.attrs, **attrs})

@@ -26,12 +26,15 @@ def carry_origins(before: Graph, after: Graph, current: Callable[[str], str]) ->
     if not lost and all(node.origins for node in after.nodes):
         return after
     added = _moved(before, after, lost, current) if lost else {}
-    nodes = [node.replace(origins=union(added.get(_key(node), ()), node.origins)) for node in after.nodes]
+    nodes = list(after.nodes)
+    for index, node in enumerate(nodes):
+        if _key(node) in added:
+            nodes[index] = node.with_origins(union(added[_key(node)], node.origins))
     return after.replace(nodes=_inherited(nodes))
 
 
 def _key(node: Node) -> str:
-    return node.present_outputs[0]
+    return node.outputs[0] or node.present_outputs[0]
 
 
 def _moved(
@@ -59,11 +62,13 @@ def _moved(
 
 def _inherited(nodes: list[Node]) -> tuple[Node, ...]:
     """Nodes that were made for no node in particular (a copy, a transpose) come from what makes their operands."""
+    if all(node.origins for node in nodes):
+        return tuple(nodes)
     made = {value: node.origins for node in nodes for value in node.present_outputs}
     for index, node in enumerate(nodes):
         if not node.origins:
             origins = union(*(made.get(value, ()) for value in node.present_inputs))
-            nodes[index] = node.replace(origins=origins)
+            nodes[index] = node.with_origins(origins)
             made.update(dict.fromkeys(node.present_outputs, origins))
     return tuple(nodes)
 
@@ -72,7 +77,7 @@ def with_own_names(graph: Graph) -> Graph:
     """The graph with each node its own origin, unless it has some."""
     if all(node.origins for node in graph.nodes):
         return graph
-    return graph.replace(nodes=tuple(n if n.origins else n.replace(origins=(n.name,)) for n in graph.nodes))
+    return graph.replace(nodes=tuple(n if n.origins else n.with_origins((n.name,)) for n in graph.nodes))
 
 
 __all__ = ["carry_origins", "union", "with_own_names"]

@@ -133,7 +133,7 @@ class Rewriter:
 
     def _append(self, node: Node, known: Mapping[str, TensorType] | None = None) -> None:
         if self._at is not None and not node.origins:
-            node = node.replace(origins=self._at.origins)
+            node = node.with_origins(self._at.origins)
         if known is None:
             node, known = complete_node(node, self.types)
         self.types.update(known)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,21 +14,20 @@ from autotune.errors import AutotuneError, KnobError
 from cost_models import features
 from search_spaces.knob import Config
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from search_spaces.space import Space
+
 OK = "ok"
 # What a candidate itself got wrong; a timeout or a lost worker says nothing certain about it.
 INVALID = frozenset({"illegal", "compile_error", "crashed", "out_of_memory", "out_of_bounds", "wrong_result"})
 
 
-@dataclass(frozen=True)
-class RunRecord:
-    """One measured run, as the database gives it; ``latency_ns`` is None unless the outcome is "ok"."""
-
-    workload_text: str
-    target_json: str
-    space_key: str
-    config: Config
-    outcome: str
-    latency_ns: float | None
+_GROUPED = ["workload_text", "target_json", "space_key"]
+COLUMNS = (*_GROUPED, "config", "outcome", "latency_ns")
+"""Columns of a table of measured runs: ``config`` holds dictionaries of knob values, ``latency_ns`` is missing
+unless the outcome is "ok"."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +73,18 @@ class Dataset:
         )
 
 
-def build(records: Iterable[RunRecord]) -> Dataset:
+def build(runs: DataFrame) -> Dataset:
     """Rebuild each workload's space once and extract the features of all its runs together.
 
-    A record is skipped, and counted by reason, where its workload or target cannot be read, its space has
-    changed since, or its configuration is no longer legal.
+    ``runs`` has the :data:`COLUMNS`. A run is skipped, and counted by reason, where its workload or target cannot
+    be read, its space has changed since, or its configuration is no longer legal.
     """
-    grouped: dict[tuple[str, str, str], list[RunRecord]] = {}
-    for record in records:
-        place = (record.workload_text, record.target_json, record.space_key)
-        grouped.setdefault(place, []).append(record)
     skipped: Counter[str] = Counter()
     parts: list[tuple[features.Matrix, NDArray[np.float64]]] = []
     numbers: list[NDArray[np.int64]] = []
     groups: dict[tuple[str, str], tuple[int, str]] = {}
-    for (workload, target, space_key), runs in grouped.items():
-        rows = _rows(workload, target, space_key, runs, skipped)
+    for (workload, target, space_key), mine in runs.reset_index(drop=True).groupby(_GROUPED, sort=False):
+        rows = _rows(workload, target, space_key, mine, skipped)
         if rows is not None:
             space, x, latency = rows
             of_group = (space.workload.key, space.target.key)
@@ -104,13 +99,13 @@ def build(records: Iterable[RunRecord]) -> Dataset:
         workloads=tuple(workload for workload, _ in groups),
         targets=tuple(target for _, target in groups),
         families=tuple(family for _, family in groups.values()),
-        skipped=dict(skipped),
+        skipped=dict(+skipped),
     )
 
 
 def _rows(
-    workload: str, target: str, space_key: str, runs: Sequence[RunRecord], skipped: Counter[str]
-) -> tuple[Any, features.Matrix, NDArray[np.float64]] | None:
+    workload: str, target: str, space_key: str, runs: DataFrame, skipped: Counter[str]
+) -> tuple[Space, features.Matrix, NDArray[np.float64]] | None:
     from autotune.graph.region import Workload
     from autotune.target import Target
     from search_spaces.spaces import space_for
@@ -123,21 +118,25 @@ def _rows(
     if space.key != space_key:
         skipped["space has changed"] += len(runs)
         return None
-    configs, latency = [], []
-    for run in runs:
-        known = run.outcome in INVALID or (run.outcome == OK and run.latency_ns is not None)
-        if not known:
-            skipped[f"outcome {run.outcome}"] += 1
-            continue
-        try:
-            configs.append(space.check(run.config))
-        except KnobError:
-            skipped["configuration not legal now"] += 1
-            continue
-        latency.append(np.nan if run.latency_ns is None or run.outcome != OK else run.latency_ns)
+    timed = (runs["outcome"] == OK) & runs["latency_ns"].notna()
+    known = timed | runs["outcome"].isin(INVALID)
+    for outcome, count in runs["outcome"][~known].value_counts().items():
+        skipped[f"outcome {outcome}"] += count
+    configs = {
+        row: checked for row, config in runs["config"][known].items() if (checked := _checked(space, config))
+    }
+    skipped["configuration not legal now"] += int(known.sum()) - len(configs)
     if not configs:
         return None
-    return space, features.extract(space, configs), np.asarray(latency, dtype=np.float64)
+    latency = runs["latency_ns"].where(timed)[list(configs)]
+    return space, features.extract(space, list(configs.values())), latency.to_numpy(np.float64)
 
 
-__all__ = ["INVALID", "OK", "Dataset", "RunRecord", "build"]
+def _checked(space: Space, config: Config) -> Config | None:
+    try:
+        return space.check(config)
+    except KnobError:
+        return None
+
+
+__all__ = ["COLUMNS", "INVALID", "OK", "Dataset", "build"]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autotune.errors import CostModelError
 from cost_models import dataset, features
-from cost_models.dataset import Dataset, RunRecord
+from cost_models.dataset import Dataset
 from cost_models.evaluate import Metrics, by_family, evaluate, split
 from cost_models.manifest import Manifest
 from cost_models.ranker import Ranker, analytic_scores
 from cost_models.registry import CostModel, Registry
 from cost_models.validity import Validity
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 MIN_RUNS = 32
 _TOP5_SLACK = 0.005
@@ -51,7 +55,7 @@ class RetrainReport:
 
 
 def retrain(
-    records: Iterable[RunRecord],
+    runs: DataFrame,
     registry_dir: Path | str,
     dry_run: bool = False,
     *,
@@ -60,12 +64,13 @@ def retrain(
 ) -> RetrainReport:
     """Train on all runs but those of held-out workloads, compare, and promote the better model.
 
-    The first model must beat the analytic one, a later one the model in use, on held-out workloads that
-    neither was trained on. ``dry_run`` writes nothing; ``rounds`` are trees, ``threads`` default to the
-    cores that this process may use. Raises CostModelError for a damaged registry.
+    ``runs`` is a table as :func:`cost_models.dataset.build` takes it. The first model must beat the analytic
+    one, a later one the model in use, on held-out workloads that neither was trained on. ``dry_run`` writes
+    nothing; ``rounds`` are trees, ``threads`` default to the cores that this process may use. Raises
+    CostModelError for a damaged registry.
     """
     registry = Registry(Path(registry_dir))
-    data = dataset.build(records)
+    data = dataset.build(runs)
     old, note = _in_use(registry)
     keys = set(data.workloads)
     seen = set(old.manifest.trained_on) if old else set()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.errors import UsageError
+from autotune.files import replacing
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,12 +47,8 @@ def export(table: DataFrame, path: Path) -> None:
     Raises UsageError for an unknown format, and OSError.
     """
     check_format(path)
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.tmp")
-    try:
+    with replacing(path) as temporary:
         FORMATS[path.suffix](table, temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 __all__ = ["FORMATS", "check_format", "export"]

@@ -29,6 +29,9 @@ from autotune.target import Target
 
 _TEXTS = ("trace_key", "trace_json", "config_json", "message", "host", "versions")
 """Texts of a run, in columns of the same name."""
+_KEYS = ("workload_key", "target_key", "space_key")
+_LATEST = 253402300799.0
+"""The last second of the year 9999, in seconds since 1970."""
 
 
 def of(key: Key) -> ColumnElement[bool]:
@@ -106,7 +109,11 @@ def select_summary() -> Select[Any]:
 
 def summary_from_row(row: Row[Any]) -> WorkloadSummary:
     """What :func:`select_summary` counted."""
-    return WorkloadSummary(row.workload_key, row.target_key, row.runs, row.default_ns, row.best_ns)
+    with _sound(f"a run of workload {str(row.workload_key)[:12]}"):
+        default, best = (
+            None if ns is None else _number(ns, "latency") for ns in (row.default_ns, row.best_ns)
+        )
+        return WorkloadSummary(row.workload_key, row.target_key, row.runs, default, best)
 
 
 def counts(rows: Iterable[Any]) -> dict[str, int]:
@@ -160,7 +167,7 @@ def _sound(what: str) -> Iterator[None]:
     """Turn what a damaged row leads to into a DatabaseError that names it."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, TargetError) as error:
+    except (ValueError, TypeError, TargetError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise DatabaseError(f"{what} is damaged: {why}{ADVICE}") from error
 
@@ -177,6 +184,18 @@ def _number(value: Any, name: str) -> float:
     return value
 
 
+def _whole(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"its {name} is {value!r:.40}")
+    return value
+
+
+def _time(value: Any, name: str) -> float:
+    if _number(value, name) > _LATEST:
+        raise ValueError(f"its {name} is {value!r:.40}")
+    return float(value)
+
+
 def _latency(row: Row[Any]) -> Latency | None:
     """The latency of a row; None for what failed."""
     if row.latency_min_ns is None:
@@ -185,7 +204,7 @@ def _latency(row: Row[Any]) -> Latency | None:
         if not 0 < _number(getattr(row, name), name) < math.inf:
             raise ValueError(f"its {name} is {getattr(row, name)}")
     spread = _number(row.latency_spread_ns, "latency_spread_ns")
-    return Latency(int(_number(row.n, "n")), row.latency_min_ns, row.latency_median_ns, spread)
+    return Latency(_whole(row.n, "n"), row.latency_min_ns, row.latency_median_ns, spread)
 
 
 def _error(row: Row[Any]) -> float | None:
@@ -196,18 +215,18 @@ def from_row(row: Row[Any]) -> Run:
     """A run from a row of :func:`select_runs`; raises DatabaseError for a damaged one."""
     with _sound(f"run {row.id}"):
         run = Run(
-            key=Key(row.workload_key, row.target_key, row.space_key),
+            key=Key(*(_text(getattr(row, name), name) for name in _KEYS)),
             **{name: _text(getattr(row, name), name) for name in _TEXTS},
-            seed=row.seed,
+            seed=_whole(row.seed, "seed"),
             outcome=Outcome(row.outcome),
             origin=Origin(row.origin),
             latency=_latency(row),
             error=_error(row),
-            job=row.job or "",
-            created=_number(row.created, "created"),
+            job=_text(row.job or "", "job"),
+            created=_time(row.created, "created"),
             id=row.id,
             confirmed_ns=None if row.confirmed_ns is None else _number(row.confirmed_ns, "confirmed_ns"),
-            inside=row.inside or "",
+            inside=_text(row.inside or "", "inside"),
         )
         if (run.outcome is Outcome.OK) != (run.latency is not None):
             raise ValueError(f"its outcome is {run.outcome.value}, its latency_min_ns {row.latency_min_ns}")
@@ -216,14 +235,15 @@ def from_row(row: Row[Any]) -> Run:
 
 def workload_from_row(row: Row[Any]) -> WorkloadRow:
     """A workload; raises DatabaseError for a damaged row."""
-    with _sound(f"workload {row.key:.12}"):
-        sizes = [int(_number(row.flops, "flops")), int(_number(row.bytes, "bytes"))]
-        return WorkloadRow(row.key, _text(row.text, "text"), _text(row.kind, "kind"), *sizes)
+    with _sound(f"workload {str(row.key)[:12]}"):
+        sizes = [_whole(row.flops, "flops"), _whole(row.bytes, "bytes")]
+        return WorkloadRow(_text(row.key, "key"), _text(row.text, "text"), _text(row.kind, "kind"), *sizes)
 
 
 def target_from_row(row: Row[Any]) -> Target:
     """A target; raises DatabaseError for a damaged row."""
-    with _sound(f"target {row.key:.12}"):
+    with _sound(f"target {str(row.key)[:12]}"):
+        _text(row.key, "key")
         return Target.from_json(row.json)
 
 
@@ -231,8 +251,8 @@ def job_from_row(row: Row[Any]) -> JobRow:
     """A job; raises DatabaseError for a damaged row."""
     with _sound(f"job {row.id}"):
         for name in ("elapsed_s", "created", "updated"):
-            _number(getattr(row, name), name)
-        for name in ("fingerprint", "model", "options", "state", "owner"):
+            _time(getattr(row, name), name)
+        for name in ("id", "target_key", "fingerprint", "model", "options", "state", "owner"):
             _text(getattr(row, name), name)
         return JobRow(**row._mapping)
 
@@ -258,4 +278,5 @@ def contest_from_row(row: Row[Any]) -> ContestRow:
     """An entry of a contest; raises DatabaseError for a damaged row."""
     with _sound(f"row {row.id} of contests"):
         name, message = _text(row.name, "name"), _text(row.message, "message")
-        return ContestRow(name, row.key, _latency(row), _error(row), message, row.created)
+        key, created = _text(row.key, "key"), _time(row.created, "created")
+        return ContestRow(name, key, _latency(row), _error(row), message, created)

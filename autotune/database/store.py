@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -54,8 +55,12 @@ class Database:
         self.read_only = read_only
         _check_file(address, read_only)
         self.session = Session(address, read_only=read_only, timeout=timeout)
-        upgrade.prepare(self.session)
-        self._tables = self.session.read(lambda connection: set(inspect(connection).get_table_names()))
+        try:
+            upgrade.prepare(self.session)
+            self._tables = self.session.read(lambda connection: set(inspect(connection).get_table_names()))
+        except BaseException:
+            self.session.close()  # what could not be used is not kept open either
+            raise
 
     def __enter__(self) -> Database:
         return self
@@ -244,10 +249,11 @@ class Database:
         space: str | None = None,
         job: str | None = None,
         after: int = 0,
+        skip_damaged: bool = False,
     ) -> list[Run]:
         """Measured runs as they were stored; each argument narrows, ``after`` is a row id.
 
-        Raises DatabaseError for damaged rows.
+        Raises DatabaseError for a damaged row, unless those are to be skipped.
         """
         columns = schema.runs.c
         wanted = {
@@ -260,11 +266,12 @@ class Database:
         for column, value in wanted.items():
             if value is not None:
                 query = query.where(column == value)
-        return self._all(query, rows.from_row)
+        return self._all(query, rows.from_row, skip_damaged=skip_damaged)
 
-    def workloads(self) -> list[WorkloadRow]:
+    def workloads(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
         """Every workload known, by key."""
-        return self._all(select(schema.workloads).order_by(schema.workloads.c.key), rows.workload_from_row)
+        query = select(schema.workloads).order_by(schema.workloads.c.key)
+        return self._all(query, rows.workload_from_row, skip_damaged=skip_damaged)
 
     def find_workload(self, prefix: str) -> list[WorkloadRow]:
         """The workloads whose key starts with ``prefix``."""
@@ -311,8 +318,17 @@ class Database:
     def _verdicts(self) -> bool:
         return schema.verdicts.name in self._tables  # not before version 3
 
-    def _all(self, query: Select[Any], read: Callable[[Row[Any]], T]) -> list[T]:
-        return self.session.read(lambda connection: [read(row) for row in connection.execute(query)])
+    def _all(
+        self, query: Select[Any], read: Callable[[Row[Any]], T], *, skip_damaged: bool = False
+    ) -> list[T]:
+        def read_all(connection: Connection) -> list[T]:
+            found = []
+            for row in connection.execute(query):
+                with suppress(DatabaseError) if skip_damaged else nullcontext():
+                    found.append(read(row))
+            return found
+
+        return self.session.read(read_all)
 
 
 def _key(row: Row[Any]) -> Key:

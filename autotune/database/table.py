@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.records import Run, WorkloadRow
+from autotune.database.rows import ADVICE
+from autotune.errors import DatabaseError
 
 if TYPE_CHECKING:
     from autotune.database.store import Database
+
+T = TypeVar("T")
 
 KNOB = "knob."
 """What the names of the columns of knobs begin with."""
@@ -28,8 +33,8 @@ def runs_table(database: Database, runs: Sequence[Run]) -> pd.DataFrame:
             "created": pd.Timestamp(run.created, unit="s", tz="UTC"),
             "model": models.get(run.job, ""),
             "layer": ", ".join(layers.get((run.job, run.key.workload), ())),
-            **workloads[run.key.workload],
-            "target": targets[run.key.target],
+            **_of(run, workloads, run.key.workload, "workload"),
+            "target": _of(run, targets, run.key.target, "target"),
             **_measured(run),
         }
         for run in runs
@@ -37,6 +42,31 @@ def runs_table(database: Database, runs: Sequence[Run]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=[*_COLUMNS]).astype(_COLUMNS)
     frame["gflops"] = frame["flops"] / frame["latency_ns"]
     return pd.concat([frame, _knobs(runs), _provenance(runs)], axis=1)
+
+
+def _of(run: Run, known: Mapping[str, T], key: str, what: str) -> T:
+    if key not in known:
+        raise DatabaseError(f"run {run.id} refers to a missing {what}{ADVICE}")
+    return known[key]
+
+
+def training_table(database: Database) -> pd.DataFrame:
+    """All runs as a cost model learns from them: texts and configurations that are parsed again."""
+    texts = {row.key: row.text for row in database.workloads()}
+    targets = {key: target.to_json() for key, target in database.targets().items()}
+    rows = [
+        {
+            "workload_text": _of(run, texts, run.key.workload, "workload"),
+            "target_json": _of(run, targets, run.key.target, "target"),
+            "space_key": run.key.space,
+            "config": run.config,
+            "outcome": run.outcome.value,
+            "latency_ns": run.latency.min_ns if run.latency else math.nan,
+        }
+        for run in database.records()
+    ]
+    columns = ["workload_text", "target_json", "space_key", "config", "outcome", "latency_ns"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 _COLUMNS = {
@@ -110,4 +140,4 @@ def _provenance(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(columns).astype({name: "int64" if name == "seed" else "str" for name in columns})
 
 
-__all__ = ["KNOB", "runs_table"]
+__all__ = ["KNOB", "runs_table", "training_table"]

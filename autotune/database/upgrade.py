@@ -67,6 +67,8 @@ def _check(found: str | None, session: Session) -> None:
     if not found:
         holds = session.read(lambda connection: sqlalchemy.inspect(connection).get_table_names())
         what = f"it holds other tables ({', '.join(sorted(holds)[:3])})" if holds else "it is empty"
+        if schema.meta.name in holds:
+            what = "the version of its schema is missing: it is damaged"
         raise DatabaseError(f"cannot use the database {session.address}: {what}; give another --db")
     newer = found.isdigit() and int(found) > schema.VERSION
     raise SchemaVersionError(

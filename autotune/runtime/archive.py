@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import ArtifactError
+from autotune.files import replacing
 from autotune.runtime.device import allocate
 
 _MEMBER = re.compile(r"manifest\.json|objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin")
@@ -99,23 +99,13 @@ def read_data(file: BinaryIO, member: Member) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that becomes ``path`` when the block ends well, and vanishes when it does not.
-
-    Raises ArtifactError where it cannot be written.
-    """
-    temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.tmp")
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """A file that becomes ``path`` when the block ends well; raises ArtifactError where it cannot be written."""
     try:
-        with open(temporary, "xb") as file:
+        with replacing(path) as temporary, open(temporary, "xb") as file:
             yield file
-        os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):  # the folder's refusal is said once
-            temporary.unlink()
-        if isinstance(error, OSError):
-            reason = error.strerror or error
-            raise ArtifactError(f"cannot write artifact {path}: {reason}") from error
-        raise
+    except OSError as error:
+        raise ArtifactError(f"cannot write artifact {path}: {error.strerror or error}") from error
 
 
-__all__ = ["MAGIC", "SUFFIX", "Member", "is_archive", "read_data", "read_members", "replacing"]
+__all__ = ["MAGIC", "SUFFIX", "Member", "is_archive", "read_data", "read_members", "writing"]

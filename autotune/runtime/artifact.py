@@ -34,7 +34,7 @@ from autotune import library
 from autotune.codegen.elf import read_symbols
 from autotune.errors import ArtifactError, BuildError
 from autotune.hardware import usable_cores
-from autotune.runtime.archive import Member, read_data, read_members, replacing
+from autotune.runtime.archive import Member, read_data, read_members, writing
 from autotune.runtime.device import Device
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, Manifest
@@ -69,7 +69,7 @@ def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
     with ThreadPoolExecutor(usable_cores()) as hashing:
         listed = dict(zip(blobs, hashing.map(_blob, blobs.keys(), blobs.values()), strict=True))
     manifest = _manifest(image, constants, listed)
-    with replacing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+    with writing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
         for name, data in {_MANIFEST: manifest.to_json().encode(), **blobs}.items():
             archive.writestr(zipfile.ZipInfo(name, _DATE), bytes(data))
 

@@ -367,26 +367,12 @@ def retrain(*, database: DatabaseLike | None = None, dry_run: bool = False) -> R
     Better means: on held-out workloads that neither has seen. Raises UsageError for a database that
     does not exist, and CostModelError for a damaged registry.
     """
-    import json
-
-    from cost_models.dataset import RunRecord
+    from autotune.database.table import training_table
     from cost_models.retrain import retrain as train
 
     with opened(database, read_only=True) as store:
-        texts = {row.key: row.text for row in store.workloads()}
-        targets = {key: target.to_json() for key, target in store.targets().items()}
-        records = [
-            RunRecord(
-                workload_text=texts[run.key.workload],
-                target_json=targets[run.key.target],
-                space_key=run.key.space,
-                config=json.loads(run.config_json),
-                outcome=run.outcome.value,
-                latency_ns=run.latency.min_ns if run.latency else None,
-            )
-            for run in store.records()
-        ]
-    return train(records, model_folder(), dry_run)
+        runs = training_table(store)
+    return train(runs, model_folder(), dry_run)
 
 
 __all__ = [

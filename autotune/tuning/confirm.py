@@ -55,7 +55,10 @@ class Surroundings(Protocol):
     def read(
         self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
     ) -> list[Readings | None]:
-        """Latencies [rounds, dispatches] in ns of versions that take turns; None for one that failed."""
+        """Latencies [rounds, dispatches] in ns of versions that take turns; None for one that failed.
+
+        The dispatches are those that :meth:`dispatches` told last.
+        """
 
     def time(self, tuned: Code, out_of_time: Callable[[], bool]) -> tuple[Latency, Latency] | None:
         """The whole model untuned, and with the alternatives and schedules used now, taking turns; None without

@@ -95,7 +95,9 @@ def subject_of(workload: Workload, target: Target, names: tuple[str, ...]) -> Su
 class ModelSurroundings:
     """A model as what its dispatches run in: versions of it are assembled and take turns.
 
-    Raises what assembling raises; a version that crashes is a reading that is missing.
+    What the database decides may change at any time: another job may work on the same model. Versions have the
+    alternatives that :meth:`dispatches` told last. Raises what assembling raises; a version that crashes is a
+    reading that is missing.
     """
 
     def __init__(
@@ -109,11 +111,14 @@ class ModelSurroundings:
         self._preference = preference
         self._seed = seed
         self._defaults: dict[str, BuiltWorkload] = {}
+        self._divisions: dict[bool, Partition] = {}
+        """By whether the database decided."""
 
     def dispatches(self, *, decided: bool) -> list[tuple[str, str]]:
         """Name and workload key of each dispatch, in order, with the alternatives that the database
         ``decided`` or with those of an untuned model."""
-        return [(d.name, d.workload.key) for d in self._divided(decided=decided).dispatches]
+        self._divisions[decided] = self._divided(decided=decided)
+        return [(d.name, d.workload.key) for d in self._divisions[decided].dispatches]
 
     def read(
         self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
@@ -128,6 +133,7 @@ class ModelSurroundings:
     ) -> tuple[Latency, Latency] | None:
         """The model untuned, and as the database decided with ``tuned`` schedules, taking turns."""
         begin = time.monotonic()
+        self._divisions.clear()
         images = self._images([Version(False, {}), Version(True, tuned)], out_of_time)
         if len(images) < 2:
             return None
@@ -153,7 +159,9 @@ class ModelSurroundings:
         return substitute(self._parts, chosen(decisions))
 
     def _image(self, version: Version) -> ModuleImage:
-        parts = self._divided(decided=version.decided)
+        if version.decided not in self._divisions:
+            self.dispatches(decided=version.decided)
+        parts = self._divisions[version.decided]
         workloads = distinct_workloads(parts)
         self._build_defaults([w for w in workloads if w.key not in version.code])
         built = {w.key: self._code(w, version.code) for w in workloads}

@@ -18,7 +18,7 @@ def problems_of(database: Database) -> list[str]:
     from autotune.schedule.trace import Trace
 
     problems = list(database.damage())
-    for row in database.workloads():
+    for row in database.workloads(skip_damaged=True):
         try:
             key = Workload.parse(row.text).key
         except AutotuneError as error:
@@ -26,7 +26,7 @@ def problems_of(database: Database) -> list[str]:
             continue
         if key != row.key or hashlib.sha256(row.text.encode()).hexdigest() != row.key:
             problems.append(f"workload {row.key[:12]} reads as {key[:12]}")
-    for run in database.records():
+    for run in database.records(skip_damaged=True):
         if run.outcome is not Outcome.OK:
             continue
         try:

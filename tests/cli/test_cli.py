@@ -18,29 +18,13 @@ import pytest
 
 from autotune.cli import main as cli
 from autotune.frontends.model_builder import ModelBuilder
-
-MODEL = "zoo:tiny_cnn"
-TRIALS = 20
+from tests.cli.conftest import MODEL, TRIALS
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AUTOTUNE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database that a short real job wrote."""
-    path = tmp_path_factory.mktemp("tuned") / "tuning.db"
-    command = [sys.executable, "-m", "autotune.cli.main", "tune", MODEL]
-    command += ["--trials", str(TRIALS), "--db", str(path), "--threads", "1", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert events[-1]["event"] == "finished"
-    assert events[-1]["trials"] == TRIALS
-    assert events[-1]["before"]["min_ns"] > 0
-    return path
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

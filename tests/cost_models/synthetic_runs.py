@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pandas as pd
 
 from cost_models import features
-from cost_models.dataset import RunRecord
+from cost_models.dataset import COLUMNS
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
@@ -28,7 +29,7 @@ def hidden_latency(space: Space, x: features.Matrix) -> np.ndarray[tuple[int], n
     return np.asarray(float(space.workload.flops) * slow)
 
 
-def records(per_space: int = 40, failing: bool = True) -> list[RunRecord]:
+def records(per_space: int = 40, failing: bool = True) -> pd.DataFrame:
     """Runs of all synthetic spaces; where ``failing``, tiles of one row crash."""
     found = []
     for number, space in enumerate(spaces()):
@@ -37,13 +38,13 @@ def records(per_space: int = 40, failing: bool = True) -> list[RunRecord]:
         for config, nanoseconds in zip(population, latency, strict=True):
             crashes = failing and config["rows"] == 1
             found.append(
-                RunRecord(
-                    workload_text=space.workload.text,
-                    target_json=space.target.to_json(),
-                    space_key=space.key,
-                    config=config,
-                    outcome="crashed" if crashes else "ok",
-                    latency_ns=None if crashes else float(nanoseconds),
-                )
+                {
+                    "workload_text": space.workload.text,
+                    "target_json": space.target.to_json(),
+                    "space_key": space.key,
+                    "config": config,
+                    "outcome": "crashed" if crashes else "ok",
+                    "latency_ns": np.nan if crashes else float(nanoseconds),
+                }
             )
-    return found
+    return pd.DataFrame(found, columns=[*COLUMNS])

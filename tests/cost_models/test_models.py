@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from autotune.errors import CostModelError
@@ -38,15 +38,15 @@ def test_dataset_groups_by_workload_and_marks_failures(data: dataset.Dataset) ->
 
 
 def test_dataset_counts_what_it_skips() -> None:
-    good, *_ = records(failing=False)
+    good = records(failing=False)[:1]
     broken = [
-        dataclasses.replace(good, space_key="another"),
-        dataclasses.replace(good, workload_text="region nonsense"),
-        dataclasses.replace(good, target_json="{}"),
-        dataclasses.replace(good, config={**good.config, "rows": 99}),
-        dataclasses.replace(good, outcome="timeout", latency_ns=None),
+        good.assign(space_key="another"),
+        good.assign(workload_text="region nonsense"),
+        good.assign(target_json="{}"),
+        good.assign(config=[{**good["config"][0], "rows": 99}]),
+        good.assign(outcome="timeout", latency_ns=np.nan),
     ]
-    built = dataset.build([good, *broken])
+    built = dataset.build(pd.concat([good, *broken], ignore_index=True))
     assert len(built) == 1
     assert built.skipped == {
         "space has changed": 1,
@@ -54,7 +54,7 @@ def test_dataset_counts_what_it_skips() -> None:
         "configuration not legal now": 1,
         "outcome timeout": 1,
     }
-    assert len(dataset.build([])) == 0
+    assert len(dataset.build(good[:0])) == 0
 
 
 def test_ranker_learns_a_cost_on_workloads_it_has_not_seen(data: dataset.Dataset, ranker: Ranker) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from autotune.errors import CostModelError
 from autotune.graph.region import Workload
 from cost_models import dataset, features, retrain
 from cost_models import registry as registry_module
-from cost_models.dataset import RunRecord
 from cost_models.manifest import Manifest
 from cost_models.ranker import Ranker
 from cost_models.registry import Registry
@@ -21,12 +20,12 @@ from tests.cost_models.synthetic_runs import records
 
 
 @pytest.fixture(scope="module")
-def runs() -> list[RunRecord]:
+def runs() -> pd.DataFrame:
     return records()
 
 
 @pytest.fixture(scope="module")
-def models(runs: list[RunRecord]) -> tuple[Ranker, Validity, dataset.Dataset]:
+def models(runs: pd.DataFrame) -> tuple[Ranker, Validity, dataset.Dataset]:
     data = dataset.build(runs)
     ok = data.valid
     ranker = Ranker.fit(data.x[ok], data.latency_ns[ok], data.groups[ok], rounds=5, threads=1)
@@ -37,7 +36,7 @@ def manifest() -> Manifest:
     return Manifest("cost-model", features.schema(), {})
 
 
-def fit(runs: list[RunRecord], folder: Path, dry_run: bool = False) -> retrain.RetrainReport:
+def fit(runs: pd.DataFrame, folder: Path, dry_run: bool = False) -> retrain.RetrainReport:
     return retrain.retrain(runs, folder, dry_run, rounds=40, threads=1)
 
 
@@ -117,7 +116,7 @@ def test_a_pointer_to_nowhere_is_an_error(tmp_path: Path) -> None:
         Registry(tmp_path).current()
 
 
-def test_retraining_promotes_a_better_model_once(runs: list[RunRecord], tmp_path: Path) -> None:
+def test_retraining_promotes_a_better_model_once(runs: pd.DataFrame, tmp_path: Path) -> None:
     dry = fit(runs, tmp_path, dry_run=True)
     assert not dry.replaced
     assert "dry run" in dry.reason
@@ -139,26 +138,20 @@ def test_retraining_promotes_a_better_model_once(runs: list[RunRecord], tmp_path
     assert stored.latency_range_ns[0] > 0
 
 
-def test_retraining_keeps_what_it_has_when_the_new_one_is_worse(
-    runs: list[RunRecord], tmp_path: Path
-) -> None:
+def test_retraining_keeps_what_it_has_when_the_new_one_is_worse(runs: pd.DataFrame, tmp_path: Path) -> None:
     fit(runs, tmp_path)
     trained = set(Registry(tmp_path).manifest("v0001").trained_on)
     rng = np.random.default_rng(0)
-    by_text = {run.workload_text: Workload.parse(run.workload_text).key for run in runs}
-    noise = [
-        dataclasses.replace(run, latency_ns=float(rng.uniform(1, 9)))
-        if run.latency_ns and by_text[run.workload_text] in trained
-        else run
-        for run in runs
-    ]
+    known = runs["workload_text"].map(lambda text: Workload.parse(text).key in trained)
+    noise = runs.assign(latency_ns=runs["latency_ns"].mask(known, rng.uniform(1, 9, len(runs))))
+    noise.loc[runs["latency_ns"].isna(), "latency_ns"] = np.nan
     report = fit(noise, tmp_path)
     assert not report.replaced
     assert "not better" in report.reason
 
 
 def test_retraining_from_nothing_says_what_is_missing(tmp_path: Path) -> None:
-    report = fit([], tmp_path)
+    report = fit(records()[:0], tmp_path)
     assert not report.replaced
     assert "too little to learn from: 0 valid runs" in report.reason
 

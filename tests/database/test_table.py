@@ -13,7 +13,9 @@ import pytest
 from autotune.database import Database, Latency, Outcome, Rival, WorkloadRow
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.export import FORMATS, export
+from autotune.database.table import training_table
 from autotune.errors import UsageError
+from cost_models.dataset import COLUMNS
 from tests.database.examples import HOST, KEY, OTHER, job, run
 
 TEXT = """region workload {
@@ -121,6 +123,14 @@ def test_an_export_that_fails_leaves_the_older_file(database: Database, tmp_path
 class _Unwritable:
     def __str__(self) -> str:
         raise OSError(28, "no space left on device")
+
+
+def test_a_cost_model_gets_the_columns_that_it_takes(database: Database) -> None:
+    table = training_table(database)
+    assert tuple(table) == COLUMNS
+    assert table["config"].tolist()[0] == {"tile": 4, "order": "mn", "pack": True}
+    assert (table["workload_text"][0], table["target_json"][2]) == (TEXT, OTHER.to_json())
+    assert table["latency_ns"].isna().tolist() == [False, True, False]
 
 
 def test_only_tables_load_pandas(database: Database, tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ _SEATED_BYTES_PER_S = 25e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
 _AS_START = 2.0
 """What follows the search takes as often as long as what came before it, on a busy machine."""
+_AS_LOADING = 0.6
+"""Two models are loaded and timed in this part of the time that starting took."""
 _COMPARED, _CONFIRMED, _ALL, _ON_THE_WAY = 0.4, 0.55, 0.65, 0.5
 """Shares of the time left: of confirming, to compare whole algorithms; to confirm before the whole model is timed;
 for all but the report, of which the last readings take some; to confirm during the search."""
@@ -138,9 +140,10 @@ class Job:
             self.progress.started(status)
             loop.guide.learn()
             status.meter.reserve_s = self._reserve_s(status)
+            least_s = _AS_LOADING * status.meter.session_s
             loop.run()
             self._confirm(status, _CONFIRMED if self.options.time_model else _ALL)
-            whole = self._whole_model(status)
+            whole = self._whole_model(status, least_s)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
             pass  # the best so far is in the database; what follows only reads it
@@ -284,8 +287,11 @@ class Job:
         self._say(status, status.phase, text or "the database answers again")
         status.note = before
 
-    def _whole_model(self, status: Status) -> tuple[Latency, Latency] | None:
+    def _whole_model(self, status: Status, least_s: float) -> tuple[Latency, Latency] | None:
         if self.surroundings is None or not self.options.time_model:
+            return None
+        if status.meter.left_s < least_s:
+            self._say(status, "whole model", "not timed: the budget is over before that")
             return None
         out_of_time = status.meter.over(_ALL)
         self._say(status, "whole model", "untuned and tuned take turns")

@@ -348,6 +348,18 @@ def test_confirming_and_the_whole_model_are_part_of_a_time_budget(
     assert 80 < head_s + model.now < 100
 
 
+def test_the_whole_model_is_not_timed_where_starting_took_longer_than_is_left(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, out = Hours(A), io.StringIO()
+    monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
+    budget = Budget(seconds=100)
+    job(path, A, budget=budget, surroundings=model, head_s=70.0, progress=JsonLines(out)).run()
+    assert model.looks["time"] == 0
+    assert "not timed: the budget is over before that" in out.getvalue()
+    assert 70.0 + model.now < 100
+
+
 def test_no_more_is_built_than_there_is_time_to_measure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Hours(A)
     built: list[int] = []

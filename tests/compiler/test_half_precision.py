@@ -151,7 +151,7 @@ def test_an_onnx_model_of_halves_compiles(dtype: str, tmp_path: Path) -> None:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)])
     given = {"x": rng.standard_normal((1, 3, 8, 8)).astype(dtype)}
     wanted = evaluate.run(frontend.load(proto), given)["y"]
     module = autotune.compile(proto, threads=1)

@@ -73,8 +73,8 @@ def attach(stages: Sequence[Stage], parent: Stage, loop: IterVar) -> None:
 def _factor(schedule: Schedule, stage: Stage, loop: IterVar, width: int) -> Stage:
     """Make ``loop`` a vectorised axis of a stage of partial results."""
     assert isinstance(stage.op, ComputeOp)
-    tensor = schedule.rfactor(stage.tensor, loop, factor_axis=len(stage.op.axis))
-    partial = schedule[tensor]
+    made = schedule.rfactor(stage.tensor, loop, factor_axis=len(stage.op.axis))
+    partial = schedule[made[0] if isinstance(made, list) else made]  # of a tuple reduction all in one stage
     assert isinstance(partial.op, ComputeOp)
     *rows, factored = partial.op.axis
     vectors, lanes = partial.split(factored, factor=width)

@@ -79,7 +79,10 @@ class RowRecipe:
         stage = schedule[self.shape.reductions[0].name]
         assert isinstance(stage.op, ComputeOp)
         part, _ = stage.split(stage.op.reduce_axis[0], nparts=int(config["parts"]))
-        partial = schedule[schedule.rfactor(stage.tensor, part, factor_axis=0)]
+        made = schedule.rfactor(stage.tensor, part, factor_axis=0)
+        partial = schedule[
+            made[0] if isinstance(made, list) else made
+        ]  # of a tuple reduction all in one stage
         vectors = self._reduce(schedule, partial, config, None)
         assert isinstance(partial.op, ComputeOp)
         axes = partial.op.axis

@@ -15,6 +15,7 @@ from autotune.compiler import compile_in_detail
 from autotune.errors import BuildError, ModelImportError
 from autotune.frontends.onnx import load
 from autotune.graph import evaluate
+from autotune.graph.build import GraphBuilder
 from autotune.runtime import device
 from autotune.runtime.module import Module
 
@@ -148,3 +149,12 @@ def test_values_beyond_any_memory_are_refused() -> None:
     grown = one("Expand", (1,), constants=[[1 << 40]])
     with pytest.raises(ModelImportError, match=r"the most that a value may have"):
         load(grown)
+
+
+def test_the_largest_of_integers_is_found() -> None:
+    """A reduction of two values, index and element, in vectors of partial results."""
+    b = GraphBuilder("largest")
+    graph = b.graph(b.node("ArgMax", b.input("x", (3, 8), "int64"), axis=-1, name="y"))
+    x = np.random.default_rng(0).integers(0, 9, (3, 8))
+    with Module(compile_in_detail(graph, target="host", threads=1).image) as module:
+        np.testing.assert_array_equal(module(x)[0], x.argmax(axis=1, keepdims=True))

@@ -13,6 +13,7 @@ PASSES: Mapping[str, str] = {
     "apply_to_parts": "autotune.passes.apply_to_parts:ApplyToParts",
     "attention": "autotune.passes.attention:Attention",
     "attention_blocks": "autotune.passes.attention_blocks:AttentionBlocks",
+    "block_sums": "autotune.passes.block_sums:BlockSums",
     "causal_rows": "autotune.passes.causal_rows:CausalRows",
     "common_subexpressions": "autotune.passes.common_subexpressions:CommonSubexpressions",
     "convert_layout": "autotune.passes.convert_layout:ConvertLayout",

@@ -47,5 +47,5 @@ def test_unknown_name_lists_those_there_are():
     assert str(error.value) == (
         "no zoo model is called 'resnet5000'\n  there are: resnet50, squeezenet, densenet121, "
         "inception_v1, inception_v2, shufflenet, vgg19, bvlc_alexnet, zfnet512, mobilenetv2, mlp, "
-        "encoder, encoder_base, tiny_cnn"
+        "encoder, encoder_base, tiny_cnn; did you mean 'resnet50'?"
     )

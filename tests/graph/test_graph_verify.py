@@ -67,7 +67,7 @@ def with_attrs(value: str, **attrs: int) -> Graph:
         ),
         (
             with_node(Node("Rlu", ("y",), ("z",))),
-            "node 'z' (Rlu): unknown operator 'Rlu'; did you mean Relu, PRelu, Elu?",
+            "node 'z' (Rlu): unknown operator 'Rlu'; did you mean 'Relu'?",
         ),
         (
             retyped("relu", (1, 2)),

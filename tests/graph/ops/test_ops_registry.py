@@ -38,7 +38,7 @@ def test_names_are_sorted_and_supported() -> None:
 def test_unknown_operator_names_near_ones() -> None:
     with pytest.raises(GraphError) as caught:
         ops.get("Sofmax")
-    assert str(caught.value).startswith("unknown operator 'Sofmax'; did you mean Softmax")
+    assert str(caught.value).startswith("unknown operator 'Sofmax'; did you mean 'Softmax'?")
 
 
 def test_registering_twice_is_a_bug() -> None:

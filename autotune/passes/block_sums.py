@@ -23,8 +23,9 @@ from autotune.te.dtypes import is_float
 LONGEST = 1 << 15
 """Sums of more elements are cut: longer than those of any layer that models commonly have."""
 
-_LANES = 4
-"""Sums along rows are taken in the lanes of a vector at least, each of which sees as much less."""
+_ALONG_ROWS = 128
+"""Sums along rows may be so many times longer: they are taken in the lanes of several vectors. By default four
+million squares are off by 2e-6 with AVX-512, 2e-5 with AVX2 and 1e-4 with SSE; cut they took 1.1 to 1.2 of the time."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def _cut(rewriter: Rewriter, node: Node, longest: int) -> bool:
     axes = _spatial(node, len(shape)) if node.op == "GlobalAveragePool" else ints(node, "axes")
     length = math.prod(shape[a] for a in axes)
     in_lanes = bool(axes) and axes[-1] == len(shape) - 1
-    if length <= longest * (_LANES if in_lanes else 1) or not is_float(dtype):
+    if length <= longest * (_ALONG_ROWS if in_lanes else 1) or not is_float(dtype):
         return False
     (output,) = node.outputs
     if dtype in ("float16", "bfloat16"):  # their sums are taken in float32, and rounded once

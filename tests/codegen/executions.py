@@ -12,6 +12,8 @@ from autotune.codegen import interpreter
 from autotune.lower import lower_schedule
 from tests.schedule.machine import run_machine_code, runnable_target
 
+LANES = 64
+"""Vectors of several registers, and a rest that is none."""
 TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
@@ -24,15 +26,14 @@ def everywhere(arrays: Sequence[Any], element: Callable[..., te.Expr]) -> Any:
     schedule, outer = te.create_schedule(c), np.zeros(c.shape, c.dtype)
     interpreter.run_program(lower_schedule(schedule, [*inputs, c]), {**named, "C": outer})
     same(outer, expected, "interpreter")
-    halves = any(t.dtype == "float16" for t in (*inputs, c))
-    for name in TARGETS[halves:]:  # the first cannot convert float16
-        for lanes in (False, True):
+    for target in dict.fromkeys(map(runnable_target, TARGETS)):
+        for lanes in (0, LANES):
             schedule = te.create_schedule(c)
             if lanes:
-                schedule[c].vectorize(schedule[c].op.axis[0])
-            target = runnable_target(name)
+                _, inner = schedule[c].split(schedule[c].op.axis[0], lanes)
+                schedule[c].vectorize(inner)
             found = run_machine_code(schedule, [*inputs, c], named, target=target)["C"]
-            same(found, expected, f"{name}, {'lanes' if lanes else 'scalar'}")
+            same(found, expected, f"{target.cpu}, {lanes or 1} lanes")
     return expected
 
 

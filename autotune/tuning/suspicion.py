@@ -38,16 +38,13 @@ class Suspicion:
         self.tried += 1
         default = run.origin is Origin.DEFAULT
         self.defaults -= default
-        self._held.append(run)
-        if measurement.latency is not None:
-            self.worked += 1
-            self._defaults_worked += default
-            if self.defaults > 0:
-                self._held.remove(run)
-                return [run]
-        else:
+        if measurement.latency is None:
             self._look_at_failure(run, measurement, default)
-        return self._release() if self.defaults <= 0 and self.worked else []
+            self._held.append(run)
+            return self._cleared()
+        self.worked += 1
+        self._defaults_worked += default
+        return [*self._cleared(), run]
 
     def rest(self) -> list[Run]:
         """What was held back, at the end; raises MeasureError when nothing has worked."""
@@ -71,6 +68,10 @@ class Suspicion:
         if self.tried >= _ALL_FAILED and not self.worked and not self.proven:
             what = f"none of the first {self.tried} candidates worked"
             raise MeasureError(self._nothing(what, run, measurement.details))
+
+    def _cleared(self) -> list[Run]:
+        """What was held back, once the machine is above suspicion."""
+        return self._release() if self.defaults <= 0 and self.worked else []
 
     def _release(self) -> list[Run]:
         held, self._held = self._held, []

@@ -102,6 +102,14 @@ def test_nodes_that_break_the_definition_of_their_operator(model: Any, reason: s
     assert reason in text
 
 
+def test_a_zero_point_of_the_wrong_size_is_refused_at_its_node() -> None:
+    inputs = {"a": np.ones((2, 4), np.int8), "b": np.ones((4, 3), np.int8)}
+    zeros = {"az": np.zeros((), np.int8), "bz": np.zeros(2, np.int8)}
+    assert refused(node_model("MatMulInteger", inputs | zeros)).endswith(
+        "node 'y0' (MatMulInteger): MatMulInteger: input 3 has 2 elements, shape (2,), not 1 or 3"
+    )
+
+
 def test_a_refusal_says_what_was_given_and_what_the_operator_takes() -> None:
     first, *rest = refused(node_model("Flatten", {"x": (2, 3)}, axis=-7)).splitlines()
     assert first.startswith("node 'y0' (Flatten): not as ONNX defines it: Invalid value")

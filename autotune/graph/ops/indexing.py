@@ -164,9 +164,15 @@ def _elements_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> l
     return [stage(indices.shape, element, names[0])]
 
 
+def _complete_trilu(types: Types, attrs: dict[str, Attr]) -> None:
+    """A diagonal beyond the matrix is the nearest one that keeps as much, so that k fits any index type."""
+    shape = at(types, 0).shape
+    if len(shape) < 2:
+        raise GraphError(f"Trilu takes matrices, got shape {shape}")
+    attrs["k"] = max(-shape[-2], min(int_attr(attrs, "k"), shape[-1]))
+
+
 def _trilu_infer(types: Types, attrs: Attrs) -> list[TensorType]:
-    if at(types, 0).rank < 2:
-        raise GraphError(f"Trilu takes matrices, got shape {at(types, 0).shape}")
     return [at(types, 0).dense]
 
 
@@ -298,6 +304,7 @@ register(
         _trilu_reference,
         _trilu_compute,
         {"k": Attribute("int", 0), "upper": Attribute("int", 1)},
+        _complete_trilu,
         positional=True,
     )
 )

@@ -2,17 +2,20 @@
 
 They have references only: the pass ``integer_products`` expresses them by IntegerMatMul, IntegerConv
 and elementwise operators. Scales are float32; zero points (0 if absent) have the type of what they
-belong to. Scale and zero point are scalars or one an index of an axis.
+belong to. Scale and zero point are one value or, where an axis is said below, one an index of it.
 
 QuantizeLinear(x, scale[, zero]), DequantizeLinear(q, scale[, zero]): attribute axis (1), and to: the
 dtype of the result (that of zero, else uint8; float32).
-MatMulInteger(a, b[, a_zero, b_zero]), ConvInteger(x, w[, x_zero, w_zero]): int32.
+MatMulInteger(a, b[, a_zero, b_zero]), ConvInteger(x, w[, x_zero, w_zero]): int32. a_zero may be one a
+row, b_zero one a column, w_zero one an output channel; so below, and scales of b and w.
 QLinearMatMul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero), QLinearConv(x, x_scale, x_zero,
 w, w_scale, w_zero, y_scale, y_zero[, bias]): y of y_zero's type; bias is int32 in steps of
 x_scale * w_scale. A sum is multiplied by x_scale * w_scale / y_scale in float32 and rounded to even.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -46,6 +49,22 @@ def _check(op: str, types: Types, *positions: int) -> None:
             raise GraphError(f"{op}: input {i} is {at(types, i).dtype}, not {' or '.join(QUANTIZED)}")
 
 
+def _check_sizes(op: str, types: Types, sizes: Mapping[int, tuple[int, ...]]) -> None:
+    """Refuse scales, zero points and biases, by input, that have none of the numbers of elements allowed."""
+    for i, allowed in sizes.items():
+        found = optional(types, i)
+        if found is not None and found.size not in allowed:
+            wanted = " or ".join(map(str, dict.fromkeys(allowed)))
+            raise GraphError(f"{op}: input {i} has {found.size} elements, shape {found.shape}, not {wanted}")
+
+
+def _check_steps(op: str, types: Types, attrs: Attrs) -> None:
+    """Refuse a scale or zero point that is neither one value nor one for each index of the axis."""
+    x, axis = at(types, 0), int_attr(attrs, "axis")
+    extent = x.shape[axis] if -x.rank <= axis < x.rank else 1
+    _check_sizes(op, types, {1: (1, extent), 2: (1, extent)})
+
+
 def _complete_quantize(types: Types, attrs: dict[str, Attr]) -> None:
     zero = optional(types, 2)
     attrs.setdefault("to", "uint8" if zero is None else zero.dtype)
@@ -54,6 +73,7 @@ def _complete_quantize(types: Types, attrs: dict[str, Attr]) -> None:
 def _quantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     if attrs["to"] not in QUANTIZED:
         raise GraphError(f"QuantizeLinear to {attrs['to']}; supported: {', '.join(QUANTIZED)}")
+    _check_steps("QuantizeLinear", types, attrs)
     return [TensorType(at(types, 0).shape, str_attr(attrs, "to"))]
 
 
@@ -72,6 +92,7 @@ def saturated(values: Array, dtype: str) -> Array:
 def _dequantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     if at(types, 0).dtype not in (*QUANTIZED, "int32", "int16") or attrs["to"] != "float32":
         raise GraphError(f"DequantizeLinear of {at(types, 0).dtype} to {attrs['to']} is not supported")
+    _check_steps("DequantizeLinear", types, attrs)
     return [TensorType(at(types, 0).shape, "float32")]
 
 
@@ -93,17 +114,35 @@ def _conv_sums(x: Array, x_zero: Array, w: Array, w_zero: Array, attrs: Attrs) -
 
 def _matmul_integer_infer(types: Types, _: Attrs) -> list[TensorType]:
     _check("MatMulInteger", types, 0, 1)
-    return [TensorType(matmul_shape(at(types, 0).shape, at(types, 1).shape), "int32")]
+    a, b = at(types, 0).shape, at(types, 1).shape
+    shape = matmul_shape(a, b)
+    _check_sizes("MatMulInteger", types, {2: (1, _rows(a)), 3: (1, _columns(b))})
+    return [TensorType(shape, "int32")]
+
+
+def _rows(a: Sequence[int]) -> int:
+    """Of the matrices of a product's first operand."""
+    return a[-2] if len(a) > 1 else 1
+
+
+def _columns(b: Sequence[int]) -> int:
+    """Of the matrices of a product's second operand."""
+    return b[-1] if len(b) > 1 else 1
 
 
 def _conv_integer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     _check("ConvInteger", types, 0, 1)
-    return [TensorType(geometry(types, attrs).out_shape, "int32")]
+    sizes = geometry(types, attrs)
+    _check_sizes("ConvInteger", types, {2: (1,), 3: (1, sizes.out_channels)})
+    return [TensorType(sizes.out_shape, "int32")]
 
 
 def _qlinear_matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
     _check("QLinearMatMul", types, 0, 3, 7)
-    return [TensorType(matmul_shape(at(types, 0).shape, at(types, 3).shape), at(types, 7).dtype)]
+    a, b = at(types, 0).shape, at(types, 3).shape
+    shape, one, columns = matmul_shape(a, b), (1,), (1, _columns(b))
+    _check_sizes("QLinearMatMul", types, {1: one, 2: (1, _rows(a)), 4: columns, 5: columns, 6: one, 7: one})
+    return [TensorType(shape, at(types, 7).dtype)]
 
 
 def _operands(types: Types) -> Types:
@@ -112,7 +151,14 @@ def _operands(types: Types) -> Types:
 
 def _qlinear_conv_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     _check("QLinearConv", types, 0, 3, 7)
-    return [TensorType(geometry(_operands(types), attrs).out_shape, at(types, 7).dtype)]
+    sizes, one = geometry(_operands(types), attrs), (1,)
+    channels = (1, sizes.out_channels)
+    _check_sizes(
+        "QLinearConv",
+        types,
+        {1: one, 2: one, 4: channels, 5: channels, 6: one, 7: one, 8: (sizes.out_channels,)},
+    )
+    return [TensorType(sizes.out_shape, at(types, 7).dtype)]
 
 
 def _rescaled(sums: Array, arrays: Arrays, axis: int) -> list[Array]:

@@ -40,13 +40,18 @@ def fetch_next_row(stage: Stage, steps: IterVar) -> None:
 def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: int) -> list[Stage]:
     """Reduce the last axis into ``count`` vectors of partial results, add those up, then the lanes.
 
+    Of a row that is not whole vectors only the last step has idle lanes, which take a mask a vector.
+
     Returns the new stages, each read by the next and the last one by ``stage``, to be attached by the caller.
     """
     assert isinstance(stage.op, ComputeOp)
     last = stage.op.reduce_axis[-1]
     width = min(lanes, last.extent)
-    _, inner = stage.split(last, factor=width * count)
+    steps, inner = stage.split(last, factor=width * count)
     partial = [_factor(schedule, stage, inner, width)]
+    if last.extent % (width * count) and steps.extent > 1:
+        assert isinstance(partial[0].op, ComputeOp)
+        partial[0].peel(partial[0].op.reduce_axis[-1], last=1)
     if count > 1:  # add the vectors up before the lanes
         _, rest = stage.split(stage.op.reduce_axis[-1], factor=width)
         total = _factor(schedule, stage, rest, width)

@@ -147,7 +147,8 @@ class RowRecipe:
         vectors = column(columns, "vectors", 1)
         block = column(columns, "row_block", 1)
         fold = columns["method"] == "fold"
-        masked = ~fold & (np.mod(self.shape.width, vectors * self.lanes) != 0)
+        steps = np.ceil(self.shape.width / (vectors * self.lanes))
+        masked = (np.mod(self.shape.width, vectors * self.lanes) != 0) / steps  # of all steps, the last one
         inline = columns["store"] == "inline" if "store" in columns else np.zeros(len(vectors), bool)
         return flat_nest(
             self.family,
@@ -161,7 +162,7 @@ class RowRecipe:
             columns["parallel"].astype(np.bool_),
             chains=vectors,
             recomputed=np.where(inline, float(self.shape.recomputed), 0.0)
-            + len(self.shape.reductions) * np.where(fold, _FOLD, np.where(masked, _MASK, 0.0)),
+            + len(self.shape.reductions) * np.where(fold, _FOLD, _MASK * masked),
             parts=column(columns, "parts", 1),
             row_operations=len(self.shape.reductions) * np.where(fold, 0.0, vectors + _FOLD),
             tags={

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from autotune.codegen.cpu import compile_schedule
 from autotune.compiler.driver import distinct_workloads, divide
 from autotune.graph.build import GraphBuilder
@@ -39,6 +43,16 @@ def test_exponentials_that_are_recomputed_fetch_nothing() -> None:
 def test_vectors_of_partial_results_are_added_up_in_registers() -> None:
     text = loops(softmax(8, 256), vectors=4)
     assert "unrolled (rk.inner.v.outer, 0, 4)" in text
+
+
+@pytest.mark.parametrize("op", ["ArgMax", "ReduceMax", "ReduceSum"])
+def test_only_the_last_step_of_a_row_has_idle_lanes(op: str) -> None:
+    b = GraphBuilder("row")
+    along: dict[str, Any] = {"axis": 1} if op == "ArgMax" else {"axes": (1,)}
+    (workload,) = distinct_workloads(divide(b.graph(b.node(op, b.input("x", (8, 1007)), **along))))
+    before, last = loops(workload, vectors=4).split("for (rk.outer")[1].split("unrolled (rk.inner.outer")[1:3]
+    assert "if_then_else" not in before
+    assert "if_then_else" in last
 
 
 def test_rows_picked_by_a_number_are_copied_in_vectors() -> None:

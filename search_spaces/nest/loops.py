@@ -334,6 +334,7 @@ def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, 
 
 __all__ = [
     "CACHE_LINE",
+    "STREAMS",
     "WAY_BYTES",
     "Access",
     "Body",

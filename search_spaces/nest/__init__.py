@@ -1,0 +1,31 @@
+"""Loop nests of whole populations of candidates, one array entry a candidate."""
+
+from search_spaces.nest.loops import (
+    CACHE_LINE,
+    STREAMS,
+    WAY_BYTES,
+    Access,
+    Body,
+    Loop,
+    LoopKind,
+    LoopNest,
+    Numbers,
+    Pass,
+    Touched,
+    touched,
+)
+
+__all__ = [
+    "CACHE_LINE",
+    "STREAMS",
+    "WAY_BYTES",
+    "Access",
+    "Body",
+    "Loop",
+    "LoopKind",
+    "LoopNest",
+    "Numbers",
+    "Pass",
+    "Touched",
+    "touched",
+]

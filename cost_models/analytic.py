@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.knob import Config, Value
 from cost_models.machine import Machine
 from cost_models.terms import terms
-from search_spaces.knob import Config, Value
 from search_spaces.nest import Numbers
 from search_spaces.population import Population
 

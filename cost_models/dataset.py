@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import AutotuneError, KnobError
+from autotune.schedule.knob import Config
 from cost_models import features
-from search_spaces.knob import Config
 
 if TYPE_CHECKING:
     from pandas import DataFrame

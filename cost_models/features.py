@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.knob import Config
 from cost_models.machine import Machine
 from cost_models.terms import Terms, terms
-from search_spaces.knob import Config
 from search_spaces.nest import LoopNest, Numbers
 from search_spaces.population import Population
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from autotune.schedule.knob import Columns, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from search_spaces.analysis import ReadForm, read_forms
-from search_spaces.knob import Columns, Knob
 from search_spaces.nest import Numbers
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import column

@@ -10,12 +10,12 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from autotune.schedule.knob import Columns, Config, Knob
 from search_spaces import elementwise
 from search_spaces.attention_nest import attention_nest
 from search_spaces.attention_schedule import schedule_attention
 from search_spaces.attention_shape import AttentionShape, attention_shape
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import LoopNest
 from search_spaces.space import Space
 from search_spaces.tile_knobs import column, ints

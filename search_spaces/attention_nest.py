@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.knob import Columns
 from autotune.target import ITEM_BYTES
 from search_spaces.attention_shape import AttentionShape
-from search_spaces.knob import Columns
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers, Pass
 from search_spaces.tile_common import equals, flag, row_bytes
 from search_spaces.tile_knobs import ceil_div, column

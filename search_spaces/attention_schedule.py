@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from autotune import te
 from autotune.schedule.index_map import IndexMap
+from autotune.schedule.knob import Config
 from autotune.target import ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.attention_shape import AttentionShape
-from search_spaces.knob import Config
 from search_spaces.nest import CACHE_LINE
 from search_spaces.plain import schedule_plain
 from search_spaces.row_vectors import attach, partial_vectors, vectorize_row

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InternalError
-from search_spaces.knob import Columns
+from autotune.schedule.knob import Columns
 
 Rule = Callable[[Columns], object]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from search_spaces.knob import Knob
+from autotune.schedule.knob import Knob
 from search_spaces.space import Space
 from search_spaces.tile_blocked import k_block_constraint, k_block_knob
 from search_spaces.tile_left import left_constraints, left_knob

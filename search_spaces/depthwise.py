@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from autotune.schedule.knob import Columns, Knob
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Knob
 from search_spaces.space import Space
 from search_spaces.tile_ahead import image_knob
 from search_spaces.tile_knobs import column

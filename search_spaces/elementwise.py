@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.schedule.knob import Columns, Config, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.ahead import ahead_knob, far_reads, hidden, iterations
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_nest import flat_nest
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import LoopNest, Numbers
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes

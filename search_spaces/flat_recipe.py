@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autotune import te
+from autotune.schedule.knob import Config, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp, post_order
-from search_spaces.knob import Config, Knob
 from search_spaces.plain import schedule_plain
 
 if TYPE_CHECKING:

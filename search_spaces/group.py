@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.errors import KnobError
+from autotune.schedule.knob import Columns, Knob
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Knob
 from search_spaces.population import Indexes
 
 MAX_ROWS = 1 << 18

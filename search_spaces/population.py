@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces.knob import Config, Knob, Value
+from autotune.schedule.knob import Config, Knob, Value
 
 Indexes = NDArray[np.int16]
 

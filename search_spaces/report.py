@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from autotune.schedule.knob import Knob
 from search_spaces.constraint import Constraint
 from search_spaces.group import columns_of
-from search_spaces.knob import Knob
 from search_spaces.population import Indexes
 
 _EXACT_LIMIT = 1 << 18

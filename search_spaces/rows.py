@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune import te
+from autotune.schedule.knob import Columns, Config, Knob, Value
 from autotune.te.tensor import ComputeOp
 from search_spaces.flat_nest import flat_nest
-from search_spaces.knob import Columns, Config, Knob, Value
 from search_spaces.nest import LoopNest
 from search_spaces.row_shape import RowShape
 from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, partial_vectors, vectorize_row

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import KnobError
+from autotune.schedule.knob import Columns, Config, Knob, Value
 from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
 from search_spaces.group import Group, groups_of
-from search_spaces.knob import Columns, Config, Knob, Value
 from search_spaces.population import Population
 from search_spaces.report import SpaceReport, report
 from search_spaces.versions import VERSIONS, versions_of

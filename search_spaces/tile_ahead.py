@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.schedule.knob import Columns, Config, Knob
 from autotune.te.tensor import PlaceholderOp
 from search_spaces.ahead import ahead_knob, hidden, iterations
 from search_spaces.analysis import ReadForm
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import CACHE_LINE, Numbers
 from search_spaces.tile_common import Tile, item_bytes
 from search_spaces.tile_shape import TileShape

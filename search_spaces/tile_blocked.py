@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
+from autotune.schedule.knob import Columns, Knob
 from autotune.target import ITEM_BYTES, Target
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Knob
 from search_spaces.nest import Numbers
 from search_spaces.tile_common import whole
 from search_spaces.tile_knobs import WHOLE, column, row_tiles, vector_tiles

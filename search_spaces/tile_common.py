@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.knob import Columns
 from autotune.target import ITEM_BYTES
 from autotune.te.tensor import Tensor
-from search_spaces.knob import Columns
 from search_spaces.nest import Numbers
 from search_spaces.tile_knobs import WHOLE
 

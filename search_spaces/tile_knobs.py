@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from autotune.schedule.knob import Columns, Knob, Value
 from autotune.target import Target
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Knob, Value
 from search_spaces.nest import Numbers
 from search_spaces.tile_shape import TileShape
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.schedule.index_map import IndexMap
+from autotune.schedule.knob import Columns, Config, Knob
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import Numbers, Pass
 from search_spaces.plain import schedule_plain, worth_sharing
 from search_spaces.tile_common import equals, item_bytes

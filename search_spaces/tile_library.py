@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune import library
+from autotune.schedule.knob import Columns, Config, Knob
 from autotune.te.library_calls import library_matmul
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import Numbers
 from search_spaces.tile_common import equals, whole
 from search_spaces.tile_knobs import WHOLE, column, row_tiles, vector_tiles

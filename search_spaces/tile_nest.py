@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.knob import Columns
 from search_spaces.analysis import ReadForm, operations, read_forms
-from search_spaces.knob import Columns
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
 from search_spaces.tile_ahead import image_ahead, image_fetches
 from search_spaces.tile_blocked import reduction_blocks

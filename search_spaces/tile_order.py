@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.schedule.index_map import IndexMap
+from autotune.schedule.knob import Columns, Config, Knob
 from autotune.te.tensor import ComputeOp
 from search_spaces.analysis import operations, read_forms
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import Numbers
 from search_spaces.tile_common import equals
 from search_spaces.tile_shape import TileShape

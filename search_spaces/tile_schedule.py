@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotune import te
+from autotune.schedule.knob import Config
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 from search_spaces.dot_tile import tensorize_group
-from search_spaces.knob import Config
 from search_spaces.plain import schedule_plain
 from search_spaces.tile_ahead import fetch_image
 from search_spaces.tile_knobs import WHOLE

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.schedule.knob import Columns
 from autotune.te.tensor import ComputeOp
 from search_spaces.analysis import operations
-from search_spaces.knob import Columns
 from search_spaces.nest import Numbers, Pass
 from search_spaces.tile_blocked import reduction_blocks, sums_of
 from search_spaces.tile_common import Tile, item_bytes, whole

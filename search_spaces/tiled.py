@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from autotune.schedule.knob import Columns, Config, Knob
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import LoopNest
 from search_spaces.space import Space
 from search_spaces.tile_knobs import tile_constraints, tile_knobs

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.lower.ir import NONTEMPORAL
+from autotune.schedule.knob import Columns, Config, Knob
 from autotune.strides import dense_strides
 from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
@@ -23,7 +24,6 @@ from search_spaces.ahead import ahead_knob, hidden, iterations
 from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import CACHE_LINE, STREAMS, Access, Body, Loop, LoopNest, Numbers
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes

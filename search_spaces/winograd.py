@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import te
+from autotune.schedule.knob import Columns, Config, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import Structure, structure
-from search_spaces.knob import Columns, Config, Knob
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
 from search_spaces.plain import schedule_plain
 from search_spaces.space import Space

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces.knob import Config
+from autotune.schedule.knob import Config
 from search_spaces.population import Population
 
 Matrix = NDArray[np.float32]

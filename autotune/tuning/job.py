@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from autotune.database import Database, Hit, Miss
 from autotune.database.records import JobRow, Latency, Run, WorkloadRow
 from autotune.errors import DatabaseError
+from autotune.schedule.knob import Config
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
@@ -32,7 +33,6 @@ from autotune.tuning.search import Search
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
 from autotune.versions import versions_of
-from search_spaces.knob import Config
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload

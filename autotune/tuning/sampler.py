@@ -14,8 +14,8 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.errors import UsageError
+from autotune.schedule.knob import Config
 from autotune.tuning.search import distribution, to_config, to_params
-from search_spaces.knob import Config
 from search_spaces.population import Population
 
 if TYPE_CHECKING:

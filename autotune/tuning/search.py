@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from search_spaces.knob import Config, Knob, Value, config_to_json
+from autotune.schedule.knob import Config, Knob, Value, config_to_json
 
 if TYPE_CHECKING:
     import optuna

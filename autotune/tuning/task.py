@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.database.records import Key, Origin, Run
+from autotune.schedule.knob import Config
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.outcome import Measurement
-from search_spaces.knob import Config
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload

@@ -21,10 +21,10 @@ from autotune.errors import ArtifactError, BuildError, KnobError, ScheduleError,
 from autotune.function import build
 from autotune.library import blas
 from autotune.runtime import artifact
+from autotune.schedule.knob import Value
 from autotune.schedule.trace import Trace
 from autotune.te.library_calls import library_matmul
 from search_spaces import spaces
-from search_spaces.knob import Value
 from search_spaces.space import Space
 from tests.search_spaces import workloads as make
 

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import AutotuneError
+from autotune.schedule.knob import Value
 from autotune.target import Target
 from autotune.tuning.measure.check import relative_error
 from search_spaces import spaces
-from search_spaces.knob import Value
 from search_spaces.population import Population
 from search_spaces.space import Space
 from tests.schedule.machine import FenceError, run_machine_code

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import InternalError, KnobError
+from autotune.schedule.knob import Knob, config_from_json, config_to_json
 from autotune.target import Target
 from search_spaces import group as group_module
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Knob, config_from_json, config_to_json
 from search_spaces.space import Space
 from search_spaces.versions import VERSIONS
 

@@ -10,9 +10,9 @@ import pytest
 
 from autotune.errors import KnobError
 from autotune.graph.region import Workload
+from autotune.schedule.knob import Value
 from cost_models import analytic
 from search_spaces import spaces
-from search_spaces.knob import Value
 from tests.search_spaces import workloads as make
 
 CONFIGS: dict[str, Mapping[str, Value]] = {

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import KnobError
+from autotune.schedule.knob import Value
 from cost_models import analytic
 from search_spaces import spaces
-from search_spaces.knob import Value
 from search_spaces.space import Space
 from tests.search_spaces import workloads as make
 

@@ -13,8 +13,8 @@ from autotune.codegen.cpu import compile_schedule
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
+from autotune.schedule.knob import Value
 from search_spaces import spaces
-from search_spaces.knob import Value
 from search_spaces.space import Space
 from tests.search_spaces import workloads as make
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from autotune.database import Latency, Outcome
+from autotune.schedule.knob import Config, Knob
 from autotune.target import Target
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from search_spaces.constraint import Constraint
-from search_spaces.knob import Config, Knob
 from search_spaces.nest import Access, Body, Loop, LoopNest
 from search_spaces.space import Space
 

@@ -21,6 +21,7 @@ import pytest
 
 from autotune.database import Database, Hit, JobRow, Origin, Outcome
 from autotune.errors import MeasureError, UsageError
+from autotune.schedule.knob import Config
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.confirm import TOP, Code, Version
 from autotune.tuning.job import Job, Options, Subject, alive, owner
@@ -29,7 +30,6 @@ from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.progress import JsonLines, PlainLines, Silent
 from autotune.tuning.report import Report
-from search_spaces.knob import Config
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
 A = Synthetic("a")

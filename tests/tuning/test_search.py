@@ -11,10 +11,10 @@ import optuna
 import pytest
 
 from autotune.errors import MissingExtraError, UsageError
+from autotune.schedule.knob import config_to_json
 from autotune.tuning.guide import Guide
 from autotune.tuning.samplers import GUIDED, OPTUNA, factory, name_of
 from autotune.tuning.search import Proposal, Search, to_config, to_params
-from search_spaces.knob import config_to_json
 from tests.tuning.synthetic import Synthetic
 
 

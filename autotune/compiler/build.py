@@ -11,8 +11,8 @@ from autotune.codegen import wire
 from autotune.codegen.code import DispatchCode
 from autotune.codegen.cpu import compile_schedule
 from autotune.compiler.assemble import BuiltWorkload
+from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.choice import GIVEN, Choice, apply
-from autotune.compiler.crew import Crew
 from autotune.graph.region import Workload
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -22,20 +22,20 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 
 
 class Building:
-    """Choices that are compiled: helpers of a ``crew`` begin at once, this process by :meth:`finish`."""
+    """Choices that are compiled: ``workers`` begin at once, this process by :meth:`finish`."""
 
     def __init__(
         self,
         choices: Sequence[Choice],
         target: Target,
-        crew: Crew | None = None,
+        workers: BuildWorkers | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._choices = choices
-        self._crew = crew or Crew()
+        self._workers = workers or BuildWorkers()
         self._progress = progress
         self._finished = 0
-        self._round = self._crew.begin([BuildTask(choice, target) for choice in choices], self._done)
+        self._round = self._workers.begin([BuildTask(choice, target) for choice in choices], self._done)
 
     def _done(self, number: int) -> None:
         self._finished += 1
@@ -44,14 +44,14 @@ class Building:
 
     def finish(self) -> dict[str, BuiltWorkload]:
         """The code by workload key, in the order of the choices."""
-        codes = self._crew.finish(self._round)
+        codes = self._workers.finish(self._round)
         pairs = zip(self._choices, codes, strict=True)
         return {choice.workload.key: BuiltWorkload(choice, code) for choice, code in pairs}
 
 
 @dataclass(frozen=True)
 class BuildTask:
-    """The code of one choice, made here or by a helper."""
+    """The code of one choice, made here or by a build worker."""
 
     choice: Choice
     target: Target
@@ -74,10 +74,10 @@ class BuildTask:
         )
 
     def request(self) -> dict[str, Any] | None:
-        """What a helper needs.
+        """What a build worker needs.
 
         None for a schedule that a caller gave, which may name instructions of the caller's own, and while IR is
-        dumped: the text of a helper's code stays there.
+        dumped: the text of a build worker's code stays there.
         """
         if self.choice.source == GIVEN or settings.current().dump:
             return None
@@ -90,12 +90,12 @@ class BuildTask:
         }
 
     def result(self, answer: Mapping[str, Any]) -> DispatchCode:
-        """The code that a helper made, without its LLVM IR text."""
+        """The code that a build worker made, without its LLVM IR text."""
         return wire.from_json(answer)
 
 
 def answer_build(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The helper's side of :class:`BuildTask`."""
+    """The build worker's side of :class:`BuildTask`."""
     workload, trace = Workload.parse(request["workload"]), Trace.from_json(request["trace"])
     task = BuildTask(Choice(workload, trace, request["source"]), Target.from_json(request["target"]))
     return wire.to_json(task.run())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from autotune.compiler.crew import Crew
+from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask
 from autotune.compiler.standing import Source, Standing
 from autotune.graph.region import Workload
@@ -92,16 +92,16 @@ def decide_all(
     preference: Preference,
     *,
     within: float = 1.0,
-    crew: Crew | None = None,
+    workers: BuildWorkers | None = None,
 ) -> dict[str, Decision]:
-    """The decisions by workload key, for workloads with several alternatives; a ``crew`` shares the estimating."""
+    """The decisions by workload key, for workloads with several alternatives; ``workers`` share the estimating."""
     forks = [(w, found) for w in workloads if _several(found := allowed(w, preference))]
     known = {
         w.key: _together(found, target, database) or _apart(found, target, database) for w, found in forks
     }
     unknown = [(w, found) for w, found in forks if not known[w.key]]
     tasks = [EstimateTask(found, target, max(within, DOUBT), within > DOUBT) for _, found in unknown]
-    for (workload, _), standings in zip(unknown, (crew or Crew()).run(tasks), strict=True):
+    for (workload, _), standings in zip(unknown, (workers or BuildWorkers()).run(tasks), strict=True):
         known[workload.key] = standings
     return {w.key: Decision(w, tuple(sorted(known[w.key], key=_rank))) for w, _ in forks}
 

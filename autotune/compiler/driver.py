@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from autotune.compiler.assemble import assemble
 from autotune.compiler.build import Building, Progress
+from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.choice import Choice, choose
 from autotune.compiler.coverage import CoverageReport, coverage
-from autotune.compiler.crew import Crew
 from autotune.compiler.decision import chosen, decide_all, executed
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.memory_proof import prove_memory
@@ -83,15 +83,15 @@ def compile_in_detail(
         observer=observer,
     )
     workloads = distinct_workloads(parts)
-    with _Opened(database) as opened, Crew.of(len(workloads)) as crew:
+    with _Opened(database) as opened, BuildWorkers.of(len(workloads)) as workers:
         preference = Preference(tolerance, algorithm)
-        decisions = decide_all(workloads, chosen_target, opened, preference, crew=crew)
+        decisions = decide_all(workloads, chosen_target, opened, preference, workers=workers)
         picked = chosen(decisions)
         choices = {
             workload.key: choose(workload, chosen_target, opened, schedules or {})
             for workload in executed(workloads, picked)
         }
-        building = Building(list(choices.values()), chosen_target, crew, progress)
+        building = Building(list(choices.values()), chosen_target, workers, progress)
         parts = substitute(parts, picked)
         report = coverage(parts, choices, decisions.values())
         if require_hit and report.missed:

@@ -76,7 +76,7 @@ class _Estimate:
 
 @dataclass(frozen=True)
 class EstimateTask:
-    """:func:`estimated` for alternatives of one workload, here or by a helper (see :mod:`autotune.compiler.crew`)."""
+    """:func:`estimated` for alternatives of one workload, here or by a build worker."""
 
     allowed: tuple[Alternative, ...]
     target: Target
@@ -97,7 +97,7 @@ class EstimateTask:
         return estimated(self.allowed, self.target, self.within, self.speculate)
 
     def request(self) -> dict[str, Any]:
-        """What a helper needs."""
+        """What a build worker needs."""
         return {
             "do": "estimate",
             "workload": self._workload.text,
@@ -108,7 +108,7 @@ class EstimateTask:
         }
 
     def result(self, answer: Mapping[str, Any]) -> list[Standing]:
-        """The standings that a helper found; the default schedules behind them are known here from now on."""
+        """The standings that a build worker found; the default schedules behind them are known here from now on."""
         from cost_models import analytic
 
         analytic.remember(answer["defaults"])
@@ -117,7 +117,7 @@ class EstimateTask:
 
 
 def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The helper's side of :class:`EstimateTask`."""
+    """The build worker's side of :class:`EstimateTask`."""
     from cost_models import analytic
 
     target = Target.from_json(request["target"])

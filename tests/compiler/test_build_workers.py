@@ -10,24 +10,24 @@ import numpy as np
 import psutil
 import pytest
 
-from autotune.compiler import compile_in_detail, crew
-from autotune.compiler.crew import Crew, builders
+from autotune.compiler import build_workers, compile_in_detail
+from autotune.compiler.build_workers import BuildWorkers, builders
 from autotune.errors import BuildError, InternalError, UsageError
 from autotune.graph.build import GraphBuilder
 
-FAKE = (sys.executable, str(Path(__file__).with_name("fake_helper.py")))
+FAKE = (sys.executable, str(Path(__file__).with_name("fake_build_worker.py")))
 
 
 @dataclass(frozen=True)
 class Job:
-    """A helper does as ``how`` says."""
+    """A build worker does as ``how`` says."""
 
     how: str = "ok"
     what = "a test"
 
     def run(self):
         if self.how != "ok":
-            raise AssertionError("a helper should have done it")
+            raise AssertionError("a build worker should have done it")
         return os.getpid()
 
     def request(self):
@@ -52,13 +52,13 @@ class Patient(Job):
         return None
 
 
-def test_a_crew_without_helpers_works_alone():
-    assert Crew().run([Job(), Job()]) == [os.getpid()] * 2
+def test_without_workers_this_process_works_alone():
+    assert BuildWorkers().run([Job(), Job()]) == [os.getpid()] * 2
 
 
 def test_results_come_in_order_whoever_works():
     seen, later = [], []
-    with Crew(1, FAKE) as together:
+    with BuildWorkers(1, FAKE) as together:
         found = together.run([Patient(until=lambda: len(seen) == 2), Job(), Job()], seen.append)
         again = together.run([Patient(until=lambda: later), Job()], later.append)
     assert found[0] == again[0] == os.getpid()
@@ -72,31 +72,29 @@ def test_results_come_in_order_whoever_works():
     [
         ("refused", BuildError, "^no code for this\n  try another$"),
         ("bug", InternalError, "ZeroDivisionError: division by zero"),
-        ("killed", BuildError, r"^a build helper did not finish a test: the worker died \(SIGKILL\)\n"),
+        ("killed", BuildError, r"^a build worker did not finish a test: the worker died \(SIGKILL\)\n"),
     ],
 )
-def test_what_fails_in_a_helper_is_raised_here(how, kind, words):
+def test_what_fails_in_a_worker_is_raised_here(how, kind, words):
     seen = []
-    with pytest.raises(kind, match=words), Crew(1, FAKE) as together:
+    with pytest.raises(kind, match=words), BuildWorkers(1, FAKE) as together:
         together.run([Patient(until=lambda: seen), Job(how)], seen.append)
     assert psutil.Process().children() == []
 
 
-def test_a_helper_that_cannot_start_is_an_error_with_the_way_out():
+def test_a_worker_that_cannot_start_is_an_error_with_the_way_out():
     broken = [sys.executable, "-c", "import nothing_like_it"]
-    words = r"(?s)^cannot start the build helper.*nothing_like_it.*\n  AUTOTUNE_BUILDERS=1"
-    with pytest.raises(BuildError, match=words), Crew(1, broken) as together:
-        together.run(
-            [Patient(until=lambda: "autotune-helper" not in {t.name for t in threading.enumerate()})]
-        )
+    words = r"(?s)^cannot start the build worker.*nothing_like_it.*\n  AUTOTUNE_BUILDERS=1"
+    with pytest.raises(BuildError, match=words), BuildWorkers(1, broken) as together:
+        together.run([Patient(until=lambda: "autotune-build" not in {t.name for t in threading.enumerate()})])
 
 
-def test_a_helper_finds_modules_where_this_process_does(monkeypatch, tmp_path):
+def test_a_worker_finds_modules_where_this_process_does(monkeypatch, tmp_path):
     (tmp_path / "only_here.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     code = f"import only_here, runpy; runpy.run_path({FAKE[1]!r}, run_name='__main__')"
     seen = []
-    with Crew(1, (FAKE[0], "-c", code)) as together:
+    with BuildWorkers(1, (FAKE[0], "-c", code)) as together:
         here, there = together.run([Patient(until=lambda: seen), Job()], seen.append)
     assert here != there
 
@@ -120,9 +118,9 @@ def model():
     return b.graph(b.node("Relu", value, name="y"))
 
 
-def test_a_helper_changes_nothing_of_a_model(monkeypatch):
+def test_a_worker_changes_nothing_of_a_model(monkeypatch):
     alone = compile_in_detail(model())
-    monkeypatch.setattr(crew, "WORTH", 1)
+    monkeypatch.setattr(build_workers, "WORTH", 1)
     monkeypatch.setenv("AUTOTUNE_BUILDERS", "2")
     together = compile_in_detail(model())
     assert together.image.objects == alone.image.objects

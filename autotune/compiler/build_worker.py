@@ -1,4 +1,4 @@
-"""The process that helps a compilation: ``python -m autotune.compiler.helper``, see :mod:`autotune.compiler.crew`."""
+"""A build worker: ``python -m autotune.compiler.build_worker``, see :mod:`autotune.compiler.build_workers`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune import library
 from autotune.compiler.build import answer_build
-from autotune.compiler.crew import error_answer
+from autotune.compiler.build_workers import error_answer
 from autotune.compiler.estimate import answer_estimate
 from autotune.graph import ops
 from autotune.workers.serve import Handler, serve

@@ -1,7 +1,7 @@
-"""This process and helpers beside it, which share the work on the workloads of one model.
+"""This process and build workers beside it, which share the work on the workloads of one model.
 
-LLVM holds a lock in each process, and Python another: only processes use more than one core. A helper starts while
-this process works already, and takes the next piece whenever it has none. What comes out depends on the pieces
+LLVM holds a lock in each process, and Python another: only processes use more than one core. A build worker starts
+while this process works already, and takes the next piece whenever it has none. What comes out depends on the pieces
 alone, whoever works on them.
 """
 
@@ -21,9 +21,9 @@ from autotune.graph import ops
 from autotune.hardware import usable_cores
 from autotune.workers.process import Died, WorkerProcess, python_module
 
-HELPER = python_module("autotune.compiler.helper")
+COMMAND = python_module("autotune.compiler.build_worker")
 WORTH = 16
-"""Workloads that repay the start of a helper, which is about as long as eight of them take."""
+"""Workloads that repay the start of a build worker, which is about as long as eight of them take."""
 _LIMIT_S = 3600.0
 
 Result = TypeVar("Result")
@@ -31,8 +31,8 @@ Output = TypeVar("Output", covariant=True)
 Done = Callable[[int], None]
 
 
-class Task(Protocol[Output]):
-    """A piece of work. Nothing is shared with a helper: text goes there, and comes back."""
+class Work(Protocol[Output]):
+    """A piece of work. Nothing is shared with a build worker: text goes there, and comes back."""
 
     @property
     def what(self) -> str:
@@ -42,24 +42,24 @@ class Task(Protocol[Output]):
         """Do it here."""
 
     def request(self) -> dict[str, Any] | None:
-        """What a helper needs for it, as JSON; None where only this process can do it."""
+        """What a build worker needs for it, as JSON; None where only this process can do it."""
 
     def result(self, answer: Mapping[str, Any]) -> Output:
-        """Read what a helper answered."""
+        """Read what a build worker answered."""
 
 
-class Crew:
-    """``helpers`` processes beside this one; without any, or outside of ``with``, this process works alone.
+class BuildWorkers:
+    """``workers`` processes beside this one; without any, or outside of ``with``, this process works alone.
 
-    Raises BuildError when a helper cannot start, or ends while it works.
+    Raises BuildError when a build worker cannot start, or ends while it works.
     """
 
-    def __init__(self, helpers: int = 0, command: Sequence[str] = HELPER) -> None:
+    def __init__(self, workers: int = 0, command: Sequence[str] = COMMAND) -> None:
         # Modules are found where this process finds them, whatever was done to its path.
         path = os.pathsep.join(filter(None, sys.path))
         environment = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path}
-        self._workers = [
-            WorkerProcess(command, environment, name="build helper", error=BuildError) for _ in range(helpers)
+        self._processes = [
+            WorkerProcess(command, environment, name="build worker", error=BuildError) for _ in range(workers)
         ]
         self._threads: list[threading.Thread] = []
         self._turn = threading.Condition()
@@ -68,13 +68,13 @@ class Crew:
         self._broken: BuildError | None = None
 
     @classmethod
-    def of(cls, workloads: int) -> Crew:
+    def of(cls, workloads: int) -> BuildWorkers:
         """A process a usable core (``AUTOTUNE_BUILDERS`` says otherwise), as far as so many workloads repay them."""
         return cls(min(builders() - 1, workloads // WORTH))
 
-    def __enter__(self) -> Crew:
-        for worker in self._workers:
-            thread = threading.Thread(target=self._help, args=(worker,), name="autotune-helper", daemon=True)
+    def __enter__(self) -> BuildWorkers:
+        for worker in self._processes:
+            thread = threading.Thread(target=self._serve, args=(worker,), name="autotune-build", daemon=True)
             thread.start()
             self._threads.append(thread)
         return self
@@ -85,20 +85,20 @@ class Crew:
         with self._turn:
             self._closed = True
             self._turn.notify_all()
-        for worker in self._workers:
+        for worker in self._processes:
             worker.close()
         for thread in self._threads:
             thread.join()
 
-    def run(self, tasks: Sequence[Task[Result]], done: Done = lambda _: None) -> list[Result]:
+    def run(self, tasks: Sequence[Work[Result]], done: Done = lambda _: None) -> list[Result]:
         """The results, in the order of the tasks; ``done`` hears of each that is finished, by its number.
 
         Raises what the first of the tasks raises that fail.
         """
         return self.finish(self.begin(tasks, done))
 
-    def begin(self, tasks: Sequence[Task[Result]], done: Done = lambda _: None) -> Round[Result]:
-        """Let the helpers start; this process joins in by :meth:`finish`, which is due before other tasks begin."""
+    def begin(self, tasks: Sequence[Work[Result]], done: Done = lambda _: None) -> Round[Result]:
+        """Let the workers start; this process joins in by :meth:`finish`, which is due before other tasks begin."""
         work = Round(tasks, done)
         with self._turn:
             self._round = work
@@ -116,8 +116,8 @@ class Crew:
             raise self._broken
         return work.results()
 
-    def _help(self, worker: WorkerProcess) -> None:
-        """What the thread of a helper does."""
+    def _serve(self, worker: WorkerProcess) -> None:
+        """What the thread of a build worker does."""
         try:
             if not _is_equal(worker):
                 return
@@ -131,12 +131,12 @@ class Crew:
             work.attempt(number, lambda: task.result(_answer(worker, request, task.what)))  # noqa: B023 - done at once
 
     def _next(self) -> tuple[Round[Any], int, dict[str, Any]] | None:
-        """The next piece that a helper can do; waits for one, and ends with the crew."""
+        """The next piece that a build worker can do; waits for one, and ends with the workers."""
         with self._turn:
             while not self._closed:
                 work = self._round
                 if work is not None:
-                    number = work.take(helper=True)
+                    number = work.take(as_worker=True)
                     if number is not None:
                         request = work.tasks[number].request()
                         assert request is not None
@@ -156,21 +156,21 @@ def builders() -> int:
     return int(wanted)
 
 
-_ALONE = f"{settings.environment_name('builders')}=1 compiles without helpers"
+_ALONE = f"{settings.environment_name('builders')}=1 compiles without build workers"
 
 
 def _is_equal(worker: WorkerProcess) -> bool:
-    """Start a helper; whether it knows every operator and library kernel that was registered in this process."""
+    """Start a build worker; whether it knows every operator and library kernel that was registered in this process."""
     asked = {"do": "know", "ops": list(ops.names()), "kernels": library.registered()}
     return bool(worker.call(asked, _LIMIT_S, "starting")["all"])
 
 
 def _answer(worker: WorkerProcess, request: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """What a helper answers; raises the error that it met."""
+    """What a build worker answers; raises the error that it met."""
     try:
         answer = worker.call(request, _LIMIT_S, what)
     except Died as death:
-        raise BuildError(f"a build helper did not finish {what}: {death}\n  {_ALONE}") from death
+        raise BuildError(f"a build worker did not finish {what}: {death}\n  {_ALONE}") from death
     if "error" in answer:
         kind = getattr(errors, answer["error"], InternalError)
         raise kind(answer["message"])
@@ -190,20 +190,20 @@ def error_answer(error: Exception) -> dict[str, Any]:
 class Round(Generic[Result]):
     """Tasks that are handed out one by one; after a failure no more are."""
 
-    tasks: Sequence[Task[Result]]
+    tasks: Sequence[Work[Result]]
     done: Done
     _lock: threading.Condition = field(default_factory=threading.Condition)
     _ends: dict[int, Callable[[], Result]] = field(default_factory=dict)
     _taken: set[int] = field(default_factory=set)
     _failed: bool = False
 
-    def take(self, *, helper: bool = False) -> int | None:
+    def take(self, *, as_worker: bool = False) -> int | None:
         """The number of the next task."""
         with self._lock:
             if self._failed:
                 return None
             waiting = (n for n in range(len(self.tasks)) if n not in self._taken)
-            number = next((n for n in waiting if not helper or self.tasks[n].request() is not None), None)
+            number = next((n for n in waiting if not as_worker or self.tasks[n].request() is not None), None)
             if number is not None:
                 self._taken.add(number)
             return number
@@ -239,4 +239,4 @@ def _raise(error: Exception) -> Any:
     raise error
 
 
-__all__ = ["HELPER", "WORTH", "Crew", "Round", "Task", "builders", "error_answer"]
+__all__ = ["COMMAND", "WORTH", "BuildWorkers", "Round", "Work", "builders", "error_answer"]

@@ -1,4 +1,4 @@
-"""A helper whose tasks say themselves how they behave; the crew is tested with it."""
+"""A build worker whose tasks say themselves how they behave, for tests of those who give them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 from typing import Any
 
-from autotune.compiler.crew import error_answer
+from autotune.compiler.build_workers import error_answer
 from autotune.errors import BuildError
 from autotune.workers.serve import serve
 

@@ -1,4 +1,8 @@
-"""What the analytic model assumes of a core, derived from the target."""
+"""What the cost model assumes of a machine: every number that was measured or fitted, and nothing else.
+
+Terms (:mod:`cost_models.terms`) multiply what a loop nest counts by what a machine takes for it. No number of a
+machine stands anywhere else.
+"""
 
 from __future__ import annotations
 
@@ -11,39 +15,138 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Machine:
-    """Rates per core and cycle, latencies in cycles, capacities and bandwidths in bytes.
+    """Rates per core and cycle, latencies in cycles, capacities in bytes. Only ratios matter for ranking.
 
-    The rates are those that out-of-order x86 cores with two vector ports share (Skylake and Zen 2 on); only
-    ratios matter for ranking. ``l3`` and ``memory`` bandwidths are for the whole machine. ``core_stream`` and
-    ``all_streams`` are bytes a cycle of operands that are only read and in no cache: of one core, and of all together.
+    The defaults are those of Cascade Lake with AVX-512, on which they were fitted.
     """
 
+    # The core
     hertz: float = 2.6e9
+    """Cycles a second while vector multiply-adds run."""
     arithmetic_ports: float = 2.0
+    """Vector multiply-adds a cycle."""
     load_ports: float = 2.0
+    """Vector loads a cycle from the first-level cache."""
     store_ports: float = 1.0
+    """Vector stores a cycle to it."""
     issue_width: float = 4.0
+    """Instructions a cycle."""
     port_conflict: float = 0.6
+    """Cycles lost for each that arithmetic and loads are both busy."""
     latency: float = 4.0
+    """Cycles from a multiply-add to one that needs its result."""
     step_overhead: float = 1.5
-    l2_bytes_per_cycle: float = 32.0
-    l3_bytes_per_cycle: float = 12.0
-    memory_bytes_per_cycle: float = 4.5
-    core_stream: float = 4.0
-    all_streams: float = 6.2
-    l1: float = 32 << 10
-    l2: float = 1 << 20
-    l3: float = 8 << 20
-    threads: int = 1
+    """Cycles of a loop beside its body, a step."""
     registers: int = 16
+    """Vector registers by name."""
+    register_share: float = 15 / 16
+    """Share of them that a body uses before it takes longer: tiles that need all keep them, yet take up to a tenth
+    longer (9 x 3 at products of size 300, 14 x 2 at 1000)."""
     spill_cycles: float = 4.0
-    exposed: float = 0.25
-    l3_exposed: float = 0.5
-    kernel_seconds: float = 1.0e-6
-    tile_seconds: float = 60e-9
-    jitter: float = 0.1
-    fork_seconds: float = 1.5e-6
+    """Cycles of a step for each register beyond them."""
+    kept_loads: float = 0.5
+    """Share of the loads that serve several positions which stay in a register in between."""
     instruction_cache: float = 1500.0
+    """Instructions of a body that are fetched as fast as they run."""
+    fetch_share: float = 0.5
+    """Share of the time in the ports that fetching a body of twice that adds."""
+
+    # The caches and memory
+    l1: float = 32 << 10
+    """Bytes of the first-level data cache."""
+    l2: float = 1 << 20
+    """Bytes of the second-level cache that keep what they are given."""
+    l3: float = 8 << 20
+    """Bytes of the last cache, shared by all cores."""
+    l2_bytes_per_cycle: float = 32.0
+    """From the second-level cache, of one core."""
+    l3_bytes_per_cycle: float = 12.0
+    """From the last cache, of one core."""
+    memory_bytes_per_cycle: float = 4.5
+    """From memory, reads and writes mixed, of all cores together."""
+    core_stream: float = 4.0
+    """Bytes a cycle of operands that are only read and in no cache, of one core."""
+    all_streams: float = 6.2
+    """The same of all cores together."""
+    exposed: float = 0.25
+    """Share of the shorter of arithmetic and transfers that the longer does not hide."""
+    l3_exposed: float = 0.5
+    """Share of the time on the way from the last cache that shows."""
+    scratch_share: float = 0.7
+    """Share of a cache that scratch memory may take before it is evicted."""
+
+    # Lines and pages
+    line_split_cycles: float = 1.1
+    """Cycles lost by a vector load that crosses a cache line: products of sizes 128 to 320, the operand at multiples
+    of a line against 16 bytes beside."""
+    page_cycles: float = 2.5
+    """Cycles lost by a load whose page the first level of address translation has forgotten: products of sizes 197
+    to 1024, packed against not packed."""
+    near_pages: float = 64.0
+    """Pages that the first level of address translation knows."""
+
+    # Prefetching
+    streams: float = 16.0
+    """Lines, each in a page of its own, that hardware prefetchers follow at the same time."""
+    short_run: float = 256.0
+    """Bytes of a long run that the beginning of a short one costs."""
+    lost_run: float = 1300.0
+    """Bytes of a long run that the way to a looked-up row costs, which no prefetcher knows of."""
+    fetched: float = 0.88
+    """What bytes cost that instructions fetch ahead, across pages too."""
+    scattered: float = 0.65
+    """How much more bytes cost whose neighbours are visited a page or more later."""
+    reach: float = 2048.0
+    """Bytes that a core reads while the first of them are on their way from memory: relu and x·sigmoid(x)."""
+    least_reach: float = 256.0
+    """The same of each of many lines that are read side by side: transposes."""
+    line_buffers: float = 10.0
+    """Lines that a core waits for at a time: of an average pool of 3x3 on 143 MiB, tiles of two pixels of four lines
+    take 0.85 of the time without fetching ahead, of three 0.91, of five 0.92."""
+    run_cycles: float = 20.0
+    """Cycles lost where a tap of a window begins a run of channels that nothing has prefetched."""
+    run_row_cycles: float = 2.0
+    """The same for each row of the tile: 3x3x3 convolutions of 14² outputs with 256 channels lose 30 to 55 a run."""
+    store_streams: float = 24.0
+    """Places that are written in turns before hardware prefetchers lose track of them: Winograd's transforms."""
+    store_stream_cycles: float = 0.75
+    """Cycles that a stored vector then waits for each place more."""
+    store_run_cycles: float = 30.0
+    """Cycles at the start of each short run that is stored."""
+
+    # Steps outside of the reduction, in vector instructions' worth of time
+    guarded: float = 50.0
+    """Of a vector that is staged under a test: rows that blocks do not divide, 17 to 41 cycles."""
+    restart: float = 1000.0
+    """Of a tile at each block of the reduction, beside loading and storing its sums: 300 to 600 cycles."""
+    patch_vector: float = 8.0
+    """Of a vector of a patch that is copied: 2 to 11 cycles for patches of 9² to 112² pixels."""
+    patch_run: float = 16.0
+    """Of the beginning of a run of a patch."""
+    patch_ragged: float = 40.0
+    """Of a run that vectors do not divide, in addition: 30 cycles for runs of three channels."""
+    score_loads: float = 0.4
+    """Of a load of a tile of attention's scores."""
+    score_step: float = 3.0
+    """Of a step of the loop over them."""
+
+    # Library kernels
+    library_extra: float = 0.15
+    """Cycles of a multiply-add beyond those of our own tiles: of two equals, the one that needs no library wins."""
+    library_packing: float = 3.0
+    """Cycles for each element of the operands of a call, which are packed anew: 1024³ in blocks, 2.8 and 3.1."""
+
+    # Kernels and workers
+    threads: int = 1
+    """Workers that share a kernel."""
+    kernel_seconds: float = 1.0e-6
+    """Of a kernel that does nothing."""
+    tile_seconds: float = 60e-9
+    """Of handing a worker its next tile."""
+    fork_seconds: float = 1.5e-6
+    """Of waking the other workers and waiting for them."""
+    jitter: float = 0.1
+    """Share of a tile that the slowest worker is behind."""
 
     @staticmethod
     def of(target: Target) -> Machine:

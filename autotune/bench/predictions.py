@@ -1,0 +1,118 @@
+"""How well the analytic cost model ranks candidates that are measured: random samples of spaces of every family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autotune.bench.suites import regions
+from autotune.errors import UsageError
+from autotune.graph.region import Workload
+from autotune.target import Target
+from cost_models import analytic
+from search_spaces.spaces import space_for
+
+Configs = tuple[Mapping[str, int | str | bool], ...]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Random candidates of one workload with their times: minima over all turns, in nanoseconds."""
+
+    family: str
+    name: str
+    workload: str
+    target: str
+    configs: Configs
+    nanoseconds: tuple[float, ...]
+
+    def predicted(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The seconds that the model says now of the same candidates [n]."""
+        space = space_for(Workload.parse(self.workload), Target.from_json(self.target))
+        return analytic.predict(space, self.configs)
+
+    @property
+    def correlation(self) -> float:
+        """Spearman's rank correlation of predicted and measured times."""
+        from scipy.stats import spearmanr
+
+        return float(spearmanr(self.predicted(), self.nanoseconds).statistic)
+
+    @property
+    def scale(self) -> float:
+        """The median of predicted over measured time."""
+        return float(np.median(self.predicted() * 1e9 / np.asarray(self.nanoseconds)))
+
+    @property
+    def regret(self) -> float:
+        """The measured time of the candidate that the model likes best, over that of the best."""
+        measured = np.asarray(self.nanoseconds)
+        return float(measured[int(self.predicted().argmin())] / measured.min())
+
+
+def cases(families: Sequence[str] = ()) -> list[tuple[str, str, Workload]]:
+    """Family, name and workload of the suite, of some families or of all."""
+    return [
+        (family, name, workload)
+        for family, named in regions.workloads().items()
+        if not families or family in families
+        for name, workload in named.items()
+    ]
+
+
+def measured(
+    family: str, name: str, workload: Workload, target: Target, *, candidates: int, turns: int, seed: int = 0
+) -> Sample:
+    """Build random candidates and time them in turns, so that a slow moment of the machine meets all of them.
+
+    Candidates that fail are left out.
+    """
+    from autotune.tuning.measure.interface import Candidate
+    from autotune.tuning.measure.pool import ProcessPool
+
+    space = space_for(workload, target)
+    configs = space.random(np.random.default_rng(seed), candidates)
+    text = target.to_json()
+    best = [float("inf")] * len(configs)
+    with closing(ProcessPool(target.cores)) as pool:
+        built = pool.build([Candidate(workload.text, text, config) for config in configs])
+        for _ in range(turns):
+            for index, one in enumerate(built):
+                latency = pool.measure(one, float("inf")).latency
+                best[index] = min(best[index], latency.min_ns if latency else float("inf"))
+    kept = [index for index, time in enumerate(best) if time < float("inf")]
+    found = tuple(configs[index] for index in kept)
+    return Sample(family, name, workload.text, text, found, tuple(best[index] for index in kept))
+
+
+def read(path: Path) -> list[Sample]:
+    """The samples in the JSON of an earlier run; raises UsageError for another file."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["data"]
+        return [
+            Sample(
+                **{**entry, "configs": tuple(entry["configs"]), "nanoseconds": tuple(entry["nanoseconds"])}
+            )
+            for entry in entries
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} holds no samples of `autotune bench predictions --json` ({error})"
+        ) from error
+
+
+def by_family(samples: Iterable[Sample], value: Callable[[Sample], float]) -> dict[str, float]:
+    """The mean over the workloads of each family."""
+    values: dict[str, list[float]] = {}
+    for sample in samples:
+        values.setdefault(sample.family, []).append(value(sample))
+    return {family: float(np.mean(found)) for family, found in values.items()}
+
+
+__all__ = ["Sample", "by_family", "cases", "measured", "read"]

@@ -1,0 +1,17 @@
+"""Time beside the work: starting kernels, handing out tiles, waking workers and waiting for them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.machine import Machine
+from search_spaces.nest import LoopNest, Numbers
+
+
+def overhead(nest: LoopNest, kernels: Numbers, workers: Numbers, machine: Machine) -> Numbers:
+    """Seconds [n] of ``kernels`` whose tiles ``workers`` share."""
+    seconds = machine.kernel_seconds * kernels + machine.tile_seconds * nest.tiles / workers
+    return np.asarray(seconds + np.where(workers > 1, machine.fork_seconds, 0.0))
+
+
+__all__ = ["overhead"]

@@ -1,0 +1,34 @@
+"""Time of the kernels before the main one: packing, padding, producers that are stored whole."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cost_models.machine import Machine
+from search_spaces.nest import LoopNest, Numbers
+
+
+class Passes(NamedTuple):
+    """Seconds [n] of the passes, and kernels [n] that they and the main one are."""
+
+    seconds: Numbers
+    kernels: Numbers
+
+
+def passes(nest: LoopNest, machine: Machine) -> Passes:
+    """Each pass takes as long as its bytes do on the way from where they are."""
+    seconds, kernels = np.zeros(len(nest)), np.ones(len(nest))
+    for one in nest.passes:
+        moved, touched = one.read + 2.0 * one.written, one.read + one.written
+        # What another worker has written comes through the cache that they share.
+        near = (touched <= machine.l2) & (machine.threads == 1 or not one.shared)
+        rate = np.where(near, machine.l2_bytes_per_cycle, machine.l3_bytes_per_cycle)
+        rate = np.where(touched > machine.l3, machine.memory_bytes_per_cycle, rate)
+        seconds = seconds + moved / rate / machine.hertz / machine.threads
+        kernels = kernels + (moved > 0)
+    return Passes(seconds, kernels)
+
+
+__all__ = ["Passes", "passes"]

@@ -1,0 +1,72 @@
+"""Bytes between the caches: one roof a level of the roofline (Williams et al., CACM 2009).
+
+What a level of the loop nest touches is loaded once where it fits a cache, by the rule of layer conditions
+(Stengel et al., ICS 2015).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cost_models.machine import Machine
+from search_spaces.nest import LoopNest, Numbers
+
+
+class Traffic(NamedTuple):
+    """Bytes [n] moved into the first, the second and the last cache from the next level outwards."""
+
+    l1: Numbers
+    l2: Numbers
+    l3: Numbers
+
+
+def traffic(nest: LoopNest, machine: Machine) -> Traffic:
+    """The bytes of all accesses and of scratch memory; beyond the first cache, as many of a long run as they cost."""
+    walks, which = nest.walks
+    return Traffic(
+        *(
+            _into(walks, capacity, near=capacity == machine.l1)[which] + _scratch(nest, capacity, machine)
+            for capacity in (machine.l1, machine.l2, machine.l3)
+        )
+    )
+
+
+def _into(nest: LoopNest, capacity: float, near: bool) -> Numbers:
+    """Bytes moved into a cache of ``capacity`` from the next one.
+
+    The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
+    does not move stays, because its reuse distance is that same working set. ``near`` counts bytes; further
+    out, what they cost.
+    """
+    levels = len(nest.loops)
+    sets = nest.working_sets
+    level = np.argmax(sets <= capacity, axis=0)
+    level = np.where(sets[-1] > capacity, levels, level)
+    here = (level, np.arange(len(nest)))
+    total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
+    for access, found in zip(nest.accesses, nest.touched, strict=True):
+        moved = (found.moved[here] if near else found.cost[here]) * found.entries[here]
+        # A written tensor is read for ownership first, then written back.
+        through = moved * (2.0 if access.write else 1.0)
+        if access.streamed is not None:
+            streamed = streamed + np.where(access.streamed, moved, 0.0)
+            through = np.where(access.streamed, 0.0, through)
+        total = total + through
+    # What fits whole is there already: written by the dispatch before, or read by the last run.
+    return np.where(sets[0] <= capacity, 0.0, total) + streamed
+
+
+def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
+    """Bytes moved because a block's stored producers do not stay in a cache of ``capacity``.
+
+    The scratch buffer is written, read and overwritten by the next block.
+    """
+    if nest.scratch is None:
+        return np.zeros(len(nest))
+    size, fills = nest.scratch
+    return np.where(size > machine.scratch_share * capacity, 3.0 * size * fills, 0.0)
+
+
+__all__ = ["Traffic", "traffic"]

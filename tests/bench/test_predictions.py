@@ -1,0 +1,57 @@
+"""The benchmark of the analytic cost model: what it says of measured samples, and their way through JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.bench import predictions
+from autotune.bench.predictions import Sample
+from autotune.errors import UsageError
+from autotune.target import Target
+from cost_models import analytic
+from search_spaces.spaces import space_for
+
+
+def _sample(order: int) -> Sample:
+    """Times in the order that the model predicts (1) or in the opposite one (-1)."""
+    family, name, workload = predictions.cases(["softmax"])[0]
+    target = Target.parse("x86-64-v3")
+    space = space_for(workload, target)
+    configs = space.random(np.random.default_rng(0), 20)
+    times = np.argsort(np.argsort(order * analytic.predict(space, configs), kind="stable")) + 1.0
+    return Sample(family, name, workload.text, target.to_json(), tuple(configs), tuple(map(float, times)))
+
+
+def test_every_region_of_the_suite_belongs_to_its_family() -> None:
+    target = Target.parse("x86-64-v3")
+    for family, name, workload in predictions.cases():
+        assert space_for(workload, target).family == family, name
+
+
+def test_correlation_and_regret_follow_the_order() -> None:
+    right, wrong = _sample(1), _sample(-1)
+    assert right.correlation > 0.95
+    assert wrong.correlation < -0.95
+    assert right.regret == 1.0
+    assert wrong.regret > 1.0
+    assert predictions.by_family([right, wrong], lambda s: s.correlation)["softmax"] == pytest.approx(
+        0, abs=0.05
+    )
+
+
+def test_samples_go_through_json(tmp_path: Path) -> None:
+    sample, path = _sample(1), tmp_path / "runs.json"
+    path.write_text(json.dumps({"data": [asdict(sample)]}), encoding="utf-8")
+    assert predictions.read(path) == [sample]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('{"data": [{"family": "pool"}]}', encoding="utf-8")
+    with pytest.raises(UsageError, match="holds no samples of `autotune bench predictions --json`"):
+        predictions.read(path)

@@ -73,7 +73,7 @@ def build(
 
     ``target`` must be one that this machine can run. Raises TargetError, LoweringError, BuildError.
     """
-    from autotune.codegen.cpu import compile_schedule
+    from autotune.codegen.backend import compile_schedule
     from autotune.runtime.module import Module
     from autotune.target import Target
 

@@ -1,7 +1,7 @@
 """Regions that walk across an input's lines: blocks of both axes, transposed in registers.
 
 Where the output's last axis is not the one along which an input is contiguous, a block of ``tile`` lines of the
-output by some vectors is read along the input's lines (:mod:`autotune.codegen.blocks`). Knobs: tile, vectors, walk
+output by some vectors is read along the input's lines (:mod:`autotune.codegen.llvm.blocks`). Knobs: tile, vectors, walk
 (which way the innermost blocks go: along the input's lines, or along the output's), ahead (bytes of each of the
 input's lines that are fetched ahead), stream, parallel.
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.codegen.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
+from autotune.codegen.llvm.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
 from autotune.runtime.device import address_of
 from autotune.target import Target
 

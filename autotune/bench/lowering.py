@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from autotune.bench.problem import Case
 from autotune.bench.suites import operators
-from autotune.codegen.cpu import emit_program
 from autotune.codegen.llvm import compile_ir
+from autotune.codegen.llvm.backend import emit_program
 from autotune.compiler import distinct_workloads, divide
 from autotune.graph.region import Workload
 from autotune.lower.program import lower_schedule

@@ -1,1 +1,1 @@
-"""Loop programs to machine code by LLVM, and the interpreter that is their reference."""
+"""Loop programs to code, a backend a folder: LLVM for CPUs, and the interpreter that is the reference."""

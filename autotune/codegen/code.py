@@ -51,7 +51,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class DispatchCode:
-    """Machine code of one dispatch: a relocatable object file, and its LLVM IR text."""
+    """Code of one dispatch, its manifest, and the text that it was compiled from.
+
+    ``object_code`` is what is loaded: for a CPU a relocatable ELF file, and ``ir`` its LLVM IR.
+    """
 
     object_code: bytes
     kernels: tuple[Kernel, ...]

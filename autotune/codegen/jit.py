@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from autotune import library
 from autotune.codegen.elf import ObjectSymbols, read_symbols
-from autotune.errors import BuildError, InternalError
-
-_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+from autotune.errors import BuildError
 
 
 class LoadedCode:
@@ -75,20 +69,6 @@ class LoadedCode:
         self._used.clear()
 
 
-def call_kernel(address: int, buffers: Sequence[NDArray[Any]], tiles: int, scratch_bytes: int = 0) -> None:
-    """Run all tiles of one kernel on the calling thread, the GIL released.
-
-    ``buffers`` are the arrays behind its pointer table, in order.
-    """
-    for buffer in buffers:
-        if not buffer.flags.c_contiguous:
-            raise InternalError("kernel buffers must be C-contiguous")
-    table = np.array([buffer.ctypes.data for buffer in buffers] or [0], np.int64)
-    scratch = np.empty(scratch_bytes + 64, np.uint8)
-    aligned = -(-scratch.ctypes.data // 64) * 64
-    _KERNEL(address)(table.ctypes.data, 0, tiles, aligned)
-
-
 @cache
 def _initialize() -> None:
     import llvmlite.binding as llvm
@@ -119,4 +99,4 @@ def _check(index: int, symbols: ObjectSymbols) -> None:
         )
 
 
-__all__ = ["LoadedCode", "call_kernel"]
+__all__ = ["LoadedCode"]

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from autotune import settings
 from autotune.codegen import wire
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import DispatchCode
-from autotune.codegen.cpu import compile_schedule
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.choice import GIVEN, Choice, apply

@@ -190,6 +190,11 @@ class LoopKernel:
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
 
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """All buffers from outside of the kernel, each once."""
+        return tuple(dict.fromkeys(self.reads + self.writes))
+
 
 @dataclass(frozen=True)
 class LoopProgram:

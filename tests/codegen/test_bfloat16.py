@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune import te
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.interpreter import run_program
 from autotune.codegen.llvm import assembly
 from autotune.lower import lower_schedule

@@ -9,11 +9,12 @@ import pytest
 
 import autotune
 from autotune import te
-from autotune.codegen.cpu import compile_schedule
-from autotune.codegen.jit import LoadedCode, call_kernel
+from autotune.codegen.backend import compile_schedule
+from autotune.codegen.jit import LoadedCode
 from autotune.codegen.llvm import assembly
 from autotune.runtime.device import aligned
 from autotune.target import Target
+from tests.codegen.native import call_kernel
 
 DTYPES = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")
 V3, V4 = Target.parse("x86-64-v3"), Target.parse("x86-64-v4")

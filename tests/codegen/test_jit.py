@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from autotune.codegen.elf import read_symbols
-from autotune.codegen.jit import LoadedCode, call_kernel
-from autotune.errors import BuildError, InternalError
+from autotune.codegen.jit import LoadedCode
+from autotune.errors import BuildError
+from tests.codegen.native import call_kernel
 from tests.runtime.kernels import compile_ir, kernel
 
 CALLS = """
@@ -84,10 +85,3 @@ def test_code_for_another_machine_is_refused() -> None:
     damaged[18:20] = (183).to_bytes(2, "little")  # e_machine: aarch64
     with pytest.raises(BuildError, match="object 0 is for aarch64, this process runs"):
         LoadedCode([bytes(damaged)])
-
-
-def test_strided_buffers_are_refused() -> None:
-    code = LoadedCode([kernel("count")])
-    x = np.zeros(8, np.int64)[::2]
-    with pytest.raises(InternalError, match="C-contiguous"):
-        call_kernel(code.address(0, "k"), [x, x], tiles=4)

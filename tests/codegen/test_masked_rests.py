@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune import te
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.target import Target
 from tests.schedule.machine import run_machine_code, runnable_target
 

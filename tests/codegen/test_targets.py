@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from autotune.codegen import interpreter
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import DispatchCode
-from autotune.codegen.cpu import compile_schedule
 from autotune.codegen.elf import read_symbols
 from autotune.codegen.llvm import assembly
 from autotune.graph.region import Workload

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from autotune import te
-from autotune.codegen.cpu import compile_schedule, emit_program
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.llvm import assembly
+from autotune.codegen.llvm.backend import emit_program
 from autotune.lower.program import lower_schedule
 from autotune.target import Target
 from search_spaces import spaces

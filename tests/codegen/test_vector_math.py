@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from autotune.codegen.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
+from autotune.codegen.llvm.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
 from autotune.target import Target
 from tests.codegen.vector_math_harness import assembly, run, ulp_error
 

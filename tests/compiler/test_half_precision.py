@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import autotune
 from autotune import te
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.llvm import assembly
 from autotune.errors import InputError
 from autotune.frontends import onnx as frontend

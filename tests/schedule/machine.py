@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import BufferSpec, DispatchCode
-from autotune.codegen.cpu import compile_schedule
 from autotune.codegen.jit import LoadedCode
 from autotune.schedule import Schedule
 from autotune.target import Target

@@ -10,7 +10,7 @@ import pytest
 
 from autotune import te
 from autotune.codegen import interpreter
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.elf import read_symbols
 from autotune.errors import LoweringError, ScheduleError
 from autotune.lower import lower_schedule

@@ -11,7 +11,7 @@ import pytest
 
 from autotune import te
 from autotune.codegen import interpreter
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.errors import BuildError, LoweringError, ScheduleError
 from autotune.lower import lower_schedule
 from autotune.lower.examples import loops

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
 from autotune.lower import lower_schedule, program_text

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune.codegen import interpreter
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.codegen.cpu import compile_schedule
+from autotune.codegen.backend import compile_schedule
 from autotune.graph.region import Workload
 from search_spaces import spaces
 from search_spaces.versions import VERSIONS, versions_of

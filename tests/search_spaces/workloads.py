@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import BufferSpec
-from autotune.codegen.cpu import compile_schedule
-from autotune.codegen.jit import LoadedCode, call_kernel
+from autotune.codegen.jit import LoadedCode
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
 from autotune.target import Target
 from search_spaces.space import Space
+from tests.codegen.native import call_kernel
 
 AVX2 = Target.parse("x86-64-v3", threads=2)
 AVX512 = Target.parse("x86-64-v4", threads=2)

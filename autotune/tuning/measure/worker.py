@@ -109,7 +109,7 @@ def build(request: Request) -> Answer:
     """Code of one candidate, or why there is none."""
     trace_json = trace_key = ""
     try:
-        from autotune.codegen.cpu import compile_schedule
+        from autotune.codegen.backend import compile_schedule
 
         space = _space(request["workload"], request["target"])
         program = space.workload.program()

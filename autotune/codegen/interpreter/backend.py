@@ -1,0 +1,47 @@
+"""Loop programs as code that the interpreter runs: what every other backend is compared with."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from autotune.codegen.code import DispatchCode
+from autotune.codegen.interpreter.machine import Array, run_kernel
+from autotune.codegen.manifest import Entry, with_manifest
+from autotune.lower.ir import LoopProgram
+from autotune.lower.printer import program_text
+from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class InterpretedCode(DispatchCode):
+    """A program to be interpreted, in the process that made it: its object code is the text of the program."""
+
+    program: LoopProgram
+
+    def run(self, number: int, arrays: Sequence[Array], begin: int, end: int) -> None:
+        """Run some tiles of a kernel; ``arrays`` are those of its buffers, in their shapes.
+
+        Raises InternalError on an access outside of a buffer.
+        """
+        kernel = self.program.kernels[number]
+        memory = dict(zip(kernel.buffers, arrays, strict=True))
+        run_kernel(kernel, memory, range(begin, end))
+
+
+class InterpreterBackend:
+    """Code for the interpreter (see :class:`autotune.codegen.backend.Backend`); any target will do."""
+
+    def compile(self, program: LoopProgram, target: Target, name: str = "") -> InterpretedCode:
+        """The program itself."""
+        text = program_text(program)
+        name = name or "k" + hashlib.sha256(text.encode()).hexdigest()[:16]
+        entries = [
+            Entry(kernel, f"{name}_{number}", kernel.buffers) for number, kernel in enumerate(program.kernels)
+        ]
+        code = with_manifest(program, entries, text.encode(), text)
+        return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program)
+
+
+__all__ = ["InterpretedCode", "InterpreterBackend"]

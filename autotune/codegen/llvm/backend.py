@@ -1,0 +1,45 @@
+"""Code of CPUs: loop kernels to one object file."""
+
+from __future__ import annotations
+
+import hashlib
+
+from autotune.codegen.code import DispatchCode
+from autotune.codegen.llvm.kernel import KernelEmitter
+from autotune.codegen.llvm.module import ModuleText
+from autotune.codegen.llvm.objects import compile_ir
+from autotune.codegen.manifest import Entry, with_manifest
+from autotune.lower.ir import LoopProgram
+from autotune.target import Target
+from autotune.te.depth import walks_deep
+
+_UNNAMED = "unnamed.kernel"
+"""Stands for the symbol prefix until the code, and with it its hash, is known."""
+
+
+class LlvmBackend:
+    """Object code of CPUs (see :class:`autotune.codegen.backend.Backend`)."""
+
+    def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
+        """An ELF object, and the LLVM IR text that it was compiled from."""
+        ir, entries = emit_program(program, target, name or _UNNAMED)
+        if not name:
+            name = "k" + hashlib.sha256(ir.encode()).hexdigest()[:16]
+            ir = ir.replace(_UNNAMED, name)
+            entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
+        return with_manifest(program, entries, compile_ir(ir, target), ir)
+
+
+@walks_deep
+def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
+    """LLVM IR text of a loop program, and its entry points."""
+    module = ModuleText(target)
+    entries = []
+    for number, kernel in enumerate(program.kernels):
+        emitter = KernelEmitter(module, kernel, f"{name}_{number}")
+        emitter.emit()
+        entries.append(Entry(kernel, emitter.symbol, emitter.buffers, emitter.scratch_bytes))
+    return module.text(), entries
+
+
+__all__ = ["LlvmBackend", "emit_program"]

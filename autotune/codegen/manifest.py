@@ -1,0 +1,47 @@
+"""The manifest of a program's code: its entry points, and all buffers by role."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from autotune.codegen.code import BufferSpec, DispatchCode, Kernel, Role
+from autotune.lower.ir import Buffer, LoopKernel, LoopProgram
+from autotune.target import ITEM_BYTES
+
+
+class Entry(NamedTuple):
+    """What a backend made of a kernel: ``buffers`` are those of its pointer table, ``scratch_bytes`` a worker's."""
+
+    kernel: LoopKernel
+    symbol: str
+    buffers: tuple[Buffer, ...]
+    scratch_bytes: int = 0
+
+
+def with_manifest(
+    program: LoopProgram, entries: Sequence[Entry], object_code: bytes, text: str
+) -> DispatchCode:
+    """The code of a program, whose kernels became ``entries``, with its manifest."""
+    buffers = [*program.arguments, *program.workspaces]
+    hoisted = {b for k in program.kernels if k.hoisted for b in k.writes}
+    numbers = {b: n for n, b in enumerate(buffers)}
+    kernels = tuple(
+        Kernel(
+            e.symbol, tuple(numbers[b] for b in e.buffers), e.kernel.tiles, e.kernel.hoisted, e.scratch_bytes
+        )
+        for e in entries
+    )
+    specs = tuple(_spec(b, b in program.outputs, b in hoisted) for b in buffers)
+    return DispatchCode(object_code, kernels, specs, text)
+
+
+def _spec(buffer: Buffer, is_output: bool, is_hoisted: bool) -> BufferSpec:
+    role: Role = "hoisted" if is_hoisted else "workspace"
+    if buffer.scope == "argument":
+        role = "output" if is_output else "input"
+    nbytes = max(buffer.elements, 1) * ITEM_BYTES[buffer.dtype]
+    return BufferSpec(buffer.name, buffer.shape, buffer.dtype, role, nbytes)
+
+
+__all__ = ["Entry", "with_manifest"]

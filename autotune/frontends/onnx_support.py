@@ -11,16 +11,8 @@ from autotune.frontends.onnx_nodes import REWRITTEN
 from autotune.frontends.onnx_read import LoadedModel
 from autotune.graph import ops
 
-INTERNAL = (
-    "ChannelShuffle",
-    "Interleave",
-    "OverlapAdd",
-    *ops.FAMILIES["winograd"],
-    *ops.FAMILIES["integer"],
-)
-"""Operators of the graph IR that ONNX does not have."""
-EXPANDED = ("Attention",)
-"""Operators of ONNX that have a namesake in the graph IR with other inputs; their ONNX definition is expanded."""
+IMPORTED = (*SPECIAL, *REWRITTEN, *COMPOSED)
+"""Operators of which the import makes others, or constants."""
 _MAX_NAMED_NODES = 3
 
 
@@ -87,12 +79,14 @@ def _unsupported(graph: Any) -> dict[tuple[str, str], list[str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for node in graph.node:
         domain = "" if node.domain == "ai.onnx" else node.domain
-        known = ops.supported(node.op_type) or node.op_type in (*SPECIAL, *REWRITTEN, *COMPOSED)
-        known = known and node.op_type not in EXPANDED
-        if domain or not known:
+        if domain or not _is_known(node.op_type):
             name = node.name or next((o for o in node.output if o), "")
             found.setdefault((domain, node.op_type), []).append(name)
     return found
+
+
+def _is_known(op: str) -> bool:
+    return op in IMPORTED or (ops.supported(op) and ops.get(op).in_onnx)
 
 
 def check_supported(graph: Any, origin: str) -> None:
@@ -111,7 +105,7 @@ def check_supported(graph: Any, origin: str) -> None:
     raise UnsupportedOpError(
         f"{origin} uses {what} without a definition here, in {total} of {len(graph.node)} nodes:\n"
         + "\n".join(lines)
-        + f"\n  supported: {', '.join(name for name in ops.names() if name not in INTERNAL)}"
+        + f"\n  supported: {', '.join(name for name in sorted({*ops.names(), *IMPORTED}) if _is_known(name))}"
     )
 
 

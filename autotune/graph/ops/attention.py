@@ -278,5 +278,6 @@ register(
         },
         _complete,
         _flops,
+        in_onnx=False,  # its namesake there has other inputs: their definition is expanded
     )
 )

@@ -94,6 +94,7 @@ register(
         _matmul_reference,
         _matmul_compute,
         flops_rule=matmul_flops,
+        in_onnx=False,
     )
 )
 register(
@@ -107,5 +108,6 @@ register(
         CONV_ATTRIBUTES,
         complete=complete_conv,
         flops_rule=conv_flops,
+        in_onnx=False,
     )
 )

@@ -93,5 +93,6 @@ register(
         _reference,
         _compute,
         {"strides": Attribute("ints", required=True), "size": Attribute("ints", required=True)},
+        in_onnx=False,
     )
 )

@@ -268,6 +268,7 @@ register(
         _shuffle_reference,
         _shuffle_compute,
         {"groups": Attribute("int", required=True), "layout": LAYOUT},
+        in_onnx=False,
     )
 )
 _block_operator("DepthToSpace", {"mode": Attribute("str", "DCR", choices=("DCR", "CRD"))})

@@ -162,5 +162,6 @@ register(
             "strides": Attribute("ints", required=True),
         },
         flops_rule=_flops,
+        in_onnx=False,
     )
 )

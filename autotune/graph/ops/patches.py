@@ -76,5 +76,6 @@ register(
         _compute,
         {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints", required=True)},
         _complete,
+        in_onnx=False,
     )
 )

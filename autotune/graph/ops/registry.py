@@ -1,6 +1,6 @@
 """The operator registry: one `OpDef` an operator, in the file of its family, loaded when asked for.
 
-To add an operator: write its `OpDef` in a family file and list its name in `FAMILIES`.
+To add an operator, write its `OpDef` in the file of a family.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -84,6 +85,7 @@ class OpDef:
     become one. The rules get complete attributes; call them by the methods, which see to that.
     `index_input` is the input that holds indices along attribute `axis` of input 0, if there is one.
     `flops_rule` counts arithmetic; without one it is an operation an element of the larger side.
+    `in_onnx` says whether ONNX has the operator under this name, with these inputs.
     """
 
     name: str
@@ -97,6 +99,7 @@ class OpDef:
     flops_rule: Flops | None = None
     index_input: int | None = None
     positional: bool = False  # elementwise, but what it does depends on where an element stands
+    in_onnx: bool = True
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:
         """The attributes with defaults filled in and axes normalised, sorted by name.
@@ -179,67 +182,64 @@ class OpDef:
                 raise GraphError(f"{self.name}: input {i} is required")
 
 
-FAMILIES: Mapping[str, tuple[str, ...]] = {
-    family: tuple(ops.split())
-    for family, ops in {
-        "elementwise": "Abs Cast Ceil Clip Dropout Elu Erf Exp Floor Gelu HardSigmoid HardSwish "
-        "Identity IsNaN LeakyRelu Log Neg Not Reciprocal Relu Round Sigmoid Sign Softplus Sqrt Tanh",
-        "broadcast": "Add And Div Equal Greater GreaterOrEqual Less LessOrEqual Max Mean Min Mod "
-        "Mul Or Pow PRelu Sub Sum Where Xor",
-        "attention": "Attention",
-        "contraction": "Gemm MatMul",
-        "convolution": "Conv",
-        "convolution_transposed": "ConvTranspose",
-        "integer": "IntegerConv IntegerMatMul",
-        "quantized": "ConvInteger DequantizeLinear MatMulInteger QLinearConv QLinearMatMul QuantizeLinear",
-        "winograd": "WinogradInput WinogradOutput",
-        "pool": "AveragePool GlobalAveragePool GlobalMaxPool MaxPool",
-        "normalization": "BatchNormalization InstanceNormalization LayerNormalization LRN",
-        "softmax": "LogSoftmax Softmax",
-        "reduction": "ArgMax ArgMin ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
-        "reshape": "Expand Flatten Reshape Squeeze Tile Unsqueeze",
-        "movement": "ChannelShuffle Concat DepthToSpace SpaceToDepth Split Transpose",
-        "interleave": "Interleave",
-        "overlap_add": "OverlapAdd",
-        "patches": "Patches",
-        "indexing": "Gather GatherElements Pad Slice Trilu",
-        "shape": "ConstantOfShape Range Shape",
-    }.items()
-}
+FAMILIES = (
+    "elementwise",
+    "broadcast",
+    "attention",
+    "contraction",
+    "convolution",
+    "convolution_transposed",
+    "integer",
+    "quantized",
+    "winograd",
+    "pool",
+    "normalization",
+    "softmax",
+    "reduction",
+    "reshape",
+    "movement",
+    "interleave",
+    "overlap_add",
+    "patches",
+    "indexing",
+    "shape",
+)
+"""The files that define operators; what one of them registers is an operator."""
 
-_FAMILY_OF = {op: family for family, ops in FAMILIES.items() for op in ops}
 _REGISTRY: dict[str, OpDef] = {}
 
 
 def register(op: OpDef) -> OpDef:
-    """Add an operator. Raises InternalError if the name is taken or no family lists it."""
+    """Add an operator. Raises InternalError if the name is taken."""
     if op.name in _REGISTRY:
         raise InternalError(f"operator {op.name!r} is registered twice")
-    if op.name not in _FAMILY_OF:
-        raise InternalError(f"operator {op.name!r} is not listed in registry.FAMILIES")
     _REGISTRY[op.name] = op
     return op
 
 
+@cache
+def _load_families() -> None:
+    for family in FAMILIES:
+        importlib.import_module(f"autotune.graph.ops.{family}")
+
+
 def supported(name: str) -> bool:
-    """Whether the operator is known; loads nothing."""
-    return name in _FAMILY_OF
+    """Whether the operator is known."""
+    _load_families()
+    return name in _REGISTRY
 
 
 def names() -> tuple[str, ...]:
-    """Every known operator, sorted; loads nothing."""
-    return tuple(sorted(_FAMILY_OF))
+    """Every known operator, sorted."""
+    _load_families()
+    return tuple(sorted(_REGISTRY))
 
 
 def get(name: str) -> OpDef:
     """The definition of an operator. Raises GraphError, with near names, if there is none."""
     found = _REGISTRY.get(name)
-    if found is not None:
-        return found
-    family = _FAMILY_OF.get(name)
-    if family is None:
-        raise GraphError(f"unknown operator {name!r}{did_you_mean(name, _FAMILY_OF)}")
-    importlib.import_module(f"autotune.graph.ops.{family}")
-    if name not in _REGISTRY:
-        raise InternalError(f"{family}.py lists operator {name!r} but does not register it")
-    return _REGISTRY[name]
+    if found is None and supported(name):
+        found = _REGISTRY[name]
+    if found is None:
+        raise GraphError(f"unknown operator {name!r}{did_you_mean(name, names())}")
+    return found

@@ -315,7 +315,19 @@ def _transform(
         "tile": Attribute("int", required=True),
         attribute: Attribute("ints", required=True),
     }
-    return register(OpDef(name, "winograd", (1, 1), infer, reference, compute, declared, flops_rule=flops))
+    return register(
+        OpDef(
+            name,
+            "winograd",
+            (1, 1),
+            infer,
+            reference,
+            compute,
+            declared,
+            flops_rule=flops,
+            in_onnx=False,
+        )
+    )
 
 
 _transform("WinogradInput", _infer_input, _input, _te_input, _input_flops, "pads")

@@ -10,8 +10,6 @@ from __future__ import annotations
 from autotune.graph import ops
 from autotune.graph.ir import Graph, Node
 
-COMMUTATIVE = frozenset({"Add", "Mul", "And", "Or", "Xor", "Equal", "Sum", "Max", "Min", "Mean"})
-
 
 def canonical_graph(graph: Graph) -> tuple[Graph, dict[str, str]]:
     """The canonical graph, and the new name of each of the old graph's values."""
@@ -58,8 +56,9 @@ def _walk(graph: Graph, producers: dict[str, Node]) -> list[Node]:
 
 
 def _canonical_node(node: Node, graph: Graph, producers: dict[str, Node]) -> Node:
-    attrs = ops.get(node.op).canonical(graph.input_types(node), node.attrs)
+    definition = ops.get(node.op)
+    attrs = definition.canonical(graph.input_types(node), node.attrs)
     inputs = node.inputs
-    if node.op in COMMUTATIVE:
+    if definition.commutative:
         inputs = tuple(sorted(inputs, key=lambda v: v not in producers))
     return node.replace(attrs=attrs, inputs=inputs)

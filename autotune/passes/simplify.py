@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from autotune.graph import ops
 from autotune.graph.ir import Graph, Node
 from autotune.passes.attributes import ints, is_channels_last, number
 from autotune.passes.base import GraphPass
@@ -20,7 +21,7 @@ Rule = Callable[[Rewriter, Node], bool]
 class Simplify(GraphPass):
     """Apply the rules below until none fires.
 
-    Identity, Dropout and operations with a neutral constant vanish; Flatten, Squeeze and Unsqueeze
+    Operations that copy their operand, and those with a neutral constant, vanish; Flatten, Squeeze and Unsqueeze
     become Reshape; chains of Reshape or Transpose become one; Sum becomes Add; Reshape, Transpose,
     Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it.
     """
@@ -38,6 +39,11 @@ class Simplify(GraphPass):
 
 
 def _simplify(rewriter: Rewriter, node: Node) -> bool:
+    definition = ops.get(node.op)
+    if definition.is_copy(rewriter.graph.input_types(node), node.attrs):
+        return _forward(rewriter, node)
+    if definition.neutral is not None:
+        return _neutral(rewriter, node, definition)
     rule = _RULES.get(node.op)
     return rule is not None and rule(rewriter, node)
 
@@ -69,8 +75,6 @@ def _reshape(rewriter: Rewriter, node: Node) -> bool:
     (output,) = node.outputs
     shape = rewriter.graph.type_of(output).shape
     source = rewriter.current(node.inputs[0])
-    if rewriter.type_of(source).shape == shape:
-        return _forward(rewriter, node)
     if _channel_shuffle(rewriter, node):
         return True
     producer = rewriter.producer(source)
@@ -129,19 +133,15 @@ def _transpose(rewriter: Rewriter, node: Node) -> bool:
     return True
 
 
-def _neutral(constant: float, sides: tuple[int, ...]) -> Rule:
-    """x op constant == x, with the constant on one of the given sides."""
-
-    def rule(rewriter: Rewriter, node: Node) -> bool:
-        for side in sides:
-            array = rewriter.constant_of(rewriter.current(node.inputs[side]))
-            other = rewriter.current(node.inputs[1 - side])
-            same = rewriter.type_of(other).shape == rewriter.graph.type_of(node.outputs[0]).shape
-            if array is not None and same and bool(np.all(array == constant)):
-                return _forward(rewriter, node, other)
-        return False
-
-    return rule
+def _neutral(rewriter: Rewriter, node: Node, definition: ops.OpDef) -> bool:
+    """x op constant == x, with the constant on the right, or on any side if the operator is commutative."""
+    for side in (1, 0) if definition.commutative else (1,):
+        array = rewriter.constant_of(rewriter.current(node.inputs[side]))
+        other = rewriter.current(node.inputs[1 - side])
+        same = rewriter.type_of(other).shape == rewriter.graph.type_of(node.outputs[0]).shape
+        if array is not None and same and bool(np.all(array == definition.neutral)):
+            return _forward(rewriter, node, other)
+    return False
 
 
 def _where(rewriter: Rewriter, node: Node) -> bool:
@@ -160,24 +160,6 @@ def _sum(rewriter: Rewriter, node: Node) -> bool:
     for operand in operands[1:]:
         total = rewriter.emit("Add", (total, operand), name=node.outputs[0])
     return _forward(rewriter, node, total)
-
-
-def _single(rewriter: Rewriter, node: Node) -> bool:
-    return len(node.inputs) == 1 and _forward(rewriter, node)
-
-
-def _same_type(rewriter: Rewriter, node: Node) -> bool:
-    """Casts, expansions and slices that change nothing."""
-    source = rewriter.type_of(rewriter.current(node.inputs[0]))
-    return source == rewriter.graph.type_of(node.outputs[0]) and _forward(rewriter, node)
-
-
-def _slice(rewriter: Rewriter, node: Node) -> bool:
-    return all(step > 0 for step in ints(node, "steps")) and _same_type(rewriter, node)
-
-
-def _pad(rewriter: Rewriter, node: Node) -> bool:
-    return not any(ints(node, "pads")) and _forward(rewriter, node)
 
 
 def _conv(rewriter: Rewriter, node: Node) -> bool:
@@ -232,26 +214,12 @@ def _pow(rewriter: Rewriter, node: Node) -> bool:
 
 
 _RULES: Mapping[str, Rule] = {
-    "Identity": _forward,
-    "Dropout": _forward,
     "Reshape": _reshape,
     "Flatten": _reshape,
     "Squeeze": _reshape,
     "Unsqueeze": _reshape,
     "Transpose": _transpose,
-    "Mul": _neutral(1, (1, 0)),
-    "Div": _neutral(1, (1,)),
-    "Add": _neutral(0, (1, 0)),
-    "Sub": _neutral(0, (1,)),
     "Sum": _sum,
-    "Max": _single,
-    "Min": _single,
-    "Mean": _single,
-    "Concat": _single,
-    "Cast": _same_type,
-    "Expand": _same_type,
-    "Slice": _slice,
-    "Pad": _pad,
     "Conv": _conv,
     "Pow": _pow,
     "Where": _where,

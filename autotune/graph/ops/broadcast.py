@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -66,6 +66,7 @@ def _nary(
     expression: ExprRule,
     dtype_rule: TypeRule = _same,
     attributes: Mapping[str, Attribute] | None = None,
+    **facts: Any,  # other fields of OpDef
 ) -> OpDef:
     def infer(types: Types, attrs: Attrs) -> list[TensorType]:
         present = [at(types, i) for i in range(len(types))]
@@ -88,7 +89,7 @@ def _nary(
 
         return [stage(shape, element, names[0])]
 
-    return register(OpDef(name, "elementwise", arity, infer, run, compute, attributes or {}))
+    return register(OpDef(name, "elementwise", arity, infer, run, compute, attributes or {}, **facts))
 
 
 def _binary(
@@ -96,6 +97,7 @@ def _binary(
     reference: Callable[[Array, Array], Array],
     expression: Callable[[Expr, Expr], Expr],
     dtype_rule: TypeRule = _same,
+    **facts: Any,
 ) -> OpDef:
     return _nary(
         name,
@@ -103,6 +105,7 @@ def _binary(
         lambda xs, _: reference(xs[0], xs[1]),
         lambda xs, _: expression(xs[0], xs[1]),
         dtype_rule,
+        **facts,
     )
 
 
@@ -116,7 +119,13 @@ def _folded(
         (1, _MANY),
         lambda xs, _: reduce(reference, xs),
         lambda xs, _: reduce(expression, xs),
+        commutative=True,
+        is_copy_rule=_is_alone,
     )
+
+
+def _is_alone(types: Types, _: Attrs) -> bool:
+    return len(types) == 1
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -188,10 +197,10 @@ def _mean_dtype(name: str, types: Types, attrs: Attrs) -> str:
     return dtype
 
 
-_binary("Add", np.add, lambda a, b: a + b)
-_binary("Sub", np.subtract, lambda a, b: a - b)
-_binary("Mul", np.multiply, lambda a, b: a * b)
-_binary("Div", _divide, _divide_expr)
+_binary("Add", np.add, lambda a, b: a + b, commutative=True, neutral=0)
+_binary("Sub", np.subtract, lambda a, b: a - b, neutral=0)
+_binary("Mul", np.multiply, lambda a, b: a * b, commutative=True, neutral=1)
+_binary("Div", _divide, _divide_expr, neutral=1)
 _nary("Pow", (2, 2), _pow, _pow_expr, _pow_dtype)
 _nary("Mod", (2, 2), _mod, _mod_expr, _mod_dtype, {"fmod": Attribute("int", 0)})
 
@@ -204,16 +213,18 @@ _nary(
     lambda xs, _: reduce(np.add, xs) * (1 / len(xs)),
     lambda xs, _: reduce(lambda a, b: a + b, xs) * (1 / len(xs)),
     _mean_dtype,
+    commutative=True,
+    is_copy_rule=_is_alone,
 )
 
-_binary("Equal", np.equal, lambda a, b: a == b, _compared)
+_binary("Equal", np.equal, lambda a, b: a == b, _compared, commutative=True)
 _binary("Less", np.less, lambda a, b: a < b, _compared)
 _binary("LessOrEqual", np.less_equal, lambda a, b: a <= b, _compared)
 _binary("Greater", np.greater, lambda a, b: a > b, _compared)
 _binary("GreaterOrEqual", np.greater_equal, lambda a, b: a >= b, _compared)
-_binary("And", np.logical_and, te.all, _logical)
-_binary("Or", np.logical_or, te.any, _logical)
-_binary("Xor", np.logical_xor, lambda a, b: a != b, _logical)
+_binary("And", np.logical_and, te.all, _logical, commutative=True)
+_binary("Or", np.logical_or, te.any, _logical, commutative=True)
+_binary("Xor", np.logical_xor, lambda a, b: a != b, _logical, commutative=True)
 
 _nary(
     "Where",

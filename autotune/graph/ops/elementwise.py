@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -45,6 +45,7 @@ def _unary(
     attributes: Mapping[str, Attribute] | None = None,
     dtypes: tuple[str, ...] = FLOATS,
     result: str | None = None,
+    **facts: Any,  # other fields of OpDef
 ) -> OpDef:
     def infer(types: Types, attrs: Attrs) -> list[TensorType]:
         x = at(types, 0)
@@ -67,7 +68,7 @@ def _unary(
         x = tensor_at(tensors, 0)
         return [stage(x.shape, lambda *i: expression(x(*i), attrs), names[0])]
 
-    return register(OpDef(name, "elementwise", (1, 1), infer, run, compute, attributes or {}))
+    return register(OpDef(name, "elementwise", (1, 1), infer, run, compute, attributes or {}, **facts))
 
 
 def _simple(name: str, reference: Callable[[Array], Array], expression: Callable[[Expr], Expr]) -> OpDef:
@@ -209,9 +210,10 @@ _unary(
     _cast_expr,
     {"to": Attribute("str", required=True)},
     dtypes=DTYPES,
+    is_copy_rule=lambda types, attrs: at(types, 0).dtype == attrs["to"],
 )
-_unary("Identity", lambda x, _: x, lambda x, _: x, dtypes=DTYPES)
-_unary("Dropout", lambda x, _: x, lambda x, _: x, dtypes=DTYPES)
+for _name in ("Identity", "Dropout"):
+    _unary(_name, lambda x, _: x, lambda x, _: x, dtypes=DTYPES, is_copy_rule=lambda types, attrs: True)
 _unary(
     "Not",
     lambda x, _: np.logical_not(x),

@@ -66,6 +66,11 @@ def _slices(shape: Sequence[int], attrs: Attrs) -> list[range]:
     return found
 
 
+def _is_whole(types: Types, attrs: Attrs) -> bool:
+    shape = at(types, 0).shape
+    return _slices(shape, attrs) == [range(d) for d in shape]
+
+
 def _slice_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x = at(types, 0)
     return [TensorType(tuple(len(r) for r in _slices(x.shape, attrs)), x.dtype)]
@@ -267,6 +272,7 @@ register(
             "steps": Attribute("ints"),
         },
         _complete_slice,
+        is_copy_rule=_is_whole,
     )
 )
 register(
@@ -321,5 +327,6 @@ register(
             "pads": Attribute("ints", required=True),
             "value": Attribute("float", 0.0),
         },
+        is_copy_rule=lambda types, attrs: not any(ints_attr(attrs, "pads")),
     )
 )

@@ -233,6 +233,7 @@ register(
         _transpose_compute,
         {"perm": Attribute("ints")},
         _complete_transpose,
+        is_copy_rule=lambda types, attrs: attrs["perm"] == tuple(range(at(types, 0).rank)),
     )
 )
 register(
@@ -245,6 +246,7 @@ register(
         _concat_compute,
         {"axis": Attribute("int", required=True)},
         _complete_axis,
+        is_copy_rule=lambda types, attrs: len(types) == 1,
     )
 )
 register(

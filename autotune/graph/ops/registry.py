@@ -41,6 +41,7 @@ InferRule: TypeAlias = Callable[[Types, Attrs], list[TensorType]]
 Reference: TypeAlias = Callable[[Arrays, Attrs], list[Array]]
 Compute: TypeAlias = "Callable[[Tensors, Attrs, Sequence[str]], list[te.Tensor]]"
 Complete: TypeAlias = Callable[[Types, dict[str, Attr]], None]
+Applies: TypeAlias = Callable[[Types, Attrs], bool]
 Flops: TypeAlias = Callable[[Types, Sequence[TensorType], Attrs], int]
 
 
@@ -85,6 +86,8 @@ class OpDef:
     become one. The rules get complete attributes; call them by the methods, which see to that.
     `index_input` is the input that holds indices along attribute `axis` of input 0, if there is one.
     `flops_rule` counts arithmetic; without one it is an operation an element of the larger side.
+    `is_copy_rule` says whether the result is the first operand, as it is; without one it never is.
+    With `neutral` as its last operand (as any, if `commutative`) it is the other one.
     `in_onnx` says whether ONNX has the operator under this name, with these inputs.
     """
 
@@ -99,6 +102,9 @@ class OpDef:
     flops_rule: Flops | None = None
     index_input: int | None = None
     positional: bool = False  # elementwise, but what it does depends on where an element stands
+    commutative: bool = False
+    neutral: float | None = None
+    is_copy_rule: Applies | None = None
     in_onnx: bool = True
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:
@@ -131,6 +137,10 @@ class OpDef:
     def pointwise(self) -> bool:
         """Whether an element of the result is the same function of the operands' elements at its place, anywhere."""
         return self.kind == "elementwise" and not self.positional
+
+    def is_copy(self, types: Types, attrs: Attrs) -> bool:
+        """Whether the result is the first operand, as it is; the attributes are complete."""
+        return self.is_copy_rule is not None and self.is_copy_rule(types, attrs)
 
     def complete_and_infer(self, types: Types, attrs: Attrs) -> tuple[dict[str, Attr], list[TensorType]]:
         """`canonical` and `infer` at once."""

@@ -106,7 +106,22 @@ def _reshaping(
 
         return [stage(shape, element, names[0])]
 
-    return register(OpDef(name, "movement", (1, 1), infer, reference, compute, attributes, complete))
+    def is_copy(types: Types, attrs: Attrs) -> bool:
+        return infer(types, attrs)[0].shape == at(types, 0).shape
+
+    return register(
+        OpDef(
+            name,
+            "movement",
+            (1, 1),
+            infer,
+            reference,
+            compute,
+            attributes,
+            complete,
+            is_copy_rule=is_copy,
+        )
+    )
 
 
 def _complete_reshape(types: Types, attrs: dict[str, Attr]) -> None:
@@ -209,6 +224,7 @@ register(
         _expand_compute,
         {"shape": Attribute("ints", required=True)},
         _complete_expand,
+        is_copy_rule=lambda types, attrs: attrs["shape"] == at(types, 0).shape,
     )
 )
 

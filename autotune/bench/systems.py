@@ -11,9 +11,10 @@ from pathlib import Path
 
 from autotune.errors import MissingExtraError, UsageError
 from autotune.suggest import did_you_mean
+from autotune.workers.process import python_module
 
 _WORKER = Path(__file__).with_name("worker.py")
-_OWN = (sys.executable, "-m", "autotune.bench.worker")
+_OWN = python_module("autotune.bench.worker")
 _FIND = "import importlib.util as u, json, sys; print(json.dumps([u.find_spec(m) is not None for m in sys.argv[1:]]))"
 
 

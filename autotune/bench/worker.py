@@ -1,6 +1,7 @@
 """A benchmark worker: runs one system, ours or a peer, and answers JSON lines.
 
-Also run as a script by the Python of another environment, so it needs NumPy and that system only.
+Also run as a script by the Python of another environment, so it needs NumPy and that system only, and ties itself to
+its parent.
 Requests: ``tune`` (peers that tune only), ``load`` a model with its inputs (.npy files), write the
 ``outputs``, ``time`` runs as calls from Python (the same loop for every system), time them ``native`` where a
 system has a loop of its own, and ``profile`` (ours only).
@@ -12,6 +13,7 @@ import gc
 import importlib.util
 import json
 import os
+import runpy
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +26,7 @@ import numpy as np
 Arrays = dict[str, Any]
 Run = Callable[[], Any]
 _PROFILES = 10
+_LIFETIME = Path(__file__).parents[1] / "workers" / "lifetime.py"
 
 
 class System(Protocol):
@@ -318,6 +321,10 @@ def serve(worker: Worker, requests: Iterator[str], answer: Callable[[str], None]
 
 def main() -> None:
     """Serve the system that the first argument names; what it prints goes to standard error."""
+    if (
+        not __package__
+    ):  # a script: autotune.workers.launch, which does this before anything else, is not there
+        runpy.run_path(str(_LIFETIME))["die_with_parent"]()
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 

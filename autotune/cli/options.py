@@ -23,8 +23,21 @@ EPILOG_DATABASE = "Without --db the database is tuning.db in the folder AUTOTUNE
 
 model_argument = click.argument("model")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def _checked_seed(_context: click.Context, _option: click.Parameter, seed: int) -> int:
+    from autotune.tuning.random_inputs import checked_seed
+
+    return checked_seed(seed)
+
+
 seed_option = click.option(
-    "--seed", type=int, default=0, show_default=True, help="Seed of everything random."
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    callback=_checked_seed,
+    help="Seed of everything random.",
 )
 
 

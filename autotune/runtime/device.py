@@ -41,12 +41,21 @@ def allocate(nbytes: int) -> NDArray[np.uint8]:
 
     Raises BuildError where there is not so much.
     """
-    try:
-        memory = np.empty(nbytes + ALIGNMENT, _BYTES)
-    except MemoryError as error:
-        raise BuildError(f"there is no memory for {nbytes} bytes ({nbytes / 2**30:.1f} GiB)") from error
+    memory = _uninitialised(nbytes + ALIGNMENT)
     start = -address_of(memory) % ALIGNMENT
     return memory[start : start + nbytes]
+
+
+def _uninitialised(nbytes: int) -> NDArray[np.uint8]:
+    try:
+        return np.empty(nbytes, _BYTES)
+    except MemoryError as error:
+        raise no_memory(nbytes) from error
+
+
+def no_memory(nbytes: int) -> BuildError:
+    """What to raise where there is no memory for so much."""
+    return BuildError(f"there is no memory for {nbytes} bytes ({nbytes / 2**30:.1f} GiB)")
 
 
 class Memory:
@@ -65,8 +74,8 @@ HOST_MEMORY = Memory()
 
 
 def allocate_array(shape: tuple[int, ...], dtype: np.dtype[Any], nbytes: int) -> tuple[NDArray[Any], int]:
-    """An aligned uninitialised array of ``nbytes`` bytes, and its address."""
-    memory = np.empty(nbytes + ALIGNMENT, _BYTES)
+    """An aligned uninitialised array of ``nbytes`` bytes, and its address; raises BuildError."""
+    memory = _uninitialised(nbytes + ALIGNMENT)
     address = address_of(memory)
     start = -address % ALIGNMENT
     return np.ndarray(shape, dtype, memory, start), address + start
@@ -123,4 +132,5 @@ __all__ = [
     "aligned",
     "allocate",
     "allocate_array",
+    "no_memory",
 ]

@@ -25,7 +25,7 @@ from autotune.runtime.call_record import CallRecord
 from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
 from autotune.runtime.check_rows import CheckRows
 from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
-from autotune.runtime.device import HOST_MEMORY, Device, Memory, address_of, allocate
+from autotune.runtime.device import HOST_MEMORY, Device, Memory, address_of, allocate, no_memory
 from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.native import executor
 from autotune.runtime.pool import pool_of
@@ -117,13 +117,16 @@ class Module:
     def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
         """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
 
-        Raises InputError for arrays of the wrong number, shape or dtype.
+        Raises InputError for arrays of the wrong number, shape or dtype, BuildError without memory for the outputs.
         """
         return self.call(arrays, None if out is None else [*out])
 
     def call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
         """The same with the inputs as a tuple and a list ``out``, which is returned."""
-        outputs = self._native_call(arrays, out)
+        try:
+            outputs = self._native_call(arrays, out)
+        except MemoryError as error:
+            raise no_memory(sum(spec.nbytes for spec in self.outputs)) from error
         return self._checked_call(arrays, out) if outputs is None else outputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

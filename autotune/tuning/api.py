@@ -105,11 +105,12 @@ def tune(
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.model import ModelSurroundings, work_of
+    from autotune.tuning.random_inputs import checked_seed
     from autotune.tuning.samplers import factory
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
-    options = Options(sampler, seed, time_model=time_model)
+    options = Options(sampler, checked_seed(seed), time_model=time_model)
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)

@@ -8,13 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.errors import UsageError
 from autotune.runtime.image import TensorSpec
 from autotune.te.dtypes import is_float
 
+SEEDS = 1 << 32
+
+
+def checked_seed(seed: int) -> int:
+    """A seed that all that draw take: NumPy, and Optuna's samplers. Raises UsageError for another."""
+    if not 0 <= seed < SEEDS:
+        raise UsageError(f"a seed is from 0 to {SEEDS - 1}, not {seed}")
+    return seed
+
 
 def random_inputs(specs: Iterable[TensorSpec], seed: int) -> dict[str, NDArray[Any]]:
-    """Standard normal floats, and zeros for integers, which may be indexes."""
-    rng = np.random.default_rng(seed)
+    """Standard normal floats, and zeros for integers, which may be indexes; raises UsageError for the seed."""
+    rng = np.random.default_rng(checked_seed(seed))
     return {
         spec.name: rng.standard_normal(spec.shape).astype(spec.dtype)
         if is_float(spec.dtype)
@@ -23,4 +33,4 @@ def random_inputs(specs: Iterable[TensorSpec], seed: int) -> dict[str, NDArray[A
     }
 
 
-__all__ = ["random_inputs"]
+__all__ = ["checked_seed", "random_inputs"]

@@ -54,14 +54,15 @@ def allowance(nbytes: int | None) -> Iterator[None]:
 
 
 class Appetite:
-    """What a process takes during one request; ``allowed`` is what it may, None for no limit."""
+    """What a process takes during one request; ``allowed`` is what it may, None for no limit. ``kills`` is what
+    :func:`killed_for_memory` said before."""
 
-    def __init__(self, pid: int, allowed: int | None) -> None:
+    def __init__(self, pid: int, allowed: int | None, kills: int) -> None:
         self._pid = pid
         self._allowed = allowed
+        self._kills = kills
         self._begin = address_space(pid)
         self._seen = [self._begin]
-        self._kills = killed_for_memory()
 
     def look(self) -> None:
         """Take note of what it holds now."""

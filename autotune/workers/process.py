@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from autotune.errors import AutotuneError, MeasureError
 from autotune.workers.lifetime import PARENT
-from autotune.workers.memory import Appetite
+from autotune.workers.memory import Appetite, killed_for_memory
 
 _LINES = 12
 """So many lines of what a worker wrote last go into an error."""
@@ -49,13 +49,14 @@ class Died(Exception):
 
 @dataclass
 class _Live:
-    """A running worker and its pipes; ``pending`` is what was read beyond the last line, ``appetite`` what
-    the request in progress takes."""
+    """A running worker and its pipes; ``kills`` is how many processes the system had killed for want of memory
+    before it, ``pending`` what was read beyond the last line, ``appetite`` what the request in progress takes."""
 
     process: subprocess.Popen[bytes]
     requests: IO[bytes]
     answers: IO[bytes]
     stderr: IO[bytes]
+    kills: int
     pending: bytes = b""
     appetite: Appetite | None = None
 
@@ -126,7 +127,7 @@ class WorkerProcess:
         phase: str,
         may_take: int | None = None,
     ) -> dict[str, Any]:
-        live.appetite = appetite = Appetite(live.process.pid, may_take)
+        live.appetite = appetite = Appetite(live.process.pid, may_take, live.kills)
         if may_take is not None:
             request = {**request, "may_take": may_take}
         try:
@@ -147,6 +148,7 @@ class WorkerProcess:
     def _start(self) -> _Live:
         if self._closed:
             raise self.error(f"the {self.name} is closed")
+        kills = killed_for_memory()
         stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         process = subprocess.Popen(
             self._command,
@@ -158,7 +160,7 @@ class WorkerProcess:
         )
         if process.stdin is None or process.stdout is None:
             raise self.error(f"the {self.name} has no pipes")
-        self._live = live = _Live(process, process.stdin, process.stdout, stderr)
+        self._live = live = _Live(process, process.stdin, process.stdout, stderr, kills)
         self.starts += 1
         if self._closed:  # closed by another thread while the process was made
             self.kill()

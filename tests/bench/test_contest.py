@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from autotune.bench import systems
@@ -50,6 +55,32 @@ def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
     assert versions["OpenBLAS (NumPy)"] == np.__version__
     assert "matmul, 1 threads" in said[0]
     assert json.loads(json.dumps(result.to_json()))["readings"]["copy"]["min_ns"] > 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [systems.OPENBLAS.command, (sys.executable, "-I", str(systems._WORKER), "numpy")],
+    ids=["ours", "in another environment"],
+)
+def test_a_contender_that_works_ends_with_a_killed_parent(command: tuple[str, ...]) -> None:
+    code = (
+        "import sys\n"
+        "from autotune.workers.process import WorkerProcess\n"
+        "worker = WorkerProcess(sys.argv[1:])\n"
+        "worker.start()\n"
+        "print('started', flush=True)\n"
+        "worker.call({'do': 'time', 'seconds': 60, 'least': 1, 'most': 10**9}, 60, 'timing')\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, *command], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    parent.stdout.readline()
+    time.sleep(0.1)  # it works at the request
+    children = psutil.Process(parent.pid).children()
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert len(children) == 1
+    assert alive == []
 
 
 def test_a_contender_that_dies_or_fails_is_a_row_and_the_others_go_on(

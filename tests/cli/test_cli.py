@@ -234,6 +234,8 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (2, "compile MODEL -o m.atm --threads 4321", "use at most"),
     (2, "run MODEL --random --threads 4321", "allow it by --allow-oversubscription"),
     (2, "tune MODEL --trials -3", "a budget must be positive, got trials=-3"),
+    (2, "tune MODEL --trials 1 --seed -1", "a seed is from 0 to 4294967295, not -1"),
+    (2, "run MODEL --random --seed 4294967296", "a seed is from 0 to 4294967295, not 4294967296"),
     (2, "tune MODEL --budget soon", "not a time budget: 'soon'"),
     (2, "tune MODEL --trials 1 --sampler best", "unknown sampler 'best'"),
     (1, "tune MODEL --trials 1 --db {newer.db}", "has schema version 99, this autotune knows version"),

@@ -18,6 +18,7 @@ from autotune.runtime import artifact, layout
 from autotune.runtime.device import Device
 from autotune.runtime.image import Binding, ModuleImage, TensorSpec
 from autotune.runtime.module import Module, _spent, load
+from autotune.workers.memory import allowance
 from tests.runtime.kernels import binding, chain, image, spec
 
 
@@ -44,6 +45,23 @@ def test_outputs_of_one_name_are_both_returned() -> None:
     with Module(replace(wanted, outputs=tuple(replace(s, name="y") for s in wanted.outputs)), 1) as module:
         found = module(np.arange(4), np.arange(2))
     assert [array.tolist() for array in found] == [[1, 2, 3, 4], [1, 2]]
+
+
+def test_outputs_that_no_memory_holds_are_one_clear_error() -> None:
+    large = 1 << 29
+    made = image(
+        [("nothing", binding("input", 1), binding("output", large), 1)],
+        inputs=(spec("x", 1),),
+        outputs=(spec("y", large),),
+    )
+    with Module(made, 1) as module, allowance(1 << 30):
+        for call in (
+            lambda: module(np.zeros(1, np.int64)),
+            lambda: module(np.zeros(2, np.int64)[::2]),  # through the conversions in Python
+            lambda: module.time([np.zeros(1, np.int64)]),
+        ):
+            with pytest.raises(BuildError, match=r"there is no memory for \d+ bytes \(4.0 GiB\)"):
+                call()
 
 
 def test_scalars_of_numpy_are_arrays_without_dimensions() -> None:

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from autotune.errors import BuildError, MeasureError
+from autotune.workers import process
 from autotune.workers.process import Died, WorkerProcess
 
 SILENT = (sys.executable, "-c", "import time\nprint('{}', flush=True)\ntime.sleep(600)")
@@ -18,6 +19,19 @@ def test_a_worker_that_cannot_start_is_our_failure_not_the_candidates() -> None:
     closed.close()
     with pytest.raises(BuildError, match="the builder is closed"):
         closed.call({"do": "build"}, 1.0, "building")
+
+
+ECHO = "import sys\nprint('{}', flush=True)\nfor line in sys.stdin: print(line, end='', flush=True)"
+
+
+def test_the_systems_count_of_kills_is_read_once_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[int] = []
+    monkeypatch.setattr(process, "killed_for_memory", lambda: reads.append(1) or 0)
+    worker = process.WorkerProcess([sys.executable, "-c", ECHO])
+    for number in range(3):
+        assert worker.call({"n": number}, 60.0, "echoing") == {"n": number}
+    worker.close()
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize("wait", [0.0, 0.05, 0.5])

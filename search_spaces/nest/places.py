@@ -1,0 +1,113 @@
+"""The loops of every stage of a schedule, as they are where the stage is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from autotune.lower.program import inlined_bodies
+from autotune.schedule.stage import Stage
+from autotune.te.expr import Expr, IterVar, Read
+from autotune.te.tensor import ComputeOp, PlaceholderOp
+from autotune.te.traversal import reads
+from search_spaces.nest.frame import Columns, Frame
+from search_spaces.nest.quantity import Value, value_of
+from search_spaces.nest.regions import Box, Boxes, Indexes
+from search_spaces.nest.replay import Replayed
+
+
+class Places:
+    """Which stages have loops, what they read through inlined ones, and the frames of a population."""
+
+    def __init__(self, replayed: Replayed) -> None:
+        self.replayed = replayed
+        order = replayed.schedule.order()
+        self.bodies, self.epilogues = inlined_bodies(order)
+        self.stages = [s for s in order if s.attach_type != "inline" and isinstance(s.op, ComputeOp)]
+        self.indexes = Indexes()
+
+    @cached_property
+    def reads(self) -> Mapping[Stage, Sequence[Read]]:
+        """All that each stage reads, stages inlined into it included."""
+        found: dict[Stage, list[Read]] = {}
+        for stage in self.stages:
+            last = (self.epilogues[stage],) if stage in self.epilogues else ()
+            found[stage] = [read for expr in (*self.bodies[stage], *last) for read in reads(expr)]
+        return found
+
+    @cached_property
+    def uses(self) -> Mapping[Stage, Sequence[tuple[Stage, Read]]]:
+        """Who reads each stage, and how."""
+        found: dict[Stage, list[tuple[Stage, Read]]] = {stage: [] for stage in self.stages}
+        for reader, all_reads in self.reads.items():
+            for read in all_reads:
+                source = self.replayed.schedule[read.tensor]
+                if not isinstance(source.op, PlaceholderOp):
+                    found[source].append((reader, read))
+        return found
+
+    def frames(self, columns: Columns) -> dict[Stage, Frame]:
+        """The loops of each stage for the candidates in ``columns``."""
+        found: dict[Stage, Frame] = {}
+        waiting = list(reversed(self.stages))
+        while waiting:
+            ready = [s for s in waiting if s.attach_stage is None or s.attach_stage in found]
+            for stage in ready:
+                if stage.attach_stage is None:
+                    found[stage] = self._frame(stage, columns, [Box(e) for e in self._shape(stage, columns)])
+            for parent, iv in {(s.attach_stage, s.attach_ivar): None for s in ready if s.attach_stage}:
+                assert parent is not None
+                assert iv is not None
+                for stage, region in self._regions(found[parent], iv, columns).items():
+                    if stage.attach_stage is parent and stage.attach_ivar is iv:
+                        found[stage] = self._frame(stage, columns, region)
+            waiting = [stage for stage in waiting if stage not in found]
+        return found
+
+    def _frame(self, stage: Stage, columns: Columns, region: Sequence[Box]) -> Frame:
+        sizes = dict(zip(stage.op.axis, (box.size for box in region), strict=True))
+        sizes |= {axis: self._root(axis, columns) for axis in stage.op.reduce_axis}
+        return Frame(self.replayed, stage, columns, sizes)
+
+    def _root(self, axis: IterVar, columns: Columns) -> Value:
+        quantity = self.replayed.roots.get(axis)
+        return axis.extent if quantity is None else value_of(quantity, columns)
+
+    def _shape(self, stage: Stage, columns: Columns) -> list[Value]:
+        return [self._root(axis, columns) for axis in stage.op.axis]
+
+    def _regions(self, frame: Frame, iv: IterVar, columns: Columns) -> dict[Stage, list[Box]]:
+        """What one iteration of a loop needs of the stages that are computed inside of it."""
+        at = frame.stage.leaf_iter_vars.index(iv)
+        inside = self._inside(frame.stage, at)
+        boxes: dict[Stage, Boxes] = {frame.stage: self._boxes(frame, at)}
+        regions: dict[Stage, list[Box]] = {}
+        for stage in reversed(self.stages):
+            if stage in inside:
+                uses = [(read, boxes[reader]) for reader, read in self.uses[stage]]
+                regions[stage] = self.indexes.required(self._shape(stage, columns), uses)
+                whole = dict(zip(stage.op.axis, regions[stage], strict=True))
+                whole |= {a: Box(self._root(a, columns), {}, a.start) for a in stage.op.reduce_axis}
+                boxes[stage] = whole
+        return regions
+
+    def _boxes(self, frame: Frame, at: int) -> Boxes:
+        """What the axes of a stage cover once its loops up to number ``at`` are open."""
+        opened = frame.stage.leaf_iter_vars[: at + 1]
+        found = {}
+        for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
+            begin: dict[Expr, int] = {axis: 1} if frame.touched(axis, opened) is not False else {}
+            found[axis] = Box(frame.reach(axis, opened), begin, axis.start, frame.grain(axis, opened))
+        return found
+
+    def _inside(self, stage: Stage, at: int) -> set[Stage]:
+        """Stages computed at loop number ``at`` of a stage or deeper, and in those."""
+        deeper = stage.leaf_iter_vars[at:]
+        found: set[Stage] = set()
+        for other in self.stages:
+            if other.attach_stage is stage and any(other.attach_ivar is iv for iv in deeper):
+                found |= {other} | self._inside(other, 0)
+        return found
+
+
+__all__ = ["Places"]

@@ -1,0 +1,117 @@
+"""How much of a producer the loops of its readers need, for a population: :mod:`autotune.lower.regions` as arrays.
+
+Where an interval begins is only known as far as it has to be to join those of several reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autotune.lower.linear import Lin, Simplifier
+from autotune.te.expr import Binary, Const, Expr, IterVar, Read
+from search_spaces.nest.frame import least, most, where
+from search_spaces.nest.quantity import Value
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """An interval of ``size`` numbers from ``start`` plus ``terms``, which are multiples of where others begin.
+
+    Its begin is a multiple of ``grain``, 0 where it is the number 0.
+    """
+
+    size: Value
+    terms: Mapping[Expr, int] = field(default_factory=dict)
+    start: Value = 0
+    grain: Value = 0
+
+
+Boxes = Mapping[IterVar, Box]
+
+
+class Indexes:
+    """What the indices of a program cover."""
+
+    def __init__(self) -> None:
+        self._simplifier = Simplifier()
+        self._forms: dict[Expr, Lin] = {}
+
+    def form(self, index: Expr) -> Lin:
+        """An index in linear normal form; each is taken apart once."""
+        if index not in self._forms:
+            self._forms[index] = self._simplifier.form(index)
+        return self._forms[index]
+
+    def interval(self, index: Expr, boxes: Boxes) -> Box | None:
+        """What an index covers while its variables run over their boxes; None where that is unknown."""
+        form = self.form(index)
+        size: Value = 1
+        start: Value = form.constant
+        grain: Value = abs(form.constant)
+        terms: dict[Expr, int] = {}
+        for atom, c in form.terms.items():
+            box = self._opaque(atom, boxes) if isinstance(atom, Binary) else boxes.get(atom)  # type: ignore[call-overload]
+            if box is None:
+                return None
+            size = size + abs(c) * (box.size - 1)
+            start = start + c * (box.start if c > 0 else box.start + box.size - 1)
+            grain = np.gcd(grain, c * box.grain if c > 0 else 1)
+            for variable, factor in box.terms.items():
+                terms[variable] = terms.get(variable, 0) + c * factor
+        return Box(size, {variable: c for variable, c in terms.items() if c}, start, grain)
+
+    def _opaque(self, atom: Binary, boxes: Boxes) -> Box | None:
+        """A quotient or remainder; one of neighbours that begin at a multiple of the divisor is known best."""
+        inner = self.interval(atom.a, boxes) if atom.op in ("//", "%") else None
+        if inner is None or not isinstance(atom.b, Const):
+            return None
+        divisor = int(atom.b.value)
+        aligned = inner.grain % divisor == 0
+        begin: dict[Expr, int] = {atom: 1} if inner.terms else {}
+        if atom.op == "//":
+            widest = (inner.size + divisor - 2) // divisor + 1
+            size = where(aligned, (inner.size - 1) // divisor + 1, widest)
+            return Box(size, begin, 0 if begin else inner.start // divisor, 1)
+        inside = (inner.size == 1) | (aligned & (inner.size <= divisor))
+        return Box(where(inside, inner.size, divisor))
+
+    def required(self, shape: Sequence[Value], uses: Sequence[tuple[Read, Boxes]]) -> list[Box]:
+        """The part of a tensor that reads cover, each with the boxes of its variables."""
+        return [
+            _inside(self._covered([(read.indices[dimension], boxes) for read, boxes in uses]), extent)
+            for dimension, extent in enumerate(shape)
+        ]
+
+    def _covered(self, uses: Sequence[tuple[Expr, Boxes]]) -> Box | None:
+        found: Box | None = None
+        for index, boxes in uses:
+            box = self.interval(index, boxes)
+            found = box if found is None or box is None else _union(found, box)
+            if found is None:
+                return None
+        return found
+
+
+def _union(a: Box, b: Box) -> Box | None:
+    """The smallest interval around both; None where their begins do not compare."""
+    if a.terms != b.terms:
+        return None
+    gap = b.start - a.start
+    size = most(a.size, gap + b.size) - least(gap, 0)
+    return Box(size, a.terms, least(a.start, b.start), np.gcd(a.grain, b.grain))
+
+
+def _inside(box: Box | None, extent: Value) -> Box:
+    """A box, or all of the dimension where that is unknown or no larger."""
+    if box is None:
+        return Box(extent)
+    whole = box.size >= extent
+    if isinstance(whole, bool | np.bool_):
+        return Box(extent) if whole else box
+    return Box(np.minimum(box.size, extent), box.terms, np.where(whole, 0, box.start), box.grain)
+
+
+__all__ = ["Box", "Boxes", "Indexes"]

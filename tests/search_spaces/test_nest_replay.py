@@ -1,0 +1,149 @@
+"""The loops that are derived from the steps of a schedule are those that it is lowered to."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from autotune import te
+from autotune.errors import LoweringError, ScheduleError
+from autotune.lower import LoopProgram, lower_schedule
+from autotune.lower import program as lowering
+from autotune.lower.ir import For, Stmt, Store, sub_statements
+from autotune.schedule import Stage, Trace
+from autotune.te.tensor import Tensor
+from search_spaces.nest.frame import Frame
+from search_spaces.nest.places import Places
+from search_spaces.nest.replay import bound, replayed
+from search_spaces.spaces import space_for
+from tests.schedule.three_ways import Case, random_case
+from tests.search_spaces import workloads as make
+from tests.search_spaces.families import FIXED, LARGER
+
+Nest = tuple[tuple[str, str, int], ...]
+"""Loops of more than one iteration, outermost first: name, kind, extent."""
+
+BLOCKS, BLOCK = 4, 40
+FACTORS = (1, 2, 3, 4, 7, 16)
+
+
+@pytest.fixture(autouse=True)
+def _uncut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops are cut at conditions by a pass of its own, after they are made of the schedule."""
+    monkeypatch.setattr(lowering, "partition", lambda stmt: stmt)
+
+
+def lowered_nests(program: LoopProgram) -> dict[str, Nest]:
+    """The loops around each stage; of those that compute parts of it, the nest with the most iterations."""
+    found: dict[str, Nest] = {}
+    for kernel in program.kernels:
+        for nest, store in _stores(kernel.body):
+            if store.origin is not None and store.origin.part in ("all", "update"):
+                found[store.origin.stage] = max(
+                    found.get(store.origin.stage, ()), nest, key=lambda n: math.prod(e for *_, e in n)
+                )
+    return found
+
+
+def _stores(stmt: Stmt, around: Nest = ()) -> Iterator[tuple[Nest, Store]]:
+    if isinstance(stmt, Store):
+        yield around, stmt
+    if isinstance(stmt, For):
+        around = (*around, (stmt.var.name, stmt.kind, stmt.extent))
+    for part in sub_statements(stmt):
+        yield from _stores(part, around)
+
+
+def derived_nest(stage: Stage, frames: Mapping[Stage, Frame], row: int = 0) -> Nest:
+    """The same of one candidate, from the frames of all."""
+    found: list[tuple[str, str, int]] = []
+    at, inner = stage, len(stage.leaf_iter_vars)
+    while True:
+        loops = at.leaf_iter_vars[:inner]
+        extents = [np.atleast_1d(frames[at].whole(iv)) for iv in loops]
+        sizes = [int(e[row % len(e)]) for e in extents]
+        found[:0] = [(iv.name, at.kind_of(iv), size) for iv, size in zip(loops, sizes, strict=True)]
+        if at.attach_stage is None:
+            return tuple(loop for loop in found if loop[2] != 1)
+        assert at.attach_ivar is not None
+        at, inner = at.attach_stage, at.attach_stage.leaf_iter_vars.index(at.attach_ivar) + 1
+
+
+def compare(
+    places: Places, columns: Mapping[str, Any], programs: Sequence[LoopProgram | None], text: str
+) -> None:
+    frames = places.frames(columns)
+    for row, program in enumerate(programs):
+        if program is None:
+            continue
+        lowered = lowered_nests(program)
+        for stage in places.stages:
+            if stage.op.name in lowered:  # others are read under conditions that never hold
+                assert derived_nest(stage, frames, row) == lowered[stage.op.name], (
+                    f"{stage.op.name} in\n{text}"
+                )
+
+
+def lower(case: Case) -> LoopProgram:
+    schedule, args = case.schedule()
+    return lower_schedule(schedule, args, with_origins=True)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_loops_of_random_programs(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        case = random_case(seed)
+        places = Places(replayed(te.create_schedule(case.program.tensors()[1]), case.trace, {}))
+        compare(places, {}, [lower(case)], case.text())
+
+
+def with_knobs(rng: random.Random, trace: Trace) -> tuple[Trace, dict[str, list[int]]]:
+    """The trace with knobs for the factors of its splits, and three values of each."""
+    steps, values = [], {}
+    for number, step in enumerate(trace.steps):
+        args = dict(step.args)
+        for name in ("factor", "nparts", "x_factor", "y_factor"):
+            if step.primitive in ("split", "tile") and type(args.get(name)) is int:
+                knob = f"{name}{number}"
+                values[knob] = [args[name], rng.choice(FACTORS), rng.choice(FACTORS)]
+                args[name] = ("knob", knob)
+        steps.append(replace(step, args=tuple(args.items())))
+    return Trace(tuple(steps)), values
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_one_replay_serves_all_values_of_knobs(block: int) -> None:
+    rng = random.Random(block)
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        case = random_case(seed)
+        trace, values = with_knobs(rng, case.trace)
+        if not values:
+            continue
+        configs = [{knob: three[row] for knob, three in values.items()} for row in range(3)]
+        programs: list[LoopProgram | None] = []
+        for config in configs:
+            try:
+                programs.append(lower(replace(case, trace=bound(trace, config))))
+            except (ScheduleError, LoweringError):  # it was legal with other factors
+                programs.append(None)
+        places = Places(replayed(te.create_schedule(case.program.tensors()[1]), trace, configs[0]))
+        compare(places, {knob: np.asarray(three) for knob, three in values.items()}, programs, case.text())
+
+
+@pytest.mark.parametrize("family", sorted(FIXED | LARGER))
+def test_loops_of_every_family(family: str) -> None:
+    space = space_for((FIXED | LARGER)[family](), make.AVX512)
+    for config in space.random(np.random.default_rng(0), 3):
+        program = space.workload.program()
+        schedule = space.apply(program, config)
+        outputs = [tensor.op for tensor in program.outputs]
+        places = Places(replayed(te.create_schedule(outputs), schedule.trace, {}))
+        args: list[Tensor] = list(program.args)
+        lowered = lower_schedule(schedule, args, with_origins=True)
+        compare(places, {}, [lowered], f"{config}\n{schedule.trace}")

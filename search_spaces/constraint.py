@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import InternalError
-from autotune.schedule.knob import Columns
+from autotune.errors import InternalError, KnobError
+from autotune.schedule.knob import Columns, Config
 
 Rule = Callable[[Columns], object]
 
@@ -39,6 +39,13 @@ class Constraint:
                 f"for {n} candidates; expected bool [{n}]"
             )
         return np.broadcast_to(result, (n,))
+
+    def check(self, config: Config) -> None:
+        """Raise KnobError unless one configuration keeps the rule."""
+        if not self.mask({name: np.asarray([config[name]]) for name in self.knobs})[0]:
+            read = ", ".join(f"{name}={config[name]!r}" for name in self.knobs)
+            why = f": {self.help}" if self.help else ""
+            raise KnobError(f"constraint {self.name!r} does not hold for {read}{why}")
 
 
 __all__ = ["Constraint", "Rule"]

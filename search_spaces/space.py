@@ -163,11 +163,8 @@ class Space:
         """The configuration with its knobs in order; raises KnobError unless it is legal here."""
         self._check_names(config)
         checked = {knob.name: knob.values[knob.index(config[knob.name])] for knob in self.knobs}
-        broken = self.broken(checked)
-        if broken is not None:
-            read = ", ".join(f"{name}={checked[name]!r}" for name in broken.knobs)
-            why = f": {broken.help}" if broken.help else ""
-            raise KnobError(f"constraint {broken.name!r} does not hold for {read}{why}")
+        for constraint in self.constraints:
+            constraint.check(checked)
         return checked
 
     def _check_names(self, config: Config) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.errors import ScheduleError
 from autotune.schedule.index_map import IndexMap
+from autotune.schedule.knob_value import KnobValue, concrete
 from autotune.te.expr import Const, IterVar
 from autotune.te.intrinsic import TensorIntrin
 from autotune.te.tensor import Operation, Tensor
@@ -21,13 +22,18 @@ def accepted(name: str, annotation: str, value: Any) -> Any:
     Integers of NumPy and constants of ``te`` become Python's, operations their first output, functions index maps.
     """
     kind = annotation.removesuffix(" | None")
-    if kind == "Any" or (value is None and kind != annotation):
+    if value is None and kind != annotation:
         return value
-    if kind.startswith("Sequence["):
-        if not isinstance(value, list | tuple):
-            raise ScheduleError(f"{name} must be a list, got {value!r}")
-        inside = kind.removeprefix("Sequence[").removesuffix("]")
-        return [accepted(f"{name}[{number}]", inside, item) for number, item in enumerate(value)]
+    if kind == "int | KnobValue":
+        number = _integer(name, concrete(value))
+        return value if isinstance(value, KnobValue) else number
+    value = concrete(value)
+    if kind == "bool | KnobValue":
+        if not isinstance(value, bool):
+            raise ScheduleError(f"{name} must be True or False, got {value!r}")
+        return value
+    if kind == "Any":
+        return value
     if kind == "int":
         return _integer(name, value)
     if kind == "IndexMapLike":
@@ -42,8 +48,6 @@ def accepted(name: str, annotation: str, value: Any) -> Any:
 
 _TYPES: dict[str, tuple[Any, str]] = {
     "str": (str, "a text"),
-    "float": (int | float, "a number"),
-    "int | str": (int | str, "an integer or a text"),
     "IterVar": (IterVar, "a loop variable"),
     "Tensor": (Tensor, "a tensor"),
     "TensorIntrin": (TensorIntrin, "an intrinsic, from te.decl_tensor_intrin(...)"),
@@ -61,7 +65,7 @@ def _integer(name: str, value: Any) -> int:
             raise ScheduleError(f"{name} must be an integer, got {value!r}") from None
     if abs(number) > LARGEST:
         raise ScheduleError(f"{name} must be an integer of at most {LARGEST}, got {value!r}")
-    result: int = number  # a decision stays one
+    result: int = number
     return result
 
 

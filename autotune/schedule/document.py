@@ -20,7 +20,6 @@ ROOMS = (
     "reductions",
     "dataflow",
     "layout",
-    "sampling",
 )
 """Modules of ``autotune.schedule.primitives``, in the order of the page."""
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ScheduleError
 from autotune.schedule.index_map import IndexMap
+from autotune.schedule.knob import Config
+from autotune.schedule.knob_expression import evaluate, expression_text, is_expression, knobs_in
+from autotune.schedule.knob_value import KnobValue
 from autotune.te.expr import IterVar
 from autotune.te.intrinsic import TensorIntrin, intrinsic_named
 from autotune.te.tensor import Operation, Tensor
@@ -18,39 +21,10 @@ if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
 
 
-class Decision(int):
-    """A number that a sampling step chose. A step that takes it follows when the decision is changed.
-
-    Arithmetic on it gives a plain int, which a changed decision does not reach.
-    """
-
-    name: str
-    number: int
-
-    def __new__(cls, value: int, name: str, number: int) -> Decision:
-        """Value ``number`` of the decision ``name``; -1 for a decision of one value."""
-        made = super().__new__(cls, value)
-        made.name, made.number = name, number
-        return made
-
-
-class Choice(str):
-    """A text that a sampling step chose; see :class:`Decision`."""
-
-    name: str
-    number: int
-
-    def __new__(cls, value: str, name: str, number: int) -> Choice:
-        """Text ``number`` of the decision ``name``."""
-        made = super().__new__(cls, value)
-        made.name, made.number = name, number
-        return made
-
-
 def encode(schedule: Schedule, value: Any) -> Any:
     """An argument as numbers, texts and nested tuples of them; raises ScheduleError for anything else."""
-    if isinstance(value, Decision | Choice):
-        return ("decision", value.name, value.number)
+    if isinstance(value, KnobValue):
+        return value.expression
     if isinstance(value, IterVar):
         if value.kind == "thread":
             return ("thread", value.tag, value.extent)
@@ -60,7 +34,7 @@ def encode(schedule: Schedule, value: Any) -> Any:
     if isinstance(value, Tensor | Operation):
         return ("stage", schedule[value].op.name)
     if isinstance(value, IndexMap):
-        return ("map", *value.texts)
+        return ("map", *(value.with_knobs or value.texts))
     if isinstance(value, TensorIntrin):
         return ("intrin", value.name)
     if isinstance(value, list | tuple):
@@ -102,13 +76,24 @@ def decode(schedule: Schedule, value: Any) -> Any:
         return IterVar(rest[0], rest[1], "thread", tag=rest[0])
     if kind == "map":
         return IndexMap(tuple(rest))
-    if kind == "decision":
-        return schedule.decision(rest[0], rest[1])
+    if kind == "knob":
+        raise ScheduleError(f"the trace has knobs ({', '.join(knobs_in(value))}); bind a configuration first")
     if kind == "intrin":
         return intrinsic_named(rest[0])
     if kind == "list":
         return [decode(schedule, v) for v in rest]
     raise ScheduleError(f"unknown kind of value in a trace: {kind!r}")
+
+
+def bound(value: Any, config: Config) -> Any:
+    """An encoded argument with the values of ``config`` for its knobs; raises KnobError for one that is missing."""
+    if not isinstance(value, tuple):
+        return value
+    if is_expression(value):
+        return plain(evaluate(value, config))
+    if value and value[0] == "map":
+        return ("map", *IndexMap(value[1:]).bound(config).texts)
+    return tuple(bound(part, config) for part in value)
 
 
 def frozen(value: Any) -> Any:
@@ -149,16 +134,15 @@ def python_text(value: Any) -> str:
     if kind == "thread":
         extent = f"(0, {rest[1]}), " if rest[1] >= 0 else ""
         return f"te.thread_axis({extent}{quoted(rest[0])})"
-    if kind == "decision":
-        return f"{rest[0]}" if rest[1] < 0 else f"{rest[0]}[{rest[1]}]"
+    if kind == "knob":
+        return expression_text(value)
     if kind == "intrin":
         return f"te.intrinsic_named({quoted(rest[0])})"
     return "[" + ", ".join(python_text(v) for v in rest) + "]"
 
 
 __all__ = [
-    "Choice",
-    "Decision",
+    "bound",
     "decode",
     "encode",
     "frozen",

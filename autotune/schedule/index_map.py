@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from autotune.errors import ScheduleError
-from autotune.te.expr import Binary, Const, Expr, IterVar, Var, const
+from autotune.schedule.knob import Config, Value
+from autotune.schedule.knob_value import KnobVar
+from autotune.te.expr import Binary, Const, Expr, IterVar, Var, as_expr, const
 from autotune.te.printer import expr_text
+from autotune.te.traversal import nodes
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class IndexMap:
     """
 
     texts: tuple[str, ...]
+    with_knobs: tuple[str, ...] = field(default=(), compare=False)
+    """The texts as a schedule function wrote them, with names of knobs; empty where it used none."""
 
     @staticmethod
     def of(value: IndexMapLike) -> IndexMap:
@@ -45,11 +51,26 @@ class IndexMap:
             if isinstance(result, IndexMap):
                 return result
             parts = result if isinstance(result, list | tuple) else (result,)
-            return IndexMap(tuple(expr_text(p) if isinstance(p, Expr) else str(int(p)) for p in parts))
+            exprs = [as_expr(p) for p in parts]
+            texts = tuple(map(expr_text, exprs))
+            knobs: dict[str, Value] = {}
+            for var in (node for e in exprs for node in nodes(e) if isinstance(node, KnobVar)):
+                knobs |= var.values
+            return IndexMap(IndexMap(texts).bound(knobs).texts, texts) if knobs else IndexMap(texts)
         except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
             raise ScheduleError(
                 f"index map: the function must take the old indices and return the new ones ({error})"
             ) from error
+
+    def bound(self, config: Config) -> IndexMap:
+        """The map with the values of ``config`` for the knobs that its texts name."""
+        values: dict[str, Expr] = {name: const(v) for name, v in config.items() if type(v) is int}
+        named = [text for text in self.texts if not values.keys().isdisjoint(_NAME.findall(text))]
+        if not named:
+            return self
+        rank = 1 + max((int(n) for text in self.texts for n in _INDEX.findall(text)), default=-1)
+        values |= {f"i{n}": Var(f"i{n}") for n in range(rank)}
+        return IndexMap(tuple(expr_text(_parse(t, values)) if t in named else t for t in self.texts))
 
     def apply(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
         """The new indices of an element."""
@@ -93,6 +114,9 @@ class IndexMap:
             result.append(total)
         return tuple(result)
 
+
+_NAME = re.compile(r"[^\W\d]\w*")
+_INDEX = re.compile(r"\bi(\d+)\b")
 
 IndexMapLike: TypeAlias = IndexMap | Sequence[str] | Callable[..., Any]
 """What ``transform_layout`` takes as an index map."""

@@ -116,7 +116,7 @@ class _Walker:
             if isinstance(node.value, ast.Name) and node.value.id == "te" and node.attr in _TE:
                 return _TE[node.attr]
             owner = self.value(node.value)
-            known = node.attr in PRIMITIVES or node.attr in ("loop_named", "seed")
+            known = node.attr in PRIMITIVES or node.attr == "loop_named"
             if (isinstance(owner, Schedule | Stage) and known) or (
                 isinstance(owner, Operation) and node.attr == "output"
             ):

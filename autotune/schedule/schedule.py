@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from autotune.errors import ScheduleError
 from autotune.schedule import rewrite
+from autotune.schedule.declare import KnobDeclarations
+from autotune.schedule.knob_value import KnobRecord
 from autotune.schedule.primitives.layout import LayoutPrimitives
-from autotune.schedule.primitives.sampling import SamplingPrimitives
 from autotune.schedule.stage import Stage
 from autotune.schedule.trace import Step, Trace
 from autotune.suggest import listing
@@ -18,7 +18,7 @@ from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 from autotune.te.traversal import ordered
 
 
-class Schedule(LayoutPrimitives, SamplingPrimitives):
+class Schedule(LayoutPrimitives, KnobDeclarations):
     """Stages of a program in post-order; ``s[T]`` is the stage of a tensor, an operation or a name."""
 
     def __init__(self, outputs: Sequence[Operation]) -> None:
@@ -26,9 +26,7 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
         self.steps: list[Step] = []
         self.step = ""  # the primitive that runs now; it may call others
         self.replaying = False
-        self.rng = random.Random(0)
-        self.decisions: dict[str, tuple[Any, ...]] = {}
-        self.decided: dict[str, Any] = {}
+        self.record = KnobRecord()
         self._stages: dict[Operation, Stage] = {}
         self._by_name: dict[str, Stage] = {}
         self._renamed: dict[Operation, Operation] = {}
@@ -97,13 +95,12 @@ class Schedule(LayoutPrimitives, SamplingPrimitives):
 
     def snapshot(self) -> tuple[Any, ...]:
         """What :meth:`restore` needs to undo a primitive that fails half-way."""
-        maps = (dict(self._stages), dict(self._by_name), list(self.stages), dict(self.decisions))
+        maps = (dict(self._stages), dict(self._by_name), list(self.stages))
         return (*maps, [(stage, stage.snapshot()) for stage in self.stages])
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to a snapshot."""
-        self._stages, self._by_name, self.stages, self.decisions, stages = state
-        self.decided = {}
+        self._stages, self._by_name, self.stages, stages = state
         for stage, attributes in stages:
             stage.__dict__.update(attributes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import ScheduleError
+from autotune.schedule.knob_value import KnobLoop, KnobValue
 from autotune.schedule.relations import Relation
 from autotune.suggest import listing
 from autotune.te.expr import IterVar
@@ -138,12 +139,14 @@ class StageState:
         why = "is no longer a loop (it was split or fused)" if known else "is not a loop of this stage"
         raise self.refuse(step, f"{iv.name} {why}")
 
-    def fresh(self, name: str, extent: int, kind: str) -> IterVar:
+    def fresh(self, name: str, extent: int | KnobValue, kind: str) -> IterVar:
         """A new loop variable under a name that the stage does not use yet."""
         taken = {iv.name for iv in self.all_iter_vars}
         unique, number = name, 1
         while unique in taken:
             unique, number = f"{name}{number}", number + 1
+        if isinstance(extent, KnobValue):
+            return KnobLoop(unique, extent, kind, self.schedule)
         return IterVar(unique, extent, kind)
 
     def forget(self, iv: IterVar) -> None:

@@ -18,16 +18,17 @@ from autotune.errors import AutotuneError, ScheduleError
 from autotune.schedule import legality
 from autotune.schedule.arguments import accepted
 from autotune.schedule.encoding import (
-    Choice,
-    Decision,
+    bound,
     decode,
     encode,
     frozen,
     identifier,
-    plain,
     python_text,
     stage_text,
 )
+from autotune.schedule.knob import Config
+from autotune.schedule.knob_expression import is_expression, knobs_in
+from autotune.schedule.knob_value import holds_knobs
 from autotune.te.expr import IterVar
 from autotune.te.tensor import Tensor
 
@@ -41,6 +42,9 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {}
 
 VERSION = 1
 """Version of the JSON form."""
+
+WHEN = "when"
+"""The argument that switches an annotation on or off."""
 
 RESERVED = frozenset({"s", "te"})
 """Names that the Python text of a trace uses: the schedule and the package of tensor expressions."""
@@ -68,9 +72,14 @@ class Step:
             text = python_text(value)
             values += [f"*{text}" if many and name == "order" else f"{name}={text}"]
         left = ", ".join(identifier(name, taken) for name in self.results)
-        if self.primitive.startswith("sample_"):  # later steps refer to the decision by its name
-            left = str(dict(self.args).get("name", left))
         return (left + " = " if left else "") + f"{owner}.{self.primitive}({', '.join(values)})"
+
+    def bind(self, config: Config) -> Step | None:
+        """The step with plain arguments; None where its ``when`` is false."""
+        args = tuple((name, bound(value, config)) for name, value in self.args)
+        if dict(args).get(WHEN) is False:
+            return None
+        return replace(self, args=tuple(pair for pair in args if pair[0] != WHEN))
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,11 @@ class Trace:
         except (ValueError, TypeError, KeyError) as error:
             raise ScheduleError(f"not a trace: {text[:80]!r} ({error})") from error
         for step in steps:
+            if step.primitive.startswith("sample_"):
+                raise ScheduleError(
+                    f"the trace has the step {step.primitive}, which knobs have replaced (s.knob); its schedule has to "
+                    f"be found again"
+                )
             if step.primitive not in PRIMITIVES:
                 raise ScheduleError(
                     f"trace names the unknown primitive {step.primitive!r}; known: {', '.join(sorted(PRIMITIVES))}"
@@ -132,36 +146,24 @@ class Trace:
 
     def to_python(self) -> str:
         """Lines of Python that make the same calls on a schedule ``s``; ``print`` of a trace shows them."""
-        taken = RESERVED | self.decisions.keys()
+        taken = RESERVED | self.knobs
         return "\n".join(step.text(taken) for step in self.steps)
 
     __str__ = to_python
 
-    @property
-    def decisions(self) -> dict[str, Any]:
-        """What each sampling step decided, by the name of the decision."""
-        return {
-            str(args["name"]): args.get("decision")
-            for args in (dict(step.args) for step in self.steps if step.primitive.startswith("sample_"))
-        }
+    @functools.cached_property
+    def knobs(self) -> frozenset[str]:
+        """Names of the knobs in the arguments; none in a trace that can be applied."""
+        return frozenset(name for step in self.steps for _, value in step.args for name in knobs_in(value))
 
-    def with_decision(self, name: str, decision: Any) -> Trace:
-        """The same steps with one decision changed; steps that use it follow when the trace is applied.
+    def bind(self, config: Config) -> Trace:
+        """The steps with the values of ``config`` for the knobs; steps that it switches off are left out.
 
-        Raises ScheduleError for a name that no sampling step has.
+        Raises KnobError for a knob that ``config`` does not name.
         """
-        if name not in self.decisions:
-            known = ", ".join(self.decisions) or "none"
-            raise ScheduleError(f"no decision {name!r} in this trace; its decisions are: {known}")
-        many = isinstance(decision, list | tuple)
-        value = ("list", *map(plain, decision)) if many else plain(decision)
-        steps = []
-        for step in self.steps:
-            args = dict(step.args)
-            if step.primitive.startswith("sample_") and args["name"] == name:
-                step = replace(step, args=tuple((args | {"decision": value}).items()))
-            steps.append(step)
-        return Trace(tuple(steps))
+        return Trace(
+            tuple(bound_step for step in self.steps if (bound_step := step.bind(config)) is not None)
+        )
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -181,11 +183,16 @@ def primitive(function: F) -> F:
         if schedule.step:
             return function(self, *args, **kwargs)
         stage = "" if self is schedule else self.op.name
-        bound, encoded = _bound(signature, function.__name__, self, args, kwargs)
+        call, encoded = _call(signature, function.__name__, self, args, kwargs)
+        args = tuple((name, encoded[name]) for name in signature.parameters if name in encoded)
+        if not call.arguments.pop(WHEN, True):
+            if is_expression(encoded.get(WHEN)):  # another configuration may switch it on
+                schedule.steps.append(Step(function.__name__, stage, args))
+            return None
         before = None if schedule.replaying else schedule.snapshot()
         schedule.step = function.__name__
         try:
-            result = function(*bound.args, **bound.kwargs)
+            result = function(*call.args, **call.kwargs)
             if not schedule.replaying:
                 legality.check(schedule, function.__name__)
         except BaseException as error:
@@ -196,8 +203,6 @@ def primitive(function: F) -> F:
             raise
         finally:
             schedule.step = ""
-        encoded |= schedule.take_decided()
-        args = tuple((name, encoded[name]) for name in signature.parameters if name in encoded)
         schedule.steps.append(Step(function.__name__, stage, args, _result_names(result)))
         return result
 
@@ -213,29 +218,32 @@ def _json(steps: list[list[Any]]) -> str:
     return json.dumps({"version": VERSION, "steps": steps}, separators=(",", ":"))
 
 
-def _bound(
+def _call(
     signature: inspect.Signature, name: str, owner: Any, args: Any, kwargs: Any
 ) -> tuple[inspect.BoundArguments, dict[str, Any]]:
     """The arguments of a call as the primitive takes them, and as plain data; raises ScheduleError."""
     schedule: Schedule = owner if not hasattr(owner, "schedule") else owner.schedule
     try:
-        bound = signature.bind(owner, *args, **kwargs)
+        call = signature.bind(owner, *args, **kwargs)
     except TypeError as error:
         names = ", ".join(list(signature.parameters)[1:])
         raise ScheduleError(f"{name}: {error}; its arguments are: {names}") from error
     encoded = {}
     try:
-        for parameter in list(bound.arguments)[1:]:
-            declared, value = signature.parameters[parameter], bound.arguments[parameter]
+        for parameter in list(call.arguments)[1:]:
+            declared, value = signature.parameters[parameter], call.arguments[parameter]
             if declared.kind is inspect.Parameter.VAR_POSITIONAL:
-                value = tuple(accepted(parameter, declared.annotation, item) for item in value)
+                taken = tuple(accepted(parameter, declared.annotation, item) for item in value)
             else:
-                value = accepted(parameter, declared.annotation, value)
-            bound.arguments[parameter], encoded[parameter] = value, encode(schedule, value)
+                taken = accepted(parameter, declared.annotation, value)
+            call.arguments[parameter] = taken
+            encoded[parameter] = encode(schedule, value if holds_knobs(value) else taken)
     except ScheduleError as error:
         nest = "" if owner is schedule else f"\n{owner.nest_text()}"
         raise ScheduleError(f"{name}: {error}{nest}") from error
-    return bound, encoded
+    if encoded.get(WHEN) is True:
+        del encoded[WHEN]
+    return call, encoded
 
 
 def _replay(schedule: Schedule, step: Step) -> None:
@@ -267,7 +275,7 @@ def _parameter_kinds(function: Callable[..., Any]) -> Mapping[str, Any]:
 
 def _result_names(result: Any) -> tuple[str, ...]:
     items = result if isinstance(result, list | tuple) else (result,)
-    return tuple(dict.fromkeys(i.name for i in items if isinstance(i, IterVar | Tensor | Decision | Choice)))
+    return tuple(dict.fromkeys(i.name for i in items if isinstance(i, IterVar | Tensor)))
 
 
 __all__ = ["PRIMITIVES", "RESERVED", "VERSION", "Step", "Trace", "primitive"]

@@ -294,6 +294,9 @@ def as_expr(value: ExprLike | Any, dtype: str | None = None) -> Expr:
         return value
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
+    if hasattr(value, "as_index"):  # the value of a knob
+        found: Expr = value.as_index()
+        return found
     if isinstance(value, bool | int | float):
         if dtype is None or (isinstance(value, float) and not is_float(dtype)):
             return const(value)

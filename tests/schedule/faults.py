@@ -196,6 +196,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("peel", "too_many", c8, lambda p: st(p).peel(i(p), 5, 5)),
     Fault("peel", "parallel", c8, lambda p: st(p).peel(i(p), 1), lambda p: st(p).parallel(i(p))),
     # kinds
+    Fault("vectorize", "when", c8, lambda p: p[0][p[3]].vectorize(i(p), when=3)),
     Fault("vectorize", "unrolled", c8, lambda p: st(p).vectorize(i(p)), lambda p: st(p).unroll(i(p))),
     Fault("vectorize", "peeled", c8, lambda p: st(p).vectorize(i(p)), lambda p: st(p).peel(i(p), 1)),
     Fault("vectorize", "attached", c8, lambda p: st(p).vectorize(i(p)), attach_b),
@@ -506,18 +507,4 @@ FAULTS: tuple[Fault, ...] = (
         lambda p: p[0].pad_to_multiple(p[2], k(p), 4),
         lambda p: st(p).unroll(i(p)),
     ),
-    # sampling
-    Fault("sample_perfect_tile", "no_loop", c8, lambda p: p[0].sample_perfect_tile("i", 2)),
-    Fault("sample_perfect_tile", "number", c8, lambda p: p[0].sample_perfect_tile(i(p), 9)),
-    Fault("sample_perfect_tile", "product", c8, lambda p: p[0].sample_perfect_tile(i(p), 2, decision=[3, 3])),
-    Fault("sample_perfect_tile", "length", c8, lambda p: p[0].sample_perfect_tile(i(p), 2, decision=[8])),
-    Fault("sample_perfect_tile", "name", c8, lambda p: p[0].sample_perfect_tile(i(p), 2, name="a b")),
-    Fault("sample_categorical", "nothing", c8, lambda p: p[0].sample_categorical([])),
-    Fault("sample_categorical", "no_list", c8, lambda p: p[0].sample_categorical(8)),
-    Fault("sample_categorical", "value", c8, lambda p: p[0].sample_categorical([2, None])),
-    Fault("sample_categorical", "weights", c8, lambda p: p[0].sample_categorical([2, 4], [1, -1])),
-    Fault("sample_categorical", "decision", c8, lambda p: p[0].sample_categorical([2, 4], decision=2)),
-    Fault("sample_compute_location", "place", c8, lambda p: p[0].sample_compute_location(p[2], "C, j")),
-    Fault("sample_compute_location", "input", c8, lambda p: p[0].sample_compute_location(p[1])),
-    Fault("sample_compute_location", "no_stage", c8, lambda p: p[0].sample_compute_location(3)),
 )

@@ -180,21 +180,6 @@ class _Steps:
         stage = self.stage()
         stage.software_pipeline(self.loop(stage), stages=self.rng.choice((2, 3)))
 
-    def sample_categorical(self) -> None:
-        stage = self.stage()
-        factor = self.s.sample_categorical(FACTORS, decision=self.rng.randrange(len(FACTORS)))
-        stage.split(self.loop(stage), factor=factor, tail=self.rng.choice(TAILS))
-
-    def sample_compute_location(self) -> None:
-        self.s.seed(self.rng.randrange(1000))
-        self.s.sample_compute_location(self.stage().tensor)
-
-    def sample_perfect_tile(self) -> None:
-        stage = self.stage()
-        loop = self.loop(stage)
-        sizes = self.s.sample_perfect_tile(loop, n=2, decision=_divisors(self.rng, loop.extent))
-        stage.split(loop, factor=sizes[1])
-
     def pragma(self) -> None:
         stage = self.stage()
         stage.pragma(self.loop(stage), "auto_unroll_max_step", self.rng.choice((0, 16)))
@@ -233,11 +218,6 @@ class _Steps:
         raise AssertionError("a nonsense step was accepted")
 
 
-def _divisors(rng: random.Random, extent: int) -> list[int]:
-    inner = rng.choice([d for d in range(1, min(extent, 16) + 1) if extent % d == 0])
-    return [extent // inner, inner]
-
-
 WEIGHTS = {
     "split": 8,
     "tile": 2,
@@ -264,9 +244,6 @@ WEIGHTS = {
     "double_buffer": 0.5,
     "prefetch": 1,
     "software_pipeline": 0.7,
-    "sample_perfect_tile": 1,
-    "sample_categorical": 1,
-    "sample_compute_location": 1,
     "pragma": 0.3,
     "tensorize": 4,
 }

@@ -24,7 +24,7 @@ from tests.schedule.random_steps import state_text
 PACKAGE = Path(autotune.schedule.__file__).parent
 ROOMS = ("arguments", "legality", "padding", "primitives/*", "index_map")
 """Modules whose refusals all have a case."""
-OF_TRACES = {("sampling.py", "decision"), ("index_map.py", "inverse")}
+OF_TRACES = {("index_map.py", "inverse")}
 """Functions that also judge what only a trace or a direct call can hold."""
 
 

@@ -145,15 +145,6 @@ def bound(p: Made) -> None:
     s[b].bind(inner, te.thread_axis((0, 5), "threadIdx.x"))
 
 
-def sampled(p: Made) -> None:
-    s, _, b, c = p
-    s.seed(1)
-    sizes = s.sample_perfect_tile(s[c].op.axis[0], n=2)
-    outer, _ = s[c].split(s[c].op.axis[0], factor=sizes[1])
-    s.sample_compute_location(b, decision=f"C, {outer.name}")
-    s[c].set_scope(s.sample_categorical(["local", "global"], name="scope"))
-
-
 WORKS: dict[str, Case] = {
     "reverse_compute_inline": (dense, fold_epilogues),
     "reverse_compute_inline_operand": (dense, fold_a_copied_operand),
@@ -168,7 +159,6 @@ WORKS: dict[str, Case] = {
     "peel": (lambda: rows(4, 7), peeled_reduction),
     "tensorize": (lambda: matmul(3, 16, 6), tensorized),
     "bind": (lambda: grid(3, 10), bound),
-    "sampling": (lambda: blur(12), sampled),
 }
 
 

@@ -1,4 +1,4 @@
-"""Traces: text forms that come back, keys, decisions, damaged input."""
+"""Traces: text forms that come back, keys, damaged input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from autotune import te
 from autotune.errors import ScheduleError
 from autotune.lower import lower_schedule, program_text
-from autotune.lower.examples import arguments, blur, chain, matmul
+from autotune.lower.examples import arguments, chain
 from autotune.schedule import PRIMITIVES, Schedule, Trace
 from autotune.schedule.paste import run_python
 from tests.schedule.random_programs import Program, random_program
@@ -46,7 +46,7 @@ def test_python_text_of_random_traces(seed: int) -> None:
 
 
 def test_python_text_also_runs_as_python() -> None:
-    make, steps = WORKS["sampling"]
+    make, steps = WORKS["bind"]
     made, again = make(), make()[0]
     steps(made)
     exec(made[0].trace.to_python(), {"s": again, "te": te})
@@ -127,13 +127,12 @@ def test_json_gives_back_an_equal_trace(name: str) -> None:
 def test_numbers_of_numpy_leave_a_trace_of_plain_ones() -> None:
     s, _, _, c = chain(16)
     (i,) = s[c].op.axis
-    s.sample_categorical([2, 4], decision=np.int64(0))
     s[c].pragma(i, np.str_("hint"), np.float64(1.5))
-    trace = s.trace.with_decision("d0", np.int64(1))
-    assert_comes_back(trace)
-    assert str(trace).splitlines() == [
-        "d0 = s.sample_categorical(candidates=[2, 4], decision=1, name='d0')",
+    s[c].split(i, factor=np.int64(4))
+    assert_comes_back(s.trace)
+    assert str(s.trace).splitlines() == [
         's["C"].pragma(var=s["C"].loop_named("i"), pragma_type=\'hint\', pragma_value=1.5)',
+        'i_outer, i_inner = s["C"].split(parent=s["C"].loop_named("i"), factor=4)',
     ]
 
 
@@ -146,7 +145,6 @@ def test_names_that_python_cannot_take_are_printed_so_that_they_paste() -> None:
     s = program()
     out = s["if"]
     rows, columns = out.op.axis
-    s.sample_categorical([2, 4], decision=0, name="rows_outer")
     out.fuse(rows, columns)
     s.cache_read(s['say "A"'].tensor, "local", [s["2b"].tensor])
     s.transform_layout(s["2b"].tensor, lambda i, j: [j, i // 4, i % 4])
@@ -163,51 +161,16 @@ def test_numbers_without_json_are_refused() -> None:
         s[c].pragma(s[c].op.axis[0], "hint", float("nan"))
 
 
-def sampled() -> Schedule:
-    s, _, _, c = matmul(8, 12, 6)
-    (i, j), (k,) = s[c].op.axis, s[c].op.reduce_axis
-    rows = s.sample_perfect_tile(i, n=2, decision=[2, 4])
-    width = s.sample_categorical([2, 4], decision=1)
-    io, jo, ii, ji = s[c].tile(i, j, rows[1], width)
-    s[c].reorder(io, jo, k, ii, ji)
-    return s
-
-
-def test_a_changed_decision_gives_another_program() -> None:
-    s = sampled()
-    assert s.trace.decisions == {"d0": ("list", 2, 4), "d1": 1}
-    changed = s.trace.with_decision("d0", [4, 2]).with_decision("d1", 0)
-    again = changed.apply(matmul(8, 12, 6)[0])
-    assert [iv.extent for iv in again["C"].leaf_iter_vars] == [4, 6, 6, 2, 2]
-    assert [iv.extent for iv in s["C"].leaf_iter_vars] == [2, 3, 6, 4, 4]
-    assert again.trace == changed
-    assert again.trace.key != s.trace.key
-
-
-def test_a_changed_place_gives_another_program() -> None:
-    s, _, b, _ = blur(8)
-    s.sample_compute_location(b, decision="root")
-    inside = s.trace.with_decision("d0", "C, i").apply(blur(8)[0])
-    assert inside["B"].attach_type == "scope"
-    inlined = s.trace.with_decision("d0", "inline").apply(blur(8)[0])
-    assert inlined["B"].attach_type == "inline"
-
-
-def test_random_decisions_follow_the_seed() -> None:
-    def keys(seed: int) -> list[str]:
-        s, _, _, c = chain(64)
-        s.seed(seed)
-        for n in (2, 3):
-            s.sample_perfect_tile(s[c].op.axis[0], n=n, max_innermost_factor=64)
-        return [s.trace.key]
-
-    assert keys(3) == keys(3)
-    assert len({keys(seed)[0] for seed in range(8)}) > 4
-
-
-def test_unknown_decisions_are_refused() -> None:
-    with pytest.raises(ScheduleError, match="no decision 'd7' in this trace; its decisions are: d0, d1"):
-        sampled().trace.with_decision("d7", 1)
+@pytest.mark.parametrize(
+    "primitive", ["sample_perfect_tile", "sample_categorical", "sample_compute_location"]
+)
+def test_traces_with_sampling_steps_are_refused(primitive: str) -> None:
+    text = f'{{"version":1,"steps":[["{primitive}","",[["decision",1]],["d0"]]]}}'
+    with pytest.raises(ScheduleError) as refusal:
+        Trace.from_json(text)
+    assert str(refusal.value) == (
+        f"the trace has the step {primitive}, which knobs have replaced (s.knob); its schedule has to be found again"
+    )
 
 
 def test_the_key_is_the_same_in_another_process() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from autotune.schedule.knob_value import KnobValue
 from autotune.schedule.state import StageState
 from autotune.schedule.trace import primitive
 from autotune.te.expr import IterVar
@@ -27,7 +28,7 @@ class KindPrimitives(StageState):
         self.kinds[iv] = kind
 
     @primitive
-    def vectorize(self, var: IterVar) -> None:
+    def vectorize(self, var: IterVar, *, when: bool | KnobValue = True) -> None:
         """Run a loop in vector lanes.
 
         TVM and Halide: vectorize. Exo: replace by vector instructions.
@@ -37,6 +38,7 @@ class KindPrimitives(StageState):
 
         Args:
             var: a loop of the stage, best the innermost one, with neighbouring elements in memory.
+            when: False, or a knob value that is, leaves the step out.
 
         Before:
             >>> from autotune.lower.examples import chain, loops
@@ -74,7 +76,7 @@ class KindPrimitives(StageState):
         self.annotate("vectorize", var, "vectorized")
 
     @primitive
-    def unroll(self, var: IterVar) -> None:
+    def unroll(self, var: IterVar, *, when: bool | KnobValue = True) -> None:
         """Repeat the body of a loop instead of looping.
 
         TVM and Halide: unroll. Exo: unroll_loop. Local buffers that only unrolled and vectorized loops index become
@@ -82,6 +84,7 @@ class KindPrimitives(StageState):
 
         Args:
             var: a loop of the stage, with few iterations.
+            when: False, or a knob value that is, leaves the step out.
 
         Before:
             >>> from autotune.lower.examples import chain, loops
@@ -108,13 +111,14 @@ class KindPrimitives(StageState):
         self.annotate("unroll", var, "unrolled")
 
     @primitive
-    def parallel(self, var: IterVar) -> None:
+    def parallel(self, var: IterVar, *, when: bool | KnobValue = True) -> None:
         """Share the iterations of a loop among the workers.
 
         TVM and Halide: parallel. OpenMP: parallel for.
 
         Args:
             var: a data loop of a stage at the root, with no repeating loop around it: workers get ranges of it.
+            when: False, or a knob value that is, leaves the step out.
 
         Before:
             >>> from autotune.lower.examples import grid, loops

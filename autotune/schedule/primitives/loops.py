@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotune.schedule.knob_value import KnobValue, ceil_div, concrete, extent_of, maximum, minimum
 from autotune.schedule.relations import TAILS, Fuse, Split
 from autotune.schedule.state import StageState
 from autotune.schedule.trace import primitive
@@ -13,7 +14,11 @@ class LoopPrimitives(StageState):
 
     @primitive
     def split(
-        self, parent: IterVar, factor: int | None = None, nparts: int | None = None, tail: str = "peel"
+        self,
+        parent: IterVar,
+        factor: int | KnobValue | None = None,
+        nparts: int | KnobValue | None = None,
+        tail: str = "peel",
     ) -> tuple[IterVar, IterVar]:
         """Split a loop in two: ``parent = outer * factor + inner``.
 
@@ -60,8 +65,8 @@ class LoopPrimitives(StageState):
         at = self.leaf("split", parent)
         if (factor is None) == (nparts is None):
             raise self.refuse("split", "give exactly one of factor and nparts", parent)
-        number = factor if factor is not None else nparts
-        assert number is not None
+        size = factor if factor is not None else nparts
+        number = concrete(size)
         if number < 1:
             raise self.refuse("split", f"the factor must be a positive integer, got {number!r}", parent)
         if tail not in TAILS:
@@ -71,16 +76,13 @@ class LoopPrimitives(StageState):
                 "split", "tail='overlap' would add some elements of a reduction twice; use 'peel'", parent
             )
         self.forget(parent)
-        count = max(parent.extent, 1)
-        if factor is not None:
-            inner_extent = min(int(number), count)
-            outer_extent = -(-count // inner_extent)
-        else:
-            outer_extent = min(int(number), count)
-            inner_extent = -(-count // outer_extent)
+        count = maximum(extent_of(parent), 1)
+        part = minimum(size, count)
+        rest = ceil_div(count, part)
+        outer_extent, inner_extent = (rest, part) if factor is not None else (part, rest)
         outer = self.fresh(parent.name + ".outer", outer_extent, parent.kind)
         inner = self.fresh(parent.name + ".inner", inner_extent, parent.kind)
-        self.relations.append(Split(parent, outer, inner, int(factor or 0), int(nparts or 0), tail))
+        self.relations.append(Split(parent, outer, inner, concrete(factor) or 0, concrete(nparts) or 0, tail))
         self.leaf_iter_vars[at : at + 1] = [outer, inner]
         self.all_iter_vars += [outer, inner]
         return outer, inner
@@ -149,7 +151,8 @@ class LoopPrimitives(StageState):
                 raise self.refuse("fuse", f"{fused.name} and {inner.name}: one is a reduction loop", inner)
             self.forget(fused)
             self.forget(inner)
-            new = self.fresh(f"{fused.name}.{inner.name}.fused", fused.extent * inner.extent, fused.kind)
+            product = extent_of(fused) * extent_of(inner)
+            new = self.fresh(f"{fused.name}.{inner.name}.fused", product, fused.kind)
             self.relations.append(Fuse(fused, inner, new))
             self.leaf_iter_vars[at : at + 2] = [new]
             self.all_iter_vars.append(new)
@@ -219,8 +222,8 @@ class LoopPrimitives(StageState):
         self,
         x_parent: IterVar,
         y_parent: IterVar,
-        x_factor: int,
-        y_factor: int,
+        x_factor: int | KnobValue,
+        y_factor: int | KnobValue,
         tail: str = "peel",
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
         """Split two loops and reorder them to tiles: two splits and a reorder in one step.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from autotune.errors import ScheduleError
+from autotune.schedule.knob_value import KnobValue
 from autotune.schedule.legality import is_inside
 from autotune.schedule.state import SCOPES, StageState
 from autotune.schedule.trace import primitive
@@ -175,7 +176,9 @@ class StoragePrimitives(StageState):
         self.double_buffered = True
 
     @primitive
-    def prefetch(self, tensor: Tensor, var: IterVar, offset: int = 1) -> None:
+    def prefetch(
+        self, tensor: Tensor, var: IterVar, offset: int = 1, *, when: bool | KnobValue = True
+    ) -> None:
         """Fetch into the cache what a later iteration of a loop reads of a tensor.
 
         TVM and Halide: prefetch.
@@ -189,6 +192,7 @@ class StoragePrimitives(StageState):
                 computed at its loops from ``var`` inwards.
             var: a loop of the stage, not vectorized.
             offset: how many iterations ahead, at least 1.
+            when: False, or a knob value that is, leaves the step out.
 
         Before:
             >>> from autotune.lower.examples import grid, loops

@@ -1,0 +1,116 @@
+"""Expressions of knobs: plain data that a step holds in place of a number, evaluated for one or many configurations.
+
+``("knob", name)`` is the value of a knob, ``("knob", operator, a, b)`` an operation; other leaves are plain values.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from autotune.errors import KnobError
+
+Expression: TypeAlias = Any
+"""A nested tuple as above, or a plain value."""
+
+
+def _least(a: Any, b: Any) -> Any:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+
+
+def _greatest(a: Any, b: Any) -> Any:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
+
+
+OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "ceil_div": lambda a, b: -(-a // b),
+    "min": _least,
+    "max": _greatest,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "&": operator.and_,
+    "|": operator.or_,
+}
+"""What an expression may compute, of single values and of arrays alike."""
+
+_ARITHMETIC = frozenset({"+", "-", "*", "//", "%"})
+
+
+def is_expression(value: Any) -> bool:
+    """Whether an encoded argument is an expression of knobs."""
+    return isinstance(value, tuple) and bool(value) and value[0] == "knob"
+
+
+def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
+    """The value for the ``values`` of the knobs: single ones, or one array [n] a knob; raises KnobError."""
+    if not isinstance(expression, tuple):
+        return expression
+    if len(expression) == 2:
+        name = expression[1]
+        if name not in values:
+            raise KnobError(
+                f"the knob {name!r} has no value in {', '.join(values) or 'an empty configuration'}"
+            )
+        return values[name]
+    _, symbol, a, b = expression
+    if symbol not in OPERATORS:
+        raise KnobError(
+            f"unknown operator {symbol!r} in an expression of knobs; known: {' '.join(OPERATORS)}"
+        )
+    return OPERATORS[symbol](evaluate(a, values), evaluate(b, values))
+
+
+def knobs_in(value: Any) -> Iterator[str]:
+    """Names of the knobs in an expression, or in any encoded argument, as often as they occur."""
+    if not isinstance(value, tuple):
+        return
+    if is_expression(value) and len(value) == 2:
+        yield value[1]
+        return
+    for part in value[2:] if is_expression(value) else value:
+        yield from knobs_in(part)
+
+
+def is_arithmetic(expression: Expression) -> bool:
+    """Whether an expression has integers, knobs and ``+ - * // %`` only, as an index map may."""
+    if not isinstance(expression, tuple):
+        return type(expression) is int
+    return len(expression) == 2 or (
+        expression[1] in _ARITHMETIC and is_arithmetic(expression[2]) and is_arithmetic(expression[3])
+    )
+
+
+def expression_text(expression: Expression) -> str:
+    """The expression as Python."""
+    if not isinstance(expression, tuple):
+        return repr(expression)
+    if len(expression) == 2:
+        return str(expression[1])
+    _, symbol, a, b = expression
+    left, right = expression_text(a), expression_text(b)
+    if symbol in ("min", "max"):
+        return f"{symbol}({left}, {right})"
+    return f"-(-{left} // {right})" if symbol == "ceil_div" else f"({left} {symbol} {right})"
+
+
+__all__ = [
+    "OPERATORS",
+    "Expression",
+    "evaluate",
+    "expression_text",
+    "is_arithmetic",
+    "is_expression",
+    "knobs_in",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from autotune import te
 from autotune.errors import GraphError, InputError
@@ -17,22 +18,11 @@ from autotune.graph import evaluate, ops
 from autotune.graph.build import complete_node
 from autotune.graph.canonical import canonical_graph
 from autotune.graph.ir import ABSENT, Array, Graph, Node
+from autotune.graph.ops.registry import WorkloadKind
 from autotune.graph.text import parse, print_graph
 from autotune.graph.verify import verify
 
-KINDS = (
-    "attention",
-    "contraction",
-    "convolution",
-    "depthwise",
-    "reduction",
-    "softmax",
-    "normalization",
-    "pool",
-    "winograd",
-    "elementwise",
-)
-_NO_ANCHOR = ("elementwise", "movement", "shape")
+KINDS: tuple[WorkloadKind, ...] = get_args(WorkloadKind)
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class Region:
         passed = [v for v in graph.outputs if v not in made]
         if passed:
             raise GraphError(f"{where}: output {passed[0]!r} is not computed in it")
-        anchors = [n for n in graph.nodes if ops.get(n.op).kind not in _NO_ANCHOR]
+        anchors = [n for n in graph.nodes if ops.get(n.op).role == "anchor"]
         if len(anchors) > 1:
             named = ", ".join(f"{n.name!r} ({n.op})" for n in anchors)
             raise GraphError(f"{where} has {len(anchors)} anchors, one is allowed: {named}")
@@ -72,30 +62,21 @@ class Region:
     @property
     def anchor(self) -> Node | None:
         """The node that decides how the region is scheduled."""
-        return next((n for n in self.graph.nodes if ops.get(n.op).kind not in _NO_ANCHOR), None)
+        return next((n for n in self.graph.nodes if ops.get(n.op).role == "anchor"), None)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> WorkloadKind:
         """One of `KINDS`; "elementwise" without an anchor."""
         anchor = self.anchor
         if anchor is None:
             return "elementwise"
-        if anchor.op == "Conv" and _is_depthwise(anchor, self.graph):
-            return "depthwise"
-        return ops.get(anchor.op).kind
+        return ops.get(anchor.op).workload_kind(self.graph.input_types(anchor), anchor.attrs)
 
     def arguments(self) -> tuple[str, ...]:
         """This region's value names in the order of the workload's arguments: inputs, outputs."""
         canonical, names = canonical_graph(self.graph)
         old = {new: name for name, new in names.items()}
         return tuple(old[v] for v in (*canonical.inputs, *canonical.outputs))
-
-
-def _is_depthwise(conv: Node, graph: Graph) -> bool:
-    group = conv.attrs.get("group", 1)
-    weights = graph.type_of(conv.inputs[1]).shape
-    per_group = weights[-2] if conv.attrs.get("layout") == "NHWC" else weights[1]
-    return isinstance(group, int) and group > 1 and per_group == 1
 
 
 @dataclass(frozen=True)

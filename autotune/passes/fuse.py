@@ -11,36 +11,21 @@ immediate post-dominator rule of Relay's fusion (TVM), without its building of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Graph, Node
+from autotune.graph.ops.registry import Role
 from autotune.passes.views import ViewAnalysis
 
-ANCHOR_KINDS = (
-    "attention",
-    "contraction",
-    "convolution",
-    "pool",
-    "reduction",
-    "softmax",
-    "normalization",
-    "winograd",
-)
-CHAINED_MOVEMENT = ("Transpose", "ChannelShuffle", "Expand", "DepthToSpace", "SpaceToDepth")
-"""Movement operations that join a chain of elementwise ones: one input, each element read once."""
-
-PACKED = ("Patches",)
-"""Movement operations that a matrix product takes in before it, as it would pack its left operand anyway."""
-
-PRODUCERS: Mapping[str, tuple[str, ...]] = {
+PRODUCERS: Mapping[str, tuple[Role, ...]] = {
     "none": (),
-    "transpose": ("movement",),
-    "elementwise": ("movement", "elementwise"),
+    "transpose": ("rearrangement", "patches"),
+    "elementwise": ("rearrangement", "patches", "elementwise"),
 }
-"""Choices of what a convolution takes in before it: kinds of operators."""
+"""Choices of what a convolution takes in before it: roles of operators."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +60,6 @@ def fuse(graph: Graph, views: ViewAnalysis, options: FusionOptions | None = None
     return _Fusion(graph, views, options or FusionOptions()).run()
 
 
-def _reduces(node: Node) -> bool:
-    return ops.get(node.op).kind == "reduction"
-
-
 class _Fusion:
     def __init__(self, graph: Graph, views: ViewAnalysis, options: FusionOptions) -> None:
         self.graph = graph
@@ -93,7 +74,7 @@ class _Fusion:
         groups = []
         # Last anchors first: of two branches that meet in an Add, the later one takes it in.
         for node in reversed(self.graph.nodes):
-            if ops.get(node.op).kind in ANCHOR_KINDS:
+            if ops.get(node.op).role == "anchor":
                 groups.append(Group(self._grow(node, anchored=True), node))
         # After all epilogues: an operation between two anchors rather ends the first one.
         groups = [self._with_producers(group) for group in groups]
@@ -110,19 +91,20 @@ class _Fusion:
         nodes, anchor = group.nodes, group.anchor
         if anchor is None or not self.options.epilogues:
             return group
-        kinds = ("elementwise",) if _reduces(anchor) else PRODUCERS[self.options.producers]
-        while anchor.op in ("Conv", "MatMul") or _reduces(anchor):
+        reduces = ops.get(anchor.op).kind == "reduction"
+        allowed = ("elementwise",) if reduces else PRODUCERS[self.options.producers]
+        roles = ops.get(anchor.op).prologue
+        while roles:
             value = nodes[0].inputs[0] if nodes[0] is anchor else self._chained(nodes[0])
             producer = self.producers.get(value)
-            if producer is None or not self._may_precede(producer, kinds):
-                break
-            if (producer.op in PACKED) != (nodes[0].op == "MatMul"):
+            if producer is None or not self._may_precede(producer, set(roles) & set(allowed)):
                 break
             members = [self.position[node.outputs[0]] for node in (producer, *nodes)]
             if len(members) > self.options.max_nodes or not self._few_inputs(members):
                 break
             nodes = (producer, *nodes)
             self.taken.add(members[0])
+            roles = ops.get(producer.op).prologue or roles
         return Group(nodes, anchor)
 
     def _chained(self, node: Node) -> str:
@@ -130,12 +112,9 @@ class _Fusion:
         variable = [v for v in node.present_inputs if v not in self.graph.constants]
         return variable[0] if len(variable) == 1 else ABSENT
 
-    def _may_precede(self, node: Node, kinds: Sequence[str]) -> bool:
+    def _may_precede(self, node: Node, roles: Collection[Role]) -> bool:
         (output, *others) = node.outputs
-        kind = ops.get(node.op).kind
-        if others or kind not in kinds or output in self.graph.outputs:
-            return False
-        if kind == "movement" and node.op not in (*CHAINED_MOVEMENT, *PACKED):
+        if others or ops.get(node.op).role not in roles or output in self.graph.outputs:
             return False
         free = self.position[output] not in self.taken and not self.views.is_view(node)
         return free and len(self.consumers[output]) == 1
@@ -184,11 +163,10 @@ class _Fusion:
         index = self.position[node.outputs[0]]
         if index in self.taken or self.views.is_view(node) or len(node.outputs) != 1:
             return False
-        kind = ops.get(node.op).kind
-        shape = self.graph.type_of(value).shape
-        if kind == "elementwise":
-            return self.graph.type_of(node.outputs[0]).shape == shape
-        return not anchored and node.op in CHAINED_MOVEMENT
+        role = ops.get(node.op).role
+        if role == "elementwise":
+            return self.graph.type_of(node.outputs[0]).shape == self.graph.type_of(value).shape
+        return not anchored and role == "rearrangement"
 
     def _few_inputs(self, members: Sequence[int]) -> bool:
         nodes = [self.graph.nodes[i] for i in members]
@@ -198,7 +176,7 @@ class _Fusion:
 
 
 def _is_chainable(node: Node) -> bool:
-    return ops.get(node.op).kind == "elementwise" or node.op in CHAINED_MOVEMENT
+    return ops.get(node.op).role in ("elementwise", "rearrangement")
 
 
-__all__ = ["ANCHOR_KINDS", "PRODUCERS", "FusionOptions", "Group", "fuse"]
+__all__ = ["PRODUCERS", "FusionOptions", "Group", "fuse"]

@@ -188,6 +188,7 @@ register(
         _matmul_reference,
         _matmul_compute,
         flops_rule=matmul_flops,
+        prologue=("patches",),
     )
 )
 register(

@@ -41,6 +41,7 @@ from autotune.graph.ops.registry import (
     OpDef,
     Tensors,
     Types,
+    WorkloadKind,
     register,
 )
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
@@ -224,6 +225,12 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
     return 2 * results[0].size * geo.group_inputs * math.prod(geo.window.kernel) + adds
 
 
+def _workload(types: Types, attrs: Attrs) -> WorkloadKind:
+    """Convolutions of one input channel a group have schedules of their own."""
+    per_group = at(types, 1).shape[-2 if attrs["layout"] == "NHWC" else 1]
+    return "depthwise" if int_attr(attrs, "group") > 1 and per_group == 1 else "convolution"
+
+
 CONV_ATTRIBUTES = {
     **WINDOW_ATTRIBUTES,
     "group": Attribute("int", 1),
@@ -242,5 +249,7 @@ register(
         CONV_ATTRIBUTES,
         complete=complete_conv,
         flops_rule=_flops,
+        workload_rule=_workload,
+        prologue=("rearrangement", "elementwise"),
     )
 )

@@ -220,7 +220,9 @@ def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
         return [stage(shape, element, names[0])]
 
     declared = {"blocksize": Attribute("int", required=True), "layout": LAYOUT, **attributes}
-    return register(OpDef(name, "movement", (1, 1), infer, reference, compute, declared))
+    return register(
+        OpDef(name, "movement", (1, 1), infer, reference, compute, declared, moves="rearrangement")
+    )
 
 
 register(
@@ -233,6 +235,7 @@ register(
         _transpose_compute,
         {"perm": Attribute("ints")},
         _complete_transpose,
+        moves="rearrangement",
         is_copy_rule=lambda types, attrs: attrs["perm"] == tuple(range(at(types, 0).rank)),
     )
 )
@@ -270,6 +273,7 @@ register(
         _shuffle_reference,
         _shuffle_compute,
         {"groups": Attribute("int", required=True), "layout": LAYOUT},
+        moves="rearrangement",
         in_onnx=False,
     )
 )

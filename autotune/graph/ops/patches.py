@@ -76,6 +76,8 @@ register(
         _compute,
         {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints", required=True)},
         _complete,
+        moves="patches",
+        prologue=("rearrangement", "elementwise"),
         in_onnx=False,
     )
 )

@@ -114,8 +114,21 @@ def _reduction(
         return [stage(shape, lambda *i: total(*i) * scale, names[0])]
 
     attributes = {"axes": Attribute("ints"), "keepdims": Attribute("int", 1)}
-    op = OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete)
-    return register(in_float32(op))
+    return register(
+        in_float32(
+            OpDef(
+                name,
+                "reduction",
+                (1, 1),
+                infer,
+                reference,
+                compute,
+                attributes,
+                _complete,
+                prologue=("elementwise",),
+            )
+        )
+    )
 
 
 def _complete_arg(types: Types, attrs: dict[str, Attr]) -> None:
@@ -171,7 +184,19 @@ def _arg(name: str, fold: Callable[..., Any]) -> OpDef:
         return [stage(shape, lambda *i: _PLACES - 1 - best(*i) % _PLACES, names[0])]
 
     attributes = {"axis": Attribute("int", 0), "keepdims": Attribute("int", 1)}
-    return register(OpDef(name, "reduction", (1, 1), infer, reference, compute, attributes, _complete_arg))
+    return register(
+        OpDef(
+            name,
+            "reduction",
+            (1, 1),
+            infer,
+            reference,
+            compute,
+            attributes,
+            _complete_arg,
+            prologue=("elementwise",),
+        )
+    )
 
 
 _arg("ArgMax", np.argmax)

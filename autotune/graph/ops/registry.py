@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from autotune.suggest import did_you_mean
 if TYPE_CHECKING:
     from autotune import te
 
-Kind: TypeAlias = Literal[
+AnchorKind: TypeAlias = Literal[
     "attention",
     "contraction",
     "convolution",
@@ -29,10 +29,13 @@ Kind: TypeAlias = Literal[
     "normalization",
     "pool",
     "winograd",
-    "elementwise",
-    "movement",
-    "shape",
 ]
+"""Kinds of operators that decide how their dispatch is scheduled."""
+Kind: TypeAlias = Literal[AnchorKind, "elementwise", "movement", "shape"]
+WorkloadKind: TypeAlias = Literal[AnchorKind, "depthwise", "elementwise"]
+Role: TypeAlias = Literal["anchor", "elementwise", "rearrangement", "patches", "opaque"]
+"""What an operator is to fusion; see `OpDef.role`."""
+ANCHOR_KINDS: tuple[AnchorKind, ...] = get_args(AnchorKind)
 Types: TypeAlias = Sequence[TensorType | None]
 Arrays: TypeAlias = Sequence[Array | None]
 Tensors: TypeAlias = "Sequence[te.Tensor | None]"
@@ -42,6 +45,7 @@ Reference: TypeAlias = Callable[[Arrays, Attrs], list[Array]]
 Compute: TypeAlias = "Callable[[Tensors, Attrs, Sequence[str]], list[te.Tensor]]"
 Complete: TypeAlias = Callable[[Types, dict[str, Attr]], None]
 Applies: TypeAlias = Callable[[Types, Attrs], bool]
+WorkloadRule: TypeAlias = Callable[[Types, Attrs], WorkloadKind]
 Flops: TypeAlias = Callable[[Types, Sequence[TensorType], Attrs], int]
 
 
@@ -86,6 +90,8 @@ class OpDef:
     become one. The rules get complete attributes; call them by the methods, which see to that.
     `index_input` is the input that holds indices along attribute `axis` of input 0, if there is one.
     `flops_rule` counts arithmetic; without one it is an operation an element of the larger side.
+    `moves` is the role in fusion of what moves data; a "rearrangement" has one operand, which it reads by an index.
+    `prologue` has the roles of what may be computed where the first operand is read, in the same dispatch.
     `is_copy_rule` says whether the result is the first operand, as it is; without one it never is.
     With `neutral` as its last operand (as any, if `commutative`) it is the other one.
     `in_onnx` says whether ONNX has the operator under this name, with these inputs.
@@ -102,6 +108,9 @@ class OpDef:
     flops_rule: Flops | None = None
     index_input: int | None = None
     positional: bool = False  # elementwise, but what it does depends on where an element stands
+    workload_rule: WorkloadRule | None = None
+    moves: Literal["rearrangement", "patches", "opaque"] = "opaque"
+    prologue: tuple[Role, ...] = ()
     commutative: bool = False
     neutral: float | None = None
     is_copy_rule: Applies | None = None
@@ -137,6 +146,19 @@ class OpDef:
     def pointwise(self) -> bool:
         """Whether an element of the result is the same function of the operands' elements at its place, anywhere."""
         return self.kind == "elementwise" and not self.positional
+
+    @property
+    def role(self) -> Role:
+        """What fusion may do with it: nothing with what is "opaque"."""
+        if self.kind in ANCHOR_KINDS:
+            return "anchor"
+        return "elementwise" if self.kind == "elementwise" else self.moves
+
+    def workload_kind(self, types: Types, attrs: Attrs) -> WorkloadKind:
+        """The kind of a workload that it is the anchor of, "elementwise" if it is none; the attributes are complete."""
+        if self.workload_rule is not None:
+            return self.workload_rule(types, attrs)
+        return self.kind if self.kind in ANCHOR_KINDS else "elementwise"
 
     def is_copy(self, types: Types, attrs: Attrs) -> bool:
         """Whether the result is the first operand, as it is; the attributes are complete."""

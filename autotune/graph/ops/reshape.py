@@ -224,6 +224,7 @@ register(
         _expand_compute,
         {"shape": Attribute("ints", required=True)},
         _complete_expand,
+        moves="rearrangement",
         is_copy_rule=lambda types, attrs: attrs["shape"] == at(types, 0).shape,
     )
 )

@@ -18,8 +18,6 @@ from autotune.passes.attributes import integer
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
-_MOVES_OR_IS_GIVEN = ("Concat", "Interleave", "Reshape", "Slice", "Split", "Transpose")
-
 
 @dataclass(frozen=True)
 class ApplyToParts(GraphPass):
@@ -63,7 +61,7 @@ def _is_computed_for(
     rewriter: Rewriter, value: str, join: Node, consumers: Mapping[str, Sequence[Node]]
 ) -> bool:
     producer = rewriter.producer(value)
-    if producer is None or producer.op in _MOVES_OR_IS_GIVEN or value in rewriter.graph.outputs:
+    if producer is None or ops.get(producer.op).view or value in rewriter.graph.outputs:
         return False
     return len(consumers.get(value, (join,))) == 1 and join.inputs.count(value) == 1
 

@@ -11,7 +11,7 @@ from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
 from autotune.passes.fuse import FusionOptions, Group, fuse
 from autotune.passes.origins import union
-from autotune.passes.views import JOINS, RESHAPES, Placement, ViewAnalysis, is_dense, separate_outputs
+from autotune.passes.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,13 @@ class _Assembly:
             {v: self.types[v] for v in {*self.placements, *self._roots()}},
             {v: self.graph.constants[v] for v in self.graph.constants if v in used},
             self.graph.outputs,
-            tuple(self._in_place(n) for n in self.views.views.values() if n.op not in RESHAPES),
+            tuple(self._in_place(n) for n in self.views.views.values() if view_kind(n) != "reshape"),
         )
 
     def _in_place(self, node: Node) -> InPlace:
         copied = self.views.copies.get(node.outputs[0], ())
         moved = node.present_outputs
-        if node.op in JOINS:
+        if view_kind(node) == "join":
             moved = tuple(v for index, v in enumerate(node.inputs) if index not in copied)
         nbytes = sum(self.types[v].nbytes for v in moved)
         return InPlace(node, tuple(node.inputs[index] for index in copied), nbytes)

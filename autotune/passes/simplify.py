@@ -44,7 +44,7 @@ def _simplify(rewriter: Rewriter, node: Node) -> bool:
         return _forward(rewriter, node)
     if definition.neutral is not None:
         return _neutral(rewriter, node, definition)
-    rule = _RULES.get(node.op)
+    rule = _reshape if definition.view == "reshape" else _RULES.get(node.op)
     return rule is not None and rule(rewriter, node)
 
 
@@ -214,10 +214,6 @@ def _pow(rewriter: Rewriter, node: Node) -> bool:
 
 
 _RULES: Mapping[str, Rule] = {
-    "Reshape": _reshape,
-    "Flatten": _reshape,
-    "Squeeze": _reshape,
-    "Unsqueeze": _reshape,
     "Transpose": _transpose,
     "Sum": _sum,
     "Conv": _conv,

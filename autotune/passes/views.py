@@ -13,14 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import InternalError
+from autotune.graph import ops
 from autotune.graph.ir import Graph, Node, fresh_name
-from autotune.graph.ops.interleave import phases
-from autotune.passes.attributes import integer, ints
+from autotune.graph.ops.facts import Part
+from autotune.graph.ops.registry import ViewKind
 from autotune.strides import dense_strides, reshaped_strides
-
-RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
-JOINS = ("Concat", "Interleave")
-"""Operations whose operands are written straight into their result."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +27,16 @@ class Placement:
     root: str
     offset: int
     strides: tuple[int, ...]
+
+    def part(self, part: Part) -> Placement:
+        """Where a part of the value lies."""
+        offset, strides = part.placed(self.strides)
+        return Placement(self.root, self.offset + offset, strides)
+
+
+def view_kind(node: Node) -> ViewKind | None:
+    """How a node's operand and result can share memory, if at all."""
+    return ops.get(node.op).view
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -80,7 +87,7 @@ def _copy(source: str, copy: str, producers: Mapping[str, Node]) -> Node:
 
 
 def _source(value: str, producers: Mapping[str, Node]) -> str:
-    while value in producers and producers[value].op in RESHAPES:
+    while value in producers and view_kind(producers[value]) == "reshape":
         value = producers[value].inputs[0]
     return value
 
@@ -96,19 +103,18 @@ class ViewAnalysis:
         self.graph = graph
         self.producers = graph.producers()
         self.consumers = graph.consumers()
-        self.views = {n.outputs[0]: n for n in graph.nodes if n.op in RESHAPES}  # by first output
+        self.views = {n.outputs[0]: n for n in graph.nodes if view_kind(n) == "reshape"}  # by first output
         self.copies: dict[str, tuple[int, ...]] = {}
         self._inside: dict[str, tuple[Node, int]] = {}  # value -> (the view node it is part of, index)
         for node in graph.nodes:
-            if node.op in RESHAPES:
+            kind = view_kind(node)
+            if kind == "reshape":
                 self._reshape(node)
-            elif not views:
-                continue
-            elif node.op == "Transpose":
-                self._transpose(node)
-            elif node.op in ("Slice", "Split"):
-                self._slice(node)
-            elif node.op in JOINS and in_place_concat:
+            elif kind == "permutation" and views:
+                self._permutation(node)
+            elif kind == "window" and views:
+                self._window(node)
+            elif kind == "join" and views and in_place_concat:
                 self._join(node)
 
     def is_view(self, node: Node) -> bool:
@@ -139,10 +145,10 @@ class ViewAnalysis:
         elif self.graph.type_of(output).strides is not None and self._has_one_reader(source):
             self._put_inside({source: (node, 0)}, source)
 
-    def _transpose(self, node: Node) -> None:
+    def _permutation(self, node: Node) -> None:
         source, (output,) = node.inputs[0], node.outputs
-        rank = self.graph.type_of(source).rank
-        if not rank or ints(node, "perm")[-1] != rank - 1:
+        perm = self._part(node, 0).perm
+        if not perm or perm[-1] != len(perm) - 1:
             return
         self._add(node)
         if self._may_lie_anywhere(output):
@@ -151,10 +157,10 @@ class ViewAnalysis:
             return
         del self.views[output]
 
-    def _slice(self, node: Node) -> None:
+    def _window(self, node: Node) -> None:
         if node.inputs[0] in self.graph.constants:
             return
-        steps = self._window(node, 0)[1]
+        steps = self._part(node, 0).steps
         if any(step <= 0 for step in steps) or steps[-1:] not in ((), (1,)):
             return
         self._add(node)
@@ -186,10 +192,10 @@ class ViewAnalysis:
         producer = self.producers.get(operand)
         if producer is None or operand in self._inside:
             return None
-        if not self.is_view(producer) or producer.op in JOINS or self._reads_its_result(producer):
+        if not self.is_view(producer) or view_kind(producer) == "join" or self._reads_its_result(producer):
             return {}
         source = producer.inputs[0]
-        if producer.op not in (*RESHAPES, "Transpose") or len(self.consumers[source]) > 1:
+        if view_kind(producer) not in ("reshape", "permutation") or len(self.consumers[source]) > 1:
             return None
         moved = self._turned(source)
         return None if moved is None else {**moved, source: (producer, 0)}
@@ -218,7 +224,7 @@ class ViewAnalysis:
 
     def _read_through(self, node: Node) -> tuple[str, ...]:
         """The results of a view that lie in its operand."""
-        forward = self.is_view(node) and node.op not in JOINS and not self._reads_its_result(node)
+        forward = self.is_view(node) and view_kind(node) != "join" and not self._reads_its_result(node)
         return node.present_outputs if forward else ()
 
     def _reads_its_result(self, node: Node) -> bool:
@@ -245,46 +251,24 @@ class ViewAnalysis:
         source = self._placement(producer.inputs[0])
         if source is None:
             return None
-        if producer.op in RESHAPES:
+        if view_kind(producer) == "reshape":
             return _reshaped(source, self.graph.type_of(producer.inputs[0]).shape, found.shape)
-        if producer.op == "Transpose":
-            perm = ints(producer, "perm")
-            return Placement(source.root, source.offset, tuple(source.strides[axis] for axis in perm))
-        starts, steps = self._window(producer, producer.outputs.index(value))
-        offset = sum(a * s for a, s in zip(starts, source.strides, strict=True))
-        strides = tuple(s * step for s, step in zip(source.strides, steps, strict=True))
-        return Placement(source.root, source.offset + offset, strides)
+        return source.part(self._part(producer, producer.outputs.index(value)))
 
     def _operand_placement(self, node: Node, index: int) -> Placement | None:
         """Placement of a value that is written into the result of ``node``."""
         result = self._placement(node.outputs[0])
         if result is None:
             return None
-        if node.op in RESHAPES:
+        kind = view_kind(node)
+        if kind == "reshape":
             shapes = (self.graph.type_of(v).shape for v in (node.outputs[0], node.inputs[0]))
             return _reshaped(result, *shapes)
-        if node.op == "Transpose":
-            perm = ints(node, "perm")
-            strides = tuple(result.strides[perm.index(axis)] for axis in range(len(perm)))
-            return Placement(result.root, result.offset, strides)
-        if node.op == "Interleave":
-            return _phase_placement(result, ints(node, "strides"), index)
-        axis = integer(node, "axis")
-        start = sum(self.graph.type_of(v).shape[axis] for v in node.inputs[:index])
-        offset = result.offset + start * result.strides[axis]
-        return Placement(result.root, offset, result.strides)
+        part = self._part(node, index)
+        return result.part(part.inverse if kind == "permutation" else part)
 
-    def _window(self, node: Node, part: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Start and step of each dimension that output ``part`` of a Slice or Split reads."""
-        shape = self.graph.type_of(node.inputs[0]).shape
-        starts, steps = [0] * len(shape), [1] * len(shape)
-        if node.op == "Split":
-            axis = integer(node, "axis")
-            starts[axis] = sum(self.graph.type_of(v).shape[axis] for v in node.outputs[:part])
-        else:
-            for axis, start, step in zip(*(ints(node, k) for k in ("axes", "starts", "steps")), strict=True):
-                starts[axis], steps[axis] = start, step
-        return tuple(starts), tuple(steps)
+    def _part(self, node: Node, index: int) -> Part:
+        return ops.get(node.op).part(self.graph.input_types(node), node.attrs, index)
 
 
 def _reshaped(source: Placement, shape: Sequence[int], reshaped: Sequence[int]) -> Placement | None:
@@ -292,20 +276,4 @@ def _reshaped(source: Placement, shape: Sequence[int], reshaped: Sequence[int]) 
     return None if strides is None else Placement(source.root, source.offset, strides)
 
 
-def _phase_placement(result: Placement, strides: Sequence[int], index: int) -> Placement:
-    """Operand ``index`` of an Interleave: every stride-th row, from its phase on."""
-    phase = phases(strides)[index]
-    spatial = result.strides[1:-1]
-    offset = result.offset + sum(p * step for p, step in zip(phase, spatial, strict=True))
-    wider = (s * step for s, step in zip(strides, spatial, strict=True))
-    return Placement(result.root, offset, (result.strides[0], *wider, result.strides[-1]))
-
-
-__all__ = [
-    "JOINS",
-    "RESHAPES",
-    "Placement",
-    "ViewAnalysis",
-    "is_dense",
-    "separate_outputs",
-]
+__all__ = ["Placement", "ViewAnalysis", "is_dense", "separate_outputs", "view_kind"]

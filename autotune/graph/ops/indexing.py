@@ -32,6 +32,7 @@ from autotune.graph.ops.common import (
     str_attr,
     tensor_at,
 )
+from autotune.graph.ops.facts import Part
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
 
 
@@ -69,6 +70,13 @@ def _slices(shape: Sequence[int], attrs: Attrs) -> list[range]:
 def _is_whole(types: Types, attrs: Attrs) -> bool:
     shape = at(types, 0).shape
     return _slices(shape, attrs) == [range(d) for d in shape]
+
+
+def _slice_part(types: Types, attrs: Attrs, _: int) -> Part:
+    axes, starts, steps = (ints_attr(attrs, key) for key in ("axes", "starts", "steps"))
+    return Part.cut(
+        at(types, 0).rank, dict(zip(axes, starts, strict=True)), dict(zip(axes, steps, strict=True))
+    )
 
 
 def _slice_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -272,6 +280,8 @@ register(
             "steps": Attribute("ints"),
         },
         _complete_slice,
+        view="window",
+        part_rule=_slice_part,
         is_copy_rule=_is_whole,
     )
 )

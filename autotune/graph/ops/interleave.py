@@ -18,6 +18,7 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import Expr, array_at, at, ints_attr, require_same_dtype, stage, tensor_at
+from autotune.graph.ops.facts import Part
 from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
 
 _MANY = 1 << 16
@@ -54,6 +55,15 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
         if at(types, i).shape != wanted:
             raise GraphError(f"Interleave: phase {phase} has shape {at(types, i).shape}, expected {wanted}")
     return [TensorType((first.shape[0], *size, first.shape[-1]), dtype)]
+
+
+def _part(types: Types, attrs: Attrs, index: int) -> Part:
+    strides = ints_attr(attrs, "strides")
+    axes = range(1, len(strides) + 1)
+    phase = phases(strides)[index]
+    return Part.cut(
+        at(types, 0).rank, dict(zip(axes, phase, strict=True)), dict(zip(axes, strides, strict=True))
+    )
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
@@ -93,6 +103,8 @@ register(
         _reference,
         _compute,
         {"strides": Attribute("ints", required=True), "size": Attribute("ints", required=True)},
+        view="join",
+        part_rule=_part,
         in_onnx=False,
     )
 )

@@ -27,6 +27,7 @@ from autotune.graph.ops.common import (
     str_attr,
     tensor_at,
 )
+from autotune.graph.ops.facts import Part
 from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
 
 _MANY = 1 << 16
@@ -97,6 +98,11 @@ def _concat_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
     return [stage(shape, element, names[0])]
 
 
+def _concat_part(types: Types, attrs: Attrs, index: int) -> Part:
+    axis = int_attr(attrs, "axis")
+    return Part.cut(at(types, 0).rank, {axis: sum(at(types, i).shape[axis] for i in range(index))})
+
+
 def _split_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x, axis, sizes = at(types, 0), int_attr(attrs, "axis"), ints_attr(attrs, "split")
     if sum(sizes) != x.shape[axis] or any(s < 0 for s in sizes):
@@ -125,6 +131,11 @@ def _split_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list
 
 def _channel_axis(attrs: Attrs, rank: int) -> int:
     return rank - 1 if str_attr(attrs, "layout") == "NHWC" else 1
+
+
+def _split_part(types: Types, attrs: Attrs, index: int) -> Part:
+    start = sum(ints_attr(attrs, "split")[:index])
+    return Part.cut(at(types, 0).rank, {int_attr(attrs, "axis"): start})
 
 
 def _shuffle_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -236,6 +247,8 @@ register(
         {"perm": Attribute("ints")},
         _complete_transpose,
         moves="rearrangement",
+        view="permutation",
+        part_rule=lambda types, attrs, _: Part.permuted(ints_attr(attrs, "perm")),
         is_copy_rule=lambda types, attrs: attrs["perm"] == tuple(range(at(types, 0).rank)),
     )
 )
@@ -249,6 +262,8 @@ register(
         _concat_compute,
         {"axis": Attribute("int", required=True)},
         _complete_axis,
+        view="join",
+        part_rule=_concat_part,
         is_copy_rule=lambda types, attrs: len(types) == 1,
     )
 )
@@ -262,6 +277,8 @@ register(
         _split_compute,
         {"axis": Attribute("int", 0), "split": Attribute("ints", required=True)},
         _complete_axis,
+        view="window",
+        part_rule=_split_part,
     )
 )
 register(

@@ -15,6 +15,7 @@ import numpy as np
 
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.facts import Part
 from autotune.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ AnchorKind: TypeAlias = Literal[
 """Kinds of operators that decide how their dispatch is scheduled."""
 Kind: TypeAlias = Literal[AnchorKind, "elementwise", "movement", "shape"]
 WorkloadKind: TypeAlias = Literal[AnchorKind, "depthwise", "elementwise"]
+ViewKind: TypeAlias = Literal["reshape", "permutation", "window", "join"]
+"""How a result can lie in its operand's memory, or the other way round: as the same elements in the same order, with
+its axes in another order, as a part of it; or its operands as parts of it."""
 Role: TypeAlias = Literal["anchor", "elementwise", "rearrangement", "patches", "opaque"]
 """What an operator is to fusion; see `OpDef.role`."""
 ANCHOR_KINDS: tuple[AnchorKind, ...] = get_args(AnchorKind)
@@ -45,6 +49,7 @@ Reference: TypeAlias = Callable[[Arrays, Attrs], list[Array]]
 Compute: TypeAlias = "Callable[[Tensors, Attrs, Sequence[str]], list[te.Tensor]]"
 Complete: TypeAlias = Callable[[Types, dict[str, Attr]], None]
 Applies: TypeAlias = Callable[[Types, Attrs], bool]
+PartRule: TypeAlias = Callable[[Types, Attrs, int], Part]
 WorkloadRule: TypeAlias = Callable[[Types, Attrs], WorkloadKind]
 Flops: TypeAlias = Callable[[Types, Sequence[TensorType], Attrs], int]
 
@@ -92,6 +97,8 @@ class OpDef:
     `flops_rule` counts arithmetic; without one it is an operation an element of the larger side.
     `moves` is the role in fusion of what moves data; a "rearrangement" has one operand, which it reads by an index.
     `prologue` has the roles of what may be computed where the first operand is read, in the same dispatch.
+    `view` says how operand and result can share memory. `part_rule` says where each result lies in the operand, or each
+    operand of a join in the result; a reshape needs none.
     `is_copy_rule` says whether the result is the first operand, as it is; without one it never is.
     With `neutral` as its last operand (as any, if `commutative`) it is the other one.
     `in_onnx` says whether ONNX has the operator under this name, with these inputs.
@@ -111,6 +118,8 @@ class OpDef:
     workload_rule: WorkloadRule | None = None
     moves: Literal["rearrangement", "patches", "opaque"] = "opaque"
     prologue: tuple[Role, ...] = ()
+    view: ViewKind | None = None
+    part_rule: PartRule | None = None
     commutative: bool = False
     neutral: float | None = None
     is_copy_rule: Applies | None = None
@@ -159,6 +168,15 @@ class OpDef:
         if self.workload_rule is not None:
             return self.workload_rule(types, attrs)
         return self.kind if self.kind in ANCHOR_KINDS else "elementwise"
+
+    def part(self, types: Types, attrs: Attrs, index: int) -> Part:
+        """Where result ``index`` lies in the operand, or operand ``index`` of a join in the result.
+
+        The attributes are complete.
+        """
+        if self.part_rule is None:
+            raise InternalError(f"{self.name} is no view of a part")
+        return self.part_rule(types, attrs, index)
 
     def is_copy(self, types: Types, attrs: Attrs) -> bool:
         """Whether the result is the first operand, as it is; the attributes are complete."""

@@ -119,6 +119,7 @@ def _reshaping(
             compute,
             attributes,
             complete,
+            view="reshape",
             is_copy_rule=is_copy,
         )
     )

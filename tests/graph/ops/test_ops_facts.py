@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 from autotune.graph import ops
 from autotune.graph.ir import TensorType
+from autotune.strides import dense_strides
 from tests.graph.ops.cases import CASES, Case
 
 
@@ -57,3 +59,24 @@ def test_neutral_constants_change_nothing(op: str, dtype: str) -> None:
     np.testing.assert_array_equal(definition.reference([x, neutral], {})[0], x)
     if definition.commutative:
         np.testing.assert_array_equal(definition.reference([neutral, x], {})[0], x)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if ops.get(c.op).view], ids=str)
+def test_views_are_in_the_memory_of_the_whole(case: Case) -> None:
+    definition = ops.get(case.op)
+    results = definition.reference(case.arrays, case.attrs)
+    wholes, parts = (results, case.arrays) if definition.view == "join" else (case.arrays, results)
+    (whole,) = wholes
+    if definition.view == "reshape":
+        np.testing.assert_array_equal(parts[0].reshape(-1), whole.reshape(-1))
+        return
+    memory, attrs = whole.reshape(-1), definition.canonical(types_of(case), case.attrs)
+    for index, part in enumerate(parts):
+        found = definition.part(types_of(case), attrs, index)
+        offset, strides = found.placed(dense_strides(whole.shape))
+        steps = [stride * whole.itemsize for stride in strides]
+        np.testing.assert_array_equal(as_strided(memory[offset:], part.shape, steps), part)
+        if definition.view == "permutation":
+            _, back = found.inverse.placed(dense_strides(part.shape))
+            steps = [stride * whole.itemsize for stride in back]
+            np.testing.assert_array_equal(as_strided(part.reshape(-1), whole.shape, steps), whole)

@@ -18,6 +18,7 @@
     ├── DatabaseError             the tuning database cannot be used
     │   └── SchemaVersionError    ... because it was written by another version
     ├── MeasureError              the measuring pool itself failed (not a candidate)
+    │   └── NoReferenceError      ... at what the candidates of a workload are checked against
     ├── CostModelError            a cost model that cannot be trained, read or used
     ├── MissError                 no schedule is known and the caller required one
     └── InternalError             a bug of ours: please report it with the text
@@ -94,6 +95,10 @@ class SchemaVersionError(DatabaseError):
 
 class MeasureError(AutotuneError):
     """The measuring pool itself failed; a failing candidate is an outcome, not an error."""
+
+
+class NoReferenceError(MeasureError):
+    """What the candidates of a workload are checked against cannot be computed: none of them can be measured."""
 
 
 class CostModelError(AutotuneError):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from autotune.compiler.decision import alternative_key
 from autotune.database import Database, Miss
 from autotune.database.records import ContestRow
+from autotune.errors import NoReferenceError
 from autotune.passes.alternatives import Alternative
 from autotune.tuning.confirm import ROUNDS, code_of
 from autotune.tuning.measure.interface import Contest, Entry, Measurer
@@ -54,7 +55,10 @@ def _decide(
     entries = [Entry(a.name, {region.key: payloads[region.key] for region in a.regions}) for a in rivals]
     seed = tasks[fork.workload.key].seed
     asked = Contest(fork.workload.text, target.to_json(), seed, tuple(entries))
-    results = measurer.contest(asked, ROUNDS)
+    try:
+        results = measurer.contest(asked, ROUNDS)
+    except NoReferenceError:  # no failure of the alternatives: nothing is stored of them
+        return False
     rows = [
         ContestRow(a.name, alternative_key(a, target), m.latency, m.error, m.message)
         for a, m in zip(rivals, results, strict=True)

@@ -121,6 +121,7 @@ class Job:
             meter=status.meter,
             describe=self._describer(row),
             measured=self._listener(row, status),
+            left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
             interlude=self._interlude(status),
             batch=self.options.batch,
         )
@@ -325,6 +326,7 @@ class Job:
             failures=dict(status.failures),
             dispatches=self._rows(status.objective),
             decisions=tuple(self._decisions(status.objective)),
+            left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
             before=before,
             after=after,
         )

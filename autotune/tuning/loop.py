@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from autotune.database.records import Origin, Run
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, NoReferenceError
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Meter
 from autotune.tuning.guide import Guide
@@ -40,8 +40,8 @@ class Turn:
 
 @dataclass
 class Loop:
-    """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run, and
-    ``interlude`` is called before each turn."""
+    """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run, ``left_out`` of
+    each task whose candidates cannot be checked, and ``interlude`` is called before each turn."""
 
     tasks: Sequence[Task]
     allocator: Allocator
@@ -51,6 +51,7 @@ class Loop:
     meter: Meter
     describe: Callable[[Run], Run]
     measured: Callable[[Task, Run], None]
+    left_out: Callable[[Task], None] = lambda task: None
     interlude: Callable[[], None] = lambda: None
     batch: int = 8
     _pace_s: float = 0.0
@@ -86,7 +87,9 @@ class Loop:
                     return
                 task = turn.task
                 known = task.known.get(built.trace_key)
-                measurement = known or self.measurer.measure(built, task.best_ns)
+                measurement = known or self.measure(turn, built)
+                if measurement is None:
+                    continue
                 run = self.record(turn, built, measurement) if known is None else None
                 task.tell(turn.proposal, built, measurement, turn.origin)
                 if run is not None:
@@ -94,12 +97,24 @@ class Loop:
             self.guide.learn()
             self._pace_s = (self.meter.session_s - begin) / len(turns)
 
+    def measure(self, turn: Turn, built: Built) -> Measurement | None:
+        """The outcome; None, also for all that follow, where there is nothing to check candidates against."""
+        task = turn.task
+        if not task.no_reference:
+            try:
+                return self.measurer.measure(built, task.best_ns)
+            except NoReferenceError as error:
+                task.no_reference = str(error)
+                self.suspicion.leave_out(f"{task.name}: {error}", default=turn.origin is Origin.DEFAULT)
+                self.left_out(task)
+        return None
+
     def ask(self) -> list[Turn]:
         """The next batch: first every task's default schedule, then proposals for one task."""
         count = int(min(self.batch, self.meter.trials_left))
         if self._pace_s and self.meter.seconds_left < count * self._pace_s:
             count = max(1, int(self.meter.seconds_left / self._pace_s))  # what is built will be measured
-        waiting = [task for task in self.tasks if task.default not in task.search]
+        waiting = [t for t in self.tasks if t.default not in t.search and not t.no_reference]
         if waiting:
             return [Turn(task, task.search.suggest(task.default), Origin.DEFAULT) for task in waiting[:count]]
         while (task := self.allocator.choose()) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from autotune.database.records import Latency
@@ -40,7 +40,7 @@ class Report:
     ``before`` and ``after`` are the whole model untuned and tuned, run taking turns; None when the job
     was stopped before that. ``decisions`` says how alternatives compared, a line
     a workload. ``outcomes`` counts the runs of this session, ``failures`` has one message
-    of each kind of failure.
+    of each kind of failure, ``left_out`` says of dispatches why none of their candidates were measured.
     """
 
     model: str
@@ -58,6 +58,7 @@ class Report:
     decisions: tuple[str, ...] = ()
     before: Latency | None = None
     after: Latency | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float | None:
@@ -183,6 +184,7 @@ def summary(report: Report) -> list[str]:
         f"  {count} {name}, for example: {report.failures.get(name, '')}"
         for name, count in sorted(bad.items())
     ]
+    lines += [f"  {name} was not tuned: {reason}" for name, reason in report.left_out.items()]
     lines.append(f"schedules stored in {report.database} (job {report.job})")
     return lines
 

@@ -32,6 +32,7 @@ class Suspicion:
     _defaults_worked: int = 0
     _defaults_failed: Counter[str] = field(default_factory=Counter)
     _held: list[Run] = field(default_factory=list)
+    _left_out: str = ""
 
     def take(self, run: Run, measurement: Measurement) -> list[Run]:
         """The runs that may be stored now; raises MeasureError when it is the machine."""
@@ -46,12 +47,19 @@ class Suspicion:
         self._defaults_worked += default
         return [*self._cleared(), run]
 
+    def leave_out(self, reason: str, *, default: bool) -> None:
+        """A workload whose candidates cannot be checked; ``default``: its default schedule was not tried yet."""
+        self.defaults -= default
+        self._left_out = reason
+
     def rest(self) -> list[Run]:
         """What was held back, at the end; raises MeasureError when nothing has worked."""
         if self.proven or self.worked:
             return self._release()
         if self.tried:
             raise MeasureError(self._nothing("none of the candidates worked", self._held[-1]))
+        if self._left_out:
+            raise MeasureError(f"nothing was measured: {self._left_out}")
         if self.defaults:
             raise MeasureError("nothing was measured: the budget was over before the first candidate")
         return []

@@ -45,6 +45,8 @@ class Task:
     curve: list[float] = field(default_factory=list)
     default_ns: float | None = None
     default_trace: str = ""
+    no_reference: str = ""
+    """Why its candidates cannot be checked, if they cannot: then none is measured."""
     last_run_id: int = 0
     built: dict[str, Built] = field(default_factory=dict)
     """Code of the default and of the fastest candidates by trace key, so that it is not built again."""
@@ -83,7 +85,7 @@ class Task:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to try."""
-        return self.search.exhausted or self.hopeless or not self.room
+        return self.search.exhausted or self.hopeless or not self.room or bool(self.no_reference)
 
     @property
     def on_plateau(self) -> bool:

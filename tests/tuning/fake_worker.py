@@ -26,6 +26,7 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def prepare(request: dict[str, Any]) -> dict[str, Any]:
+    behave(request["workload"])
     PREPARED.append(request["workload"])
     return {"nbytes": 0}
 

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from autotune.database import Database, Hit, JobRow, Origin, Outcome
-from autotune.errors import MeasureError, UsageError
+from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.schedule.knob import Config
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.confirm import TOP, Code, Version
@@ -196,6 +196,38 @@ def test_defaults_that_fail_beside_others_that_work_are_the_machine_only_where_t
     fine = [Synthetic(name) for name in "wxyz"]
     report = job(path, *fine, *broken, trials=60).run()
     assert report.outcomes["crashed"] >= 3
+
+
+class Unchecked(SimulatedMeasurer):
+    """Cannot check the candidates of some workloads."""
+
+    def __init__(self, inner: SimulatedMeasurer, *without: Synthetic) -> None:
+        super().__init__(inner._answer)
+        self.without = {task.workload.text for task in without}
+        self.asked: list[str] = []
+
+    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        self.asked.append(built.candidate.workload)
+        if built.candidate.workload in self.without:
+            raise NoReferenceError("its candidates cannot be checked: it took longer than 300 s")
+        return super().measure(built, incumbent_ns)
+
+
+def test_a_workload_without_a_reference_is_left_out_and_blocks_no_schedule(path: Path) -> None:
+    measuring = Unchecked(measurer(A, B), B)
+    report = job(path, A, B, trials=20, measurer=measuring).run()
+    assert measuring.asked.count(B.workload.text) == 1
+    assert sum(report.outcomes.values()) == 20
+    assert report.left_out == {"b0": "its candidates cannot be checked: it took longer than 300 s"}
+    assert "  b0 was not tuned: its candidates cannot be checked: it took longer than 300 s" in str(report)
+    with Database(path) as database:
+        assert {run.key.workload for run in database.records()} == {A.workload.key}
+    assert job(path, B, trials=5).run().outcomes["ok"] > 0
+
+
+def test_a_job_in_which_nothing_can_be_checked_fails(path: Path) -> None:
+    with pytest.raises(MeasureError, match=r"^nothing was measured: [ab]0: its candidates cannot be checked"):
+        job(path, A, B, measurer=Unchecked(measurer(A, B), A, B)).run()
 
 
 def test_a_budget_that_is_over_before_the_first_candidate_is_a_failure(path: Path) -> None:

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from autotune.database import Outcome
-from autotune.errors import MeasureError
-from autotune.tuning.measure.interface import Candidate
+from autotune.errors import MeasureError, NoReferenceError
+from autotune.tuning.measure.interface import Candidate, Contest
 from autotune.tuning.measure.pool import Limits, ProcessPool
 from autotune.tuning.outcome import Measurement
 
@@ -109,6 +109,23 @@ def test_a_worker_that_does_not_get_ready_is_no_candidates_failure(monkeypatch: 
         ),
     ):
         pool.build([candidate()])
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("hang", "computing the reference took longer than 1 s"),
+        ("segfault", r"the worker died \(SIGSEGV\): about to fail"),
+    ],
+)
+def test_a_reference_that_fails_is_no_outcome_of_a_candidate(how: str, words: str) -> None:
+    with closing(ProcessPool(1, dataclasses.replace(LIMITS, prepare_s=1.0), FAKE)) as pool:
+        (built,) = pool.build([Candidate(how, "target", {})])
+        with pytest.raises(NoReferenceError, match=f"^its candidates cannot be checked: {words}$"):
+            pool.measure(built, float("inf"))
+        with pytest.raises(NoReferenceError, match=words):
+            pool.contest(Contest(how, "target", 0, ()), 3)
+        assert end_of(pool, ns=7).latency_ns == 7
 
 
 def test_a_runner_that_was_harmed_is_replaced(pool: ProcessPool) -> None:

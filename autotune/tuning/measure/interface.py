@@ -62,10 +62,16 @@ class Measurer(Protocol):
         """Build all of them, several at a time; never raises for a bad candidate."""
 
     def measure(self, built: Built, incumbent_ns: float) -> Measurement:
-        """Check and time one; a candidate clearly slower than ``incumbent_ns`` is timed less."""
+        """Check and time one; a candidate clearly slower than ``incumbent_ns`` is timed less.
+
+        Raises NoReferenceError when there is nothing to check it against.
+        """
 
     def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
-        """Check whole alternatives against their declared errors, and time those that pass taking turns."""
+        """Check whole alternatives against their declared errors, and time those that pass taking turns.
+
+        Raises NoReferenceError as :meth:`measure` does.
+        """
 
     def close(self) -> None:
         """Stop everything; safe to call twice, and from an interrupt."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.database.records import Latency, Outcome
+from autotune.errors import NoReferenceError
 from autotune.tuning.measure.interface import Built, Candidate, Contest
 from autotune.tuning.outcome import Measurement, of_death
 from autotune.workers.process import Died, WorkerProcess, python_module
@@ -127,10 +128,13 @@ class ProcessPool:
         """Have the inputs and the reference computed under a limit of their own.
 
         Returns the seconds that a candidate may run, more where large weights have to be packed, and the bytes
-        that it may take.
+        that it may take. Raises NoReferenceError.
         """
         request = {"do": "prepare", "workload": workload, "seed": seed}
-        answer = self._runner.call(request, self.limits.prepare_s, "computing the reference")
+        try:
+            answer = self._runner.call(request, self.limits.prepare_s, "computing the reference")
+        except Died as death:
+            raise NoReferenceError(f"its candidates cannot be checked: {death}") from death
         nbytes = int(answer["nbytes"])
         return self.limits.run_s + nbytes / _PACKING_RATE, self.limits.room_bytes + _COPIES * nbytes
 

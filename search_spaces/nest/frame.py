@@ -9,15 +9,14 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from autotune.schedule.knob import Columns
+from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar
-from search_spaces.nest.quantity import Value, value_of
+from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, negated, where
 from search_spaces.nest.replay import Replayed
-
-Columns = Mapping[str, NDArray[Any]]
 
 
 class Frame:
@@ -59,7 +58,7 @@ class Frame:
     def width(self, split: Split) -> Value:
         """Distance of neighbouring iterations of the outer loop of a split: the extent of whole inner loops."""
         extent = self.extent(split.parent)
-        given = value_of(self._replayed.width(split), self._columns)
+        given = evaluate(self._replayed.width(split), self._columns)
         return least(given, extent) if split.factor else ceil_div(extent, least(given, extent))
 
     def rest(self, split: Split) -> Value:
@@ -78,11 +77,14 @@ class Frame:
         if not isinstance(split, Split) or split.outer is not iv or split.tail != "peel":
             return extent
         before = self.stage.leaf_iter_vars[: self.stage.leaf_iter_vars.index(iv)]
-        if self.stage.kind_of(iv) in ("parallel", "vectorized"):
-            return extent
+        shared = either(self.is_kind(iv, "parallel"), self.is_kind(iv, "vectorized"))
         inner, parent = self.width(split), self.extent(split.parent)
-        apart = both(parent > inner, negated(self.touched(split.inner, before)))
+        apart = both(both(parent > inner, negated(self.touched(split.inner, before))), negated(shared))
         return where(apart, parent // most(inner, 1), extent)
+
+    def is_kind(self, iv: IterVar, kind: str) -> Any:
+        """Whether a loop is parallel, unrolled or vectorized: a bool, or an array of them [n]."""
+        return evaluate(self._replayed.is_kind(self.stage, iv, kind), self._columns)
 
     def reach(self, iv: IterVar, opened: Collection[IterVar]) -> Value:
         """How many values a variable takes while the loops that are not ``opened`` run."""
@@ -141,45 +143,4 @@ class Frame:
         return False if fuse is None else self.touched(fuse.fused, opened)
 
 
-def ceil_div(a: Value, b: Value) -> Value:
-    """The quotient of integers, rounded up."""
-    return -(-a // b)
-
-
-def least(a: Value, b: Value) -> Value:
-    """The smaller of two numbers, or of each two of arrays."""
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
-
-
-def most(a: Value, b: Value) -> Value:
-    """The larger of two numbers, or of each two of arrays."""
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
-
-
-def where(condition: Any, a: Value, b: Value) -> Value:
-    """One of two values for each candidate."""
-    if isinstance(condition, bool):
-        return a if condition else b
-    return np.where(condition, a, b)
-
-
-def either(a: Any, b: Any) -> Any:
-    """Whether one of two conditions holds, for each candidate."""
-    if isinstance(a, bool):
-        return True if a else b
-    return either(b, a) if isinstance(b, bool) else a | b
-
-
-def both(a: Any, b: Any) -> Any:
-    """Whether two conditions hold, for each candidate."""
-    if isinstance(a, bool):
-        return b if a else False
-    return both(b, a) if isinstance(b, bool) else a & b
-
-
-def negated(a: Any) -> Any:
-    """Whether a condition does not hold, for each candidate."""
-    return not a if isinstance(a, bool) else ~a
-
-
-__all__ = ["Columns", "Frame", "both", "ceil_div", "either", "least", "most", "negated", "where"]
+__all__ = ["Frame"]

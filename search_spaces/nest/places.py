@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from autotune.lower.program import inlined_bodies
+from autotune.schedule.knob import Columns
+from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Expr, IterVar, Read
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from autotune.te.traversal import reads
-from search_spaces.nest.frame import Columns, Frame
-from search_spaces.nest.quantity import Value, value_of
+from search_spaces.nest.arithmetic import Value
+from search_spaces.nest.frame import Frame
 from search_spaces.nest.regions import Box, Boxes, Indexes
 from search_spaces.nest.replay import Replayed
 
@@ -70,8 +72,8 @@ class Places:
         return Frame(self.replayed, stage, columns, sizes)
 
     def _root(self, axis: IterVar, columns: Columns) -> Value:
-        quantity = self.replayed.roots.get(axis)
-        return axis.extent if quantity is None else value_of(quantity, columns)
+        extent = self.replayed.roots.get(axis)
+        return axis.extent if extent is None else evaluate(extent, columns)
 
     def _shape(self, stage: Stage, columns: Columns) -> list[Value]:
         return [self._root(axis, columns) for axis in stage.op.axis]

@@ -12,8 +12,7 @@ import numpy as np
 
 from autotune.lower.linear import Lin, Simplifier
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read
-from search_spaces.nest.frame import least, most, where
-from search_spaces.nest.quantity import Value
+from search_spaces.nest.arithmetic import Value, least, most, where
 
 
 @dataclass(frozen=True, eq=False)

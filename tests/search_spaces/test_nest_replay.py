@@ -12,24 +12,28 @@ import numpy as np
 import pytest
 
 from autotune import te
-from autotune.errors import LoweringError, ScheduleError
+from autotune.errors import KnobError, LoweringError, ScheduleError
 from autotune.lower import LoopProgram, lower_schedule
 from autotune.lower import program as lowering
 from autotune.lower.ir import For, Stmt, Store, sub_statements
 from autotune.schedule import Stage, Trace
+from autotune.te.expr import IterVar
 from autotune.te.tensor import Tensor
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.places import Places
-from search_spaces.nest.replay import bound, replayed
+from search_spaces.nest.replay import replayed
+from search_spaces.sketch import Sketch
 from search_spaces.spaces import space_for
-from tests.schedule.three_ways import Case, random_case
+from tests.schedule.random_programs import random_program
+from tests.schedule.random_sketches import random_schedule_function
+from tests.schedule.three_ways import Case, all_outputs, random_case
 from tests.search_spaces import workloads as make
 from tests.search_spaces.families import FIXED, LARGER
 
 Nest = tuple[tuple[str, str, int], ...]
 """Loops of more than one iteration, outermost first: name, kind, extent."""
 
-BLOCKS, BLOCK = 4, 40
+BLOCKS, BLOCK = 4, 30
 FACTORS = (1, 2, 3, 4, 7, 16)
 
 
@@ -60,15 +64,25 @@ def _stores(stmt: Stmt, around: Nest = ()) -> Iterator[tuple[Nest, Store]]:
         yield from _stores(part, around)
 
 
+def of_row(value: Any, row: int) -> Any:
+    return np.atleast_1d(value)[row % np.size(value)].item()
+
+
+def kind_of(frame: Frame, iv: IterVar, row: int) -> str:
+    varied = ("parallel", "unrolled", "vectorized")
+    found = [kind for kind in varied if of_row(frame.is_kind(iv, kind), row)]
+    kind = frame.stage.kind_of(iv)
+    return found[0] if found else "serial" if kind in varied else kind
+
+
 def derived_nest(stage: Stage, frames: Mapping[Stage, Frame], row: int = 0) -> Nest:
     """The same of one candidate, from the frames of all."""
     found: list[tuple[str, str, int]] = []
     at, inner = stage, len(stage.leaf_iter_vars)
     while True:
         loops = at.leaf_iter_vars[:inner]
-        extents = [np.atleast_1d(frames[at].whole(iv)) for iv in loops]
-        sizes = [int(e[row % len(e)]) for e in extents]
-        found[:0] = [(iv.name, at.kind_of(iv), size) for iv, size in zip(loops, sizes, strict=True)]
+        nest = [(iv.name, kind_of(frames[at], iv, row), of_row(frames[at].whole(iv), row)) for iv in loops]
+        found[:0] = nest
         if at.attach_stage is None:
             return tuple(loop for loop in found if loop[2] != 1)
         assert at.attach_ivar is not None
@@ -129,10 +143,14 @@ def test_one_replay_serves_all_values_of_knobs(block: int) -> None:
         programs: list[LoopProgram | None] = []
         for config in configs:
             try:
-                programs.append(lower(replace(case, trace=bound(trace, config))))
+                programs.append(lower(replace(case, trace=trace.bind(config))))
             except (ScheduleError, LoweringError):  # it was legal with other factors
                 programs.append(None)
-        places = Places(replayed(te.create_schedule(case.program.tensors()[1]), trace, configs[0]))
+        try:
+            places = Places(replayed(te.create_schedule(case.program.tensors()[1]), trace, configs[0]))
+        except KnobError:  # what knobs have sized is padded
+            assert any(step.primitive == "pad_to_multiple" for step in trace.steps)
+            continue
         compare(places, {knob: np.asarray(three) for knob, three in values.items()}, programs, case.text())
 
 
@@ -147,3 +165,29 @@ def test_loops_of_every_family(family: str) -> None:
         args: list[Tensor] = list(program.args)
         lowered = lower_schedule(schedule, args, with_origins=True)
         compare(places, {}, [lowered], f"{config}\n{schedule.trace}")
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_one_replay_serves_a_path_of_a_sketch(block: int) -> None:
+    for seed in range(block * BLOCK, (block + 1) * BLOCK):
+        program = random_program(random.Random(seed))
+        placeholders, outputs = program.tensors()
+        args = placeholders + all_outputs(outputs)
+        sketch = Sketch(random_schedule_function(seed, lambda o=outputs: te.create_schedule(o)), outputs)
+        rng = random.Random(seed)
+        configs = [{knob.name: rng.choice(knob.values) for knob in sketch.knobs} for _ in range(6)]
+        columns = {knob.name: np.asarray([c[knob.name] for c in configs]) for knob in sketch.knobs}
+        for rows, path in sketch.paths(columns):
+            programs: list[LoopProgram | None] = []
+            for row in rows if path.error is None else ():
+                try:
+                    schedule = path.trace.bind(configs[row]).apply(te.create_schedule(outputs))
+                    programs.append(lower_schedule(schedule, args, with_origins=True))
+                except (ScheduleError, LoweringError):
+                    programs.append(None)
+            known = [row for row, lowered in zip(rows, programs, strict=False) if lowered is not None]
+            if known:
+                fresh = te.create_schedule(outputs)
+                places = Places(replayed(fresh, path.trace, configs[known[0]]))
+                mine = {name: column[rows] for name, column in columns.items()}
+                compare(places, mine, programs, f"{program.source}\n{path.trace}")

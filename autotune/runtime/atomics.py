@@ -63,6 +63,15 @@ def load_acquire(address: int) -> int:
 
 @operation("""
   %slot = inttoptr i64 %address to ptr
+  %value = load atomic i64, ptr %slot seq_cst, align 8
+  ret i64 %value
+""")
+def load_ordered(address: int) -> int:
+    """Atomic load, sequentially consistent: not before this worker's own exchanges and additions above it."""
+
+
+@operation("""
+  %slot = inttoptr i64 %address to ptr
   store atomic i64 %value, ptr %slot release, align 8
   ret void
 """)
@@ -177,6 +186,7 @@ __all__ = [
     "fetch_add",
     "load",
     "load_acquire",
+    "load_ordered",
     "load_relaxed",
     "park",
     "pause",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from autotune.runtime.addresses import at
 from autotune.runtime.atomics import load, store
 from autotune.runtime.device import ALIGNMENT
 from autotune.runtime.executor import execute
@@ -76,68 +77,62 @@ _UNALIGNED = 4096
 
 
 @native
-def _at(base: int, slot: int) -> int:
-    """Address of a slot."""
-    return base + 8 * slot
-
-
-@native
 def _same(a: int, b: int, slots: int) -> bool:
     """Whether two pieces of memory hold the same."""
     equal: bool = True
     for slot in range(slots):
-        equal = equal and load(_at(a, slot)) == load(_at(b, slot))
+        equal = equal and load(at(a, slot)) == load(at(b, slot))
     return equal
 
 
 @native
 def _plain(record: int, tensor: int, array: int, flags: int) -> bool:
     """Whether an object is an array of a tensor's type and shape with these flags."""
-    if load(_at(array, OBJECT_TYPE)) != load(_at(record, ARRAY)):
+    if load(at(array, OBJECT_TYPE)) != load(at(record, ARRAY)):
         return False
-    if load(_at(array, ARRAY_DTYPE)) != load(_at(tensor, DTYPE)):
+    if load(at(array, ARRAY_DTYPE)) != load(at(tensor, DTYPE)):
         return False
-    if load(_at(array, ARRAY_FLAGS)) & flags != flags:
+    if load(at(array, ARRAY_FLAGS)) & flags != flags:
         return False
-    rank = load(_at(tensor, RANK))
-    if load(_at(array, ARRAY_RANK)) & LOW_HALF != rank:
+    rank = load(at(tensor, RANK))
+    if load(at(array, ARRAY_RANK)) & LOW_HALF != rank:
         return False
-    same: bool = _same(load(_at(tensor, SHAPE)), load(_at(array, ARRAY_SHAPE)), rank)
+    same: bool = _same(load(at(tensor, SHAPE)), load(at(array, ARRAY_SHAPE)), rank)
     return same
 
 
 @native
 def _plain_inputs(record: int, arrays: int) -> bool:
     """Whether a tuple's items are as the inputs must be."""
-    count = load(_at(record, INPUTS))
-    if load(_at(arrays, OBJECT_SLOTS)) != count:
+    count = load(at(record, INPUTS))
+    if load(at(arrays, OBJECT_SLOTS)) != count:
         return False
-    tensor = load(_at(record, TENSORS))
+    tensor = load(at(record, TENSORS))
     for index in range(count):
-        if not _plain(record, tensor, load(_at(arrays, TUPLE_ITEMS + index)), DENSE):
+        if not _plain(record, tensor, load(at(arrays, TUPLE_ITEMS + index)), DENSE):
             return False
-        tensor = _at(tensor, TENSOR_SLOTS)
+        tensor = at(tensor, TENSOR_SLOTS)
     return True
 
 
 @native
 def _fresh_array(record: int, tensor: int) -> int:
     """A new array; 0 and an exception without memory."""
-    function, kind = load(_at(record, NEW_ARRAY)), load(_at(record, ARRAY))
-    dtype, rank, shape = load(_at(tensor, DTYPE)), load(_at(tensor, RANK)), load(_at(tensor, SHAPE))
+    function, kind = load(at(record, NEW_ARRAY)), load(at(record, ARRAY))
+    dtype, rank, shape = load(at(tensor, DTYPE)), load(at(tensor, RANK)), load(at(tensor, SHAPE))
     memory, data = 0, 0
-    if load(_at(tensor, BYTES)) >= _UNALIGNED:
-        byte = load(_at(record, BYTE))
+    if load(at(tensor, BYTES)) >= _UNALIGNED:
+        byte = load(at(record, BYTE))
         retain(byte)
-        memory = new_array(function, kind, byte, 1, _at(tensor, PADDED), 0, 0)
+        memory = new_array(function, kind, byte, 1, at(tensor, PADDED), 0, 0)
         if memory == 0:
             return 0
-        data = (load(_at(memory, ARRAY_DATA)) + ALIGNMENT - 1) & -ALIGNMENT
+        data = (load(at(memory, ARRAY_DATA)) + ALIGNMENT - 1) & -ALIGNMENT
     retain(dtype)
     array: int = new_array(function, kind, dtype, rank, shape, data, DENSE | WRITABLE if data else 0)
     if memory:
         if array:
-            set_base(load(_at(record, SET_BASE)), array, memory)
+            set_base(load(at(record, SET_BASE)), array, memory)
         else:
             drop(memory)
     return array
@@ -146,8 +141,8 @@ def _fresh_array(record: int, tensor: int) -> int:
 @native
 def _fresh_outputs(record: int) -> int:
     """A list of new arrays; 0 and an exception without memory."""
-    count = load(_at(record, OUTPUTS))
-    tensor = _at(load(_at(record, TENSORS)), load(_at(record, INPUTS)) * TENSOR_SLOTS)
+    count = load(at(record, OUTPUTS))
+    tensor = at(load(at(record, TENSORS)), load(at(record, INPUTS)) * TENSOR_SLOTS)
     outputs: int = new_list(count)
     if outputs == 0:
         return 0
@@ -157,28 +152,28 @@ def _fresh_outputs(record: int) -> int:
             drop(outputs)
             return 0
         set_item(outputs, index, array)
-        tensor = _at(tensor, TENSOR_SLOTS)
+        tensor = at(tensor, TENSOR_SLOTS)
     return outputs
 
 
 @native
 def _data(record: int, arrays: int, outputs: int, index: int) -> int:
     """Address of the first element of an argument: of an item of the tuple of inputs, then of the list."""
-    inputs = load(_at(record, INPUTS))
+    inputs = load(at(record, INPUTS))
     if index < inputs:
-        return load(_at(load(_at(arrays, TUPLE_ITEMS + index)), ARRAY_DATA))
-    return load(_at(get_item(outputs, index - inputs), ARRAY_DATA))
+        return load(at(load(at(arrays, TUPLE_ITEMS + index)), ARRAY_DATA))
+    return load(at(get_item(outputs, index - inputs), ARRAY_DATA))
 
 
 @native
 def _overlaps(record: int, arrays: int, given: int, index: int) -> bool:
     """Whether the argument ``index`` may share memory with one before it."""
-    tensors = load(_at(record, TENSORS))
+    tensors = load(at(record, TENSORS))
     begin = _data(record, arrays, given, index)
-    end = begin + load(_at(tensors, index * TENSOR_SLOTS + BYTES))
+    end = begin + load(at(tensors, index * TENSOR_SLOTS + BYTES))
     for other in range(index):
         first = _data(record, arrays, given, other)
-        if begin < first + load(_at(tensors, other * TENSOR_SLOTS + BYTES)) and first < end:
+        if begin < first + load(at(tensors, other * TENSOR_SLOTS + BYTES)) and first < end:
             return True
     return False
 
@@ -186,16 +181,16 @@ def _overlaps(record: int, arrays: int, given: int, index: int) -> bool:
 @native
 def _plain_outputs(record: int, arrays: int, given: int) -> bool:
     """Whether a list's items may be written to as the outputs."""
-    count, inputs = load(_at(record, OUTPUTS)), load(_at(record, INPUTS))
-    if load(_at(given, OBJECT_TYPE)) != load(_at(record, LIST)) or length(given) != count:
+    count, inputs = load(at(record, OUTPUTS)), load(at(record, INPUTS))
+    if load(at(given, OBJECT_TYPE)) != load(at(record, LIST)) or length(given) != count:
         return False
-    tensor = _at(load(_at(record, TENSORS)), inputs * TENSOR_SLOTS)
+    tensor = at(load(at(record, TENSORS)), inputs * TENSOR_SLOTS)
     for index in range(count):
         if not _plain(record, tensor, get_item(given, index), DENSE | WRITABLE):
             return False
         if _overlaps(record, arrays, given, inputs + index):
             return False
-        tensor = _at(tensor, TENSOR_SLOTS)
+        tensor = at(tensor, TENSOR_SLOTS)
     return True
 
 
@@ -205,21 +200,21 @@ def _run_once(record: int, arrays: int, outputs: int) -> bool:
 
     The GIL is held at the beginning and at the end, but not while it waits or runs.
     """
-    mutex = _at(record, MUTEX)
+    mutex = at(record, MUTEX)
     if not try_lock(mutex):
         waiting = release_gil()
         lock(mutex)
         take_gil(waiting)
-    program = load(_at(record, CALLED))
+    program = load(at(record, CALLED))
     if program == 0:
         unlock(mutex)
         return False
-    addresses = load(_at(program, ADDRESSES))
-    for index in range(load(_at(record, INPUTS)) + load(_at(record, OUTPUTS))):
-        store(_at(addresses, index), _data(record, arrays, outputs, index))
+    addresses = load(at(program, ADDRESSES))
+    for index in range(load(at(record, INPUTS)) + load(at(record, OUTPUTS))):
+        store(at(addresses, index), _data(record, arrays, outputs, index))
     running = release_gil()
     ran = execute(program, 1, 0, 0)
-    wrong = take_wrong(load(_at(program, CHECKS)), load(_at(program, CHECKED)), 0)
+    wrong = take_wrong(load(at(program, CHECKS)), load(at(program, CHECKED)), 0)
     unlock(mutex)
     take_gil(running)
     return ran and wrong < 0
@@ -234,9 +229,9 @@ def call(owner: int, arguments: int, number: int) -> int:
     need the checks written in Python, workers are to be started, or the module is closed; and when an
     index was out of range: the call in Python runs again, and says which.
     """
-    record = load(_at(owner, ARRAY_DATA))
-    none = load(_at(record, NONE))
-    arrays, outputs = load(arguments), load(_at(arguments, 1))
+    record = load(at(owner, ARRAY_DATA))
+    none = load(at(record, NONE))
+    arrays, outputs = load(arguments), load(at(arguments, 1))
     ran = False
     if _plain_inputs(record, arrays):
         if outputs == none:
@@ -264,17 +259,17 @@ def run(record: int, addresses: int, repeats: int, times: int, events: int) -> i
     started, or WRONG plus the number of a check that found an index out of range; that stands in place of the
     first address then.
     """
-    mutex = _at(record, MUTEX)
+    mutex = at(record, MUTEX)
     lock(mutex)
-    program = load(_at(record, CALLED))
+    program = load(at(record, CALLED))
     outcome = CLOSED
     if program:
-        bound = load(_at(program, ADDRESSES))
-        for index in range(load(_at(record, INPUTS)) + load(_at(record, OUTPUTS))):
-            store(_at(bound, index), load(_at(addresses, index)))
+        bound = load(at(program, ADDRESSES))
+        for index in range(load(at(record, INPUTS)) + load(at(record, OUTPUTS))):
+            store(at(bound, index), load(at(addresses, index)))
         outcome = UNATTENDED
         if execute(program, repeats, times, events):
-            wrong = take_wrong(load(_at(program, CHECKS)), load(_at(program, CHECKED)), addresses)
+            wrong = take_wrong(load(at(program, CHECKS)), load(at(program, CHECKED)), addresses)
             outcome = RAN if wrong < 0 else WRONG + wrong
     unlock(mutex)
     return outcome
@@ -283,9 +278,9 @@ def run(record: int, addresses: int, repeats: int, times: int, events: int) -> i
 @native
 def close(record: int) -> None:
     """Run nothing any more, after the calls before; without the GIL."""
-    lock(_at(record, MUTEX))
-    store(_at(record, CALLED), 0)
-    unlock(_at(record, MUTEX))
+    lock(at(record, MUTEX))
+    store(at(record, CALLED), 0)
+    unlock(at(record, MUTEX))
 
 
 __all__ = ["CLOSED", "RAN", "UNATTENDED", "WRONG", "call", "close", "run"]

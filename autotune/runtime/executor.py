@@ -4,15 +4,15 @@ Every worker walks the same command list. The tiles of a command are split into 
 so that a worker meets the same part of a tensor from one command to the next; a worker claims chunks
 of its own range with an atomic addition, and when that is empty, of its neighbours' (work stealing;
 one shared counter a range does for the deque of Blumofe and Leiserson, because tiles are known in
-advance). Between commands the workers meet in a barrier of one counter a worker: each publishes its
-own and waits for all others, which costs one cache-line transfer with two workers. Single-tile
-commands run on worker 0 and need no barrier among themselves. Worker 0 is the thread that calls.
+advance). Between commands the workers meet in a barrier (``waiting``). Single-tile commands run on
+worker 0 and need no barrier among themselves. Worker 0 is the thread that calls.
 
 Written in the subset of Python that ``translate`` turns into LLVM IR; ``native`` compiles it.
 """
 
 from __future__ import annotations
 
+from autotune.runtime.addresses import at, worker_at
 from autotune.runtime.atomics import (
     call_kernel,
     clock_ns,
@@ -21,8 +21,6 @@ from autotune.runtime.atomics import (
     load,
     load_acquire,
     load_relaxed,
-    park,
-    pause,
     store,
     store_release,
     unpark,
@@ -42,11 +40,9 @@ from autotune.runtime.layout import (
     EVENT_SLOTS,
     EVENTS,
     GENERATION,
-    IDLE_NS,
     KERNEL,
     MET,
     PARALLEL,
-    PARKED,
     PATCH_COUNT,
     PATCH_OFFSET,
     PATCH_SLOT,
@@ -60,7 +56,6 @@ from autotune.runtime.layout import (
     SERVED,
     SERVING,
     SHARED,
-    SPIN,
     STATE,
     STOP,
     TABLE,
@@ -69,64 +64,48 @@ from autotune.runtime.layout import (
     TILES_RUN,
     TILES_STOLEN,
     TURN,
-    WORKER_SLOTS,
-    WORKERS,
 )
 from autotune.runtime.mutex import lock, try_lock, unlock
 from autotune.runtime.translate.functions import native
-
-_SPINS_PER_CLOCK = 64
-_EVERYBODY = 0x7FFFFFFF
-
-
-@native
-def _at(base: int, slot: int) -> int:
-    """Address of a slot."""
-    return base + 8 * slot
-
-
-@native
-def _worker(state: int, worker: int) -> int:
-    """Address of a worker's own slots."""
-    return state + 8 * (WORKERS + worker * WORKER_SLOTS)
+from autotune.runtime.waiting import EVERYBODY, arrive, await_arrivals, await_run, begin_run
 
 
 @native
 def _apply_patches(program: int) -> None:
     """Put this call's addresses into the pointer tables."""
-    addresses = load(_at(program, ADDRESSES))
-    patch = load(_at(program, PATCHES))
-    for _ in range(load(_at(program, PATCH_COUNT))):
-        source = load(_at(addresses, load(_at(patch, PATCH_SOURCE))))
-        store(load(_at(patch, PATCH_SLOT)), source + load(_at(patch, PATCH_OFFSET)))
-        patch = _at(patch, PATCH_SLOTS)
+    addresses = load(at(program, ADDRESSES))
+    patch = load(at(program, PATCHES))
+    for _ in range(load(at(program, PATCH_COUNT))):
+        source = load(at(addresses, load(at(patch, PATCH_SOURCE))))
+        store(load(at(patch, PATCH_SLOT)), source + load(at(patch, PATCH_OFFSET)))
+        patch = at(patch, PATCH_SLOTS)
 
 
 @native
 def _run_alone(program: int, workers: int, events: int) -> None:
     """All commands on this thread: no atomics, no barriers."""
-    command = load(_at(program, COMMANDS))
-    scratch = load(_at(program, SCRATCH))
-    for _ in range(load(_at(program, COUNT))):
+    command = load(at(program, COMMANDS))
+    scratch = load(at(program, SCRATCH))
+    for _ in range(load(at(program, COUNT))):
         if events:
-            store(_at(events, BEGIN), clock_ns())
-        tiles = load(_at(command, TILES))
-        call_kernel(load(_at(command, KERNEL)), load(_at(command, TABLE)), 0, tiles, scratch)
+            store(at(events, BEGIN), clock_ns())
+        tiles = load(at(command, TILES))
+        call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
         if events:
             now = clock_ns()
-            store(_at(events, END), now)
-            store(_at(events, MET), now)
-            store(_at(events, TILES_RUN), tiles)
-            store(_at(events, TILES_STOLEN), 0)
-            events = _at(events, workers * EVENT_SLOTS)
-        command = _at(command, COMMAND_SLOTS)
+            store(at(events, END), now)
+            store(at(events, MET), now)
+            store(at(events, TILES_RUN), tiles)
+            store(at(events, TILES_STOLEN), 0)
+            events = at(events, workers * EVENT_SLOTS)
+        command = at(command, COMMAND_SLOTS)
 
 
 @native
 def _claim_range(counter: int, begin: int, end: int, chunk: int, command: int, scratch: int) -> int:
     """Run chunks of one worker's range until nothing is left to claim; returns how many tiles."""
-    kernel = load(_at(command, KERNEL))
-    table = load(_at(command, TABLE))
+    kernel = load(at(command, KERNEL))
+    table = load(at(command, TABLE))
     done = 0
     while load_relaxed(counter) < end - begin:
         first = begin + fetch_add(counter, chunk)
@@ -143,114 +122,76 @@ def _run_tiles(
     state: int, worker: int, workers: int, phase: int, command: int, scratch: int, event: int
 ) -> None:
     """This worker's part of one command: its own range first, then its neighbours'."""
-    tiles = load(_at(command, TILES))
-    chunk = load(_at(command, CHUNK))
+    tiles = load(at(command, TILES))
+    chunk = load(at(command, CHUNK))
     total = 0
     for distance in range(workers):
         owner = worker + distance
         if owner >= workers:
             owner -= workers
-        counter = _at(_worker(state, owner), CLAIMED + phase)
+        counter = at(worker_at(state, owner), CLAIMED + phase)
         begin, end = tiles * owner // workers, tiles * (owner + 1) // workers
         done = _claim_range(counter, begin, end, chunk, command, scratch)
         total += done
         if event and distance:
-            store(_at(event, TILES_STOLEN), load(_at(event, TILES_STOLEN)) + done)
+            store(at(event, TILES_STOLEN), load(at(event, TILES_STOLEN)) + done)
     if event:
-        store(_at(event, TILES_RUN), total)
-
-
-@native
-def _meet(state: int, worker: int, workers: int, arrival: int) -> None:
-    """Barrier: publish the arrival, then wait for everybody's."""
-    store_release(_at(_worker(state, worker), ARRIVED), arrival)
-    limit = load(_at(state, SPIN))
-    for other in range(workers):
-        theirs = _at(_worker(state, other), ARRIVED)
-        spins = 0
-        while load_acquire(theirs) < arrival:
-            spins += 1
-            if spins < limit:
-                pause()
-            else:
-                yield_processor()
+        store(at(event, TILES_RUN), total)
 
 
 @native
 def run_share(state: int, worker: int, workers: int) -> None:
     """One worker's walk over the commands of the pool's current program.
 
-    Once a worker has passed the last barrier, the caller may return and free the program: the others
-    must not touch program or events after it.
+    Once all have reached the last barrier, the caller may return and free the program: the others must
+    not touch program or events after it.
     """
-    program = load(_at(state, PROGRAM))
-    events = load(_at(state, EVENTS))
-    own = _worker(state, worker)
-    arrival, phase = load(_at(own, ARRIVED)), load(_at(own, PHASE))
-    command = load(_at(program, COMMANDS))
-    scratch = load(_at(program, SCRATCH)) + worker * load(_at(program, SCRATCH_STRIDE))
-    event = _at(events, worker * EVENT_SLOTS) if events else 0
-    count = load(_at(program, SHARED)) if worker else load(_at(program, COUNT))
-    for _ in range(count):
+    program = load(at(state, PROGRAM))
+    events = load(at(state, EVENTS))
+    own = worker_at(state, worker)
+    arrival, phase = load(at(own, ARRIVED)), load(at(own, PHASE))
+    command = load(at(program, COMMANDS))
+    scratch = load(at(program, SCRATCH)) + worker * load(at(program, SCRATCH_STRIDE))
+    event = at(events, worker * EVENT_SLOTS) if events else 0
+    count = load(at(program, SHARED)) if worker else load(at(program, COUNT))
+    for step in range(count):
         if event:
-            store(_at(event, BEGIN), clock_ns())
-            store(_at(event, TILES_RUN), 0)
-            store(_at(event, TILES_STOLEN), 0)
-        if load(_at(command, TILES)) > 1:
+            store(at(event, BEGIN), clock_ns())
+            store(at(event, TILES_RUN), 0)
+            store(at(event, TILES_STOLEN), 0)
+        if load(at(command, TILES)) > 1:
             # Nobody reads the other counter now: all passed the barrier of the command that used it.
-            store(_at(own, CLAIMED + 1 - phase), 0)
+            store(at(own, CLAIMED + 1 - phase), 0)
             _run_tiles(state, worker, workers, phase, command, scratch, event)
             phase = 1 - phase
         elif worker == 0:
-            kernel, table = load(_at(command, KERNEL)), load(_at(command, TABLE))
+            kernel, table = load(at(command, KERNEL)), load(at(command, TABLE))
             call_kernel(kernel, table, 0, 1, scratch)
             if event:
-                store(_at(event, TILES_RUN), 1)
+                store(at(event, TILES_RUN), 1)
         if event:
-            store(_at(event, END), clock_ns())
-        if load(_at(command, BARRIER)):
+            store(at(event, END), clock_ns())
+        if load(at(command, BARRIER)):
             arrival += 1
-            _meet(state, worker, workers, arrival)
+            arrive(state, worker, workers, arrival)
+            # Only the caller waits in the last one: the others wait for the next run, which begins after it.
+            if worker == 0 or step + 1 < count:
+                await_arrivals(state, worker, workers, arrival)
         if event:
             if worker == 0:
-                store(_at(event, MET), clock_ns())
-            event = _at(event, workers * EVENT_SLOTS)
-        command = _at(command, COMMAND_SLOTS)
-    store(_at(own, PHASE), phase)
+                store(at(event, MET), clock_ns())
+            event = at(event, workers * EVENT_SLOTS)
+        command = at(command, COMMAND_SLOTS)
+    store(at(own, PHASE), phase)
 
 
 @native
 def _fork(state: int, program: int, events: int) -> None:
     """Give the workers a program and let them go."""
-    if load(_at(state, PROGRAM)) != program or load(_at(state, EVENTS)) != events:
-        store(_at(state, PROGRAM), program)
-        store(_at(state, EVENTS), events)
-    fetch_add(_at(state, GENERATION), 1)
-    # An addition of nothing, because only a read-modify-write is ordered after the one above.
-    if fetch_add(_at(state, PARKED), 0):
-        unpark(_at(state, GENERATION), _EVERYBODY)
-
-
-@native
-def _await_generation(state: int, seen: int) -> None:
-    """Wait until the generation is another: spin for a while, then sleep."""
-    generation = _at(state, GENERATION)
-    deadline = 0
-    spins = 0
-    while load_acquire(generation) == seen:
-        pause()
-        spins += 1
-        if spins % _SPINS_PER_CLOCK:
-            continue
-        yield_processor()  # the caller may be waiting for this very core
-        now = clock_ns()
-        if deadline == 0:
-            deadline = now + load(_at(state, IDLE_NS))
-        elif now >= deadline:
-            fetch_add(_at(state, PARKED), 1)
-            park(generation, seen)
-            fetch_add(_at(state, PARKED), -1)
-            deadline = 0
+    if load(at(state, PROGRAM)) != program or load(at(state, EVENTS)) != events:
+        store(at(state, PROGRAM), program)
+        store(at(state, EVENTS), events)
+    begin_run(state)
 
 
 @native
@@ -259,36 +200,36 @@ def serve(state: int, worker: int, workers: int) -> None:
 
     It ends at once where another thread is this worker already: a start that was interrupted is made again.
     """
-    own = _worker(state, worker)
-    if compare_exchange(_at(own, SERVED), 0, 1):
+    own = worker_at(state, worker)
+    if compare_exchange(at(own, SERVED), 0, 1):
         return
     # No run begins before all workers are counted: none is missed after this.
-    seen = load_acquire(_at(state, GENERATION))
-    fetch_add(_at(state, SERVING), 1)
+    seen = load_acquire(at(state, GENERATION))
+    fetch_add(at(state, SERVING), 1)
     while True:
-        _await_generation(state, seen)
         seen += 1
-        if load(_at(state, STOP)):
+        await_run(state, worker, seen)
+        if load(at(state, STOP)):
             break
         run_share(state, worker, workers)
-    store_release(_at(own, SERVED), 0)
-    fetch_add(_at(state, SERVING), -1)
+    store_release(at(own, SERVED), 0)
+    fetch_add(at(state, SERVING), -1)
 
 
 @native
 def _run_together(program: int, workers: int, repeats: int, times: int, events: int) -> bool:
     """Run a program with a pool's workers, after those who have them; False where some do not serve."""
-    state = load(_at(program, STATE))
-    lock(_at(state, TURN))
-    complete = load_acquire(_at(state, SERVING)) == workers - 1
+    state = load(at(program, STATE))
+    lock(at(state, TURN))
+    complete = load_acquire(at(state, SERVING)) == workers - 1
     if complete:
         for run in range(repeats):
             begin = clock_ns() if times else 0
             _fork(state, program, events)
             run_share(state, 0, workers)
             if times:
-                store(_at(times, run), clock_ns() - begin)
-    unlock(_at(state, TURN))
+                store(at(times, run), clock_ns() - begin)
+    unlock(at(state, TURN))
     return complete
 
 
@@ -300,14 +241,14 @@ def execute(program: int, repeats: int, times: int, events: int) -> bool:
     [commands, workers] of the last run; both may be 0. The caller has the program for itself.
     """
     _apply_patches(program)
-    workers = load(_at(program, TEAM))
-    if workers > 1 and load(_at(program, PARALLEL)):
+    workers = load(at(program, TEAM))
+    if workers > 1 and load(at(program, PARALLEL)):
         return _run_together(program, workers, repeats, times, events)
     for run in range(repeats):
         begin = clock_ns() if times else 0
         _run_alone(program, workers, events)
         if times:
-            store(_at(times, run), clock_ns() - begin)
+            store(at(times, run), clock_ns() - begin)
     return True
 
 
@@ -315,17 +256,17 @@ def execute(program: int, repeats: int, times: int, events: int) -> bool:
 def stop(state: int, patience_ns: int) -> None:
     """Let the worker threads end; where a run keeps them for longer than the patience, they go on."""
     deadline = clock_ns() + patience_ns
-    while not try_lock(_at(state, TURN)):
+    while not try_lock(at(state, TURN)):
         if clock_ns() > deadline:
             return
         yield_processor()
-    store(_at(state, STOP), 1)
-    while load_acquire(_at(state, SERVING)):
-        fetch_add(_at(state, GENERATION), 1)  # once more for whoever came in between
-        unpark(_at(state, GENERATION), _EVERYBODY)
+    store(at(state, STOP), 1)
+    while load_acquire(at(state, SERVING)):
+        fetch_add(at(state, GENERATION), 1)  # once more for whoever came in between
+        unpark(at(state, GENERATION), EVERYBODY)
         yield_processor()
-    store(_at(state, STOP), 0)
-    unlock(_at(state, TURN))
+    store(at(state, STOP), 0)
+    unlock(at(state, TURN))
 
 
 __all__ = ["execute", "run_share", "serve", "stop"]

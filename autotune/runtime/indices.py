@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from autotune.runtime.addresses import at
 from autotune.runtime.atomics import load, store
 from autotune.runtime.layout import (
     CHECK_CHUNKS,
@@ -93,12 +94,6 @@ def _load_int32(address: int) -> int:  # type: ignore[empty-body]
 
 
 @native
-def _at(base: int, slot: int) -> int:
-    """Address of a slot."""
-    return base + 8 * slot
-
-
-@native
 def _index(address: int, width: int) -> int:
     """An index of four or eight bytes."""
     value: int = load(address) if width == 8 else _load_int32(address)
@@ -108,7 +103,7 @@ def _index(address: int, width: int) -> int:
 @native
 def _check_run(row: int, address: int, count: int) -> None:
     """Indices that follow each other."""
-    width, extent = load(_at(row, CHECK_WIDTH)), load(_at(row, CHECK_EXTENT))
+    width, extent = load(at(row, CHECK_WIDTH)), load(at(row, CHECK_EXTENT))
     blocks = count // _BLOCK
     word: int = (
         _beyond_int64(address, blocks, extent) if width == 8 else _beyond_int32(address, blocks, extent)
@@ -123,21 +118,21 @@ def _check_run(row: int, address: int, count: int) -> None:
 @native
 def _report(row: int, address: int, count: int) -> None:
     """Note the first wrong one of some indices."""
-    width, extent = load(_at(row, CHECK_WIDTH)), load(_at(row, CHECK_EXTENT))
+    width, extent = load(at(row, CHECK_WIDTH)), load(at(row, CHECK_EXTENT))
     for position in range(count):
         index = _index(address + position * width, width)
         if index < -extent or index >= extent:
-            store(_at(row, CHECK_INDEX), index)
-            store(_at(row, CHECK_WRONG), 1)
+            store(at(row, CHECK_INDEX), index)
+            store(at(row, CHECK_WRONG), 1)
             break
 
 
 @native
 def check(table: int, begin: int, end: int, scratch: int) -> None:
     """A kernel: tiles of the indices at ``table[0]``, as the check row at ``table[1]`` says."""
-    indices, row = load(table), load(_at(table, 1))
-    count, width = load(_at(row, CHECK_COUNT)), load(_at(row, CHECK_WIDTH))
-    chunks, stride = load(_at(row, CHECK_CHUNKS)), load(_at(row, CHECK_STRIDE))
+    indices, row = load(table), load(at(table, 1))
+    count, width = load(at(row, CHECK_COUNT)), load(at(row, CHECK_WIDTH))
+    chunks, stride = load(at(row, CHECK_CHUNKS)), load(at(row, CHECK_STRIDE))
     for tile in range(begin, end):
         first = (tile % chunks) * CHECK_TILE
         address = indices + (tile // chunks) * stride + first * width
@@ -152,12 +147,12 @@ def take_wrong(checks: int, count: int, found: int) -> int:
     """
     taken = -1
     for number in range(count):
-        row = _at(checks, CHECK_SLOTS * number)
-        if load(_at(row, CHECK_WRONG)):
-            store(_at(row, CHECK_WRONG), 0)
+        row = at(checks, CHECK_SLOTS * number)
+        if load(at(row, CHECK_WRONG)):
+            store(at(row, CHECK_WRONG), 0)
             taken = number
             if found:
-                store(found, load(_at(row, CHECK_INDEX)))
+                store(found, load(at(row, CHECK_INDEX)))
     return taken
 
 

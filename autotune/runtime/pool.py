@@ -19,9 +19,8 @@ from autotune.runtime import layout
 from autotune.runtime.device import address_of
 from autotune.runtime.native import executor
 
-_BARRIER_SPINS = 200
-_BARRIER_SPINS_CROWDED = 10
-_IDLE_NS = 100_000
+_SPIN_NS = 100_000
+"""Several times what it takes to wake a thread."""
 _STOP_NS = 1_000_000_000
 _START_SECONDS = 0.1
 """A thread that does not serve by then is started again."""
@@ -48,9 +47,10 @@ class WorkerPool:
     def reset(self) -> None:
         """Forget the threads: in the child of a fork they do not exist."""
         self._state.fill(0)
-        crowded = self.workers > usable_cores()
-        self._state[layout.SPIN] = _BARRIER_SPINS_CROWDED if crowded else _BARRIER_SPINS
-        self._state[layout.IDLE_NS] = _IDLE_NS
+        spin_ns = 0 if self.workers > usable_cores() else _SPIN_NS
+        self._state[layout.SPIN_NS] = spin_ns
+        patience = self._state[layout.WORKERS + layout.PATIENCE_NS :: layout.WORKER_SLOTS]
+        patience[: self.workers] = spin_ns
 
     @property
     def serving(self) -> int:

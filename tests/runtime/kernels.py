@@ -59,6 +59,12 @@ _BODIES = {
     " %k = phi i64 [0, %body], [%k1, %spin]\n %k1 = add i64 %k, 1\n"
     " store volatile i64 %k1, ptr %to\n %go = icmp slt i64 %k1, 2000000\n"
     " br i1 %go, label %spin, label %done\ndone:\n store i64 %x, ptr %to",
+    # b[i] = a[n-1-i] + 1 with n = 64, after 0 to 1023 steps that depend on what it read
+    "late": "%j = sub i64 63, %i\n %p = getelementptr i64, ptr %a, i64 %j\n %x = load i64, ptr %p\n"
+    " %m = mul i64 %x, -7046029254386353131\n %n = lshr i64 %m, 54\n br label %spin\nspin:\n"
+    " %k = phi i64 [0, %body], [%k1, %spin]\n %k1 = add i64 %k, 1\n"
+    " store volatile i64 %k1, ptr %to\n %go = icmp slt i64 %k1, %n\n"
+    " br i1 %go, label %spin, label %done\ndone:\n %y = add i64 %x, 1\n store i64 %y, ptr %to",
     "nothing": "",
 }
 

@@ -1,0 +1,21 @@
+"""Addresses of the int64 slots that :mod:`autotune.runtime.layout` counts, for native code."""
+
+from __future__ import annotations
+
+from autotune.runtime.layout import WORKER_SLOTS, WORKERS
+from autotune.runtime.translate.functions import native
+
+
+@native
+def at(base: int, slot: int) -> int:
+    """Address of a slot."""
+    return base + 8 * slot
+
+
+@native
+def worker_at(state: int, worker: int) -> int:
+    """Address of a worker's own slots in the state of its pool."""
+    return state + 8 * (WORKERS + worker * WORKER_SLOTS)
+
+
+__all__ = ["at", "worker_at"]

@@ -6,7 +6,6 @@ input is for is found by following it through data movement to the operator that
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from autotune.graph.region import Region
 
 Draw: TypeAlias = Callable[[np.random.Generator, TensorType], Array]
-
-_RISKY = frozenset({"Sqrt", "Log", "Pow", "Div", "Reciprocal", "Mod", "ReduceProd"})
 
 
 def random_inputs(region: Region, seed: int, *, same_sign: bool = False) -> list[Array]:
@@ -38,7 +35,7 @@ def random_inputs(region: Region, seed: int, *, same_sign: bool = False) -> list
         arrays[value] = draw(rng, graph.type_of(value).dense)
         if same_sign and is_float(arrays[value].dtype.name):
             arrays[value] = np.abs(arrays[value])
-    if any(n.op in _RISKY for n in graph.nodes) and not _finite(graph, arrays):
+    if any(ops.get(n.op).positive_inputs for n in graph.nodes) and not _finite(graph, arrays):
         for i, value in enumerate(graph.inputs):
             if is_float(arrays[value].dtype.name):
                 rng = np.random.default_rng([seed, i])
@@ -99,34 +96,15 @@ def _use_of(
 
 
 def _role(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Draw | None:
-    types = graph.input_types(node)
-    if node.op == "ConvTranspose" and position == 1:
-        weights = graph.type_of(node.inputs[1]).shape
-        last = node.attrs.get("layout") == "NHWC"
-        return _scaled(math.prod(weights) // max(weights[-1 if last else 1], 1))
-    if node.op == "Conv" and position == 1:
-        weights = graph.type_of(node.inputs[1]).shape
-        last = node.attrs.get("layout") == "NHWC"
-        return _scaled(math.prod(weights) // max(weights[-1 if last else 0], 1))
-    if node.op in ("MatMul", "Gemm") and position < 2:
-        return _factor(node, position, graph, fixed)
-    if node.op in ("Gather", "GatherElements") and position == 1 and types[0] is not None:
-        axis = node.attrs.get("axis", 0)
-        return _index(types[0].shape[axis if isinstance(axis, int) else 0])
-    if node.op == "BatchNormalization" and position in (1, 4):
-        return _positive
-    if node.op in ("Sqrt", "Log", "Reciprocal", "Pow", "ReduceProd"):
-        return _positive
-    if node.op in ("Div", "Mod") and position == 1:
-        return _positive
-    return None
-
-
-def _factor(node: Node, position: int, graph: Graph, fixed: frozenset[str]) -> Draw | None:
-    """One factor of a product is scaled: the second, unless only the first is constant."""
-    first_only = node.inputs[0] in fixed and node.inputs[1] not in fixed
-    if (position == 0) != first_only:
+    domain = ops.get(node.op).domain(graph.input_types(node), node.attrs, position)
+    if domain is None:
         return None
-    a = graph.type_of(node.inputs[0]).shape
-    transposed = node.op == "Gemm" and bool(node.attrs.get("transA", 0))
-    return _scaled(a[0] if transposed else a[-1])
+    if domain.kind == "positive":
+        return _positive
+    if domain.kind == "index":
+        return _index(domain.size)
+    # One factor of a product is scaled: the second, unless only the first is constant.
+    first_only = node.inputs[0] in fixed and node.inputs[1] not in fixed
+    if domain.kind == "factor" and (position == 0) != first_only:
+        return None
+    return _scaled(domain.size)

@@ -8,7 +8,7 @@ rows of a matrix that multiplies a flattened feature map, so that flattening nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,13 +17,12 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node
-from autotune.passes.attributes import integer, ints, is_channels_last
+from autotune.graph.ops.facts import Weights
+from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
 LAYOUTS = ("NHWC", "NCHW")
-_AXIS_OPS = ("Concat", "Split", "Softmax", "LogSoftmax")
-_REDUCTIONS = ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum")
 
 
 @dataclass(frozen=True)
@@ -59,23 +58,6 @@ def channels_first(rank: int) -> tuple[int, ...]:
     return (0, rank - 1, *range(1, rank - 1))
 
 
-def kernel_last(rank: int) -> tuple[int, ...]:
-    """The permutation of convolution weights from [oc, ic, kernel...] to [kernel..., ic, oc]."""
-    return (*range(2, rank), 1, 0)
-
-
-def transposed_kernel_last(rank: int) -> tuple[int, ...]:
-    """The permutation of transposed convolution weights from [ic, oc, kernel...] to [kernel..., ic, oc]."""
-    return (*range(2, rank), 0, 1)
-
-
-_KERNEL_LAST: Mapping[str, Callable[[int], tuple[int, ...]]] = {
-    "Conv": kernel_last,
-    "IntegerConv": kernel_last,
-    "ConvTranspose": transposed_kernel_last,
-}
-
-
 class _Conversion:
     """One run of the pass: which values have a channels-last twin, and what reads them."""
 
@@ -99,24 +81,23 @@ class _Conversion:
     def _convert(self, node: Node) -> bool:
         if node.op == "MatMul" and node.inputs[0] in self.flattened:
             return self._multiply_flattened(node)
-        if "layout" in ops.get(node.op).attributes:
-            return self._convert_spatial(node)
+        definition = ops.get(node.op)
+        if "layout" in definition.attributes:
+            return self._convert_spatial(node, definition.weights)
         if not any(value in self.twins for value in node.present_inputs):
             return False
-        if ops.get(node.op).pointwise:
+        if definition.pointwise:
             return self._convert_elementwise(node)
-        if node.op in _AXIS_OPS:
-            return self._convert_axis(node)
-        if node.op in _REDUCTIONS:
-            return self._convert_reduction(node)
+        if definition.permutable is not None:
+            return self._convert_axes(node, definition.permutable)
         return node.op == "Reshape" and self._flatten(node)
 
-    def _convert_spatial(self, node: Node) -> bool:
+    def _convert_spatial(self, node: Node, weights: Weights | None) -> bool:
         if is_channels_last(node) or self._rank(node.inputs[0]) < 3:
             return False
         inputs = [self._twin(node.inputs[0])]
-        if node.op in _KERNEL_LAST:
-            inputs.append(self._permuted(node.inputs[1], _KERNEL_LAST[node.op](self._rank(node.inputs[1]))))
+        if weights is not None:
+            inputs.append(self._permuted(node.inputs[1], weights.channels_last(self._rank(node.inputs[1]))))
             inputs += [self.rewriter.current(v) for v in node.inputs[2:] if v != ABSENT]
         else:
             inputs += [v if v == ABSENT else self.rewriter.current(v) for v in node.inputs[1:]]
@@ -131,24 +112,20 @@ class _Conversion:
         self._emit(node, [self._aligned(v, rank) for v in node.inputs], node.attrs)
         return True
 
-    def _convert_axis(self, node: Node) -> bool:
-        rank = self._rank(node.inputs[0])
-        moved = channels_last(rank).index(integer(node, "axis"))
-        inputs = [v if v == ABSENT else self._twin(v) for v in node.inputs]
-        self._emit(node, inputs, {**node.attrs, "axis": moved})
-        return True
-
-    def _convert_reduction(self, node: Node) -> bool:
-        rank = self._rank(node.inputs[0])
-        reduced, order = ints(node, "axes"), channels_last(rank)
-        attrs = {**node.attrs, "axes": tuple(sorted(order.index(axis) for axis in reduced))}
-        if integer(node, "keepdims"):
-            self._emit(node, [self._twin(node.inputs[0])], attrs)
-            return True
-        kept = [axis for axis in order if axis not in reduced]
-        if kept != sorted(kept):
+    def _convert_axes(self, node: Node, key: str) -> bool:
+        order, named = channels_last(self._rank(node.inputs[0])), node.attrs[key]
+        axes = named if isinstance(named, tuple) else (integer(node, key),)
+        moved = tuple(sorted(order.index(axis) for axis in axes))
+        attrs = {**node.attrs, key: moved if isinstance(named, tuple) else moved[0]}
+        kept = [axis for axis in order if axis not in axes]
+        stays = bool(node.attrs.get("keepdims", 1))
+        if not stays and kept != sorted(kept):
             return False
-        self.rewriter.become(node.outputs[0], node.op, [self._twin(node.inputs[0])], attrs)
+        inputs = [v if v == ABSENT else self._twin(v) for v in node.inputs]
+        if stays:
+            self._emit(node, inputs, attrs)
+        else:  # what is left is in the original order
+            self.rewriter.become(node.outputs[0], node.op, inputs, attrs)
         return True
 
     def _flatten(self, node: Node) -> bool:
@@ -233,4 +210,4 @@ def _dense(array: Array, shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(array).reshape(shape)
 
 
-__all__ = ["LAYOUTS", "ConvertLayout", "channels_first", "channels_last", "kernel_last"]
+__all__ = ["LAYOUTS", "ConvertLayout", "channels_first", "channels_last"]

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Attr, Graph, Node
 from autotune.passes.attributes import is_channels_last
 from autotune.passes.base import GraphPass
@@ -31,19 +32,18 @@ class ExplicitBias(GraphPass):
 
 
 def _split(rewriter: Rewriter, node: Node) -> bool:
-    if node.op in ("Conv", "ConvTranspose"):
-        return _split_conv(rewriter, node)
-    if node.op == "Gemm":
-        return _split_gemm(rewriter, node)
-    return False
+    position = ops.get(node.op).bias_input
+    if position is not None:
+        return _split_bias(rewriter, node, position)
+    return node.op == "Gemm" and _split_gemm(rewriter, node)
 
 
-def _split_conv(rewriter: Rewriter, node: Node) -> bool:
-    if len(node.inputs) < 3 or node.inputs[2] == ABSENT:
+def _split_bias(rewriter: Rewriter, node: Node, position: int) -> bool:
+    if len(node.inputs) <= position or node.inputs[position] == ABSENT:
         return False
-    x, w, bias = (rewriter.current(v) for v in node.inputs)
+    *operands, bias = (rewriter.current(v) for v in node.inputs[: position + 1])
     (output,) = node.outputs
-    product = rewriter.emit(node.op, (x, w), node.attrs, name=f"{output}.conv")
+    product = rewriter.emit(node.op, operands, node.attrs, name=f"{output}.conv")
     if not is_channels_last(node):
         bias = _column(rewriter, bias, rewriter.type_of(product).rank - 2, output)
     rewriter.become(output, "Add", (product, bias))

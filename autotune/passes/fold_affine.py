@@ -16,13 +16,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from autotune.graph import ops
 from autotune.graph.ir import Array, Graph, Node
-from autotune.passes.attributes import integer, is_channels_last
+from autotune.passes.attributes import is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
 _FLOATS = ("float32", "float64")
-_CONVOLUTIONS = ("Conv", "ConvTranspose")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _constant_operand(graph: Graph, node: Node) -> tuple[str, str] | None:
 def _merge(rewriter: Rewriter, graph: Graph, node: Node, inner: Node, constant: str) -> bool:
     c = graph.constants[constant]
     (output,) = node.outputs
-    if node.op == "Mul" and inner.op in (*_CONVOLUTIONS, "MatMul"):
+    if node.op == "Mul" and (ops.get(inner.op).weights is not None or inner.op == "MatMul"):
         return _scale_weights(rewriter, graph, inner, c, output)
     match = _constant_operand(graph, inner)
     if match is None:
@@ -104,20 +104,17 @@ def _scale_weights(rewriter: Rewriter, graph: Graph, inner: Node, scale: Array, 
     if inner.inputs[1] not in graph.constants or len(inner.inputs) > 2:
         return False
     weight = graph.constants[inner.inputs[1]]
-    nhwc = is_channels_last(inner)
-    channel_axis = 1 if inner.op in _CONVOLUTIONS and not nhwc else -1
+    layout = ops.get(inner.op).weights
+    axis = -1 if layout is None else layout.output_axis(inner.attrs)
+    channel_axis = -1 if layout is None or is_channels_last(inner) else 1
     rank = graph.type_of(inner.outputs[0]).rank
     channels = graph.type_of(inner.outputs[0]).shape[channel_axis]
     vector = _per_channel(scale, rank, channel_axis % rank, channels)
     if vector is None or (inner.op == "MatMul" and weight.ndim != 2):
         return False
-    column = vector
-    if inner.op == "ConvTranspose":  # [ic, oc/group, kernel...] or [kernel..., ic, oc/group]
-        if integer(inner, "group") != 1:
-            return False
-        column = vector.reshape(-1, *(1,) * (weight.ndim - 2)) if channel_axis == 1 else vector
-    elif channel_axis == 1:
-        column = vector.reshape(-1, *(1,) * (weight.ndim - 1))
+    if weight.shape[axis] != channels:  # those of one group
+        return False
+    column = vector.reshape([channels if a == axis % weight.ndim else 1 for a in range(weight.ndim)])
     scaled = rewriter.constant(inner.inputs[1], (weight * column).astype(weight.dtype))
     inputs = (rewriter.current(inner.inputs[0]), scaled)
     rewriter.become(output, inner.op, inputs, inner.attrs)

@@ -8,7 +8,7 @@ vanishes: the groups write their channels interleaved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,9 +19,6 @@ from autotune.graph.ir import Attr, Graph, Node
 from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
-
-# Operands that the groups divide, and the scalar that lies around quantised ones.
-_INPUTS: Mapping[str, int] = {"Conv": 2, "IntegerConv": 3}
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def _chains(graph: Graph, max_groups: int) -> Iterator[_Chain]:
     consumers = graph.consumers()
     taken: set[str] = set()
     for node in graph.nodes:
-        if node.op not in _INPUTS or not _is_grouped(graph, node, max_groups):
+        if not _is_grouped(graph, node, max_groups):
             continue
         chain, groups = [node], integer(node, "group")
         while True:
@@ -74,8 +71,11 @@ def _chains(graph: Graph, max_groups: int) -> Iterator[_Chain]:
 
 
 def _is_grouped(graph: Graph, conv: Node, max_groups: int) -> bool:
-    groups = integer(conv, "group")
-    if not 1 < groups <= max_groups or not is_channels_last(conv) or len(conv.inputs) > _INPUTS[conv.op]:
+    definition = ops.get(conv.op)
+    if definition.weights is None or not definition.weights.outputs_of_all_groups:
+        return False
+    biased = definition.bias_input is not None and len(conv.inputs) > definition.bias_input
+    if biased or not 1 < integer(conv, "group") <= max_groups or not is_channels_last(conv):
         return False
     weight = graph.constants.get(conv.inputs[1])
     return weight is not None and weight.shape[-2] > 1

@@ -200,9 +200,9 @@ def _mean_dtype(name: str, types: Types, attrs: Attrs) -> str:
 _binary("Add", np.add, lambda a, b: a + b, commutative=True, neutral=0)
 _binary("Sub", np.subtract, lambda a, b: a - b, neutral=0)
 _binary("Mul", np.multiply, lambda a, b: a * b, commutative=True, neutral=1)
-_binary("Div", _divide, _divide_expr, neutral=1)
-_nary("Pow", (2, 2), _pow, _pow_expr, _pow_dtype)
-_nary("Mod", (2, 2), _mod, _mod_expr, _mod_dtype, {"fmod": Attribute("int", 0)})
+_binary("Div", _divide, _divide_expr, neutral=1, positive_inputs=(1,))
+_nary("Pow", (2, 2), _pow, _pow_expr, _pow_dtype, positive_inputs=(0, 1))
+_nary("Mod", (2, 2), _mod, _mod_expr, _mod_dtype, {"fmod": Attribute("int", 0)}, positive_inputs=(1,))
 
 _folded("Sum", np.add, lambda a, b: a + b)
 _folded("Max", np.maximum, te.maximum)

@@ -189,6 +189,7 @@ register(
         _matmul_compute,
         flops_rule=matmul_flops,
         prologue=("patches",),
+        sum_length=lambda types, attrs: at(types, 0).shape[-1],
     )
 )
 register(
@@ -206,5 +207,6 @@ register(
             "transB": Attribute("int", 0),
         },
         flops_rule=_gemm_flops,
+        sum_length=lambda types, attrs: at(types, 0).shape[0 if attrs["transA"] else 1],
     )
 )

@@ -34,6 +34,7 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
+from autotune.graph.ops.facts import Weights
 from autotune.graph.ops.registry import (
     LAYOUT,
     Arrays,
@@ -237,6 +238,7 @@ CONV_ATTRIBUTES = {
     "kernel_shape": Attribute("ints"),
     "layout": LAYOUT,
 }
+CONV_WEIGHTS = Weights(inputs=1, outputs=0)
 
 register(
     OpDef(
@@ -251,5 +253,7 @@ register(
         flops_rule=_flops,
         workload_rule=_workload,
         prologue=("rearrangement", "elementwise"),
+        weights=CONV_WEIGHTS,
+        bias_input=2,
     )
 )

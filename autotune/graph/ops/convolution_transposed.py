@@ -35,6 +35,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.convolution import complete_kernel, spatial_rank
+from autotune.graph.ops.facts import Weights
 from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, check_window
 
@@ -249,5 +250,7 @@ register(
         },
         complete=_complete,
         flops_rule=_flops,
+        weights=Weights(inputs=0, outputs=1),
+        bias_input=2,
     )
 )

@@ -71,8 +71,10 @@ def _unary(
     return register(OpDef(name, "elementwise", (1, 1), infer, run, compute, attributes or {}, **facts))
 
 
-def _simple(name: str, reference: Callable[[Array], Array], expression: Callable[[Expr], Expr]) -> OpDef:
-    return _unary(name, lambda x, _: reference(x), lambda x, _: expression(x))
+def _simple(
+    name: str, reference: Callable[[Array], Array], expression: Callable[[Expr], Expr], **facts: Any
+) -> OpDef:
+    return _unary(name, lambda x, _: reference(x), lambda x, _: expression(x), **facts)
 
 
 def _erf(x: Array) -> Array:
@@ -143,16 +145,16 @@ def _cast_expr(x: Expr, attrs: Attrs) -> Expr:
     return x != te.const(0, x.dtype) if to == "bool" != x.dtype else te.cast(x, to)
 
 
-_simple("Sqrt", np.sqrt, te.sqrt)
+_simple("Sqrt", np.sqrt, te.sqrt, positive_inputs=(0,))
 _simple("Exp", np.exp, te.exp)
-_simple("Log", np.log, te.log)
+_simple("Log", np.log, te.log, positive_inputs=(0,))
 _simple("Erf", _erf, te.erf)
 _simple("Tanh", np.tanh, te.tanh)
 _simple("Sigmoid", _sigmoid, te.sigmoid)
 _simple("Floor", np.floor, te.floor)
 _simple("Ceil", np.ceil, te.ceil)
 _simple("Round", np.rint, te.round)
-_simple("Reciprocal", np.reciprocal, lambda x: 1.0 / x)
+_simple("Reciprocal", np.reciprocal, lambda x: 1.0 / x, positive_inputs=(0,))
 _simple(  # log(1 + e^x), written so that large x does not overflow
     "Softplus",
     lambda x: np.logaddexp(x, 0),

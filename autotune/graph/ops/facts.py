@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from autotune.graph.ir import Attrs
 
 
 @dataclass(frozen=True)
@@ -42,4 +45,44 @@ class Part:
         return Part.permuted([self.perm.index(axis) for axis in range(len(self.perm))])
 
 
-__all__ = ["Part"]
+@dataclass(frozen=True)
+class Weights:
+    """Where the second operand, convolution weights, has its channels: axes of it in the layout NCHW.
+
+    In NHWC the input channels come last but one, the output channels last.
+    """
+
+    inputs: int
+    outputs: int
+
+    def channels_last(self, rank: int) -> tuple[int, ...]:
+        """The permutation of the axes from NCHW to NHWC.
+
+        >>> Weights(inputs=1, outputs=0).channels_last(4)
+        (2, 3, 1, 0)
+        """
+        return (*range(2, rank), self.inputs, self.outputs)
+
+    @property
+    def outputs_of_all_groups(self) -> bool:
+        """Whether the output channels are those of all groups; the axis that ONNX has first goes over all."""
+        return self.outputs == 0
+
+    def output_axis(self, attrs: Attrs) -> int:
+        """The axis of the output channels in the layout that the attributes name."""
+        return -1 if attrs["layout"] == "NHWC" else self.outputs
+
+
+@dataclass(frozen=True)
+class Domain:
+    """What an input should hold for results to be finite and near 1.
+
+    ``kind`` is "positive", "index" (from 0 to below ``size``), "weights" (of sums of ``size`` terms) or "factor" (of
+    such sums, where any of the two operands may be the weights).
+    """
+
+    kind: Literal["positive", "index", "weights", "factor"]
+    size: int = 0
+
+
+__all__ = ["Domain", "Part", "Weights"]

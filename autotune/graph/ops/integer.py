@@ -21,6 +21,7 @@ from autotune.graph.ops.common import array_at, at, optional, tensor_at
 from autotune.graph.ops.contraction import matmul_flops, matmul_shape, matmul_stage
 from autotune.graph.ops.convolution import (
     CONV_ATTRIBUTES,
+    CONV_WEIGHTS,
     complete_conv,
     conv_array,
     geometry,
@@ -108,6 +109,7 @@ register(
         CONV_ATTRIBUTES,
         complete=complete_conv,
         flops_rule=conv_flops,
+        weights=CONV_WEIGHTS,
         in_onnx=False,
     )
 )

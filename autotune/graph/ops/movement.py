@@ -264,6 +264,7 @@ register(
         _complete_axis,
         view="join",
         part_rule=_concat_part,
+        permutable="axis",
         is_copy_rule=lambda types, attrs: len(types) == 1,
     )
 )
@@ -279,6 +280,7 @@ register(
         _complete_axis,
         view="window",
         part_rule=_split_part,
+        permutable="axis",
     )
 )
 register(

@@ -261,6 +261,7 @@ register(
             _batch_compute,
             {"epsilon": _EPSILON, "layout": LAYOUT},
             flops_rule=_flops(2),
+            positive_inputs=(1, 4),
         )
     )
 )

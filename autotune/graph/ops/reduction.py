@@ -78,7 +78,7 @@ _OF_NOTHING: Mapping[str, Callable[[np.dtype[Any]], float]] = {"ReduceMax": _low
 
 
 def _reduction(
-    name: str, fold: Callable[..., Any], te_fold: Callable[..., Expr], mean: bool = False
+    name: str, fold: Callable[..., Any], te_fold: Callable[..., Expr], mean: bool = False, **facts: Any
 ) -> OpDef:
     def infer(types: Types, attrs: Attrs) -> list[TensorType]:
         x = at(types, 0)
@@ -126,6 +126,8 @@ def _reduction(
                 attributes,
                 _complete,
                 prologue=("elementwise",),
+                permutable="axes",
+                **facts,
             )
         )
     )
@@ -204,5 +206,5 @@ _arg("ArgMin", np.argmin)
 _reduction("ReduceSum", np.sum, te.sum)
 _reduction("ReduceMax", np.max, te.max)
 _reduction("ReduceMin", np.min, te.min)
-_reduction("ReduceProd", np.prod, te.prod)
+_reduction("ReduceProd", np.prod, te.prod, positive_inputs=(0,))
 _reduction("ReduceMean", np.mean, te.sum, mean=True)

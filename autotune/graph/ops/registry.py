@@ -9,13 +9,13 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops.facts import Part
+from autotune.graph.ops.facts import Domain, Part, Weights
 from autotune.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ Reference: TypeAlias = Callable[[Arrays, Attrs], list[Array]]
 Compute: TypeAlias = "Callable[[Tensors, Attrs, Sequence[str]], list[te.Tensor]]"
 Complete: TypeAlias = Callable[[Types, dict[str, Attr]], None]
 Applies: TypeAlias = Callable[[Types, Attrs], bool]
+Length: TypeAlias = Callable[[Types, Attrs], int]
 PartRule: TypeAlias = Callable[[Types, Attrs, int], Part]
 WorkloadRule: TypeAlias = Callable[[Types, Attrs], WorkloadKind]
 Flops: TypeAlias = Callable[[Types, Sequence[TensorType], Attrs], int]
@@ -101,6 +102,11 @@ class OpDef:
     operand of a join in the result; a reshape needs none.
     `is_copy_rule` says whether the result is the first operand, as it is; without one it never is.
     With `neutral` as its last operand (as any, if `commutative`) it is the other one.
+    `weights` says how weights are laid out, `bias_input` is the input that is added to each output channel.
+    `permutable` is the attribute that names axes of the operands; the operator is the same in any order of axes, if
+    these follow.
+    `sum_length` counts the terms of the sums of a product of the first two inputs; those in `positive_inputs` must be
+    positive for results to be finite.
     `in_onnx` says whether ONNX has the operator under this name, with these inputs.
     """
 
@@ -123,6 +129,11 @@ class OpDef:
     commutative: bool = False
     neutral: float | None = None
     is_copy_rule: Applies | None = None
+    weights: Weights | None = None
+    bias_input: int | None = None
+    permutable: Literal["axis", "axes"] | None = None
+    sum_length: Length | None = None
+    positive_inputs: tuple[int, ...] = ()
     in_onnx: bool = True
 
     def canonical(self, types: Types, attrs: Attrs) -> dict[str, Attr]:
@@ -177,6 +188,20 @@ class OpDef:
         if self.part_rule is None:
             raise InternalError(f"{self.name} is no view of a part")
         return self.part_rule(types, attrs, index)
+
+    def domain(self, types: Types, attrs: Attrs, index: int) -> Domain | None:
+        """What input ``index`` should hold, if not anything; the attributes are complete."""
+        first, own = types[0], types[index]
+        if index in self.positive_inputs:
+            return Domain("positive")
+        if index == self.index_input and first is not None:
+            return Domain("index", first.shape[cast(int, attrs["axis"])])
+        if index == 1 and self.weights is not None and own is not None:
+            channels = own.shape[self.weights.output_axis(attrs)]
+            return Domain("weights", own.size // max(channels, 1))
+        if index < 2 and self.sum_length is not None:
+            return Domain("factor", self.sum_length(types, attrs))
+        return None
 
     def is_copy(self, types: Types, attrs: Attrs) -> bool:
         """Whether the result is the first operand, as it is; the attributes are complete."""

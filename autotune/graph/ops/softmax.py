@@ -85,6 +85,7 @@ def _softmax(name: str, log: bool) -> OpDef:
                 {"axis": Attribute("int", -1)},
                 _complete,
                 flops,
+                permutable="axis",
             )
         )
     )

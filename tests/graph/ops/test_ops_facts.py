@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
 from autotune.graph import ops
-from autotune.graph.ir import TensorType
+from autotune.graph.ir import Attr, TensorType
+from autotune.graph.ops.facts import Domain
 from autotune.strides import dense_strides
 from tests.graph.ops.cases import CASES, Case
 
@@ -80,3 +84,58 @@ def test_views_are_in_the_memory_of_the_whole(case: Case) -> None:
             _, back = found.inverse.placed(dense_strides(part.shape))
             steps = [stride * whole.itemsize for stride in back]
             np.testing.assert_array_equal(as_strided(part.reshape(-1), whole.shape, steps), whole)
+
+
+def permuted(op: str, arrays: list[Any], attrs: Mapping[str, Attr], perm: list[int]) -> list[Any]:
+    """Results for operands with their axes in another order, and the named ones where they have moved."""
+    definition = ops.get(op)
+    named = definition.permutable or ""
+    before = attrs[named] if named else ()
+    moved = [perm.index(axis) for axis in (before if isinstance(before, tuple) else (before,))]
+    turned = dict(attrs) | ({named: tuple(moved) if isinstance(before, tuple) else moved[0]} if named else {})
+    return definition.reference([a.transpose(perm) for a in arrays], turned)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if ops.get(c.op).permutable or ops.get(c.op).pointwise], ids=str
+)
+def test_permutable_operators_are_the_same_in_any_order_of_axes(case: Case) -> None:
+    definition, rank = ops.get(case.op), max(a.ndim for a in case.arrays)
+    if "layout" in definition.attributes:
+        return
+    arrays = [a.reshape((1,) * (rank - a.ndim) + a.shape) for a in case.arrays]
+    attrs = definition.canonical([TensorType.of(a) for a in arrays], case.attrs)
+    if not attrs.get("keepdims", 1):
+        attrs["keepdims"] = 1
+    perm = list(reversed(range(rank)))
+    for found, wanted in zip(
+        permuted(case.op, arrays, attrs, perm), definition.reference(arrays, attrs), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted.transpose(perm), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if ops.get(c.op).weights], ids=str)
+def test_weights_have_their_channels_where_the_definition_says(case: Case) -> None:
+    definition, last = ops.get(case.op), case.attrs.get("layout") == "NHWC"
+    weights, rank = definition.weights, case.arrays[0].ndim
+    assert weights is not None
+    result = definition.reference(case.arrays, case.attrs)[0]
+    channels = case.arrays[1].shape[weights.output_axis({"layout": "NHWC" if last else "NCHW"})]
+    groups = 1 if weights.outputs_of_all_groups else case.attrs.get("group", 1)
+    assert result.shape[-1 if last else 1] == channels * groups
+    if not last:
+        x, w, *rest = case.arrays
+        to_last = (0, *range(2, rank), 1)
+        turned = [x.transpose(to_last), w.transpose(weights.channels_last(rank)), *rest]
+        found = definition.reference(turned, {**case.attrs, "layout": "NHWC"})[0]
+        np.testing.assert_allclose(found, result.transpose(to_last), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if ops.get(c.op).positive_inputs], ids=str)
+def test_positive_inputs_give_finite_results(case: Case) -> None:
+    definition = ops.get(case.op)
+    wanted = definition.positive_inputs
+    arrays = [np.abs(a) + a.dtype.type(1) if i in wanted else a for i, a in enumerate(case.arrays)]
+    assert np.isfinite(definition.reference(arrays, case.attrs)[0]).all()
+    attrs = definition.canonical(types_of(case), case.attrs)
+    assert definition.domain(types_of(case), attrs, wanted[0]) == Domain("positive")

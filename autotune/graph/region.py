@@ -18,7 +18,7 @@ from autotune.graph import evaluate, ops
 from autotune.graph.build import complete_node
 from autotune.graph.canonical import canonical_graph
 from autotune.graph.ir import ABSENT, Array, Graph, Node
-from autotune.graph.ops.registry import WorkloadKind
+from autotune.graph.ops.definition import WorkloadKind
 from autotune.graph.text import parse, print_graph
 from autotune.graph.verify import verify
 

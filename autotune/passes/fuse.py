@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Graph, Node
-from autotune.graph.ops.registry import Role
+from autotune.graph.ops.definition import Role
 from autotune.passes.views import ViewAnalysis
 
 PRODUCERS: Mapping[str, tuple[Role, ...]] = {

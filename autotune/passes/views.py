@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from autotune.errors import InternalError
 from autotune.graph import ops
 from autotune.graph.ir import Graph, Node, fresh_name
+from autotune.graph.ops.definition import ViewKind
 from autotune.graph.ops.facts import Part
-from autotune.graph.ops.registry import ViewKind
 from autotune.strides import dense_strides, reshaped_strides
 
 

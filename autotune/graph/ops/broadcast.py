@@ -29,7 +29,8 @@ from autotune.graph.ops.common import (
     require_same_dtype,
     stage,
 )
-from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.registry import register
 from autotune.te.conversion import converted
 from autotune.te.dtypes import DTYPES, is_float
 

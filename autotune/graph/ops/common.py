@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from autotune import te
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.registry import Tensors, Types
+from autotune.graph.ops.definition import Tensors, Types
 from autotune.te.dtypes import HALVES
 
 Expr: TypeAlias = Any  # a te expression or a Python number

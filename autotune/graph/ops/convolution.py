@@ -34,17 +34,9 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
+from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, WorkloadKind
 from autotune.graph.ops.facts import Weights
-from autotune.graph.ops.registry import (
-    LAYOUT,
-    Arrays,
-    Attribute,
-    OpDef,
-    Tensors,
-    Types,
-    WorkloadKind,
-    register,
-)
+from autotune.graph.ops.registry import register
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
 
 

@@ -35,8 +35,9 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.convolution import complete_kernel, spatial_rank
+from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.facts import Weights
-from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.registry import register
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, check_window
 
 

@@ -26,7 +26,8 @@ from autotune.graph.ops.common import (
     str_attr,
     tensor_at,
 )
-from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.registry import register
 from autotune.te.conversion import converted
 from autotune.te.dtypes import DTYPES
 

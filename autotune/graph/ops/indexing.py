@@ -32,8 +32,9 @@ from autotune.graph.ops.common import (
     str_attr,
     tensor_at,
 )
+from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.facts import Part
-from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.registry import register
 
 
 def _complete_slice(types: Types, attrs: dict[str, Attr]) -> None:

@@ -27,7 +27,8 @@ from autotune.graph.ops.convolution import (
     geometry,
     sum_stage,
 )
-from autotune.graph.ops.registry import Arrays, OpDef, Tensors, Types, register
+from autotune.graph.ops.definition import Arrays, OpDef, Tensors, Types
+from autotune.graph.ops.registry import register
 
 SMALL = ("int8", "uint8", "int16")
 """Types of operands."""

@@ -18,8 +18,9 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import Expr, array_at, at, ints_attr, require_same_dtype, stage, tensor_at
+from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.facts import Part
-from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.registry import register
 
 _MANY = 1 << 16
 

@@ -27,8 +27,9 @@ from autotune.graph.ops.common import (
     str_attr,
     tensor_at,
 )
+from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.facts import Part
-from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.registry import register
 
 _MANY = 1 << 16
 

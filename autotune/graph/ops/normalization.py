@@ -38,8 +38,9 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
+from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.reduction import reduce_axes
-from autotune.graph.ops.registry import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.registry import register
 from autotune.graph.ops.wide import in_float32
 
 _EPSILON = Attribute("float", 1e-5)

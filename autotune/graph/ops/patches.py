@@ -20,7 +20,8 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import Expr, array_at, at, delinear, tensor_at
-from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.registry import register
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
 
 

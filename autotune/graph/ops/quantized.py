@@ -24,8 +24,9 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import array_at, at, int_attr, optional, str_attr
 from autotune.graph.ops.contraction import matmul_flops, matmul_shape
 from autotune.graph.ops.convolution import CONV_ATTRIBUTES, complete_conv, conv_array, geometry
+from autotune.graph.ops.definition import Arrays, Attribute, Kind, OpDef, Types
 from autotune.graph.ops.integer import conv_flops, wrapped
-from autotune.graph.ops.registry import Arrays, Attribute, Kind, OpDef, Types, register
+from autotune.graph.ops.registry import register
 from autotune.te.conversion import converted
 
 QUANTIZED = ("int8", "uint8")

@@ -35,15 +35,8 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
-from autotune.graph.ops.registry import (
-    Arrays,
-    Attribute,
-    Complete,
-    OpDef,
-    Tensors,
-    Types,
-    register,
-)
+from autotune.graph.ops.definition import Arrays, Attribute, Complete, OpDef, Tensors, Types
+from autotune.graph.ops.registry import register
 
 ShapeRule: TypeAlias = Callable[[tuple[int, ...], Attrs], tuple[int, ...]]
 

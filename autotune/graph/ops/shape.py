@@ -16,7 +16,8 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import array_at, at, float_attr, int_attr, ints_attr, stage, str_attr
-from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.registry import register
 
 
 def _shape_infer(types: Types, attrs: Attrs) -> list[TensorType]:

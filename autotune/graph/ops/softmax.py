@@ -23,7 +23,8 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
-from autotune.graph.ops.registry import Arrays, Attribute, OpDef, Tensors, Types, register
+from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.registry import register
 from autotune.graph.ops.wide import in_float32
 
 

@@ -13,7 +13,7 @@ from typing import cast
 from autotune import te
 from autotune.graph.ir import Array, Attrs
 from autotune.graph.ops.common import Expr, accumulated_in, narrowed
-from autotune.graph.ops.registry import Arrays, OpDef, Tensors
+from autotune.graph.ops.definition import Arrays, OpDef, Tensors
 
 
 @dataclass(frozen=True)

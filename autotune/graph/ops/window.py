@@ -12,7 +12,7 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs
 from autotune.graph.ops.common import Expr, Index, ints_attr, pad_stage, spatial_names
-from autotune.graph.ops.registry import Attribute
+from autotune.graph.ops.definition import Attribute
 
 WINDOW_ATTRIBUTES: Mapping[str, Attribute] = {
     "strides": Attribute("ints"),

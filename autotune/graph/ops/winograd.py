@@ -34,7 +34,7 @@ from autotune.graph.ops.common import (
     pad_stage,
     tensor_at,
 )
-from autotune.graph.ops.registry import (
+from autotune.graph.ops.definition import (
     Arrays,
     Attribute,
     Compute,
@@ -44,8 +44,8 @@ from autotune.graph.ops.registry import (
     Reference,
     Tensors,
     Types,
-    register,
 )
+from autotune.graph.ops.registry import register
 
 # The transforms of F(m, 3): B^T of the input, G of the weights, A^T of the output. The points are 0, 1, -1
 # and infinity; 2 and -2 from m = 4 on; 1/2 and -1/2 for m = 6.

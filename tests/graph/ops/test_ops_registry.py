@@ -11,13 +11,13 @@ import autotune.graph.ops
 from autotune.errors import GraphError, InternalError
 from autotune.graph import ops
 from autotune.graph.ir import TensorType
-from autotune.graph.ops import registry
+from autotune.graph.ops import definition
 
 X = TensorType((2, 3), "float32")
 
 
 def test_each_family_file_is_listed() -> None:
-    shared = {"common", "facts", "registry", "wide", "window"}
+    shared = {"common", "definition", "facts", "registry", "wide", "window"}
     found = {m.name for m in pkgutil.iter_modules(autotune.graph.ops.__path__)}
     assert found - shared == set(ops.FAMILIES)
 
@@ -76,4 +76,4 @@ def test_an_operator_without_expression_says_so() -> None:
 
 
 def test_kinds_are_the_documented_ones() -> None:
-    assert {ops.get(name).kind for name in ops.names()} == set(get_args(registry.Kind))
+    assert {ops.get(name).kind for name in ops.names()} == set(get_args(definition.Kind))

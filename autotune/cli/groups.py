@@ -1,4 +1,4 @@
-"""Groups of commands that know what a misspelt one was meant to be."""
+"""Groups of commands: what each does in a whole sentence, and what a misspelt one was meant to be."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ import click
 
 from autotune.suggest import did_you_mean
 
+_WHOLE = 1000
+"""Letters of a sentence that are shown: all of them."""
+
 
 class SuggestingGroup(click.Group):
     """Says which command comes nearest to one that there is not."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands with the first sentence of each, in lines as long as the terminal has them."""
+        found = ((name, self.get_command(context, name)) for name in self.list_commands(context))
+        rows = [(name, command.get_short_help_str(_WHOLE)) for name, command in found if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, context: click.Context, arguments: list[str]

@@ -52,6 +52,15 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     assert f"Example: autotune {name}" in " ".join(out.split())
 
 
+@pytest.mark.parametrize("group", ["db", "bench"])
+def test_a_group_says_in_whole_sentences_what_its_commands_do(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, group, "--help")
+    assert code == 0
+    assert "..." not in out.split("Commands:")[1]
+
+
 def test_zoo(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "zoo")
     assert code == 0

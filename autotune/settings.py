@@ -24,6 +24,8 @@ class Settings:
     """Processes that compile a large model together, from 1; empty for one a usable core."""
     host: str = ""
     """Named level, such as x86-64-v3, that this machine counts as; empty for what it is."""
+    machine: str = ""
+    """``table`` for what the cost model's table says of this machine's processor; empty for what is measured of it."""
 
     @classmethod
     def from_environment(cls) -> Settings:

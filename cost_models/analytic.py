@@ -100,6 +100,11 @@ def remember(defaults: Iterable[Default]) -> None:
             del _DEFAULTS[next(iter(_DEFAULTS))]
 
 
+def forget() -> None:
+    """Choose default configurations anew: the machine has been measured since."""
+    _DEFAULTS.clear()
+
+
 def remembered(workloads: Collection[str]) -> list[Default]:
     """The default configurations found so far for workloads with these keys."""
     return [(*identity, config) for identity, config in _DEFAULTS.items() if identity[0] in workloads]
@@ -139,6 +144,7 @@ __all__ = [
     "cold_seconds",
     "default_config",
     "floor",
+    "forget",
     "predict",
     "predict_memory",
     "remember",

@@ -6,8 +6,12 @@ machine stands anywhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from cost_models import calibrated
+from cost_models.microarchitectures import core_of
 
 if TYPE_CHECKING:
     from autotune.target import Target
@@ -27,6 +31,8 @@ class Machine:
     """Vector multiply-adds a cycle."""
     load_ports: float = 2.0
     """Vector loads a cycle from the first-level cache."""
+    scalar_load_ports: float = 2.0
+    """Loads of single elements a cycle, which may be repeated in all lanes."""
     store_ports: float = 1.0
     """Vector stores a cycle to it."""
     issue_width: float = 4.0
@@ -68,6 +74,12 @@ class Machine:
     """Bytes a cycle of operands that are only read and in no cache, of one core."""
     all_streams: float = 6.2
     """The same of all cores together."""
+    l2_latency: float = 14.0
+    """Cycles from an address to its value in the second-level cache."""
+    l3_latency: float = 70.0
+    """The same in the last cache."""
+    memory_latency: float = 250.0
+    """The same in memory."""
     exposed: float = 0.25
     """Share of the shorter of arithmetic and transfers that the longer does not hide."""
     l3_exposed: float = 0.5
@@ -150,16 +162,48 @@ class Machine:
 
     @staticmethod
     def of(target: Target) -> Machine:
-        """The assumptions for ``target``: its caches, threads and registers."""
-        return Machine(
-            l1=float(target.l1_bytes),
-            # Pages lie in it where they happen to, and streams pass through: half of it keeps what it is given.
-            l2=0.5 * target.l2_bytes,
-            l3=float(target.l3_bytes),
-            threads=target.threads,
-            registers=target.registers,
-            step_overhead=1.5 if target.vector_bits >= 512 else 1.0,
-        )
+        """What was measured of ``target``, else what the table says of it; its caches, threads and registers."""
+        kept = calibrated.find(target)
+        return _machine(target, frozenset() if kept is None else frozenset(kept.trusted.items()))
+
+
+@lru_cache(maxsize=256)
+def _machine(target: Target, measured: frozenset[tuple[str, float]]) -> Machine:
+    found = _from_table(target)
+    values = dict(measured)
+    if not values:
+        return found
+    # One core may not use all that memory gives.
+    for name, one, every in (
+        ("memory_bytes_per_cycle", values.pop("core_memory", None), values.pop("all_memory", None)),
+        ("all_streams", values.get("core_stream"), values.get("all_streams")),
+    ):
+        if one is not None and every is not None:
+            values[name] = min(target.threads * one, max(one, every))
+    known = {field.name for field in fields(Machine)}
+    return replace(found, **{name: value for name, value in values.items() if name in known})
+
+
+def _from_table(target: Target) -> Machine:
+    core, vector = core_of(target.cpu, target.arch), target.vector_bits // 8
+    return Machine(
+        hertz=core.hertz,
+        arithmetic_ports=min(2.0, core.arithmetic / vector),
+        load_ports=min(2.0, core.loads / vector),
+        store_ports=min(1.0, core.stores / vector),
+        issue_width=core.issue_width,
+        latency=core.latency,
+        l2_bytes_per_cycle=core.l2,
+        l3_bytes_per_cycle=core.l3,
+        near_pages=core.pages,
+        l1=float(target.l1_bytes),
+        # Pages lie in it where they happen to, and streams pass through: half of it keeps what it is given.
+        l2=0.5 * target.l2_bytes,
+        l3=float(target.l3_bytes),
+        threads=target.threads,
+        registers=target.registers,
+        step_overhead=1.5 if target.vector_bits >= 512 else 1.0,
+    )
 
 
 __all__ = ["Machine"]

@@ -1,11 +1,19 @@
-"""Fixtures of all tests: golden files."""
+"""Fixtures of all tests: golden files, and one cost model on every machine."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from autotune.settings import environment_name
+
+
+def pytest_configure() -> None:
+    """Default schedules are those of the table of processors, whatever was measured of this machine."""
+    os.environ[environment_name("machine")] = "table"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

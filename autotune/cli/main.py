@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "Passes, dispatches, schedules and memory of a model.",
     "retrain": "Train the cost model on all measured runs.",
     "db": "Look into a tuning database, check and export it.",
+    "devices": "What there is to run on, as measured for the cost model.",
     "bench": "Benchmarks.",
 }
 """What each command does; its code is ``autotune.cli.NAME``."""

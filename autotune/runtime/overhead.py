@@ -38,11 +38,11 @@ def measure(samples: int = 2000, workers: int = 2) -> list[Overhead]:
     chain of a thousand. A fork-join is a run of one command on workers that still spin. The call
     passes one input and allocates one output.
     """
-    alone, together = _times(_CHAIN, 1, 1, samples // 10), _times(_CHAIN, 8, workers, samples // 10)
+    alone, together = chain_times(_CHAIN, 1, 1, samples // 10), chain_times(_CHAIN, 8, workers, samples // 10)
     results = [
         _summary("dispatch, one worker", 500.0, alone / _CHAIN),
         _summary(f"dispatch and barrier, {workers} workers", 2000.0, together / _CHAIN),
-        _summary(f"fork-join, {workers} workers", 2000.0, _times(1, 8, workers, samples)),
+        _summary(f"fork-join, {workers} workers", 2000.0, chain_times(1, 8, workers, samples)),
     ]
     for threads in dict.fromkeys((1, workers)):
         name = f"call from Python, {threads} worker{'s' if threads > 1 else ''}"
@@ -54,8 +54,8 @@ def _summary(name: str, target_ns: float, times: np.ndarray) -> Overhead:
     return Overhead(name, target_ns, float(times.min()), float(median(times)), times.size)
 
 
-def _times(commands: int, tiles: int, workers: int, samples: int) -> np.ndarray:
-    """Nanoseconds of each run of a chain of empty commands."""
+def chain_times(commands: int, tiles: int, workers: int, samples: int) -> np.ndarray:
+    """Nanoseconds of each of ``samples`` runs of a chain of commands that do nothing, of ``tiles`` each."""
     with Module(_image(commands, tiles), workers) as module:
         return module.time([np.zeros(1, np.float32)], warmup=20, repeat=samples)
 
@@ -96,4 +96,4 @@ def _image(commands: int, tiles: int) -> ModuleImage:
     )
 
 
-__all__ = ["Overhead", "measure"]
+__all__ = ["Overhead", "chain_times", "measure"]

@@ -100,6 +100,7 @@ def tune(
     more threads than usable cores without ``allow_oversubscription``, ModelImportError, DatabaseError
     and MeasureError.
     """
+    from autotune.calibration.host import ensure
     from autotune.compiler import divide
     from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options
@@ -116,6 +117,7 @@ def tune(
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
     shown = _shown(progress, callback, quiet=quiet)
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
+    ensure(chosen, shown.preparing)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
         shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")

@@ -224,7 +224,7 @@ class Job:
         return min(0.5 * status.meter.left_s, max(usual, _AS_START * status.meter.session_s))
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
-        host, known = platform.node(), versions()
+        host, known = platform.node(), versions(self.target)
         return lambda run: replace(run, host=host, versions=known, job=row.id, created=time.time())
 
     def _listener(self, row: JobRow, status: Status) -> Callable[[Task, Run], None]:
@@ -390,9 +390,11 @@ def alive(name: str) -> bool:
     return False
 
 
-def versions() -> str:
-    """Versions of what produces and times code, as JSON."""
-    return json.dumps(versions_of(("autotune", "llvmlite", "numpy")))
+def versions(target: Target) -> str:
+    """Versions of what produces and times code, and what was measured of the machine, as JSON."""
+    kept = calibrated.find(target)
+    measured = {} if kept is None else {"machine": {k: float(f"{v:.4g}") for k, v in kept.trusted.items()}}
+    return json.dumps({**versions_of(("autotune", "llvmlite", "numpy")), **measured})
 
 
 __all__ = ["Job", "Options", "Subject", "alive", "owner", "versions"]

@@ -1,0 +1,72 @@
+"""Rates and latencies of one core whose data are in its first-level cache."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from autotune.calibration import kernels
+from autotune.calibration.probe import Probe, Reading
+
+_CLOCK_STEPS, _LINKS, _MOVES, _PAGES = 20, 16, 16, 256
+_PAGE, _LINE = 4096, 64
+
+
+def clock(probe: Probe) -> tuple[float, Reading]:
+    """Hertz while multiply-adds run: a chain of integer operations of one cycle each, beside four vectors."""
+    data = _data(_PAGE)
+    ir = kernels.multiply_adds("kernel", probe.lanes, 4, 1, integers=(1, _CLOCK_STEPS))
+    reading = probe.time(ir, data.ctypes.data)
+    return _CLOCK_STEPS / reading.best * 1e9, reading
+
+
+def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Reading]]:
+    """Values of Machine's fields, with the reading that each comes from."""
+    data, lanes = _data(_PAGES * _PAGE + _PAGE), probe.lanes
+    width = 4 * lanes
+    at = data.ctypes.data
+    chains = 24 if probe.target.registers >= 32 else 12
+
+    def cycles(ir: str) -> tuple[float, Reading]:
+        reading = probe.time(ir, at)
+        return reading.best * hertz / 1e9, reading
+
+    def rate(count: int, ir: str) -> tuple[float, Reading]:
+        taken, reading = cycles(ir)
+        return count / taken, reading
+
+    def per_load(offsets: list[int]) -> tuple[float, Reading]:
+        taken, reading = cycles(kernels.moves("kernel", lanes, offsets))
+        return taken / len(offsets), reading
+
+    within = [width * number for number in range(_MOVES)]
+    chain, chained = cycles(kernels.multiply_adds("kernel", lanes, 1, _LINKS))
+    straight, _ = per_load([_LINE * number for number in range(_MOVES)])
+    split, crossing = per_load([_LINE * number + _LINE - width // 2 for number in range(_MOVES)])
+    near, _ = per_load([_LINE * number for number in range(_PAGES)])
+    far, translated = per_load([_PAGE * number + _LINE * number % _PAGE for number in range(_PAGES)])
+    ports, multiplied = rate(2 * chains, kernels.multiply_adds("kernel", lanes, chains, 2))
+    loads, loaded = rate(_MOVES, kernels.moves("kernel", lanes, within))
+    both, busy = cycles(kernels.multiply_adds("kernel", lanes, chains, 1, loads=chains))
+    # As many of each kind as a core of six could start while it is busy with the multiply-adds.
+    mixed = kernels.multiply_adds("kernel", lanes, 8, 1, loads=8, integers=(7, 4))
+    return {
+        "arithmetic_ports": (ports, multiplied),
+        "latency": (chain / _LINKS, chained),
+        "load_ports": (loads, loaded),
+        "scalar_load_ports": rate(chains, kernels.broadcasts("kernel", lanes, chains)),
+        "store_ports": rate(_MOVES, kernels.moves("kernel", lanes, within, store=True)),
+        "issue_width": rate(8 + 8 + 7 * 4 + 2, mixed),  # with the loop's own
+        "port_conflict": (max(0.0, (both - chains / min(ports, loads)) / (chains / max(ports, loads))), busy),
+        "line_split_cycles": (max(split - straight, 0.0), crossing),
+        "page_cycles": (max(far - near, 0.0), translated),
+    }
+
+
+def _data(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Zeros that begin at a page."""
+    raw = np.zeros(nbytes + 2 * _PAGE, np.uint8)
+    start = -raw.ctypes.data % _PAGE
+    return raw[start : start + nbytes + _PAGE]
+
+
+__all__ = ["clock", "measure"]

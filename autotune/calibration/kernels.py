@@ -1,0 +1,165 @@
+"""LLVM IR of the micro-kernels: loops over nothing but what is measured.
+
+Each kernel is ``void(ptr data, i64 steps)``. Loads and stores are volatile, so that all of them are made; results of
+arithmetic are stored at the end, so that none is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_INVARIANTS = """  %p = load volatile i64, ptr %data
+  %q_at = getelementptr i8, ptr %data, i64 8
+  %q = load volatile i64, ptr %q_at"""
+_VECTORS = """  %f = load volatile {vector}, ptr %data
+  %g_at = getelementptr i8, ptr %data, i64 64
+  %g = load volatile {vector}, ptr %g_at"""
+
+
+def _loop(
+    name: str, carried: Sequence[tuple[str, str, str, str]], before: str, body: Sequence[str], after: str = ""
+) -> str:
+    """A loop of ``%steps`` steps; ``carried`` values are (type, name, initial, next)."""
+    phis = [f"  %{n} = phi {t} [ {first}, %entry ], [ {last}, %loop ]" for t, n, first, last in carried]
+    return "\n".join(
+        [
+            f"define void @{name}(ptr %data, i64 %steps) {{",
+            "entry:",
+            before,
+            "  br label %loop",
+            "loop:",
+            "  %i = phi i64 [ 0, %entry ], [ %i_next, %loop ]",
+            *phis,
+            *body,
+            "  %i_next = add i64 %i, 1",
+            "  %more = icmp slt i64 %i_next, %steps",
+            "  br i1 %more, label %loop, label %exit",
+            "exit:",
+            after,
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+def multiply_adds(
+    name: str, lanes: int, chains: int, links: int, loads: int = 0, integers: tuple[int, int] = (0, 0)
+) -> str:
+    """A step is ``links`` multiply-adds of each of ``chains`` vectors, beside ``loads`` loads of vectors and chains
+    of additions in turns with exclusive ors: ``integers`` are how many chains, and operations of each.
+
+    Data: 64 bytes of each factor, where they are read as integers too; loads go round the 1 KiB behind them.
+    """
+    vector = f"<{lanes} x float>"
+    call = f"call {vector} @llvm.fma.v{lanes}f32"
+    lines = []
+    for link in range(links):
+        for chain in range(chains):
+            at = "" if link == 0 else f"_{link}"
+            args = f"({vector} %x{chain}{at}, {vector} %f, {vector} %g)"
+            lines.append(f"  %x{chain}_{link + 1} = {call}{args}")
+    for load in range(loads):
+        offset = 128 + load % max(1, 1024 // (4 * lanes)) * 4 * lanes
+        lines += [
+            f"  %l{load}_at = getelementptr i8, ptr %data, i64 {offset}",
+            f"  %l{load} = load volatile {vector}, ptr %l{load}_at, align 4",
+        ]
+    count, length = integers
+    lines += [line for number in range(count) for line in _integers(f"y{number}", length)]
+    carried = [(vector, f"x{chain}", "%f", f"%x{chain}_{links}") for chain in range(chains)]
+    carried += [("i64", f"y{number}_0", "%p", f"%y{number}_{length}") for number in range(count)]
+    after = [f"  store volatile {vector} %x{chain}_{links}, ptr %data" for chain in range(chains)]
+    after += [f"  store volatile i64 %y{number}_{length}, ptr %data" for number in range(count)]
+    declared = f"declare {vector} @llvm.fma.v{lanes}f32({vector}, {vector}, {vector})\n"
+    before = "\n".join([*([_INVARIANTS] if count else []), _VECTORS.format(vector=vector)])
+    return declared + _loop(name, carried, before, lines, "\n".join(after))
+
+
+def _integers(name: str, count: int) -> list[str]:
+    """Operations of one cycle each that need the one before, and that no identity shortens."""
+    return [
+        f"  %{name}_{number + 1} = {('add', 'xor')[number % 2]} i64 %{name}_{number}, {('%p', '%q')[number % 2]}"
+        for number in range(count)
+    ]
+
+
+def moves(name: str, lanes: int, offsets: Sequence[int], *, store: bool = False) -> str:
+    """A step is a load, or a store, of a vector at each of ``offsets`` in bytes."""
+    vector = f"<{lanes} x float>"
+    lines = []
+    for number, offset in enumerate(offsets):
+        lines.append(f"  %a{number} = getelementptr i8, ptr %data, i64 {offset}")
+        if store:
+            lines.append(f"  store volatile {vector} zeroinitializer, ptr %a{number}, align 4")
+        else:
+            lines.append(f"  %v{number} = load volatile {vector}, ptr %a{number}, align 4")
+    return _loop(name, [], "", lines)
+
+
+def broadcasts(name: str, lanes: int, count: int) -> str:
+    """A step repeats each of ``count`` elements in all lanes of a vector and adds it to one of as many sums."""
+    vector, element = f"<{lanes} x float>", "<1 x float>"
+    lines = []
+    for n in range(count):
+        lines += [
+            f"  %a{n} = getelementptr float, ptr %data, i64 {n}",
+            f"  %s{n} = load volatile {element}, ptr %a{n}, align 4",
+            f"  %b{n} = shufflevector {element} %s{n}, {element} poison, <{lanes} x i32> zeroinitializer",
+            f"  %c{n} = bitcast {vector} %b{n} to <{lanes} x i32>",
+            f"  %x{n}_1 = or <{lanes} x i32> %x{n}, %c{n}",
+        ]
+    carried = [(f"<{lanes} x i32>", f"x{n}", "zeroinitializer", f"%x{n}_1") for n in range(count)]
+    after = "\n".join(f"  store volatile <{lanes} x i32> %x{n}_1, ptr %data" for n in range(count))
+    return _loop(name, carried, "", lines, after)
+
+
+def stream(name: str, lanes: int, size: int, *, copy: bool = False) -> str:
+    """A step reads four lines behind those of the step before, round and round ``size`` bytes, a power of two.
+
+    With ``copy`` it stores them ``size`` bytes further on.
+    """
+    vector = f"<{lanes} x float>"
+    lines = [f"  %at = and i64 %place, {size - 1}", "  %here = getelementptr i8, ptr %data, i64 %at"]
+    for number in range(256 // (4 * lanes)):
+        offset = number * 4 * lanes
+        lines += [
+            f"  %a{number} = getelementptr i8, ptr %here, i64 {offset}",
+            f"  %v{number} = load volatile {vector}, ptr %a{number}, align 4",
+        ]
+        if copy:
+            lines += [
+                f"  %b{number} = getelementptr i8, ptr %here, i64 {size + offset}",
+                f"  store volatile {vector} %v{number}, ptr %b{number}, align 4",
+            ]
+    lines.append("  %place_next = add i64 %place, 256")
+    return _loop(name, [("i64", "place", "0", "%place_next")], "", lines)
+
+
+def chase(name: str) -> str:
+    """A step reads from where it is where to go next."""
+    return _loop(
+        name, [("ptr", "here", "%data", "%next")], "", ["  %next = load volatile ptr, ptr %here, align 8"]
+    )
+
+
+def runs(name: str, lanes: int, lines_of_run: int, mask: int) -> str:
+    """A step reads a run of lines whose place it takes from a table of 8-byte offsets in front of the data.
+
+    The table has ``mask`` + 1 entries.
+    """
+    vector = f"<{lanes} x float>"
+    body = [
+        f"  %entry_of = and i64 %i, {mask}",
+        "  %slot = getelementptr i64, ptr %data, i64 %entry_of",
+        "  %offset = load i64, ptr %slot, align 8",
+        "  %here = getelementptr i8, ptr %data, i64 %offset",
+    ]
+    for number in range(lines_of_run * 64 // (4 * lanes)):
+        body += [
+            f"  %a{number} = getelementptr i8, ptr %here, i64 {number * 4 * lanes}",
+            f"  %v{number} = load volatile {vector}, ptr %a{number}, align 4",
+        ]
+    return _loop(name, [], "", body)
+
+
+__all__ = ["chase", "moves", "multiply_adds", "runs", "stream"]

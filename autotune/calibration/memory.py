@@ -1,0 +1,149 @@
+"""Rates and latencies of caches and memory, of one core and of all together.
+
+Memory is read slice by slice, each once in a round, so that no slice is in a cache and other processes disturb few.
+"""
+
+from __future__ import annotations
+
+import mmap
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.calibration import kernels
+from autotune.calibration.probe import Kernel, Probe, Reading, lap, lap_together
+
+Values = dict[str, tuple[float, Reading]]
+
+_STEP = 256
+"""Bytes that a step of a stream reads."""
+_SLICE = 4 << 20
+_MOST, _LEAST = 256 << 20, 64 << 20
+_LINE = 64
+_HOPS = 1500
+"""Steps of one walk through a chain of addresses."""
+_ROUNDS = 32
+
+
+def measure(probe: Probe, hertz: float) -> Values:
+    """Values of Machine's fields, with the reading that each comes from; levels that a machine lacks are left out."""
+    target = probe.target
+    area = _huge(_area_bytes(target.l3_bytes))
+    found = _caches(probe, hertz, area)
+    found |= _memory(probe, hertz, area)
+    found |= _latencies(probe, hertz, area)
+    return found
+
+
+def _area_bytes(last_cache: int) -> int:
+    """Several times the last cache, within an eighth of the memory that is free."""
+    import psutil
+
+    room = min(_MOST, psutil.virtual_memory().available // 8)
+    return _power_of_two(max(_LEAST, min(4 * last_cache, room)))
+
+
+def _power_of_two(nbytes: int) -> int:
+    return 1 << (nbytes.bit_length() - 1)
+
+
+def _huge(nbytes: int) -> NDArray[np.uint8]:
+    """Memory in huge pages where the system gives them: NumPy asks for them in large arrays, as modules have it."""
+    area = np.empty(nbytes + _SLICE, np.uint8)
+    area.fill(1)
+    start = -area.ctypes.data % _LINE
+    return area[start : start + nbytes]
+
+
+def _small_pages(nbytes: int) -> NDArray[np.uint8] | None:
+    """Memory in small pages; None where the system cannot be asked for it."""
+    advice = getattr(mmap, "MADV_NOHUGEPAGE", None)
+    if advice is None:
+        return None
+    try:
+        mapped = mmap.mmap(-1, nbytes)
+        mapped.madvise(advice)
+    except (OSError, ValueError):
+        return None
+    area = np.frombuffer(mapped, np.uint8)
+    area.fill(1)
+    return area
+
+
+def _level_sizes(probe: Probe) -> dict[str, int]:
+    """Bytes that are in the second and in the last cache and in none nearer."""
+    target = probe.target
+    sizes = {"l2": _power_of_two(target.l2_bytes // 2)}
+    if target.l3_bytes >= 4 * target.l2_bytes:
+        sizes["l3"] = _power_of_two(min(4 * target.l2_bytes, target.l3_bytes // 2))
+    return sizes
+
+
+def _caches(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
+    found = {}
+    for name, size in _level_sizes(probe).items():
+        reading = probe.time(kernels.stream("kernel", probe.lanes, size), area.ctypes.data)
+        found[f"{name}_bytes_per_cycle"] = (_STEP / reading.best / hertz * 1e9, reading)
+    return found
+
+
+def _memory(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
+    """Bytes a cycle that are read, and that are moved where a copy writes: read, owned and written back."""
+    base, cores = area.ctypes.data, probe.target.cores
+    read = probe.kernel(kernels.stream("kernel", probe.lanes, _SLICE))
+    copy = probe.kernel(kernels.stream("kernel", probe.lanes, _SLICE // 2, copy=True))
+    slices = [base + start for start in range(0, area.size - _SLICE + 1, _SLICE)]
+    found = {}
+    with ThreadPoolExecutor(cores) as pool:
+        for kernel, one, every, steps, moved in (
+            (read, "core_stream", "all_streams", _SLICE // _STEP, _SLICE),
+            (copy, "core_memory", "all_memory", _SLICE // 2 // _STEP, _SLICE // 2 * 3),
+        ):
+            alone = Reading.of(
+                [lap(kernel, at, steps) for at in islice(cycle(slices), max(_ROUNDS, len(slices)))]
+            )
+            found[one] = (moved / alone.best / hertz * 1e9, alone)
+            together = Reading.of(_together(pool, kernel, slices, steps, cores))
+            found[every] = (cores * moved / together.best / hertz * 1e9, together)
+    return found
+
+
+def _together(
+    pool: ThreadPoolExecutor, kernel: Kernel, slices: list[int], steps: int, cores: int
+) -> list[float]:
+    """Nanoseconds of rounds in which each core goes through slices of its own."""
+    places = cycle(slices)
+    return [lap_together(pool, kernel, list(islice(places, cores)), steps) for _ in range(_ROUNDS)]
+
+
+def _latencies(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
+    walk = probe.kernel(kernels.chase("kernel"))
+    found = {}
+    for name, size in _level_sizes(probe).items():
+        reading = _walked(walk, area, size)
+        found[f"{name}_latency"] = (reading.best * hertz / 1e9, reading)
+    large = _walked(walk, area, area.size)
+    found["memory_latency"] = (large.best * hertz / 1e9, large)
+    pages = _small_pages(area.size)
+    if pages is not None:
+        small = _walked(walk, pages, area.size)
+        found["huge_page_gain"] = (small.best / large.best, small)
+    return found
+
+
+def _walked(walk: Kernel, area: NDArray[np.uint8], size: int) -> Reading:
+    """Nanoseconds of a step from one line to another anywhere in ``size`` bytes, which nothing can foresee."""
+    rng, lines = np.random.default_rng(0), size // _LINE
+    order = rng.permutation(lines)
+    words = area[: lines * _LINE].view(np.int64)
+    base = area.ctypes.data
+    words[order * (_LINE // 8)] = base + np.roll(order, -1) * _LINE
+    starts = base + rng.integers(0, lines, _ROUNDS) * _LINE
+    if lines <= 1 << 17:  # all of it is brought to its cache
+        walk(base, lines)
+    return Reading.of([lap(walk, int(start), _HOPS) / _HOPS for start in starts])
+
+
+__all__ = ["measure"]

@@ -1,0 +1,70 @@
+"""What is known of processors without measuring them: the table that the cost model uses where nothing is measured.
+
+Widths are bytes a cycle, so that they hold for vectors of any size. Ports, latencies and widths: the optimisation
+manuals of Intel (248966) and AMD (56305, 56665, 57647), of Arm for Neoverse N1 (PJDOC-466751330-9707), and uops.info
+(Abel and Reineke, ASPLOS 2019). Rates of caches and memory are what loops reach, not what links could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True)
+class Core:
+    """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
+
+    Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core;
+    ``pages`` of the first level of address translation.
+    """
+
+    hertz: float = 2.6e9
+    arithmetic: int = 128
+    loads: int = 128
+    stores: int = 64
+    issue_width: float = 4.0
+    latency: float = 4.0
+    l2: float = 32.0
+    l3: float = 12.0
+    pages: float = 64.0
+
+
+_SKYLAKE_SERVER = Core()
+_CORES: Mapping[str, Core] = MappingProxyType(
+    {
+        "skylake-avx512": _SKYLAKE_SERVER,
+        "cascadelake": _SKYLAKE_SERVER,
+        "cooperlake": _SKYLAKE_SERVER,
+        "icelake-client": Core(hertz=2.9e9, issue_width=5.0, l2=40.0, l3=12.0),
+        "icelake-server": Core(hertz=2.9e9, issue_width=5.0, l2=40.0, l3=10.0),
+        "sapphirerapids": Core(hertz=2.9e9, issue_width=6.0, l2=40.0, l3=10.0, pages=96.0),
+        "haswell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, l2=28.0),
+        "broadwell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, l2=28.0),
+        "skylake": Core(hertz=3.2e9, arithmetic=64, loads=64, stores=32, l2=32.0, l3=16.0),
+        "znver2": Core(hertz=3.2e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, latency=5.0, l3=18.0),
+        "znver3": Core(hertz=3.4e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, l3=22.0),
+        "znver4": Core(
+            hertz=3.6e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, l2=31.0, l3=26.0, pages=72.0
+        ),
+    }
+)
+"""By the name that LLVM has for the processor."""
+_GENERIC: Mapping[str, Core] = MappingProxyType(
+    {"aarch64": Core(hertz=2.5e9, arithmetic=32, loads=32, stores=32, pages=48.0)}
+)
+"""By architecture, where the processor is none of those above or a mere level."""
+
+
+def core_of(cpu: str, arch: str) -> Core:
+    """What is known of a processor, else of its architecture."""
+    return _CORES.get(cpu) or _GENERIC.get(arch, _SKYLAKE_SERVER)
+
+
+def known() -> tuple[str, ...]:
+    """The processors in the table."""
+    return tuple(_CORES)
+
+
+__all__ = ["Core", "core_of", "known"]

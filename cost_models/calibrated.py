@@ -42,7 +42,7 @@ FIELDS: Mapping[str, tuple[float, float]] = {
     "l3_latency": (5.0, 1000.0),
     "memory_latency": (20.0, 10_000.0),
     "huge_page_gain": (0.2, 50.0),
-    "kernel_seconds": (1e-9, 1e-3),
+    "barrier_seconds": (1e-9, 1e-3),
     "tile_seconds": (0.0, 1e-4),
     "fork_seconds": (1e-9, 1e-2),
 }
@@ -95,7 +95,7 @@ class Calibration:
         numbers = [*values.values(), *times]
         if not all(isinstance(n, int | float) and math.isfinite(n) and n >= 0 for n in numbers):
             raise ValueError("a number is missing, negative or infinite")
-        return Calibration(values, tuple(disturbed), *map(float, times))
+        return Calibration(values, tuple(disturbed), float(data["created"]), float(data["seconds"]))
 
 
 def path_of(target: Target) -> Path:

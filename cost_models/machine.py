@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cost_models import calibrated
 from cost_models.microarchitectures import core_of
@@ -153,6 +153,8 @@ class Machine:
     """Workers that share a kernel."""
     kernel_seconds: float = 1.0e-6
     """Of a kernel that does nothing."""
+    barrier_seconds: float = 0.0
+    """Of the wait at its end for all workers, in addition, where several share it."""
     tile_seconds: float = 60e-9
     """Of handing a worker its next tile."""
     fork_seconds: float = 1.5e-6
@@ -169,19 +171,17 @@ class Machine:
 
 @lru_cache(maxsize=256)
 def _machine(target: Target, measured: frozenset[tuple[str, float]]) -> Machine:
-    found = _from_table(target)
-    values = dict(measured)
-    if not values:
-        return found
+    values: dict[str, Any] = dict(measured)
     # One core may not use all that memory gives.
-    for name, one, every in (
-        ("memory_bytes_per_cycle", values.pop("core_memory", None), values.pop("all_memory", None)),
-        ("all_streams", values.get("core_stream"), values.get("all_streams")),
+    for name, alone, together in (
+        ("memory_bytes_per_cycle", "core_memory", "all_memory"),
+        ("all_streams", "core_stream", "all_streams"),
     ):
-        if one is not None and every is not None:
+        if alone in values and together in values:
+            one, every = values[alone], values[together]
             values[name] = min(target.threads * one, max(one, every))
     known = {field.name for field in fields(Machine)}
-    return replace(found, **{name: value for name, value in values.items() if name in known})
+    return replace(_from_table(target), **{name: v for name, v in values.items() if name in known})
 
 
 def _from_table(target: Target) -> Machine:

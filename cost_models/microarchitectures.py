@@ -43,7 +43,9 @@ _CORES: Mapping[str, Core] = MappingProxyType(
         "haswell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, l2=28.0),
         "broadwell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, l2=28.0),
         "skylake": Core(hertz=3.2e9, arithmetic=64, loads=64, stores=32, l2=32.0, l3=16.0),
-        "znver2": Core(hertz=3.2e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, latency=5.0, l3=18.0),
+        "znver2": Core(
+            hertz=3.2e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, latency=5.0, l3=18.0
+        ),
         "znver3": Core(hertz=3.4e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, l3=22.0),
         "znver4": Core(
             hertz=3.6e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, l2=31.0, l3=26.0, pages=72.0

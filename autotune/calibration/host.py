@@ -32,7 +32,7 @@ def calibrate() -> Calibration:
     found: dict[str, tuple[float, Reading]] = {"hertz": (hertz, ticks)}
     found |= core.measure(probe, hertz)
     found |= memory.measure(probe, hertz)
-    found |= workers.measure(target.cores)
+    found |= workers.measure(probe)
     if not ticks.steady:
         raise MeasureError("others keep it too busy")
     disturbed = tuple(name for name, (_, reading) in found.items() if not reading.steady)

@@ -1,32 +1,53 @@
-"""What kernels cost beside their work: starting one, handing out a tile, waking the other workers."""
+"""What kernels cost beside their work where several workers share them: waking those, barriers, handing out tiles."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
-from autotune.calibration.probe import Reading
+from autotune.calibration import kernels
+from autotune.calibration.probe import Probe, Reading, lap, lap_together
 from autotune.runtime.overhead import chain_times
 
-_TILES, _COMMANDS, _SAMPLES = 4096, 200, 60
+_TILES, _COMMANDS, _SAMPLES = 4096, 20, 400
+_STEPS, _ROUNDS = 20_000, 32
 
 
-def measure(workers: int) -> dict[str, tuple[float, Reading]]:
-    """Seconds of Machine's fields, with the reading that each comes from; one worker has none to wait for."""
+def measure(probe: Probe) -> dict[str, tuple[float, Reading]]:
+    """Seconds of Machine's fields, with the reading that each comes from; one worker has none to wait for.
+
+    Where others have the cores, no reading counts as steady: workers that take turns on a core always wait as long.
+    """
+    workers = probe.target.cores
     if workers < 2:
         return {}
-    few = 8 * workers
-    chain = _reading(chain_times(_COMMANDS, few, workers, _SAMPLES) / _COMMANDS)
-    tiled = _reading(chain_times(1, _TILES, workers, _SAMPLES))
-    woken = _reading(chain_times(1, few, workers, 10 * _SAMPLES))
+    free, few = _cores_are_free(probe), 8 * workers
+    chain, tiled, woken = (
+        _reading(chain_times(commands, tiles, workers, _SAMPLES) / commands, free=free)
+        for commands, tiles in ((_COMMANDS, few), (1, _TILES), (1, few))
+    )
     return {
-        "kernel_seconds": (chain.best / 1e9, chain),
+        "barrier_seconds": (chain.best / 1e9, chain),
         "tile_seconds": (max(tiled.best - woken.best, 0.0) / (_TILES - few) * workers / 1e9, tiled),
         "fork_seconds": (woken.best / 1e9, woken),
     }
 
 
-def _reading(nanoseconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Reading:
-    return Reading.of([float(value) for value in nanoseconds])
+def _cores_are_free(probe: Probe) -> bool:
+    """Whether arithmetic takes as long on all cores at once as on one of them, a quarter of the times."""
+    kernel = probe.kernel(kernels.multiply_adds("kernel", probe.lanes, 4, 4))
+    data = [np.zeros(256, np.uint8) for _ in range(probe.target.cores)]
+    places = [array.ctypes.data for array in data]
+    alone = min(lap(kernel, places[0], _STEPS) for _ in range(_ROUNDS))
+    with ThreadPoolExecutor(len(places)) as pool:
+        together = [lap_together(pool, kernel, places, _STEPS) for _ in range(_ROUNDS)]
+    return Reading(alone, Reading.of(together).quarter).steady
+
+
+def _reading(nanoseconds: np.ndarray[tuple[int], np.dtype[np.float64]], *, free: bool) -> Reading:
+    found = Reading.of([float(value) for value in nanoseconds])
+    return found if free else found._replace(quarter=float("inf"))
 
 
 __all__ = ["measure"]

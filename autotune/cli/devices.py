@@ -32,7 +32,7 @@ _ROWS = (
     ("latency of the L3 cache", "l3_latency", 1.0, "cycles"),
     ("latency of memory", "memory_latency", 1.0, "cycles"),
     ("the same in small pages", "huge_page_gain", 1.0, "times as long"),
-    ("kernel with a barrier", "kernel_seconds", 1e6, "µs"),
+    ("barrier between kernels", "barrier_seconds", 1e6, "µs"),
     ("tile", "tile_seconds", 1e9, "ns"),
     ("waking all workers", "fork_seconds", 1e6, "µs"),
 )
@@ -41,7 +41,9 @@ _ROWS = (
 
 @click.command(epilog="Example: autotune devices --calibrate")
 @click.option(
-    "--calibrate", is_flag=True, help="Measure this machine again, some seconds; it should have nothing else to do."
+    "--calibrate",
+    is_flag=True,
+    help="Measure this machine again, some seconds; it should have nothing else to do.",
 )
 @json_option
 def command(calibrate: bool, as_json: bool) -> None:

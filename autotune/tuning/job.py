@@ -33,6 +33,7 @@ from autotune.tuning.search import Search
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
 from autotune.versions import versions_of
+from cost_models import calibrated
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload

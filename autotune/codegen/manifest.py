@@ -11,12 +11,12 @@ from autotune.target import ITEM_BYTES
 
 
 class Entry(NamedTuple):
-    """What a backend made of a kernel: ``buffers`` are those of its pointer table, ``scratch_bytes`` a worker's."""
+    """What a backend made of a kernel, whose pointer table has the kernel's buffers in their order."""
 
     kernel: LoopKernel
     symbol: str
-    buffers: tuple[Buffer, ...]
     scratch_bytes: int = 0
+    """For each worker."""
 
 
 def with_manifest(
@@ -28,7 +28,11 @@ def with_manifest(
     numbers = {b: n for n, b in enumerate(buffers)}
     kernels = tuple(
         Kernel(
-            e.symbol, tuple(numbers[b] for b in e.buffers), e.kernel.tiles, e.kernel.hoisted, e.scratch_bytes
+            e.symbol,
+            tuple(numbers[b] for b in e.kernel.buffers),
+            e.kernel.tiles,
+            e.kernel.hoisted,
+            e.scratch_bytes,
         )
         for e in entries
     )

@@ -37,9 +37,7 @@ class InterpreterBackend:
         """The program itself."""
         text = program_text(program)
         name = name or "k" + hashlib.sha256(text.encode()).hexdigest()[:16]
-        entries = [
-            Entry(kernel, f"{name}_{number}", kernel.buffers) for number, kernel in enumerate(program.kernels)
-        ]
+        entries = [Entry(kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]
         code = with_manifest(program, entries, text.encode(), text)
         return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program)
 

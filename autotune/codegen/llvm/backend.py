@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from autotune.codegen.code import DispatchCode
-from autotune.codegen.llvm.kernel import KernelEmitter
+from autotune.codegen.llvm.kernel import emit_kernel
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.objects import compile_ir
 from autotune.codegen.manifest import Entry, with_manifest
@@ -34,11 +34,7 @@ class LlvmBackend:
 def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
     """LLVM IR text of a loop program, and its entry points."""
     module = ModuleText(target)
-    entries = []
-    for number, kernel in enumerate(program.kernels):
-        emitter = KernelEmitter(module, kernel, f"{name}_{number}")
-        emitter.emit()
-        entries.append(Entry(kernel, emitter.symbol, emitter.buffers, emitter.scratch_bytes))
+    entries = [emit_kernel(module, kernel, f"{name}_{n}") for n, kernel in enumerate(program.kernels)]
     return module.text(), entries
 
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from autotune.codegen.llvm.memory import Address, MemoryEmitter
-from autotune.codegen.llvm.module import ModuleText
+from autotune.codegen.llvm.addresses import Address, Addresses
+from autotune.codegen.llvm.memory import Memory
 from autotune.codegen.llvm.types import Value, memory_type, vector
 from autotune.lower.ir import Buffer, For
 from autotune.lower.linear import Lin
@@ -30,60 +30,44 @@ class Unrolled(NamedTuple):
     decisions: int
 
 
-class BlockLoads(MemoryEmitter):
-    """Emits loads of blocks that unrolled and vectorized loops read together.
+class Blocks:
+    """Emits loads of blocks that unrolled and vectorized loops read together."""
 
-    ``decisions`` counts the conditions known to hold around what is being emitted: they may hold for some
-    iterations of an unrolled loop only.
-    """
-
-    def __init__(self, module: ModuleText) -> None:
-        super().__init__(module)
-        self.decisions = 0
+    def __init__(self, memory: Memory, addresses: Addresses) -> None:
+        self.memory = memory
+        self.code = memory.code
+        self.addresses = addresses
         self._unrolled: dict[Var, Unrolled] = {}
 
     @contextmanager
     def unrolling(self, node: For) -> Iterator[None]:
         """The iterations of an unrolled loop."""
-        self._unrolled[node.var] = Unrolled(node.extent, self.depth, self.decisions)
-        try:
-            yield
-        finally:
-            del self._unrolled[node.var]
+        self._unrolled[node.var] = Unrolled(node.extent, self.code.depth, self.code.decisions)
+        yield
+        del self._unrolled[node.var]
 
-    @contextmanager
-    def decided(self) -> Iterator[None]:
-        """The side of a condition that is known while code is emitted."""
-        self.decisions += 1
-        try:
-            yield
-        finally:
-            self.decisions -= 1
-
-    def block_load(self, buffer: Buffer, form: Lin, address: Address) -> Value | None:
+    def load(self, buffer: Buffer, form: Lin, address: Address) -> Value | None:
         """One column of a block, all columns being kept for their own iterations; None for other loads."""
+        code, columns = self.code, GROUP_BYTES // ITEM_BYTES[buffer.dtype]
         strided = address.lanes is None and address.stride not in (0, 1)
-        if not strided or buffer not in self.constant_buffers or self.active_lanes() is not None:
+        if not strided or buffer not in self.memory.constant or code.mask is not None or code.idle:
             return None
-        columns = GROUP_BYTES // ITEM_BYTES[buffer.dtype]
-        if self.lanes % columns:
-            return None
-        place = self._column(form, columns)
+        place = None if code.lanes % columns else self._column(form, columns)
         if place is None:
             return None
         first = address._replace(constant=address.constant - place, stride=0)
         registers = self._block(buffer, first, address.stride, columns)
-        kind = vector(memory_type(buffer.dtype), self.lanes)
-        text = f"bitcast {self._bits(buffer, self.lanes)} {registers[place]} to {kind}"
-        return self.from_memory(Value(self.op(text), buffer.dtype, self.lanes))
+        kind = vector(memory_type(buffer.dtype), code.lanes)
+        text = f"bitcast {self._bits(buffer, code.lanes)} {registers[place]} to {kind}"
+        return self.memory.from_memory(Value(code.op(text), buffer.dtype, code.lanes))
 
     def _column(self, form: Lin, columns: int) -> int | None:
         """Which column of its block the present iteration reads; None where no unrolled loop reads the others."""
         for atom, coefficient in form.terms.items():
             if not isinstance(atom, Var) or coefficient != 1 or atom not in self._unrolled:
                 continue
-            loop, number = self._unrolled[atom], self.env[atom]
-            if (loop.depth, loop.decisions) != (self.depth, self.decisions):
+            loop, number = self._unrolled[atom], self.addresses.env[atom]
+            if (loop.depth, loop.decisions) != (self.code.depth, self.code.decisions):
                 continue
             if isinstance(number, int) and number // columns < loop.extent // columns:
                 return number % columns
@@ -95,7 +79,7 @@ class BlockLoads(MemoryEmitter):
 
     def _block(self, buffer: Buffer, first: Address, stride: int, columns: int) -> list[str]:
         """The columns of the block at ``first``: one vector over all lanes each."""
-        groups = self.lanes // columns
+        groups = self.code.lanes // columns
         pieces = [
             [self._piece(buffer, first, (group * columns + line) * stride) for group in range(groups)]
             for line in range(columns)
@@ -111,10 +95,10 @@ class BlockLoads(MemoryEmitter):
 
     def _piece(self, buffer: Buffer, first: Address, offset: int) -> str:
         """The 16 bytes of one line, as integers: no rounding mode or NaN matters to them."""
-        pointer = self.pointer(buffer, first._replace(constant=first.constant + offset))
+        pointer = self.memory.pointer(buffer, first._replace(constant=first.constant + offset))
         count = GROUP_BYTES // ITEM_BYTES[buffer.dtype]
         text = f"load {self._bits(buffer, count)}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}"
-        return self.cached(("piece", pointer, count), text)
+        return self.code.cached(("piece", pointer, count), text)
 
     def _joined(self, buffer: Buffer, pieces: Sequence[str], lanes: int) -> str:
         """The pieces one after another in one vector."""
@@ -131,16 +115,16 @@ class BlockLoads(MemoryEmitter):
 
     def _interleaved(self, buffer: Buffer, a: str, b: str, columns: int, upper: bool) -> str:
         """Lower or upper halves of every group, an element of ``a`` and one of ``b`` in turns."""
-        order = []
-        for group in range(0, self.lanes, columns):
+        order, lanes = [], self.code.lanes
+        for group in range(0, lanes, columns):
             start = group + (columns // 2 if upper else 0)
             for n in range(start, start + columns // 2):
-                order += [n, n + self.lanes]
+                order += [n, n + lanes]
         indices = ", ".join(f"i32 {n}" for n in order)
-        return self._shuffled(self._bits(buffer, self.lanes), a, b, f"<{self.lanes} x i32> <{indices}>")
+        return self._shuffled(self._bits(buffer, lanes), a, b, f"<{lanes} x i32> <{indices}>")
 
     def _shuffled(self, kind: str, a: str, b: str, order: str) -> str:
-        return self.cached(("shuffle", a, b, order), f"shufflevector {kind} {a}, {kind} {b}, {order}")
+        return self.code.cached(("shuffle", a, b, order), f"shufflevector {kind} {a}, {kind} {b}, {order}")
 
 
-__all__ = ["BlockLoads"]
+__all__ = ["Blocks"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from autotune.codegen.llvm.accesses import Accesses
+from autotune.codegen.llvm.addresses import Ramp
+from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.locals import Chunk
-from autotune.codegen.llvm.memory import Ramp
-from autotune.codegen.llvm.module import ModuleText
-from autotune.codegen.llvm.stores import StoreEmitter
-from autotune.codegen.llvm.types import Value, type_of
+from autotune.codegen.llvm.types import Value
 from autotune.errors import BuildError
-from autotune.lower.ir import NONTEMPORAL, For, If, LoopKernel, Stmt, Store, is_thread_axis, walk
+from autotune.lower.ir import NONTEMPORAL, For, If, Stmt, Store, is_thread_axis, walk
 from autotune.te.expr import Var
 
 _STEP_BORDER = '  fence syncscope("singlethread") acq_rel'
@@ -16,46 +18,50 @@ _STEP_BORDER = '  fence syncscope("singlethread") acq_rel'
 of all steps at the front, because their addresses are near each other, and spill what it then cannot hold."""
 
 
-class FlowEmitter(StoreEmitter):
-    """Emits loops and branches; ``_threads`` are the thread axes whose loops are open."""
+class ControlFlow:
+    """Emits loops and branches; ``emit`` emits the statements in them."""
 
-    def __init__(self, module: ModuleText, kernel: LoopKernel) -> None:
-        super().__init__(module, kernel)
-        self._threads: list[str] = []
+    def __init__(self, expressions: Expressions, accesses: Accesses, emit: Callable[[Stmt], None]) -> None:
+        self.code = expressions.code
+        self.expressions = expressions
+        self.env = expressions.env
+        self.addresses = accesses.addresses
+        self.places = accesses.places
+        self.blocks = accesses.blocks
+        self.streams = accesses.streams
+        self.emit = emit
+        self.threads: list[str] = []
+        """Thread axes whose loops are open."""
         self._stores: dict[int, list[Store]] = {}
 
-    def stmt(self, node: Stmt) -> None:
-        """Emit a statement; the subclass knows all kinds."""
-        raise NotImplementedError
-
-    def _for(self, node: For) -> None:
+    def loop(self, node: For) -> None:
+        """A loop of any kind but that of the kernel's tiles."""
         if NONTEMPORAL in node.note:
-            with self.streams_of(node):
+            with self.streams.of_loop(node):
                 self._loop(node)
         else:
             self._loop(node)
 
     def _loop(self, node: For) -> None:
         if node.kind == "vectorized":
-            for chunk in self.cover(node.extent):
+            for chunk in self.places.cover(node.extent):
                 self._chunk(node, chunk)
         elif node.kind == "unrolled":
-            with self.unrolling(node):
+            with self.blocks.unrolling(node):
                 apart = self._accumulates(node)
                 for number in range(node.extent):
                     self.env[node.var] = number
                     if apart and number:
-                        self.lines.append(_STEP_BORDER)
-                        self.held.clear()
-                    self.stmt(node.body)
+                        self.code.lines.append(_STEP_BORDER)
+                        self.code.held.clear()
+                    self.emit(node.body)
         elif node.kind == "serial":
             self._serial(node.var, "0", str(node.extent), node.body)
         elif is_thread_axis(node.kind):
-            if not node.kind.startswith("blockIdx"):
-                self._threads.append(node.kind)
+            inside = [] if node.kind.startswith("blockIdx") else [node.kind]
+            self.threads += inside
             self._serial(node.var, "0", str(node.extent), node.body)
-            if not node.kind.startswith("blockIdx"):
-                self._threads.pop()
+            del self.threads[len(self.threads) - len(inside) :]
         else:
             raise BuildError(f"loop {node.var.name} is {node.kind} inside of a kernel")
 
@@ -65,80 +71,87 @@ class FlowEmitter(StoreEmitter):
         if stores is None:
             stores = self._stores[id(node)] = [s for s in walk(node.body) if isinstance(s, Store)]
         return len(stores) > 0 and all(
-            s.buffer in self._slots and node.var not in self.form(s, s.buffer, s.indices).terms
+            s.buffer in self.places.slots
+            and node.var not in self.addresses.form(s, s.buffer, s.indices).terms
             for s in stores
         )
 
     def _chunk(self, node: For, chunk: Chunk) -> None:
+        code = self.code
         self.env[node.var] = chunk.start if chunk.width == 1 else Ramp(chunk.start, chunk.width)
-        self.lanes = chunk.width
-        self.idle = chunk.width - chunk.active
-        self._in_lanes = True
-        self.stmt(node.body)
-        self._in_lanes = False
-        self.lanes, self.idle = 1, 0
+        code.lanes = chunk.width
+        code.idle = chunk.width - chunk.active
+        self.places.in_lanes = True
+        self.emit(node.body)
+        self.places.in_lanes = False
+        code.lanes, code.idle = 1, 0
 
     def _serial(self, var: Var, begin: str, end: str, body: Stmt) -> None:
         """A loop that runs at least once: the test is at its end."""
-        stem = self.fresh("loop")
-        before = self.block
-        point = self.hoisting_point()
-        self.end_block(f"br label %{stem}")
-        self.label(stem)
+        code = self.code
+        stem = code.fresh("loop")
+        before = code.block
+        point = code.hoisting_point()
+        code.end_block(f"br label %{stem}")
+        code.label(stem)
         index, following = f"%{stem}.i", f"%{stem}.next"
-        at = len(self.lines)
+        at = len(code.lines)
         self.env[var] = Value(index, "int64")
-        self.available(index, self.depth + 1)
-        with self.scope(point), self._terms:
-            self.stmt(body)
-        self.lines.insert(at, f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{self.block} ]")
-        self.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
-        self.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {end}")
-        self.end_block(f"br i1 %{stem}.more, label %{stem}, label %{stem}.end")
-        self.label(f"{stem}.end")
+        code.available(index, code.depth + 1)
+        with code.scope(point), self.addresses.terms:
+            self.emit(body)
+        code.lines.insert(at, f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{code.block} ]")
+        code.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
+        code.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {end}")
+        code.end_block(f"br i1 %{stem}.more, label %{stem}, label %{stem}.end")
+        code.label(f"{stem}.end")
 
-    def _parallel(self, node: For) -> None:
-        self.lines.append("  %some = icmp slt i64 %begin, %end")
-        self.end_block("br i1 %some, label %tiles, label %done")
-        self.label("tiles")
-        self._serial(node.var, "%begin", "%end", node.body)
-        self.end_block("br label %done")
-        self.label("done")
+    def tiles(self, node: For) -> None:
+        """The loop over the tiles that the kernel is called for."""
+        code = self.code
+        code.lines.append("  %some = icmp slt i64 %begin, %end")
+        code.end_block("br i1 %some, label %tiles, label %done")
+        code.label("tiles")
+        with self.streams.of_loop(node):
+            self._serial(node.var, "%begin", "%end", node.body)
+        code.end_block("br label %done")
+        code.label("done")
 
-    def _if(self, node: If) -> None:
-        with self.statement():
-            cond = self.expr(node.cond)
+    def branch(self, node: If) -> None:
+        """A condition: lanes that are switched off, a jump, or one side where it is known."""
+        with self.code.memo:
+            cond = self.expressions.value(node.cond)
         if cond.number is not None:
             branch = node.then if cond.number else node.otherwise
             if branch is not None:
-                with self.decided():
-                    self.stmt(branch)
+                with self.code.decided():
+                    self.emit(branch)
         elif cond.lanes == 1:
-            self._branch(cond, node)
+            self._jump(cond, node)
         else:
-            with self.masked(cond):
-                self.stmt(node.then)
+            arithmetic = self.expressions.arithmetic
+            with arithmetic.masked(cond):
+                self.emit(node.then)
             if node.otherwise is not None:
-                one = self.splat(Value("true", "bool"), cond.lanes).text
-                inverse = self.op(f"xor {type_of(cond)} {cond.text}, {one}")
-                with self.masked(Value(inverse, "bool", cond.lanes)):
-                    self.stmt(node.otherwise)
+                with arithmetic.masked(arithmetic.inverted(cond)):
+                    self.emit(node.otherwise)
 
-    def _branch(self, cond: Value, node: If) -> None:
-        stem = self.fresh("if")
-        point = self.hoisting_point()
+    def _jump(self, cond: Value, node: If) -> None:
+        code = self.code
+        stem = code.fresh("if")
+        point = code.hoisting_point()
         other = f"{stem}.else" if node.otherwise is not None else f"{stem}.end"
-        self.end_block(f"br i1 {cond.text}, label %{stem}.then, label %{other}")
-        self.label(f"{stem}.then")
-        with self.scope(point):
-            self.stmt(node.then)
-        self.end_block(f"br label %{stem}.end")
+        code.end_block(f"br i1 {cond.text}, label %{stem}.then, label %{other}")
+        code.label(f"{stem}.then")
+        with code.scope(point):
+            self.emit(node.then)
+        code.end_block(f"br label %{stem}.end")
         if node.otherwise is not None:
-            self.label(other)
-            with self.scope(point):
-                self.stmt(node.otherwise)
-            self.end_block(f"br label %{stem}.end")
-        self.label(f"{stem}.end")
+            code.label(other)
+            with code.scope(point):
+                self.emit(node.otherwise)
+            code.end_block(f"br label %{stem}.end")
+        code.label(f"{stem}.end")
 
 
-__all__ = ["FlowEmitter"]
+__all__ = ["ControlFlow"]

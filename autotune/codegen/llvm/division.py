@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotune.codegen.llvm.types import Value, number, scalar_type, type_of, vector
+from autotune.codegen.llvm.types import Value, number
 from autotune.target import ITEM_BYTES
 from autotune.te.dtypes import is_unsigned
 
@@ -29,46 +29,45 @@ def floor_division(w: Writer, op: str, a: Value, b: Value) -> Value:
         return _unsigned(w, op, a, b, known)
     if not known:
         return _signed(w, op, a, b)
-    rest = _op(w, "srem", a, b)
+    rest = w.binary("srem", a, b)
     fix = _not_down(w, b, rest)
-    return _rest(w, b, rest, fix) if op == "%" else _quotient(w, _op(w, "sdiv", a, b), fix)
+    return _rest(w, b, rest, fix) if op == "%" else _quotient(w, w.binary("sdiv", a, b), fix)
 
 
 def _unsigned(w: Writer, op: str, a: Value, b: Value, known: bool) -> Value:
     if known:
-        return _op(w, "udiv" if op == "//" else "urem", a, b)
+        return w.binary("udiv" if op == "//" else "urem", a, b)
     zero = _compare(w, "eq", b, 0)
-    divisor = _select(w, zero, _number(w, 1, b), b)
+    divisor = w.select(zero, _number(w, 1, b), b)
     quotient, rest = _parts(w, a, divisor)
-    return rest if op == "%" else _select(w, zero, _number(w, 0, b), quotient)
+    return rest if op == "%" else w.select(zero, _number(w, 0, b), quotient)
 
 
 def _signed(w: Writer, op: str, a: Value, b: Value) -> Value:
     """By -1 and 0 the quotient is ``a * b``, and there is no remainder: one test tells both from the rest."""
-    special = _compare(w, "ult", _op(w, "add", b, _number(w, 1, b)), 2)
-    divisor = _select(w, special, _number(w, 1, b), b)
+    special = _compare(w, "ult", w.binary("add", b, _number(w, 1, b)), 2)
+    divisor = w.select(special, _number(w, 1, b), b)
     quotient, rest = _parts(w, a, divisor)
     fix = _not_down(w, b, rest)
     if op == "%":
         return _rest(w, b, rest, fix)
-    return _quotient(w, _select(w, special, _op(w, "mul", a, b), quotient), fix)
+    return _quotient(w, w.select(special, w.binary("mul", a, b), quotient), fix)
 
 
 def _rest(w: Writer, b: Value, rest: Value, fix: Value) -> Value:
     """The remainder of rounding down, from that of rounding toward zero."""
-    return _select(w, fix, _op(w, "add", rest, b), rest)
+    return w.select(fix, w.binary("add", rest, b), rest)
 
 
 def _quotient(w: Writer, quotient: Value, fix: Value) -> Value:
     """The quotient rounded down, from that toward zero."""
-    one_less = w.op(f"sext {type_of(fix)} {fix.text} to {type_of(quotient)}")
-    return _op(w, "add", quotient, Value(one_less, quotient.dtype, quotient.lanes))
+    return w.binary("add", quotient, w.converted("sext", fix, quotient.dtype))
 
 
 def _not_down(w: Writer, b: Value, rest: Value) -> Value:
     """Where rounding toward zero was not rounding down: there is a remainder, of the other sign than the divisor."""
-    differ = _compare(w, "slt", _op(w, "xor", rest, b), 0)
-    return _op(w, "and", differ, _compare(w, "ne", rest, 0))
+    differ = _compare(w, "slt", w.binary("xor", rest, b), 0)
+    return w.binary("and", differ, _compare(w, "ne", rest, 0))
 
 
 def _parts(w: Writer, a: Value, divisor: Value) -> tuple[Value, Value]:
@@ -76,16 +75,10 @@ def _parts(w: Writer, a: Value, divisor: Value) -> tuple[Value, Value]:
     sign = "u" if is_unsigned(a.dtype) else "s"
     wide = _FLOAT_OF.get(ITEM_BYTES[a.dtype])
     if a.lanes == 1 or wide is None:
-        return _op(w, f"{sign}div", a, divisor), _op(w, f"{sign}rem", a, divisor)
-    floats, kind = vector(scalar_type(wide), a.lanes), type_of(a)
-    x, y = (w.op(f"{sign}itofp {kind} {v.text} to {floats}") for v in (a, divisor))
-    real = w.op(f"fdiv {floats} {x}, {y}")
-    quotient = Value(w.op(f"fpto{sign}i {floats} {real} to {kind}"), a.dtype, a.lanes)
-    return quotient, _op(w, "sub", a, _op(w, "mul", quotient, divisor))
-
-
-def _op(w: Writer, code: str, a: Value, b: Value) -> Value:
-    return Value(w.op(f"{code} {type_of(a)} {a.text}, {b.text}"), a.dtype, a.lanes)
+        return w.binary(f"{sign}div", a, divisor), w.binary(f"{sign}rem", a, divisor)
+    x, y = (w.converted(f"{sign}itofp", value, wide) for value in (a, divisor))
+    quotient = w.converted(f"fpto{sign}i", w.binary("fdiv", x, y), a.dtype)
+    return quotient, w.binary("sub", a, w.binary("mul", quotient, divisor))
 
 
 def _number(w: Writer, value: int, like: Value) -> Value:
@@ -93,14 +86,7 @@ def _number(w: Writer, value: int, like: Value) -> Value:
 
 
 def _compare(w: Writer, code: str, a: Value, value: int) -> Value:
-    return Value(w.op(f"icmp {code} {type_of(a)} {a.text}, {_number(w, value, a).text}"), "bool", a.lanes)
-
-
-def _select(w: Writer, flag: Value, a: Value, b: Value) -> Value:
-    kind = type_of(a)
-    return Value(
-        w.op(f"select {type_of(flag)} {flag.text}, {kind} {a.text}, {kind} {b.text}"), a.dtype, a.lanes
-    )
+    return w.compared(f"icmp {code}", a, _number(w, value, a))
 
 
 __all__ = ["floor_division"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from autotune.codegen.llvm.addresses import Environment, Ramp
+from autotune.codegen.llvm.arithmetic import Arithmetic
 from autotune.codegen.llvm.float_to_integer import float_to_integer, unclipped
-from autotune.codegen.llvm.memory import Ramp
-from autotune.codegen.llvm.module import ModuleText
-from autotune.codegen.llvm.streams import StreamStores
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Load, nodes
@@ -25,22 +24,26 @@ _INTRINSICS = {
 }
 
 
-class ExpressionEmitter(StreamStores):
-    """Emits expressions; statements are the business of its subclass."""
+class Expressions:
+    """Emits expressions; ``load`` emits the loads in them."""
 
-    def __init__(self, module: ModuleText) -> None:
-        super().__init__(module)
-        self._has_fma = "fma" in module.target.features or module.target.arch == "aarch64"
+    def __init__(self, arithmetic: Arithmetic, env: Environment, load: Callable[[Load], Value]) -> None:
+        self.arithmetic = arithmetic
+        self.code = arithmetic.code
+        self.env = env
+        self.load = load
+        target = self.code.module.target
+        self._has_fma = "fma" in target.features or target.arch == "aarch64"
 
-    def expr(self, node: Expr) -> Value:
+    def value(self, node: Expr) -> Value:
         """The value of an expression; shared nodes are emitted once a statement."""
-        value = self._memo.get(id(node))
+        value = self.code.memo.get(id(node))
         if value is None:
             emit = _EMIT.get(type(node))
             if emit is None:
                 raise BuildError(f"no code for {type(node).__name__}")
             value = emit(self, node)
-            self._memo.add(id(node), value)
+            self.code.memo.add(id(node), value)
         return value
 
     def _constant(self, node: Const) -> Value:
@@ -48,9 +51,7 @@ class ExpressionEmitter(StreamStores):
         return Value(constant(node.value, node.dtype), node.dtype, 1, known)
 
     def _not(self, node: Not) -> Value:
-        value = self.expr(node.a)
-        one = self.splat(Value("true", "bool"), value.lanes)
-        return Value(self.op(f"xor {type_of(value)} {value.text}, {one.text}"), "bool", value.lanes)
+        return self.arithmetic.inverted(self.value(node.a))
 
     def _variable(self, var: Var) -> Value:
         known = self.env[var]
@@ -67,91 +68,86 @@ class ExpressionEmitter(StreamStores):
                 fused = self._fused(node)
                 if fused is not None:
                     return fused
-            return self.float_op(node.op, self.expr(node.a), self.expr(node.b))
-        return self.int_op(node.op, self.expr(node.a), self.expr(node.b))
+            return self.arithmetic.float_op(node.op, self.value(node.a), self.value(node.b))
+        return self.arithmetic.int_op(node.op, self.value(node.a), self.value(node.b))
 
     def _fused(self, node: Binary) -> Value | None:
         """``a * b ± c`` in one rounding; None when no operand is a product of its own."""
         for product, other, first in ((node.b, node.a, False), (node.a, node.b, True)):
             if not isinstance(product, Binary) or product.op != "*":
                 continue
-            if self._memo.get(id(product)) is not None:
+            if self.code.memo.get(id(product)) is not None:
                 continue
-            x, y, z = self.expr(product.a), self.expr(product.b), self.expr(other)
+            x, y, z = self.value(product.a), self.value(product.b), self.value(other)
             if node.op == "-" and first:
-                z = self.negated(z)
+                z = self.arithmetic.negated(z)
             elif node.op == "-":
-                x = self.negated(x)
-            (x, y, z), lanes = self.alike(x, y, z)
-            return self.intrinsic("fma", node.dtype, lanes, x, y, z)
+                x = self.arithmetic.negated(x)
+            (x, y, z), lanes = self.code.alike(x, y, z)
+            return self.arithmetic.intrinsic("fma", node.dtype, lanes, x, y, z)
         return None
 
     def _compare(self, node: Compare) -> Value:
-        return self.compare_op(node.op, self.expr(node.a), self.expr(node.b))
+        return self.arithmetic.compare_op(node.op, self.value(node.a), self.value(node.b))
 
     def _call(self, node: Call) -> Value:
+        code, cast = self.code, self.arithmetic.cast
         if node.name == "order_key":
-            return self.order_key(self.expr(node.args[0]), node.dtype)
+            return self.arithmetic.order_key(self.value(node.args[0]), node.dtype)
         dtype = "float32" if node.dtype in HALVES else node.dtype
-        args, lanes = self.alike(*[self.cast(self.expr(a), dtype) for a in node.args])
+        args, lanes = code.alike(*[cast(self.value(a), dtype) for a in node.args])
         if node.name in _INTRINSICS:
-            return self.cast(self.intrinsic(_INTRINSICS[node.name], dtype, lanes, *args), node.dtype)
-        symbol = self.module.math(node.name, lanes, dtype)
-        kind = vector(scalar_type(dtype), lanes)
-        values = ", ".join(f"{kind} {a.text}" for a in args)
-        return self.cast(Value(self.op(f"call {kind} @{symbol}({values})"), dtype, lanes), node.dtype)
+            found = self.arithmetic.intrinsic(_INTRINSICS[node.name], dtype, lanes, *args)
+        else:
+            symbol, kind = code.module.math(node.name, lanes, dtype), vector(scalar_type(dtype), lanes)
+            values = ", ".join(f"{kind} {a.text}" for a in args)
+            found = Value(code.op(f"call {kind} @{symbol}({values})"), dtype, lanes)
+        return cast(found, node.dtype)
 
     def _cast(self, node: Cast) -> Value:
         if is_float(node.a.dtype) and not is_float(node.dtype) and node.dtype != "bool":
             inner, clip = unclipped(node.a)
-            if self._memo.get(id(node.a)) is None and node.a.dtype not in HALVES:
-                return float_to_integer(self, self.expr(inner), node.dtype, clip)
-        return self.cast(self.expr(node.a), node.dtype)
+            if self.code.memo.get(id(node.a)) is None and node.a.dtype not in HALVES:
+                return float_to_integer(self.arithmetic, self.value(inner), node.dtype, clip)
+        return self.arithmetic.cast(self.value(node.a), node.dtype)
 
     def _select(self, node: Select) -> Value:
-        cond = self.expr(node.cond)
+        cond = self.value(node.cond)
         if cond.number is not None:
-            with self.decided():
-                return self.expr(node.a if cond.number else node.b)
+            with self.code.decided():
+                return self.value(node.a if cond.number else node.b)
         if cond.lanes == 1 and (_has_load(node.a) or _has_load(node.b)):
             return self._branching_select(cond, node)
         if cond.lanes == 1:
-            a, b = self.expr(node.a), self.expr(node.b)
+            a, b = self.value(node.a), self.value(node.b)
         else:
-            with self.masked(cond):
-                a = self.expr(node.a)
-            one = self.splat(Value("true", "bool"), cond.lanes).text
-            inverse = self.op(f"xor {type_of(cond)} {cond.text}, {one}")
-            with self.masked(Value(inverse, "bool", cond.lanes)):
-                b = self.expr(node.b)
-        (a, b), lanes = self.alike(a, b)
-        if cond.lanes != 1 and cond.lanes != lanes:
-            lanes = cond.lanes
-            a, b = self.splat(a, lanes), self.splat(b, lanes)
-        kind = type_of(a)
-        return Value(
-            self.op(f"select {type_of(cond)} {cond.text}, {kind} {a.text}, {kind} {b.text}"),
-            a.dtype,
-            lanes,
-        )
+            with self.arithmetic.masked(cond):
+                a = self.value(node.a)
+            with self.arithmetic.masked(self.arithmetic.inverted(cond)):
+                b = self.value(node.b)
+        (a, b), lanes = self.code.alike(a, b)
+        if cond.lanes not in (1, lanes):
+            a, b = self.code.splat(a, cond.lanes), self.code.splat(b, cond.lanes)
+        return self.code.select(cond, a, b)
 
     def _branching_select(self, cond: Value, node: Select) -> Value:
         """A scalar condition before loads: only the side taken may touch memory."""
-        stem = self.fresh("sel")
-        before = self.hoisting_point()
-        self.end_block(f"br i1 {cond.text}, label %{stem}.a, label %{stem}.b")
+        code = self.code
+        stem = code.fresh("sel")
+        before = code.hoisting_point()
+        code.end_block(f"br i1 {cond.text}, label %{stem}.a, label %{stem}.b")
         sides: list[tuple[Value, str]] = []
-        lanes = 1 if self._alike_in_lanes(node) else self.lanes
+        lanes = 1 if self._alike_in_lanes(node) else code.lanes
         for side, expr in (("a", node.a), ("b", node.b)):
-            self.label(f"{stem}.{side}")
-            with self.scope(before):
-                value = self.splat(self.expr(expr), lanes)
-            sides.append((value, self.block))
-            self.end_block(f"br label %{stem}.end")
-        self.label(f"{stem}.end")
+            code.label(f"{stem}.{side}")
+            with code.scope(before):
+                value = code.splat(self.value(expr), lanes)
+            sides.append((value, code.block))
+            code.end_block(f"br label %{stem}.end")
+        code.label(f"{stem}.end")
         incoming = ", ".join(f"[ {v.text}, %{block} ]" for v, block in sides)
         first = sides[0][0]
-        return Value(self.op(f"phi {type_of(first)} {incoming}"), first.dtype, first.lanes)
+        return Value(code.op(f"phi {type_of(first)} {incoming}"), first.dtype, first.lanes)
 
     def _alike_in_lanes(self, expr: Expr) -> bool:
         """Whether an expression surely is one value for all lanes; an address made of it stays a scalar."""
@@ -164,17 +160,17 @@ class ExpressionEmitter(StreamStores):
         return True
 
 
-_EMIT: dict[type[Expr], Callable[[ExpressionEmitter, Any], Value]] = {
-    Load: lambda emitter, node: emitter.load(node),
-    Const: ExpressionEmitter._constant,
-    Binary: ExpressionEmitter._binary,
-    Var: ExpressionEmitter._variable,
-    IterVar: ExpressionEmitter._variable,
-    Select: ExpressionEmitter._select,
-    Compare: ExpressionEmitter._compare,
-    Call: ExpressionEmitter._call,
-    Cast: ExpressionEmitter._cast,
-    Not: ExpressionEmitter._not,
+_EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
+    Load: lambda expressions, node: expressions.load(node),
+    Const: Expressions._constant,
+    Binary: Expressions._binary,
+    Var: Expressions._variable,
+    IterVar: Expressions._variable,
+    Select: Expressions._select,
+    Compare: Expressions._compare,
+    Call: Expressions._call,
+    Cast: Expressions._cast,
+    Not: Expressions._not,
 }
 """How each kind of node is emitted."""
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from autotune.codegen.llvm.types import Value, constant, scalar_type, type_of, vector
+from autotune.codegen.llvm.types import Value, constant
 from autotune.te.dtypes import HALVES, float_limits, integer_limits, is_float, is_unsigned
 from autotune.te.expr import Binary, Const, Expr
 
 if TYPE_CHECKING:
     from autotune.codegen.llvm.arithmetic import Arithmetic
+    from autotune.codegen.llvm.writer import Writer
 
 Bounds = tuple[float, float]
 """Least and largest value."""
@@ -37,21 +38,22 @@ def unclipped(node: Expr) -> tuple[Expr, Bounds]:
     return node, (low, high)
 
 
-def float_to_integer(w: Arithmetic, value: Value, dtype: str, clip: Bounds = UNBOUNDED) -> Value:
+def float_to_integer(a: Arithmetic, value: Value, dtype: str, clip: Bounds = UNBOUNDED) -> Value:
     """``value``, clipped to ``clip``, as an integer of type ``dtype``."""
+    w = a.code
     if value.dtype in HALVES:
-        value = w.cast(value, "float32")
+        value = a.cast(value, "float32")
     low, high = integer_limits(dtype)
     beyond = _ceiling(high, value.dtype) if clip[1] >= high else None
     top = max(min(clip[1], _largest(high, value.dtype)), float(low))
     bottom = min(max(clip[0], float(low)), top)
     lower = _bounded(w, "ogt", value, bottom)  # NaN becomes the bound
-    whole = _truncated(w, _bounded(w, "olt", lower, top), dtype)
+    whole = _truncated(a, _bounded(w, "olt", lower, top), dtype)
     if beyond is not None:
-        whole = _select(w, _compare(w, "oge", value, beyond), _integer(w, high, whole), whole)
+        whole = w.select(_compare(w, "oge", value, beyond), _number(w, high, whole), whole)
     if int(bottom) == 0:
         return whole
-    return _select(w, _compare(w, "ord", value, 0.0), whole, _integer(w, 0, whole))
+    return w.select(_compare(w, "ord", value, 0.0), whole, _number(w, 0, whole))
 
 
 def _largest(high: int, dtype: str) -> float:
@@ -66,35 +68,25 @@ def _ceiling(high: int, dtype: str) -> float | None:
     return None if _largest(high, dtype) == high else float(high + 1)
 
 
-def _bounded(w: Arithmetic, inside: str, value: Value, bound: float) -> Value:
+def _bounded(w: Writer, inside: str, value: Value, bound: float) -> Value:
     """``value`` where it compares with ``bound`` as ``inside`` says, else ``bound``."""
-    limit = w.splat(Value(constant(bound, value.dtype), value.dtype), value.lanes)
-    return _select(w, _compare(w, inside, value, bound), value, limit)
+    return w.select(_compare(w, inside, value, bound), value, _number(w, bound, value))
 
 
-def _truncated(w: Arithmetic, value: Value, dtype: str) -> Value:
+def _truncated(a: Arithmetic, value: Value, dtype: str) -> Value:
     """The conversion of numbers within the limits; small integers by way of 32 bits, which have an instruction."""
     low, high = integer_limits(dtype)
     by_way = "int32" if integer_limits("int32")[0] <= low and high < integer_limits("int32")[1] else dtype
     code = "fptoui" if is_unsigned(by_way) else "fptosi"
-    wide = vector(scalar_type(by_way), value.lanes)
-    whole = Value(w.op(f"{code} {type_of(value)} {value.text} to {wide}"), by_way, value.lanes)
-    return w.cast(whole, dtype)
+    return a.cast(a.code.converted(code, value, by_way), dtype)
 
 
-def _integer(w: Arithmetic, value: int, like: Value) -> Value:
+def _number(w: Writer, value: float, like: Value) -> Value:
     return w.splat(Value(constant(value, like.dtype), like.dtype), like.lanes)
 
 
-def _compare(w: Arithmetic, code: str, value: Value, bound: float) -> Value:
-    limit = w.splat(Value(constant(bound, value.dtype), value.dtype), value.lanes)
-    return Value(w.op(f"fcmp {code} {type_of(value)} {value.text}, {limit.text}"), "bool", value.lanes)
-
-
-def _select(w: Arithmetic, flag: Value, a: Value, b: Value) -> Value:
-    kind = type_of(a)
-    text = f"select {type_of(flag)} {flag.text}, {kind} {a.text}, {kind} {b.text}"
-    return Value(w.op(text), a.dtype, a.lanes)
+def _compare(w: Writer, code: str, value: Value, bound: float) -> Value:
+    return w.compared(f"fcmp {code}", value, _number(w, bound, value))
 
 
 __all__ = ["UNBOUNDED", "Bounds", "float_to_integer", "unclipped"]

@@ -2,141 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
-from autotune.codegen.llvm.control_flow import FlowEmitter
+from autotune.codegen.llvm.accesses import Accesses
+from autotune.codegen.llvm.addresses import Addresses
+from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.blocks import Blocks
+from autotune.codegen.llvm.control_flow import ControlFlow
+from autotune.codegen.llvm.expressions import Expressions
+from autotune.codegen.llvm.instructions import Instructions
 from autotune.codegen.llvm.lanes import masks_fit, settle_lanes
+from autotune.codegen.llvm.memory import Memory
 from autotune.codegen.llvm.module import ModuleText
-from autotune.codegen.llvm.streams import alignment_test
+from autotune.codegen.llvm.places import Places
+from autotune.codegen.llvm.streams import Streams, alignment_test
+from autotune.codegen.llvm.writer import Writer
+from autotune.codegen.manifest import Entry
 from autotune.errors import BuildError
-from autotune.lower.ir import (
-    Allocate,
-    Barrier,
-    For,
-    If,
-    Intrinsic,
-    Let,
-    LoopKernel,
-    Prefetch,
-    Seq,
-    Stmt,
-    Store,
-)
+from autotune.lower import ir
 
 
-class KernelEmitter(FlowEmitter):
-    """Emits one kernel: ``symbol`` with the runtime's calling convention."""
+def emit_kernel(module: ModuleText, kernel: ir.LoopKernel, symbol: str) -> Entry:
+    """Emit a kernel into a module; one that streams also as it is for arrays that are not aligned."""
+    scratch_bytes, streamed = _define_body(module, kernel, f"{symbol}.body", may_stream=True)
+    if streamed:
+        plain, _ = _define_body(module, kernel, f"{symbol}.plain", may_stream=False)
+        scratch_bytes = max(scratch_bytes, plain)
+    _define_entry(module, kernel, symbol, streamed)
+    return Entry(kernel, symbol, scratch_bytes)
 
-    def __init__(self, module: ModuleText, kernel: LoopKernel, symbol: str) -> None:
-        super().__init__(module, kernel)
-        self.symbol = symbol
 
-    def emit(self) -> None:
-        """Emit the kernel into the module; one that streams also as it is for arrays that are not aligned."""
-        self._emit_body("body")
-        if self.streamed:
-            plain = KernelEmitter(self.module, self.kernel, self.symbol)
-            plain.may_stream = False
-            plain._emit_body("plain")
-            self.scratch_bytes = max(self.scratch_bytes, plain.scratch_bytes)
-        self._emit_entry()
+def _define_body(
+    module: ModuleText, kernel: ir.LoopKernel, name: str, *, may_stream: bool
+) -> tuple[int, Set[ir.Buffer]]:
+    """A function that runs tiles on buffers whose addresses are its arguments.
 
-    def _emit_body(self, name: str) -> None:
-        body = settle_lanes(self.kernel.body, self.form)
-        self.masks_rests = masks_fit(body, self.form, self.module.target)
-        if isinstance(body, For) and body.kind == "parallel":
-            with self.streams_of(body):
-                self._parallel(body)
+    Returns the bytes of its scratch memory, and the buffers that it streams to.
+    """
+    body = KernelEmitter(Writer(module), kernel, may_stream)
+    lines = body.emit()
+    found = body.places.scratch_bytes, body.streams.buffers
+    body.close()
+    arguments = "".join(
+        f"ptr noalias {'readonly ' if b in kernel.reads else ''}%b{n}, " for n, b in enumerate(kernel.buffers)
+    )
+    module.define(
+        f'define internal void @"{name}"'
+        f"({arguments}i64 %begin, i64 %end, ptr noalias %scratch) #0 {{\n"
+        "entry:\n" + "\n".join(lines) + "\n  ret void\n}"
+    )
+    return found
+
+
+def _define_entry(module: ModuleText, kernel: ir.LoopKernel, symbol: str, streamed: Set[ir.Buffer]) -> None:
+    """The function that the runtime calls: pointers from the table, then one of the bodies."""
+    lines = []
+    for n, _ in enumerate(kernel.buffers):
+        lines.append(f"  %p{n} = getelementptr i64, ptr %table, i64 {n}")
+        lines.append(f"  %b{n} = load ptr, ptr %p{n}, align 8")
+    pointers = "".join(f"ptr %b{n}, " for n in range(len(kernel.buffers)))
+    arguments = f"({pointers}i64 %begin, i64 %end, ptr %scratch)"
+    if streamed:
+        lines += alignment_test([n for n, b in enumerate(kernel.buffers) if b in streamed])
+        lines += [f'  call void @"{symbol}.plain"{arguments}', "  ret void", "streams:"]
+    lines.append(f'  call void @"{symbol}.body"{arguments}')
+    module.define(
+        f"define void @{symbol}(ptr %table, i64 %begin, i64 %end, ptr %scratch) #0 {{\n"
+        + "\n".join(lines)
+        + "\n  ret void\n}"
+    )
+
+
+class KernelEmitter:
+    """Emits the statements of a kernel, by parts that know only those named in their constructors."""
+
+    def __init__(self, code: Writer, kernel: ir.LoopKernel, may_stream: bool) -> None:
+        self.code = code
+        self.kernel = kernel
+        arithmetic = Arithmetic(code)
+        # A load in an expression has an address, and that expressions in it: the one circle among the parts.
+        self.expressions = Expressions(arithmetic, {}, lambda node: self.accesses.load(node))
+        self.addresses = Addresses(code, self.expressions.env, self.expressions.value)
+        self.places = Places(code, self.addresses, kernel)
+        self.memory = Memory(arithmetic, self.places.pointers.__getitem__, frozenset(kernel.reads))
+        blocks = Blocks(self.memory, self.addresses)
+        self.streams = Streams(code, self.addresses, may_stream)
+        self.accesses = Accesses(
+            self.expressions, self.addresses, self.places, self.memory, blocks, self.streams
+        )
+        self.instructions = Instructions(arithmetic, self.accesses)
+        self.flow = ControlFlow(self.expressions, self.accesses, self.statement)
+        self._emit: dict[type[ir.Stmt], Callable[[Any], None]] = {
+            ir.Seq: self._sequence,
+            ir.For: self.flow.loop,
+            ir.Store: self.accesses.store,
+            ir.Allocate: self._allocate,
+            ir.Let: self._let,
+            ir.If: self.flow.branch,
+            ir.Intrinsic: self._intrinsic,
+            ir.Prefetch: self._prefetch,
+            ir.Barrier: self._barrier,
+        }
+
+    def emit(self) -> list[str]:
+        """The lines of the function."""
+        form = self.addresses.form
+        body = settle_lanes(self.kernel.body, form)
+        self.places.masks_rests = masks_fit(body, form, self.code.module.target)
+        if isinstance(body, ir.For) and body.kind == "parallel":
+            self.flow.tiles(body)
         else:
-            self.stmt(body)
-        self.end_of_streams()
-        arguments = "".join(
-            f"ptr noalias {'readonly ' if b in self.kernel.reads else ''}{self._pointers[b]}, "
-            for b in self.buffers
-        )
-        self.module.define(
-            f'define internal void @"{self.symbol}.{name}"'
-            f"({arguments}i64 %begin, i64 %end, ptr noalias %scratch) #0 {{\n"
-            "entry:\n" + "\n".join(self.entry + self.flat_lines()) + "\n  ret void\n}"
-        )
+            self.statement(body)
+        self.streams.end()
+        return self.code.entry + self.code.flat_lines()
 
-    def _emit_entry(self) -> None:
-        """The function that the runtime calls: pointers from the table, then one of the bodies."""
-        lines = []
-        for n, _ in enumerate(self.buffers):
-            lines.append(f"  %p{n} = getelementptr i64, ptr %table, i64 {n}")
-            lines.append(f"  %b{n} = load ptr, ptr %p{n}, align 8")
-        arguments = "".join(f"ptr %b{n}, " for n in range(len(self.buffers)))
-        arguments = f"({arguments}i64 %begin, i64 %end, ptr %scratch)"
-        if self.streamed:
-            lines += alignment_test([n for n, b in enumerate(self.buffers) if b in self.streamed])
-            lines += [f'  call void @"{self.symbol}.plain"{arguments}', "  ret void", "streams:"]
-        lines.append(f'  call void @"{self.symbol}.body"{arguments}')
-        self.module.define(
-            f"define void @{self.symbol}(ptr %table, i64 %begin, i64 %end, ptr %scratch) #0 {{\n"
-            + "\n".join(lines)
-            + "\n  ret void\n}"
-        )
+    def close(self) -> None:
+        """Free the parts, which refer to each other: the collector of such garbage is paused while models compile."""
+        vars(self).clear()
 
-    # -- statements ------------------------------------------------------------------------------------------
-
-    def stmt(self, node: Stmt) -> None:
+    def statement(self, node: ir.Stmt) -> None:
         """Emit a statement."""
-        emit = _EMIT.get(type(node))
+        emit = self._emit.get(type(node))
         if emit is None:
             raise BuildError(f"no code for statement {type(node).__name__}")
-        emit(self, node)
+        emit(node)
 
-    def _seq(self, node: Seq) -> None:
+    def _sequence(self, node: ir.Seq) -> None:
         for part in node.stmts:
-            self.stmt(part)
+            self.statement(part)
 
-    def _let(self, node: Let) -> None:
-        with self.statement(), self._terms:
-            value = self.env[node.var] = self.expr(node.value)
-            self.available(value.text, self.depth)
-            self.divisible(node.var, node.value)
-            self.stmt(node.body)
+    def _let(self, node: ir.Let) -> None:
+        with self.code.memo, self.addresses.terms:
+            value = self.expressions.env[node.var] = self.expressions.value(node.value)
+            self.code.available(value.text, self.code.depth)
+            self.addresses.named(node.var, node.value)
+            self.statement(node.body)
 
-    def _intrinsic(self, node: Intrinsic) -> None:
+    def _intrinsic(self, node: ir.Intrinsic) -> None:
         if node.instructions:
-            self.replacement(node)
+            self.instructions.replacement(node)
         else:
-            self.stmt(node.body)
+            self.statement(node.body)
 
-    def _allocate(self, node: Allocate) -> None:
-        with self.allocated(node):
-            self.stmt(node.body)
+    def _allocate(self, node: ir.Allocate) -> None:
+        with self.places.allocated(node):
+            self.statement(node.body)
 
-    def _prefetch(self, node: Prefetch) -> None:
+    def _prefetch(self, node: ir.Prefetch) -> None:
         """Fetch for reading, to be kept in all levels of the cache."""
-        if self.lanes > 1 or node.buffer not in self._pointers:  # what nothing reads needs no fetching
-            return
-        with self.statement():
-            pointer = self.pointer(node.buffer, self.address(self.form(node, node.buffer, node.indices)))
-        self.module.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.lines.append(f"  call void @llvm.prefetch.p0(ptr {pointer}, i32 0, i32 3, i32 1)")
+        if self.code.lanes > 1 or node.buffer not in self.places.pointers:
+            return  # what nothing reads needs no fetching
+        with self.code.memo:
+            form = self.addresses.form(node, node.buffer, node.indices)
+            pointer = self.memory.pointer(node.buffer, self.addresses.address(form))
+        how = ("i32", "0"), ("i32", "3"), ("i32", "1")
+        self.code.lines.append("  " + self.code.call("void", "@llvm.prefetch.p0", ("ptr", pointer), *how))
 
-    def _barrier(self, _: Barrier) -> None:
-        if self._threads:
+    def _barrier(self, _: ir.Barrier) -> None:
+        if self.flow.threads:
             raise BuildError(
-                f"threads of {', '.join(self._threads)} exchange data through shared memory: a CPU runs bound "
+                f"threads of {', '.join(self.flow.threads)} exchange data through shared memory: a CPU runs bound "
                 f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
             )
 
 
-_EMIT: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
-    Seq: KernelEmitter._seq,
-    For: KernelEmitter._for,
-    Store: KernelEmitter._store,
-    Allocate: KernelEmitter._allocate,
-    Let: KernelEmitter._let,
-    If: KernelEmitter._if,
-    Intrinsic: KernelEmitter._intrinsic,
-    Prefetch: KernelEmitter._prefetch,
-    Barrier: KernelEmitter._barrier,
-}
-"""How each kind of statement is emitted."""
-
-__all__ = ["KernelEmitter"]
+__all__ = ["KernelEmitter", "emit_kernel"]

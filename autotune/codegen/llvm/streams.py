@@ -9,17 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import gcd
 
-from autotune.codegen.llvm.blocks import BlockLoads
-from autotune.codegen.llvm.memory import Ramp
-from autotune.codegen.llvm.module import ModuleText
-from autotune.codegen.llvm.types import Value
+from autotune.codegen.llvm.addresses import Addresses
+from autotune.codegen.llvm.writer import Writer
 from autotune.lower.ir import NONTEMPORAL, Buffer, For
 from autotune.lower.linear import Lin
 from autotune.target import ITEM_BYTES
-from autotune.te.dtypes import INDEX_DTYPE
-from autotune.te.expr import Binary, Expr, Var
 
 LINE_BYTES = 64
 """Alignment of arrays that are streamed to."""
@@ -27,75 +22,42 @@ LINE_BYTES = 64
 _LEAST_BYTES = 16  # of a vector that has a non-temporal store
 
 
-class StreamStores(BlockLoads):
-    """Knows which stores go past the caches: where ``may_stream`` and a loop around asks for it (``streaming``).
+class Streams:
+    """Knows which stores go past the caches: where a loop around asks for it, unless ``allowed`` is off.
 
-    ``streamed`` are the buffers that such stores have been emitted for; their addresses must be aligned.
+    ``buffers`` are those that such stores have been emitted for; their addresses must be aligned.
     """
 
-    def __init__(self, module: ModuleText) -> None:
-        super().__init__(module)
-        self.streaming = False
-        self.streamed: set[Buffer] = set()
-        self.may_stream = True
-        self._divisors: dict[Var, int] = {}
+    def __init__(self, code: Writer, addresses: Addresses, allowed: bool) -> None:
+        self.code = code
+        self.addresses = addresses
+        self.allowed = allowed
+        self.buffers: set[Buffer] = set()
+        self._asked = False
 
     @contextmanager
-    def streams_of(self, loop: For) -> Iterator[None]:
+    def of_loop(self, loop: For) -> Iterator[None]:
         """The body of a loop, which may ask for streaming."""
-        before = self.streaming
-        self.streaming = before or (self.may_stream and NONTEMPORAL in loop.note)
-        try:
-            yield
-        finally:
-            self.streaming = before
+        before = self._asked
+        self._asked = before or NONTEMPORAL in loop.note
+        yield
+        self._asked = before
 
-    def divisible(self, name: Var, value: Expr) -> None:
-        """Remember what divides a named index."""
-        if value.dtype == INDEX_DTYPE:
-            self._divisors[name] = self._divisor(self.linear.form(value))
-
-    def streams(self, buffer: Buffer, form: Lin) -> bool:
+    def past_caches(self, buffer: Buffer, form: Lin) -> bool:
         """Whether a store of the present lanes goes past the caches."""
-        nbytes = self.lanes * ITEM_BYTES[buffer.dtype]
-        if (
-            not self.streaming
-            or self.mask is not None
-            or self.idle
-            or nbytes < _LEAST_BYTES
-            or buffer.scope == "local"
-        ):
+        code, item = self.code, ITEM_BYTES[buffer.dtype]
+        nbytes = code.lanes * item
+        if not self.allowed or not self._asked or code.mask is not None or code.idle:
             return False
-        if (self._divisor(form) * ITEM_BYTES[buffer.dtype]) % nbytes:
+        if nbytes < _LEAST_BYTES or buffer.scope == "local" or self.addresses.divisor(form) * item % nbytes:
             return False
-        self.streamed.add(buffer)
+        self.buffers.add(buffer)
         return True
 
-    def _divisor(self, form: Lin) -> int:
-        """A number that divides the offset of the first lane."""
-        total, divisor = form.constant, 0
-        for atom, coefficient in form.terms.items():
-            known = self.env.get(atom) if isinstance(atom, Var) else None
-            if isinstance(known, Value):
-                known = known.number
-            if isinstance(known, Ramp):
-                total += coefficient * known.base
-            elif known is not None:
-                total += coefficient * known
-            elif isinstance(atom, Var) and atom in self._divisors:
-                divisor = gcd(divisor, coefficient * self._divisors[atom])
-            elif isinstance(atom, Binary) and atom.op in ("min", "max"):
-                sides = [self._divisor(self.linear.form(side)) for side in (atom.a, atom.b)]
-                divisor = gcd(divisor, coefficient * gcd(*sides))
-            else:
-                divisor = gcd(divisor, coefficient)
-        return gcd(divisor, total)
-
-    def end_of_streams(self) -> None:
+    def end(self) -> None:
         """Make streamed stores visible to the other workers before they are told that the kernel is done."""
-        if self.streamed and self.module.target.arch == "x86_64":
-            self.module.declare("declare void @llvm.x86.sse.sfence()")
-            self.lines.append("  call void @llvm.x86.sse.sfence()")
+        if self.buffers and self.code.module.target.arch == "x86_64":
+            self.code.lines.append("  " + self.code.call("void", "@llvm.x86.sse.sfence"))
 
 
 def alignment_test(buffers: Sequence[int]) -> list[str]:
@@ -113,4 +75,4 @@ def alignment_test(buffers: Sequence[int]) -> list[str]:
     ]
 
 
-__all__ = ["LINE_BYTES", "StreamStores", "alignment_test"]
+__all__ = ["LINE_BYTES", "Streams", "alignment_test"]

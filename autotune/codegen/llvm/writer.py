@@ -15,10 +15,12 @@ MAX_LINES = 400_000
 
 
 class Writer:
-    """Collects the lines of a function.
+    """Collects the lines of a function, and knows what holds where the next one goes.
 
     ``lanes`` is the width of the vectorized loop that is being emitted (1 outside of one), of which the last ``idle``
     neither read nor write memory. ``mask`` are the lanes where the conditions around hold (None for all).
+    ``decisions`` counts the conditions around that are known to hold while code is emitted: they may hold for some
+    iterations of an unrolled loop only.
     """
 
     def __init__(self, module: ModuleText) -> None:
@@ -30,11 +32,12 @@ class Writer:
         self.lanes = 1
         self.idle = 0
         self.mask: Value | None = None
+        self.decisions = 0
         self._counter = 0
         self.depth = 0
         """Number of the innermost scope; 0 is the function's."""
-        self._memo: Scoped[int, Value] = Scoped()
-        """Values of expressions by the node's id."""
+        self.memo: Scoped[int, Value] = Scoped()
+        """Values of expressions by the node's id; ``with`` it, one statement: they are not shared with others."""
         self._values: Scoped[tuple[object, ...], str] = Scoped()
         """Names of pure values by what they compute."""
         self._before: list[list[str]] = [[]]
@@ -58,6 +61,30 @@ class Writer:
         name = f"%v{self._counter}"
         self.lines.append(f"  {name} = {text}")
         return name
+
+    def binary(self, instruction: str, a: Value, b: Value) -> Value:
+        """An instruction on two values of one type, which its result has too."""
+        return Value(self.op(f"{instruction} {type_of(a)} {a.text}, {b.text}"), a.dtype, a.lanes)
+
+    def compared(self, instruction: str, a: Value, b: Value) -> Value:
+        """A comparison of two values of one type."""
+        return Value(self.op(f"{instruction} {type_of(a)} {a.text}, {b.text}"), "bool", a.lanes)
+
+    def select(self, flag: Value, a: Value, b: Value) -> Value:
+        """``a`` where the flag is set, else ``b``."""
+        kind = type_of(a)
+        text = f"select {type_of(flag)} {flag.text}, {kind} {a.text}, {kind} {b.text}"
+        return Value(self.op(text), a.dtype, a.lanes)
+
+    def converted(self, instruction: str, value: Value, dtype: str) -> Value:
+        """A value converted to another type by an instruction."""
+        kind = vector(scalar_type(dtype), value.lanes)
+        return Value(self.op(f"{instruction} {type_of(value)} {value.text} to {kind}"), dtype, value.lanes)
+
+    def call(self, result: str, symbol: str, *arguments: tuple[str, str]) -> str:
+        """The call of a function, which is declared too; arguments are types and values."""
+        self.module.declare(f"declare {result} {symbol}({', '.join([kind for kind, _ in arguments])})")
+        return f"call {result} {symbol}({', '.join([f'{kind} {value}' for kind, value in arguments])})"
 
     def flat_lines(self) -> list[str]:
         """All lines of the function, hoisted ones in their places."""
@@ -114,14 +141,17 @@ class Writer:
         """A block whose values are not visible after it; ``before`` is its hoisting point."""
         self._before.append(before)
         self.depth += 1
-        with self._values, self._memo:
+        with self._values, self.memo:
             yield
         self.depth -= 1
         self._before.pop()
 
-    def statement(self) -> Scoped[int, Value]:
-        """``with`` it, one statement: values of expressions are shared within, not across."""
-        return self._memo
+    @contextmanager
+    def decided(self) -> Iterator[None]:
+        """The side of a condition that is known while code is emitted."""
+        self.decisions += 1
+        yield
+        self.decisions -= 1
 
     def depth_of(self, name: str) -> int:
         """Scope in which an SSA value is available, at most the innermost."""

@@ -1,0 +1,151 @@
+"""Where accesses go: element offsets as linear forms, with what is known of their variables put in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import gcd
+from typing import NamedTuple
+
+from autotune.codegen.llvm.scoped import Scoped
+from autotune.codegen.llvm.types import Value
+from autotune.codegen.llvm.writer import Writer
+from autotune.lower.ir import Buffer
+from autotune.lower.linear import Lin, Simplifier
+from autotune.te.dtypes import INDEX_DTYPE
+from autotune.te.expr import Binary, Expr, Var
+
+
+class Ramp(NamedTuple):
+    """Lanes ``base, base + 1, ...`` of a vectorized loop."""
+
+    base: int
+    lanes: int
+
+
+Environment = dict[Var, int | Ramp | Value]
+"""What a variable is: a known number (an unrolled loop), a ramp of lanes (the vectorized loop) or an SSA value."""
+
+
+class Terms(NamedTuple):
+    """The terms of an offset by what they are in a scope: numbers and ramps, which differ from one copy of an
+    unrolled loop to the next, SSA values that stay the same, and what has to be computed where it is used.
+    """
+
+    numbers: tuple[tuple[Var, int], ...]
+    scalars: tuple[tuple[str, int], ...]
+    others: tuple[tuple[Expr, int], ...]
+
+
+class Address(NamedTuple):
+    """An evaluated element offset: a sum of scalars, a constant, a stride over lanes, or a vector."""
+
+    scalars: tuple[tuple[str, int], ...]
+    constant: int
+    stride: int
+    lanes: Value | None
+
+
+class Addresses:
+    """Evaluates offsets; ``value`` gives the value of an expression in one."""
+
+    def __init__(self, code: Writer, env: Environment, value: Callable[[Expr], Value]) -> None:
+        self.code = code
+        self.env = env
+        self.linear = Simplifier()
+        self.terms: Scoped[Lin, Terms] = Scoped()
+        """Terms of forms; ``with`` it, variables that are bound there are what they are."""
+        self._value = value
+        self._forms: dict[int, Lin] = {}
+        self._divisors: dict[Var, int] = {}
+
+    def form(self, key: object, buffer: Buffer, indices: tuple[Expr, ...]) -> Lin:
+        """Element offset of an access, as a linear form; computed once a node."""
+        done = self._forms.get(id(key))
+        if done is None:
+            done = Lin({}, 0)
+            for index, stride in zip(indices, buffer.strides, strict=True):
+                done = done + self.linear.form(index).scaled(stride)
+            done = self._forms[id(key)] = self.linear.joined(done)
+        return done
+
+    def address(self, form: Lin) -> Address:
+        """The offset with the environment put in."""
+        terms = self.terms.get(form)
+        if terms is None:
+            terms = self._sorted_terms(form)
+            self.terms.add(form, terms)
+        total, stride = form.constant, 0
+        for var, c in terms.numbers:
+            known = self.env[var]
+            if isinstance(known, int):
+                total += c * known
+            elif isinstance(known, Ramp):
+                stride += c
+                total += c * known.base
+        if not terms.others:
+            return Address(terms.scalars, total, stride, None)
+        scalars = list(terms.scalars)
+        vectors: list[tuple[Value, int]] = []
+        for atom, c in terms.others:
+            value = self._value(atom)
+            if value.number is not None:
+                total += c * value.number
+            elif value.lanes == 1:
+                scalars.append((value.text, c))
+            else:
+                vectors.append((value, c))
+        if not vectors:
+            return Address(tuple(scalars), total, stride, None)
+        return Address(tuple(scalars), total, 0, self._lane_offsets(vectors, stride))
+
+    def _sorted_terms(self, form: Lin) -> Terms:
+        numbers: list[tuple[Var, int]] = []
+        scalars: list[tuple[str, int]] = []
+        others: list[tuple[Expr, int]] = []
+        for atom, c in form.terms.items():
+            known = self.env.get(atom) if isinstance(atom, Var) else None
+            if isinstance(atom, Var) and isinstance(known, int | Ramp):
+                numbers.append((atom, c))
+            elif isinstance(known, Value) and known.lanes == 1 and known.number is None:
+                scalars.append((known.text, c))
+            else:
+                others.append((atom, c))
+        return Terms(tuple(numbers), tuple(scalars), tuple(others))
+
+    def _lane_offsets(self, vectors: list[tuple[Value, int]], stride: int) -> Value:
+        lanes = self.code.lanes
+        kind = f"<{lanes} x i64>"
+        steps = ", ".join(f"i64 {i * stride}" for i in range(lanes))
+        total = f"<{steps}>"
+        for value, c in vectors:
+            scaled = self.code.op(f"mul {kind} {value.text}, splat (i64 {c})")
+            total = self.code.op(f"add {kind} {total}, {scaled}")
+        return Value(total, "int64", lanes)
+
+    def named(self, name: Var, value: Expr) -> None:
+        """Remember what divides an index that has got a name."""
+        if value.dtype == INDEX_DTYPE:
+            self._divisors[name] = self.divisor(self.linear.form(value))
+
+    def divisor(self, form: Lin) -> int:
+        """A number that divides the offset of the first lane."""
+        total, divisor = form.constant, 0
+        for atom, coefficient in form.terms.items():
+            known = self.env.get(atom) if isinstance(atom, Var) else None
+            if isinstance(known, Value):
+                known = known.number
+            if isinstance(known, Ramp):
+                total += coefficient * known.base
+            elif known is not None:
+                total += coefficient * known
+            elif isinstance(atom, Var) and atom in self._divisors:
+                divisor = gcd(divisor, coefficient * self._divisors[atom])
+            elif isinstance(atom, Binary) and atom.op in ("min", "max"):
+                sides = [self.divisor(self.linear.form(side)) for side in (atom.a, atom.b)]
+                divisor = gcd(divisor, coefficient * gcd(*sides))
+            else:
+                divisor = gcd(divisor, coefficient)
+        return gcd(divisor, total)
+
+
+__all__ = ["Address", "Addresses", "Environment", "Ramp"]

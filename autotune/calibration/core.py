@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from autotune.calibration import kernels
-from autotune.calibration.probe import Probe, Reading
+from autotune.calibration.probe import PAGE, Probe, Reading, page_aligned
 
 _CLOCK_STEPS, _LINKS, _MOVES, _PAGES = 20, 16, 16, 256
-_PAGE, _LINE = 4096, 64
+_LINE = 64
 
 
 def clock(probe: Probe) -> tuple[float, Reading]:
     """Hertz while multiply-adds run: a chain of integer operations of one cycle each, beside four vectors."""
-    data = _data(_PAGE)
+    data = page_aligned(PAGE)
     ir = kernels.multiply_adds("kernel", probe.lanes, 4, 1, integers=(1, _CLOCK_STEPS))
     reading = probe.time(ir, data.ctypes.data)
     return _CLOCK_STEPS / reading.best * 1e9, reading
@@ -21,7 +19,7 @@ def clock(probe: Probe) -> tuple[float, Reading]:
 
 def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Reading]]:
     """Values of Machine's fields, with the reading that each comes from."""
-    data, lanes = _data(_PAGES * _PAGE + _PAGE), probe.lanes
+    data, lanes = page_aligned(_PAGES * PAGE + PAGE), probe.lanes
     width = 4 * lanes
     at = data.ctypes.data
     chains = 24 if probe.target.registers >= 32 else 12
@@ -43,7 +41,7 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Reading]]:
     straight, _ = per_load([_LINE * number for number in range(_MOVES)])
     split, crossing = per_load([_LINE * number + _LINE - width // 2 for number in range(_MOVES)])
     near, _ = per_load([_LINE * number for number in range(_PAGES)])
-    far, translated = per_load([_PAGE * number + _LINE * number % _PAGE for number in range(_PAGES)])
+    far, translated = per_load([PAGE * number + _LINE * number % PAGE for number in range(_PAGES)])
     ports, multiplied = rate(2 * chains, kernels.multiply_adds("kernel", lanes, chains, 2))
     loads, loaded = rate(_MOVES, kernels.moves("kernel", lanes, within))
     both, busy = cycles(kernels.multiply_adds("kernel", lanes, chains, 1, loads=chains))
@@ -60,13 +58,6 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Reading]]:
         "line_split_cycles": (max(split - straight, 0.0), crossing),
         "page_cycles": (max(far - near, 0.0), translated),
     }
-
-
-def _data(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Zeros that begin at a page."""
-    raw = np.zeros(nbytes + 2 * _PAGE, np.uint8)
-    start = -raw.ctypes.data % _PAGE
-    return raw[start : start + nbytes + _PAGE]
 
 
 __all__ = ["clock", "measure"]

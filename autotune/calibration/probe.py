@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autotune.codegen.jit import LoadedCode
 from autotune.codegen.llvm import compile_ir
 from autotune.target import Target
+
+PAGE = 4096
 
 Kernel = Callable[[int, int], None]
 """Takes an address and a number of steps; runs without the GIL."""
@@ -68,6 +71,13 @@ class Probe:
         return Reading.of([lap(kernel, address, steps) / steps for _ in range(runs)])
 
 
+def page_aligned(nbytes: int) -> NDArray[np.uint8]:
+    """Zeros that begin at a page: kernels of arithmetic take their data for whole vectors."""
+    raw = np.zeros(nbytes + PAGE, np.uint8)
+    start = -raw.ctypes.data % PAGE
+    return raw[start : start + nbytes]
+
+
 def lap(kernel: Kernel, address: int, steps: int) -> float:
     """Nanoseconds of one run."""
     begin = time.perf_counter_ns()
@@ -87,4 +97,4 @@ def lap_together(pool: ThreadPoolExecutor, kernel: Kernel, addresses: list[int],
     return float(max(ends) - min(begins))
 
 
-__all__ = ["Kernel", "Probe", "Reading", "lap", "lap_together"]
+__all__ = ["PAGE", "Kernel", "Probe", "Reading", "lap", "lap_together", "page_aligned"]

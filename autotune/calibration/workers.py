@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from autotune.calibration import kernels
-from autotune.calibration.probe import Probe, Reading, lap, lap_together
+from autotune.calibration.probe import PAGE, Probe, Reading, lap, lap_together, page_aligned
 from autotune.runtime.overhead import chain_times
 
 _TILES, _COMMANDS, _SAMPLES = 4096, 20, 400
@@ -37,8 +37,8 @@ def measure(probe: Probe) -> dict[str, tuple[float, Reading]]:
 def _cores_are_free(probe: Probe) -> bool:
     """Whether arithmetic takes as long on all cores at once as on one of them, a quarter of the times."""
     kernel = probe.kernel(kernels.multiply_adds("kernel", probe.lanes, 4, 4))
-    data = [np.zeros(256, np.uint8) for _ in range(probe.target.cores)]
-    places = [array.ctypes.data for array in data]
+    data = page_aligned(probe.target.cores * PAGE)
+    places = [data.ctypes.data + number * PAGE for number in range(probe.target.cores)]
     alone = min(lap(kernel, places[0], _STEPS) for _ in range(_ROUNDS))
     with ThreadPoolExecutor(len(places)) as pool:
         together = [lap_together(pool, kernel, places, _STEPS) for _ in range(_ROUNDS)]

@@ -117,3 +117,8 @@ def test_the_core_of_this_machine_is_plausible() -> None:
     hertz, _ = core.clock(probe)
     found = {"hertz": hertz, **{name: value for name, (value, _) in core.measure(probe, hertz).items()}}
     assert Calibration(found).trusted == found
+
+
+def test_workers_of_this_machine_are_plausible() -> None:
+    found = {name: value for name, (value, _) in workers.measure(Probe(Target.detect(2))).items()}
+    assert Calibration(found).trusted == found

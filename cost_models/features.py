@@ -1,7 +1,8 @@
 """Features of candidates for the learned models: arithmetic over loop nests, whole populations at once.
 
 All features are dimensionless or logarithms, and mean the same for every family of spaces, so that a model
-trained on some workloads ranks the candidates of others.
+trained on some workloads ranks the candidates of others. A workload is described by what it computes, not by the
+name of its family: a new family leaves the features, and the models that read them, as they are.
 """
 
 from __future__ import annotations
@@ -9,34 +10,26 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.schedule.knob import Config
+from autotune.te.tensor import ComputeOp, post_order
 from cost_models.machine import Machine
 from cost_models.terms import Terms, terms
+from search_spaces.analysis import operations, read_forms
 from search_spaces.nest import LoopNest, Numbers
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
+    from autotune.graph.region import Workload
     from search_spaces.space import Space
 
 Matrix = NDArray[np.float32]
 
-FAMILIES = (
-    "attention",
-    "contraction",
-    "convolution",
-    "depthwise",
-    "elementwise",
-    "normalization",
-    "pool",
-    "reduction",
-    "softmax",
-    "winograd",
-)
 TAGS = ("rows", "vectors", "unroll", "packed", "order", "inline", "fused", "split", "waste")
 _LEVELS = 4
 _ACCESSES = 3
@@ -47,16 +40,19 @@ def extract(space: Space, configs: Sequence[Config] | Population) -> Matrix:
     population = configs if isinstance(configs, Population) else space.of(configs)
     machine = Machine.of(space.target)
     matrix = np.empty((len(population), len(names())), dtype=np.float32)
+    matrix[:, : len(_WORKLOAD)] = _described(space.workload)
     for rows in population.chunks():
         nest = space.loop_nest(population.take(rows).columns())
-        for position, values in enumerate(_named(nest, machine, terms(nest, machine)).values()):
+        for position, values in enumerate(
+            _named(nest, machine, terms(nest, machine)).values(), start=len(_WORKLOAD)
+        ):
             matrix[rows, position] = values
     return matrix
 
 
 def names() -> tuple[str, ...]:
     """The names of the features, in order."""
-    return (*_CONTEXT, *_COMMON, *_by_level(), *_by_access(), *(f"tag_{tag}" for tag in TAGS))
+    return (*_WORKLOAD, *_CONTEXT, *_COMMON, *_by_level(), *_by_access(), *(f"tag_{tag}" for tag in TAGS))
 
 
 def schema() -> str:
@@ -64,8 +60,19 @@ def schema() -> str:
     return hashlib.sha256("\n".join(names()).encode()).hexdigest()
 
 
+_WORKLOAD = (
+    "stages",
+    "reductions",
+    "log_points",
+    "log_reduced",
+    "operations",
+    "item_bytes",
+    "reads",
+    "reused_reads",
+    "window_dims",
+    "looked_up",
+)
 _CONTEXT = (
-    *(f"family_{family}" for family in FAMILIES),
     "lanes",
     "threads",
     "log_flops",
@@ -107,6 +114,35 @@ def _by_access() -> list[str]:
     return [f"{what}_a{i}" for i in range(_ACCESSES) for what in kinds]
 
 
+@lru_cache(maxsize=256)
+def _described(workload: Workload) -> tuple[float, ...]:
+    """The features :data:`_WORKLOAD`: numbers of stages and of reductions, then of the stage with most arithmetic.
+
+    Of its reads, those are reused that do not move along one of its axes; in dimensions of a window they move along
+    several at once, as those of convolutions and pools do.
+    """
+    stages = [op for op in post_order(list(workload.program().outputs)) if isinstance(op, ComputeOp)]
+    main = max(stages, key=lambda op: _points(op) * (1 + operations(op)))
+    forms = read_forms(main)
+    moving = {axis.name for axis in main.axis if axis.extent > 1}
+    return (
+        len(stages),
+        sum(bool(op.reduce_axis) for op in stages),
+        math.log2(max(_points(main), 1)),
+        math.log2(max(math.prod(axis.extent for axis in main.reduce_axis), 1)),
+        operations(main),
+        np.dtype(main.dtypes[0]).itemsize,
+        len(forms),
+        sum(not moving <= form.axes for form in forms),
+        max((sum(len(terms) > 1 for terms in form.dims) for form in forms), default=0),
+        any(form.looked_up for form in forms),
+    )
+
+
+def _points(op: ComputeOp) -> int:
+    return math.prod(axis.extent for axis in (*op.axis, *op.reduce_axis))
+
+
 def _named(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
     found = _context(nest, machine) | _common(nest, machine, t)
     found |= _levels(nest, machine) | _accesses(nest)
@@ -116,9 +152,8 @@ def _named(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
 
 def _context(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
     one = np.ones(len(nest))
-    found = {f"family_{f}": one * (f == nest.family) for f in FAMILIES}
     whole = nest.working_sets[0]
-    return found | {
+    return {
         "lanes": one * nest.lanes,
         "threads": one * machine.threads,
         "log_flops": one * np.log2(1.0 + nest.flops),
@@ -198,4 +233,4 @@ def _log(values: Numbers) -> Numbers:
     return np.log2(np.maximum(values, 1e-9))
 
 
-__all__ = ["FAMILIES", "TAGS", "Matrix", "extract", "names", "schema"]
+__all__ = ["TAGS", "Matrix", "extract", "names", "schema"]

@@ -24,7 +24,7 @@ WORKLOADS = {
 }
 
 
-@pytest.fixture(params=features.FAMILIES)
+@pytest.fixture(params=WORKLOADS)
 def space(request: pytest.FixtureRequest) -> Space:
     return space_for(WORKLOADS[request.param](), make.AVX2)
 
@@ -37,6 +37,18 @@ def test_features_are_finite_named_and_deterministic(space: Space) -> None:
     assert np.isfinite(x).all()
     np.testing.assert_array_equal(x, features.extract(space, population.configs()))
     assert len(set(features.names())) == len(features.names())
+
+
+def test_families_are_told_apart_by_what_they_compute() -> None:
+    columns = [
+        features.names().index(name) for name in ("stages", "reductions", "log_reduced", "window_dims")
+    ]
+    found = set()
+    for make_one in WORKLOADS.values():
+        space = space_for(make_one(), make.AVX2)
+        (row,) = features.extract(space, [space.default()])
+        found.add(tuple(row[columns]))
+    assert len(found) == len(WORKLOADS)
 
 
 def test_a_candidate_has_the_same_features_in_any_company(space: Space) -> None:

@@ -1,11 +1,12 @@
 """The unscheduled meaning of tensor expressions, by NumPy over whole index grids.
 
 This is the first of the three executions that must agree (the others are the loop-IR interpreter and machine
-code). It is written for independence and clarity; memory is the product of all extents of a stage.
+code). It is written for independence and clarity; a stage is worked out in parts of 16 million points.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,14 +109,35 @@ def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[
     return [values[t.op, t.value_index] for t in tensors]
 
 
+MOST_POINTS = 1 << 24
+"""Points of an operation's loops that are worked out at once."""
+
+
 def _run(op: ComputeOp, values: Mapping[tuple[Operation, int], Array]) -> list[Array]:
+    extents = [axis.extent for axis in op.axis]
+    points = math.prod(extents) * math.prod(axis.extent for axis in op.reduce_axis)
+    if points <= MOST_POINTS or not extents:
+        return _part(op, values, -1, range(0))
+    longest = int(np.argmax(extents))
+    step = max(1, extents[longest] * MOST_POINTS // points)
+    cuts = range(0, extents[longest], step)
+    parts = [_part(op, values, longest, range(cut, min(cut + step, extents[longest]))) for cut in cuts]
+    return [np.concatenate(arrays, axis=longest) for arrays in zip(*parts, strict=True)]
+
+
+def _part(
+    op: ComputeOp, values: Mapping[tuple[Operation, int], Array], cut: int, places: range
+) -> list[Array]:
+    """The outputs, or for ``places`` of the axis ``cut`` only."""
     axes = op.axis + op.reduce_axis
     env: dict[Expr, Array] = {}
+    full: tuple[int, ...] = ()
     for number, axis in enumerate(axes):
+        mine = np.asarray(places if number == cut else range(axis.extent), dtype=np.int64)
+        full += (len(mine),)
         shape = [1] * len(axes)
-        shape[number] = axis.extent
-        env[axis] = np.arange(axis.start, axis.start + axis.extent, dtype=np.int64).reshape(shape)
-    full = tuple(a.extent for a in axes)
+        shape[number] = len(mine)
+        env[axis] = (axis.start + mine).reshape(shape)
     memo: dict[int, Array] = {}
     reduction = op.reduction
     with np.errstate(all="ignore"):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from autotune.tuning.api import compile, query, retrain, tune
     from autotune.tuning.budget import Budget
     from autotune.tuning.events import StopTuning, TuningEvent
+    from autotune.tuning.program import TunedSchedule, tune_schedule
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ _WHERE = {
     "Module": "autotune.runtime.module",
     "StopTuning": "autotune.tuning.events",
     "Target": "autotune.target",
+    "TunedSchedule": "autotune.tuning.program",
     "TuningEvent": "autotune.tuning.events",
     "build": "autotune.function",
     "compile": "autotune.tuning.api",
@@ -34,6 +36,7 @@ _WHERE = {
     "query": "autotune.tuning.api",
     "retrain": "autotune.tuning.api",
     "tune": "autotune.tuning.api",
+    "tune_schedule": "autotune.tuning.program",
 }
 """Module of each public name; packages such as ``te`` are imported by their own name."""
 
@@ -61,6 +64,7 @@ __all__ = [
     "Module",
     "StopTuning",
     "Target",
+    "TunedSchedule",
     "TuningEvent",
     "build",
     "compile",
@@ -71,4 +75,5 @@ __all__ = [
     "retrain",
     "te",
     "tune",
+    "tune_schedule",
 ]

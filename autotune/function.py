@@ -83,11 +83,11 @@ def build(
         lacks = f"it lacks {', '.join(missing)}" if chosen.arch == host.arch else f"it is {host.arch}"
         raise TargetError(f"this machine cannot run code for {target!r}: {lacks}; use target='host'")
     code = compile_schedule(schedule, args, chosen)
-    return Function(code, Module(_image(code, chosen, name)))
+    return Function(code, Module(image_of(code, chosen, name)))
 
 
-def _image(code: DispatchCode, target: Target, name: str) -> ModuleImage:
-    """All arguments are the module's, and workspaces lie one behind the other in the arena."""
+def image_of(code: DispatchCode, target: Target, name: str) -> ModuleImage:
+    """A module of one dispatch: its arguments are the module's, workspaces lie one behind the other in the arena."""
     from autotune.runtime.image import Command, DispatchInfo, ModuleImage, TensorSpec
 
     bindings, arena_bytes = _bind(code.buffers)
@@ -125,4 +125,4 @@ def _bind(buffers: Sequence[BufferSpec]) -> tuple[list[Binding], int]:
     return bindings, offset
 
 
-__all__ = ["Function", "build"]
+__all__ = ["Function", "build", "image_of"]

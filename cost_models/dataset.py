@@ -106,12 +106,16 @@ def build(runs: DataFrame) -> Dataset:
 def _rows(
     workload: str, target: str, space_key: str, runs: DataFrame, skipped: Counter[str]
 ) -> tuple[Space, features.Matrix, NDArray[np.float64]] | None:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import ProgramWorkload, parse_workload
     from autotune.target import Target
     from search_spaces.spaces import space_for
 
     try:
-        space = space_for(Workload.parse(workload), Target.from_json(target))
+        parsed = parse_workload(workload)
+        if isinstance(parsed, ProgramWorkload):
+            skipped["a user's program"] += len(runs)
+            return None
+        space = space_for(parsed, Target.from_json(target))
     except AutotuneError:
         skipped["unreadable workload or target"] += len(runs)
         return None

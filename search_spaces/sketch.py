@@ -8,7 +8,8 @@ guards, so that a population of thousands runs the function once a path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -95,8 +96,10 @@ class Sketch:
         self.outputs = tuple(outputs)
         self._declared = {knob.name: knob for knob in knobs or ()}
         self._root = _Node()
+        self._met: list[str] = []
         if knobs is None:
             found = Discovery.of(self._try)
+            self._met = [f"{path.active} {path.trace.to_json()}" for path in self._known(self._root)]
             self.knobs, self.constraints = found.knobs, found.constraints
         else:
             self.knobs, self.constraints = tuple(knobs), tuple(constraints)
@@ -105,6 +108,11 @@ class Sketch:
     def default(self) -> dict[str, Value]:
         """The declared defaults."""
         return {knob.name: knob.default for knob in self.knobs}
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the steps that discovery met: another function has another one."""
+        return hashlib.sha256("\n".join(self._met).encode()).hexdigest()
 
     def schedule(self, config: Config) -> Schedule:
         """A fresh schedule with the steps of ``config``; raises what the function raises."""
@@ -156,6 +164,13 @@ class Sketch:
         """The configuration with the defaults for inactive knobs: equal for equal candidates."""
         active = self.path(config).active
         return {k.name: config[k.name] if k.name in active else k.default for k in self.knobs}
+
+    def _known(self, node: _Node) -> Iterator[Path]:
+        """The paths so far, in a fixed order."""
+        if node.path is not None:
+            yield node.path
+        for _, below in sorted(node.answers.items(), key=lambda item: str(item[0])):
+            yield from self._known(below)
 
     def _complete(self, config: Config) -> dict[str, Value]:
         """The configuration with defaults for what it does not name; raises KnobError for what is not legal."""

@@ -22,10 +22,12 @@ from search_spaces.report import SpaceReport, report
 from search_spaces.versions import VERSIONS, versions_of
 
 if TYPE_CHECKING:
-    from autotune.graph.region import RegionProgram, Workload
+    from autotune.graph.program import AnyWorkload
+    from autotune.graph.region import RegionProgram
     from autotune.schedule import Schedule
     from autotune.target import Target
     from search_spaces.nest import LoopNest
+    from search_spaces.sketch import Sketch
 
 
 class Recipe(Protocol):
@@ -46,13 +48,15 @@ class Space:
     change code; with the keys of workload and target it looks up the tuning database.
     """
 
-    workload: Workload
+    workload: AnyWorkload
     target: Target
     family: str
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...]
     recipe: Recipe
     versions: Mapping[str, int] = field(default_factory=lambda: VERSIONS)
+    sketch: Sketch | None = None
+    """The user's schedule function, for a program of a user's own."""
 
     def __post_init__(self) -> None:
         names = [knob.name for knob in self.knobs]
@@ -68,15 +72,15 @@ class Space:
     @cached_property
     def key(self) -> str:
         """SHA-256 (hex) of everything that gives a stored configuration its meaning."""
-        text = json.dumps(
-            {
-                "family": self.family,
-                "knobs": [knob.fingerprint for knob in self.knobs],
-                "constraints": [constraint.name for constraint in self.constraints],
-                "versions": versions_of(self.family, self.versions),
-            },
-            separators=(",", ":"),
-        )
+        parts = {
+            "family": self.family,
+            "knobs": [knob.fingerprint for knob in self.knobs],
+            "constraints": [constraint.name for constraint in self.constraints],
+            "versions": versions_of(self.family, self.versions),
+        }
+        if self.sketch is not None:
+            parts["function"] = self.sketch.fingerprint
+        text = json.dumps(parts, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
@@ -220,8 +224,13 @@ class Space:
         """
         return self.recipe.schedule(program, self.check(config))
 
+    @property
+    def described(self) -> bool:
+        """Whether the loops of candidates are known before they are built."""
+        return self.sketch is None
+
     def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population at once."""
+        """The loop nests of a population at once; of a space that is :attr:`described`."""
         return self.recipe.loop_nest(columns)
 
     def to_json(self) -> dict[str, Any]:

@@ -149,11 +149,13 @@ def _when(run: Run) -> str:
 
 def _explained(answer: Answer, target: Target) -> list[str]:
     from autotune.database import Miss
+    from autotune.graph.region import Workload
     from autotune.schedule.trace import Trace
     from search_spaces.spaces import space_for
 
     lines = answer.workload.text.splitlines()
-    lines += str(space_for(answer.workload, target).explain()).splitlines()
+    if isinstance(answer.workload, Workload):  # the space of a user's program is known to its function only
+        lines += str(space_for(answer.workload, target).explain()).splitlines()
     if not isinstance(answer.answer, Miss):
         lines += Trace.from_json(answer.answer.best.trace_json).to_python().splitlines()
     return lines

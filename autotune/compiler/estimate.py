@@ -69,9 +69,10 @@ class _Estimate:
         from search_spaces.spaces import space_for
 
         region = self.open.pop()
-        space = space_for(self.alternative.regions[region], target)
+        workload = self.alternative.regions[region]
+        space = space_for(workload, target)
         (predicted,) = analytic.predict(space, [analytic.default_config(space)])
-        self.seconds[region] = float(predicted) + analytic.cold_seconds(space.workload, target)
+        self.seconds[region] = float(predicted) + analytic.cold_seconds(workload, target)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -140,9 +141,13 @@ def _drawn(rng: np.random.Generator, tensor: te.Tensor, limit: int | None, same_
     return rng.integers(low, 9, tensor.shape).astype(dtype)
 
 
-def parse_workload(text: str) -> Workload | ProgramWorkload:
+AnyWorkload: TypeAlias = Workload | ProgramWorkload
+"""What is tuned: a region of a graph, or a program of a user's own."""
+
+
+def parse_workload(text: str) -> AnyWorkload:
     """The workload of any stored text; raises GraphError or ScheduleError."""
     return ProgramWorkload.parse(text) if text.startswith(HEADER) else Workload.parse(text)
 
 
-__all__ = ["KIND", "ProgramWorkload", "parse_workload"]
+__all__ = ["KIND", "AnyWorkload", "ProgramWorkload", "parse_workload"]

@@ -23,7 +23,7 @@ from autotune.tuning.report import Report, nanoseconds, times
 if TYPE_CHECKING:
     from autotune.compiler.decision import Decision
     from autotune.compiler.driver import Compilation, Model, Shapes
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
     from autotune.tuning.events import Callback
@@ -115,7 +115,7 @@ def tune(
     factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
-    shown = _shown(progress, callback, quiet=quiet)
+    shown = shown_to(progress, callback, quiet=quiet)
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
     ensure(chosen, shown.preparing)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
@@ -140,7 +140,7 @@ def tune(
         return job.run()
 
 
-def _shown(progress: Progress | None, callback: Callback | None, *, quiet: bool) -> Progress:
+def shown_to(progress: Progress | None, callback: Callback | None, *, quiet: bool) -> Progress:
     """Everything that hears of the job."""
     from autotune.tuning.events import Calls, Several
     from autotune.tuning.progress import Silent, display
@@ -262,7 +262,7 @@ class Answer:
     """
 
     names: tuple[str, ...]
-    workload: Workload
+    workload: AnyWorkload
     answer: Hit | Miss
     top: tuple[Run, ...]
     decision: Decision | None = None
@@ -313,18 +313,26 @@ def query(
     for an unknown one, and for a database that does not exist.
     """
     from autotune.compiler.decision import decide
+    from autotune.graph.region import Workload
     from search_spaces.spaces import space_for
 
     chosen = Target.parse(target, threads)
     with opened(database, read_only=True) as store:
 
-        def answer(workload: Workload, names: tuple[str, ...], nodes: tuple[str, ...]) -> Answer:
-            key = Key(workload.key, chosen.key, space_for(workload, chosen).key)
+        def answer(
+            workload: AnyWorkload, names: tuple[str, ...], nodes: tuple[str, ...], space: str = ""
+        ) -> Answer:
+            if isinstance(workload, Workload):
+                space = space_for(workload, chosen).key
+            key = Key(workload.key, chosen.key, space)
             found = store.lookup(key.workload, key.target, key.space)
             return Answer(names, workload, found, tuple(store.top(key, top)), nodes=nodes)
 
         answers = []
         for workload, names, nodes in _workloads(what, store, chosen, shapes):
+            if not isinstance(workload, Workload):
+                answers += [answer(workload, names, nodes, s) for s in _spaces(store, workload, chosen)]
+                continue
             decision = decide(workload, chosen, store, Preference(tolerance))
             answers.append(replace(answer(workload, names, nodes), decision=decision))
             steps = decision.chosen.steps if decision is not None else None
@@ -333,12 +341,18 @@ def query(
         return answers
 
 
+def _spaces(store: Database, workload: AnyWorkload, target: Target) -> list[str]:
+    """The spaces in which a program of a user's own was tuned here: one a schedule function; one unknown if none."""
+    keys = store.tuned_keys()
+    return [k.space for k in keys if (k.workload, k.target) == (workload.key, target.key)] or [""]
+
+
 def _workloads(
     what: Model, store: Database, target: Target, shapes: Shapes | None
-) -> list[tuple[Workload, tuple[str, ...], tuple[str, ...]]]:
+) -> list[tuple[AnyWorkload, tuple[str, ...], tuple[str, ...]]]:
     """Each workload with its dispatches and the model's nodes that they come from."""
     from autotune.compiler import divide
-    from autotune.graph.region import Workload
+    from autotune.graph.program import parse_workload
 
     if isinstance(what, str) and is_key(what):
         if shapes:
@@ -348,7 +362,7 @@ def _workloads(
         rows = store.find_workload(what)
         if not rows:
             raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
-        return [(Workload.parse(row.text), (), ()) for row in rows]
+        return [(parse_workload(row.text), (), ()) for row in rows]
     parts = divide(what, activations=target.activations, shapes=shapes)
     names: dict[str, list[str]] = {}
     nodes: dict[str, dict[str, None]] = {}

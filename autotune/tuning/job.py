@@ -36,7 +36,7 @@ from autotune.versions import versions_of
 from cost_models import calibrated
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from cost_models.ranker import Ranker
     from search_spaces.space import Space
 
@@ -60,7 +60,7 @@ class Subject:
     """What is to be tuned: a workload, the dispatches that have it, and its default schedule."""
 
     names: tuple[str, ...]
-    workload: Workload
+    workload: AnyWorkload
     space: Space
     default: Config
 

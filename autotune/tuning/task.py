@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.database.records import Key, Origin, Run
+from autotune.errors import AutotuneError
 from autotune.schedule.knob import Config
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.outcome import Measurement
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from autotune.tuning.search import Proposal, Search
     from search_spaces.space import Space
 
@@ -34,7 +35,7 @@ class Task:
     """
 
     names: Sequence[str]
-    workload: Workload
+    workload: AnyWorkload
     space: Space
     search: Search
     default: Config
@@ -94,8 +95,14 @@ class Task:
         return runs > PLATEAU and self.best_ns > (1 - _NOISE) * self.curve[-1 - PLATEAU]
 
     def candidate(self, config: Config) -> Candidate:
-        """What the measurer needs to know."""
-        return Candidate(self.workload.text, self.space.target.to_json(), config, self.seed)
+        """What the measurer needs to know; the steps themselves where only this process can tell them."""
+        made = Candidate(self.workload.text, self.space.target.to_json(), config, self.seed)
+        if self.space.sketch is None:
+            return made
+        try:
+            return replace(made, trace=self.space.sketch.bind(config).to_json())
+        except AutotuneError as error:
+            return replace(made, refused=str(error))
 
     def tell(self, proposal: Proposal, built: Built, measurement: Measurement, origin: Origin) -> None:
         """Take the outcome of a proposal; a schedule that is known already adds nothing to the curve."""

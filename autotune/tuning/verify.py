@@ -14,13 +14,13 @@ def problems_of(database: Database) -> list[str]:
     Checks the file's own consistency, that the texts of workloads parse to the key they are stored
     under, and that the traces of successful runs parse and have the key they are stored under.
     """
-    from autotune.graph.region import Workload
+    from autotune.graph.program import parse_workload
     from autotune.schedule.trace import Trace
 
     problems = list(database.damage())
     for row in database.workloads(skip_damaged=True):
         try:
-            key = Workload.parse(row.text).key
+            key = parse_workload(row.text).key
         except AutotuneError as error:
             problems.append(f"workload {row.key[:12]} cannot be read: {str(error).splitlines()[0]}")
             continue
@@ -40,8 +40,11 @@ def problems_of(database: Database) -> list[str]:
 
 
 def stale_keys(database: Database) -> list[Key]:
-    """The keys that no lookup of this version reaches: their space or workload has changed since."""
-    from autotune.graph.region import Workload
+    """The keys that no lookup of this version reaches: their space or workload has changed since.
+
+    Those of programs of a user's own are left out: their space is known to the user's function only.
+    """
+    from autotune.graph.program import ProgramWorkload, parse_workload
     from search_spaces.spaces import space_for
 
     texts = {row.key: row.text for row in database.workloads()}
@@ -49,7 +52,9 @@ def stale_keys(database: Database) -> list[Key]:
     stale = []
     for key in database.tuned_keys():
         try:
-            workload = Workload.parse(texts[key.workload])
+            workload = parse_workload(texts[key.workload])
+            if isinstance(workload, ProgramWorkload):
+                continue
             current = (workload.key, space_for(workload, targets[key.target]).key)
         except (AutotuneError, KeyError):  # also one whose workload or target is missing
             current = ("", "")

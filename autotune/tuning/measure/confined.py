@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.compiler.region import region_gaps, region_inputs, region_outputs
 from autotune.graph.ir import Array
-from autotune.graph.region import Workload
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from autotune.tuning.measure.check import relative_error
@@ -18,17 +16,27 @@ from autotune.tuning.measure.fences import Fences
 
 
 class Confined:
-    """A module of a workload with fenced inputs, outputs, constants and scratch memory; close it after use."""
+    """A module with fenced inputs, outputs, constants and scratch memory; close it after use.
 
-    def __init__(self, workload: Workload, image: ModuleImage, arrays: Sequence[Array]) -> None:
-        self._workload = workload
+    ``gaps`` are masks of the elements between those of an output, ``shaped`` gives what it wrote in the workload's
+    own shapes.
+    """
+
+    def __init__(
+        self,
+        image: ModuleImage,
+        inputs: Sequence[Array],
+        gaps: Sequence[Array | None] = (),
+        shaped: Callable[[Sequence[Array]], Sequence[Array]] = list,
+    ) -> None:
+        self._shaped = shaped
         self._fences = Fences()
         self._module = Module(image, image.target.threads, memory=self._fences)
-        self._inputs = [self._fences.copy(array, "inputs") for array in region_inputs(workload, arrays)]
+        self._inputs = [self._fences.copy(array, "inputs") for array in inputs]
         self._outputs = [self._fences.array(s.shape, s.dtype, "outputs") for s in image.outputs]
         self._gaps = [
             (output, gap, output[gap])
-            for output, gap in zip(self._outputs, region_gaps(workload), strict=True)
+            for output, gap in zip(self._outputs, gaps, strict=bool(gaps))
             if gap is not None
         ]
 
@@ -42,7 +50,7 @@ class Confined:
 
     def error(self, reference: Sequence[Array]) -> float:
         """The relative error of what the last run wrote."""
-        return relative_error(region_outputs(self._workload, self._outputs), reference)
+        return relative_error(self._shaped(self._outputs), reference)
 
     def harm(self) -> str:
         """What it wrote that it must not write to, or nothing."""

@@ -14,12 +14,18 @@ from autotune.tuning.outcome import Measurement
 
 @dataclass(frozen=True)
 class Candidate:
-    """One configuration of one workload; ``workload`` and ``target`` are their canonical texts."""
+    """One configuration of one workload; ``workload`` and ``target`` are their canonical texts.
+
+    ``trace`` has its steps as JSON where no space of ours makes them of the configuration, ``refused`` why there are
+    none.
+    """
 
     workload: str
     target: str
     config: Mapping[str, int | str | bool]
     seed: int = 0
+    trace: str | None = None
+    refused: str = ""
 
 
 @dataclass(frozen=True)

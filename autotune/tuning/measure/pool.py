@@ -87,6 +87,8 @@ class ProcessPool:
         return list(self._threads.map(self._build_one, candidates))
 
     def _build_one(self, candidate: Candidate) -> Built:
+        if candidate.refused:
+            return _failed(candidate, Measurement(Outcome.ILLEGAL, message=candidate.refused.splitlines()[0]))
         worker = self._free.get()
         try:
             request = {"do": "build", **vars(candidate)}

@@ -13,18 +13,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune import te
 from autotune.codegen import wire
 from autotune.database.records import Outcome
 from autotune.errors import MeasureError
 from autotune.graph.evaluate import run_node
 from autotune.graph.ir import Array
-from autotune.graph.region import Workload
+from autotune.graph.program import AnyWorkload, ProgramWorkload, parse_workload
+from autotune.graph.region import RegionProgram, Workload
 from autotune.passes.alternatives import Alternative, alternatives_of
+from autotune.schedule import Schedule, Trace
 from autotune.target import Target
 from autotune.te.dtypes import is_float
 from autotune.tuning.measure import seats
@@ -51,7 +54,7 @@ _COMPARE_S = 3.0
 class Prepared:
     """A workload with random inputs and the reference outputs for them."""
 
-    workload: Workload
+    workload: AnyWorkload
     arrays: list[Array]
     reference: list[Array]
     same_sign: Prepared | None = None
@@ -83,7 +86,7 @@ def _prepared(workload: str, seed: int) -> Prepared:
     """Inputs and reference, kept while there is room: weights of a large layer take hundreds of MB."""
     found = _KEPT.pop((workload, seed), None)
     if found is None:
-        parsed = Workload.parse(workload)
+        parsed = parse_workload(workload)
         arrays = parsed.random_inputs(seed)
         found = _with_same_sign(Prepared(parsed, arrays, parsed.reference(arrays)), seed)
     _KEPT[workload, seed] = found
@@ -111,14 +114,12 @@ def build(request: Request) -> Answer:
     try:
         from autotune.codegen.backend import compile_schedule
 
-        space = _space(request["workload"], request["target"])
-        program = space.workload.program()
-        schedule = space.apply(program, request["config"])
+        program, schedule = _scheduled(request)
         trace_json, trace_key = schedule.trace.to_json(), schedule.trace.key
         code = compile_schedule(
             schedule,
             program.args,
-            space.target,
+            Target.from_json(request["target"]),
             constants=program.constants,
             strides=program.strides,
         )
@@ -129,6 +130,16 @@ def build(request: Request) -> Answer:
             "trace_json": trace_json,
         }
     return {"trace_key": trace_key, "trace_json": trace_json, "payload": wire.to_json(code)}
+
+
+def _scheduled(request: Request) -> tuple[RegionProgram, Schedule]:
+    """The program of a candidate and its schedule: by its trace where it has one, else by our space of it."""
+    if request.get("trace") is None:
+        space = _space(request["workload"], request["target"])
+        program = space.workload.program()
+        return program, space.apply(program, request["config"])
+    program = parse_workload(request["workload"]).program()
+    return program, Trace.from_json(request["trace"]).apply(te.create_schedule(list(program.outputs)))
 
 
 def prepare(request: Request) -> Answer:
@@ -174,8 +185,9 @@ def _same_sign(prepared: Prepared, target: str, payloads: Mapping[str, Request])
 def contest(request: Request) -> Answer:
     """Check each alternative against the exact result, then time those that pass, taking turns."""
     prepared = _prepared(request["workload"], request["seed"])
-    exact = exact_reference(prepared.workload, prepared.arrays)
-    known = {alternative.name: alternative for alternative in alternatives_of(prepared.workload)}
+    workload = Workload.parse(request["workload"])
+    exact = exact_reference(workload, prepared.arrays)
+    known = {alternative.name: alternative for alternative in alternatives_of(workload)}
     results: list[Answer] = []
     timed: list[tuple[int, Confined, float]] = []
     with ExitStack() as stack:
@@ -229,12 +241,15 @@ def _confined(
     untimed. ``payloads`` has the code of each dispatch by its workload's key."""
     from autotune.compiler.assemble import BuiltWorkload, assemble
     from autotune.compiler.choice import GIVEN, Choice
-    from autotune.compiler.region import region_partition
+    from autotune.compiler.region import region_gaps, region_inputs, region_outputs, region_partition
+    from autotune.function import image_of
     from autotune.passes.substitute import substitute
-    from autotune.schedule.trace import Trace
     from autotune.tuning.measure.confined import Confined
 
     workload = prepared.workload
+    if isinstance(workload, ProgramWorkload):
+        code = wire.from_json(payloads[workload.key])
+        return Confined(image_of(code, Target.from_json(target), workload.kind), prepared.arrays)
     parts = region_partition(workload, prepared.arrays)
     if alternative is not None:
         parts = substitute(parts, {workload.key: alternative})
@@ -245,7 +260,12 @@ def _confined(
         for d in parts.dispatches
     }
     image, _ = assemble(parts, built, Target.from_json(target), {})
-    return Confined(workload, image, prepared.arrays)
+    return Confined(
+        image,
+        region_inputs(workload, prepared.arrays),
+        region_gaps(workload),
+        partial(region_outputs, workload),
+    )
 
 
 def _allowed(prepared: Prepared) -> float:

@@ -1,0 +1,192 @@
+"""Tuning a program of a user's own: ``autotune.tune_schedule``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from autotune import te
+from autotune.codegen import wire
+from autotune.database import Hit, Miss
+from autotune.database.records import Latency
+from autotune.errors import MeasureError, UsageError
+from autotune.function import image_of
+from autotune.graph.program import ProgramWorkload
+from autotune.hardware import check_threads
+from autotune.schedule.trace import Trace
+from autotune.target import Target
+from autotune.tuning.api import DatabaseLike, opened, runnable, shown_to
+from autotune.tuning.budget import Budget
+from autotune.tuning.confirm import ROUNDS, Code, Version
+from autotune.tuning.lineup import LineUp, Readings
+from autotune.tuning.measure.timing import statistics
+from autotune.tuning.report import Report, nanoseconds, times
+
+if TYPE_CHECKING:
+    from autotune.runtime.image import ModuleImage
+    from autotune.schedule.knob import Config
+    from autotune.schedule.schedule import Schedule
+    from autotune.te import Tensor
+    from autotune.tuning.events import Callback
+    from autotune.tuning.samplers import SamplerLike
+    from autotune.tuning.status import Progress
+    from search_spaces.sketch import ScheduleFunction, Sketch
+    from search_spaces.space import Space
+
+
+@dataclass(frozen=True, repr=False)
+class TunedSchedule:
+    """The best schedule that is known of a program.
+
+    ``trace`` has its steps, and prints as Python; ``config`` the values of the knobs that made it. Latencies are in
+    ns: ``before_ns`` with the knobs' defaults (None if that never worked), ``after_ns`` of this schedule.
+    """
+
+    trace: Trace
+    config: Config
+    before_ns: float | None
+    after_ns: float
+    report: Report = field(compare=False)
+    args: tuple[Tensor, ...] = field(compare=False)
+
+    @property
+    def speedup(self) -> float | None:
+        """Before divided by after."""
+        return None if self.before_ns is None else self.before_ns / self.after_ns
+
+    @property
+    def schedule(self) -> Schedule:
+        """A fresh schedule with these steps, for ``autotune.build(result.schedule, result.args)``."""
+        fresh: Schedule = te.create_schedule([t.op for t in self.args if isinstance(t.op, te.ComputeOp)])
+        return self.trace.apply(fresh)
+
+    def __repr__(self) -> str:
+        return (
+            f"<TunedSchedule {self.report.model}: {nanoseconds(self.after_ns)}, default "
+            f"{nanoseconds(self.before_ns)}, {times(self.speedup)}>"
+        )
+
+
+def tune_schedule(
+    function: ScheduleFunction | Sketch,
+    args: Sequence[Tensor],
+    *,
+    budget: Budget | str,
+    database: DatabaseLike | None = None,
+    target: Target | str = "host",
+    threads: int | None = None,
+    name: str = "program",
+    seed: int = 0,
+    sampler: SamplerLike = "guided",
+    quiet: bool = False,
+    callback: Callback | None = None,
+    progress: Progress | None = None,
+    allow_oversubscription: bool = False,
+) -> TunedSchedule:
+    """Search the knobs of a schedule function for the fastest schedule of a program of tensor expressions.
+
+    ``function`` takes a schedule and calls primitives on it; ``s.knob(name, values)`` declares what is searched, and
+    ``s.require`` which values go together. ``args`` are the tensors of the program in the order of the call, as for
+    ``autotune.build``; those that are computed are its outputs. Candidates are built, checked against NumPy and timed
+    as those of models are, and stored in the same ``database``: the same call continues where the last one ended.
+    The other arguments are those of :func:`autotune.tune`.
+
+    Raises KnobError and ScheduleError where the function's declarations or default steps are wrong, UsageError, and
+    MeasureError where no candidate works.
+    """
+    from autotune.tuning.guide import Guide
+    from autotune.tuning.job import Job, Options, Subject
+    from autotune.tuning.measure.pool import ProcessPool
+    from autotune.tuning.samplers import factory
+    from search_spaces.program import space
+    from search_spaces.sketch import Sketch
+
+    begun = time.monotonic()
+    limit, options = Budget.of(budget), Options(sampler, seed)
+    factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
+    chosen = runnable(Target.parse(target, threads))
+    check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
+    workload = ProgramWorkload.of(args)
+    outputs = [tensor for tensor in args if isinstance(tensor.op, te.ComputeOp)]
+    sketch = function if isinstance(function, Sketch) else Sketch(function, outputs)
+    if not sketch.knobs:
+        raise UsageError(
+            "the schedule function declares no knobs: write s.knob(name, values) for what may change"
+        )
+    mine = space(workload, chosen, sketch)
+    with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
+        pool.warm_up()
+        job = Job(
+            model=name,
+            subjects=[Subject((name,), workload, mine, mine.default())],
+            target=chosen,
+            budget=limit,
+            database=store,
+            measurer=pool,
+            progress=shown_to(progress, callback, quiet=quiet),
+            options=options,
+            surroundings=ProgramAlone(name, mine, seed),
+            head_s=time.monotonic() - begun,
+        )
+        report = job.run()
+        found = store.lookup(workload.key, chosen.key, mine.key)
+    return _result(found, report, tuple(args))
+
+
+def _result(found: Hit | Miss, report: Report, args: tuple[Tensor, ...]) -> TunedSchedule:
+    if isinstance(found, Miss):
+        reasons = "; ".join(f"{name}: {text}" for name, text in report.failures.items())
+        raise MeasureError(f"no candidate worked: {reasons or found.found}")
+    before, after = found.latencies
+    return TunedSchedule(
+        Trace.from_json(found.best.trace_json), found.best.config, before, after, report, args
+    )
+
+
+class ProgramAlone:
+    """A program as the model in which its schedules are confirmed: one dispatch, whose versions take turns."""
+
+    nbytes = 0
+
+    def __init__(self, name: str, space: Space, seed: int) -> None:
+        self.name = name
+        self._space = space
+        self._seed = seed
+
+    def dispatches(self, *, decided: bool) -> list[tuple[str, str]]:
+        """The only one."""
+        return [(self.name, self._space.workload.key)]
+
+    def read(
+        self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
+    ) -> list[Readings | None]:
+        """Latencies [rounds, 1] in ns of versions that take turns; None for one that failed."""
+        with LineUp([self._image(version.code) for version in versions], self._seed) as lineup:
+            return lineup.profile(rounds, out_of_time)
+
+    def time(
+        self, tuned: Code, out_of_time: Callable[[], bool], rounds: int = ROUNDS
+    ) -> tuple[Latency, Latency] | None:
+        """The default and the ``tuned`` schedule, taking turns."""
+        with LineUp([self._image({}), self._image(tuned)], self._seed) as lineup:
+            before, after = lineup.time(rounds, out_of_time)
+        if before is None or after is None:
+            return None
+        return statistics(before.ravel()), statistics(after.ravel())
+
+    def _image(self, code: Code) -> ModuleImage:
+        from autotune.codegen.backend import compile_schedule
+
+        space = self._space
+        built = code.get(space.workload.key)
+        if built is not None:
+            return image_of(wire.from_json(built.payload), space.target, self.name)
+        program = space.workload.program()
+        schedule = space.apply(program, space.default())
+        return image_of(compile_schedule(schedule, program.args, space.target), space.target, self.name)
+
+
+__all__ = ["ProgramAlone", "TunedSchedule", "tune_schedule"]

@@ -1,0 +1,147 @@
+"""Tuning programs of a user's own: real jobs, small ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune import te
+from autotune.database import Database, Outcome
+from autotune.errors import KnobError, MeasureError, UsageError
+from autotune.graph.program import ProgramWorkload
+from autotune.schedule import Schedule
+from autotune.schedule.paste import run_python
+from autotune.tuning.program import TunedSchedule, tune_schedule
+from autotune.tuning.verify import problems_of, stale_keys
+from search_spaces.sketch import Sketch
+
+N = 24
+
+
+def program() -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+    """A stencil in two stages, 24x32."""
+    a = te.placeholder((N + 2, 32), name="A")
+    b = te.compute((N + 2, 32), lambda i, j: a[i, j] * 0.5, name="B")
+    c = te.compute((N, 32), lambda i, j: b[i, j] + b[i + 1, j] + b[i + 2, j], name="C")
+    return a, b, c
+
+
+A, B, C = program()
+
+
+def stencil(s: Schedule) -> None:
+    """Rows a tile, where B is computed, and a choice that is wrong for some."""
+    rows = s.knob("rows", (1, 2, 4, 8), default=2)
+    place = s.knob("place", ("root", "tile", "inline"))
+    outer, _ = s[C].split(s[C].op.axis[0], factor=rows)
+    if place == "tile":
+        s[B].compute_at(s[C], outer)
+    elif place == "inline":
+        s[B].compute_inline()
+        if rows == 8:
+            s[C].unroll(s[C].op.axis[0])  # it was split: these are refused
+    s[C].vectorize(s[C].op.axis[1])
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("program") / "tuning.db"
+
+
+@pytest.fixture(scope="module")
+def tuned(database: Path) -> TunedSchedule:
+    return tune(database)
+
+
+def tune(database: Path, trials: int = 12) -> TunedSchedule:
+    return tune_schedule(
+        stencil,
+        [A, C],
+        budget=autotune.Budget(trials=trials),
+        database=database,
+        threads=1,
+        quiet=True,
+        name="stencil",
+    )
+
+
+def test_the_result_is_a_schedule_that_builds_and_prints(tuned: TunedSchedule) -> None:
+    assert tuned.report.trials == 12
+    assert tuned.before_ns is not None
+    assert 0 < tuned.after_ns <= 1.1 * tuned.before_ns
+    again = run_python(str(tuned.trace), te.create_schedule(C))
+    assert again.trace == tuned.trace == Sketch(stencil, [C]).bind(tuned.config)
+    x = np.random.default_rng(0).standard_normal((N + 2, 32)).astype(np.float32)
+    y = np.zeros((N, 32), np.float32)
+    autotune.build(tuned.schedule, tuned.args, threads=1)(x, y)
+    np.testing.assert_allclose(y, 0.5 * (x[:-2] + x[1:-1] + x[2:]), rtol=1e-5)
+    assert repr(tuned).startswith("<TunedSchedule stencil: ")
+
+
+def test_runs_are_stored_with_plain_traces_and_refusals(tuned: TunedSchedule, database: Path) -> None:
+    with Database(database, read_only=True) as store:
+        runs = store.records()
+        assert problems_of(store) == []
+        assert stale_keys(store) == []
+    assert len(runs) == 12
+    refused = [run for run in runs if run.outcome is not Outcome.OK]
+    assert [(run.outcome, run.config["place"], run.config["rows"]) for run in refused] == [
+        (Outcome.ILLEGAL, "inline", 8)
+    ]
+    assert "i is no longer a loop" in refused[0].message
+    assert all("knob" not in run.trace_json for run in runs)
+
+
+def test_the_same_call_continues_and_measures_nothing_twice(tuned: TunedSchedule, database: Path) -> None:
+    again = tune(database, trials=40)
+    assert again.report.session_trials == 0
+    assert (again.trace, again.config) == (tuned.trace, tuned.config)
+
+
+def test_the_database_answers_by_key(tuned: TunedSchedule, database: Path) -> None:
+    workload = ProgramWorkload.of([A, C])
+    (answer,) = autotune.query(workload.key, database=database, threads=1)
+    assert isinstance(answer.answer, autotune.database.query.Hit)
+    assert answer.answer.best.trace_json == tuned.trace.to_json()
+    assert answer.workload.text == workload.text
+
+
+def test_another_function_has_another_space(tuned: TunedSchedule) -> None:
+    def other(s: Schedule) -> None:
+        s[B].compute_inline()
+        stencil_knobs = s.knob("rows", (1, 2, 4, 8), default=2), s.knob("place", ("root", "tile", "inline"))
+        s[C].split(s[C].op.axis[0], nparts=stencil_knobs[0])
+
+    assert Sketch(other, [C]).knobs == Sketch(stencil, [C]).knobs
+    assert (
+        Sketch(other, [C]).fingerprint != Sketch(stencil, [C]).fingerprint == Sketch(stencil, [C]).fingerprint
+    )
+
+
+def test_functions_that_cannot_be_tuned_are_refused(tmp_path: Path) -> None:
+    def refuse(function: object, kind: type[Exception], message: str) -> None:
+        with pytest.raises(kind, match=message):
+            tune_schedule(function, [A, C], budget="1s", database=tmp_path / "no.db", threads=1)  # type: ignore[arg-type]
+
+    refuse(lambda s: None, UsageError, "declares no knobs")
+    refuse(lambda s: s.knob("k", ()), KnobError, "knob 'k' has no values")
+
+
+def test_a_program_that_never_works_says_why(tmp_path: Path) -> None:
+    x, y = te.placeholder((8,), name="x"), te.placeholder((8,), name="y")
+    z = te.compute((8,), lambda i: x[i] + y[i], name="z")
+    mine = te.decl_tensor_intrin(z.op, None, name="known_to_this_process_only")
+    a, b = te.placeholder((32,), name="a"), te.placeholder((32,), name="b")
+    c = te.compute((32,), lambda i: a[i] + b[i], name="c")
+
+    def wrong(s: Schedule) -> None:
+        _, inner = s[c].split(s[c].op.axis[0], factor=8)
+        s[c].pragma(inner, "hint", s.knob("hint", (1, 2)))
+        s[c].tensorize(inner, mine)
+
+    budget = autotune.Budget(trials=2)
+    with pytest.raises(MeasureError, match="known_to_this_process_only"):
+        tune_schedule(wrong, [a, b, c], budget=budget, database=tmp_path / "w.db", threads=1, quiet=True)

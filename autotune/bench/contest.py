@@ -16,6 +16,7 @@ from autotune.database.records import Latency
 from autotune.errors import MeasureError
 from autotune.graph.ir import Array
 from autotune.tuning.measure.timing import statistics
+from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess
 
 _LOAD_S = 900.0
@@ -91,7 +92,7 @@ class Contest:
         self.pace = pace or Pace()
         self.versions: dict[str, str] = {}
         self._folder = folder
-        self._workers: dict[str, WorkerProcess] = {}
+        self._workers = WorkerPool()
 
     def __enter__(self) -> Contest:
         return self
@@ -99,8 +100,7 @@ class Contest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in self._workers.values():
-            worker.close()
+        self._workers.close()
 
     def run(self, entries: Sequence[Entry]) -> dict[str, Reading]:
         """Load everybody, run once, then time them in turns; readings by name.
@@ -172,17 +172,14 @@ class Contest:
         return list(self._ask(entry, request).get("ns", ()))
 
     def _ask(self, entry: Entry, request: Mapping[str, Any], timeout_s: float = _RUN_S) -> dict[str, Any]:
+        """What a contender's own worker answers: two contenders of one system do not share it."""
+        if not self._workers.has(entry.name):
+            environment = entry.system.environment(self.threads)
+            self._workers.add(entry.name, WorkerProcess(entry.system.command, environment))
         try:
-            return self._worker(entry).call(request, timeout_s, str(request["do"]))
+            return self._workers.call(entry.name, request, timeout_s, str(request["do"]))
         except (Died, MeasureError) as error:
             return {"error": str(error)}
-
-    def _worker(self, entry: Entry) -> WorkerProcess:
-        """Of this contender: two contenders of the same system do not share one."""
-        if entry.name not in self._workers:
-            environment = entry.system.environment(self.threads)
-            self._workers[entry.name] = WorkerProcess(entry.system.command, environment)
-        return self._workers[entry.name]
 
 
 def difference(ours: Sequence[Array], theirs: Sequence[Array], adapt: Callable[[Array], Array]) -> float:

@@ -11,7 +11,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,12 +20,14 @@ from autotune import errors, library, settings
 from autotune.errors import AutotuneError, BuildError, InternalError, UsageError
 from autotune.graph import ops
 from autotune.hardware import usable_cores
+from autotune.workers.pool import WorkerPool, fulfil
 from autotune.workers.process import Died, WorkerProcess, python_module
 
 COMMAND = python_module("autotune.compiler.build_worker")
 WORTH = 16
 """Workloads that repay the start of a build worker, which is about as long as eight of them take."""
 _LIMIT_S = 3600.0
+_ROLE = "build"
 
 Result = TypeVar("Result")
 Output = TypeVar("Output", covariant=True)
@@ -61,11 +64,7 @@ class BuildWorkers:
         self._processes = [
             WorkerProcess(command, environment, name="build worker", error=BuildError) for _ in range(workers)
         ]
-        self._threads: list[threading.Thread] = []
-        self._turn = threading.Condition()
-        self._round: Round[Any] | None = None
-        self._closed = False
-        self._broken: BuildError | None = None
+        self._pool = WorkerPool()
 
     @classmethod
     def of(cls, workloads: int) -> BuildWorkers:
@@ -74,21 +73,13 @@ class BuildWorkers:
 
     def __enter__(self) -> BuildWorkers:
         for worker in self._processes:
-            thread = threading.Thread(target=self._serve, args=(worker,), name="autotune-build", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self._pool.add(_ROLE, worker, ready=_is_equal)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._turn:
-            self._closed = True
-            self._turn.notify_all()
-        for worker in self._processes:
-            worker.close()
-        for thread in self._threads:
-            thread.join()
+        self._pool.close()
 
     def run(self, tasks: Sequence[Work[Result]], done: Done = lambda _: None) -> list[Result]:
         """The results, in the order of the tasks; ``done`` hears of each that is finished, by its number.
@@ -98,51 +89,20 @@ class BuildWorkers:
         return self.finish(self.begin(tasks, done))
 
     def begin(self, tasks: Sequence[Work[Result]], done: Done = lambda _: None) -> Round[Result]:
-        """Let the workers start; this process joins in by :meth:`finish`, which is due before other tasks begin."""
+        """Let the workers start; this process joins in by :meth:`finish`."""
         work = Round(tasks, done)
-        with self._turn:
-            self._round = work
-            self._turn.notify_all()
+        for number, task in enumerate(tasks):
+            request = task.request() if self._pool.has(_ROLE) else None
+            if request is not None:
+                work.futures[number] = self._pool.submit(_ROLE, partial(work.by_worker, number, request))
         return work
 
     def finish(self, work: Round[Result]) -> list[Result]:
         """What :meth:`run` returns, of tasks that were begun."""
-        while (number := work.take()) is not None:
-            work.attempt(number, work.tasks[number].run)
-        with self._turn:
-            self._round = None
-        work.wait()
-        if self._broken is not None:
-            raise self._broken
+        work.join()
+        if self._pool.broken is not None:
+            raise BuildError(f"{self._pool.broken}\n  {_ALONE}")
         return work.results()
-
-    def _serve(self, worker: WorkerProcess) -> None:
-        """What the thread of a build worker does."""
-        try:
-            if not _is_equal(worker):
-                return
-        except (Died, BuildError) as error:
-            if not self._closed:
-                self._broken = BuildError(f"{error}\n  {_ALONE}")
-            return
-        while (taken := self._next()) is not None:
-            work, number, request = taken
-            task = work.tasks[number]
-            work.attempt(number, lambda: task.result(_answer(worker, request, task.what)))  # noqa: B023 - done at once
-
-    def _next(self) -> tuple[Round[Any], int, dict[str, Any]] | None:
-        """The next piece that a build worker can do; waits for one, and ends with the workers."""
-        with self._turn:
-            while not self._closed:
-                work = self._round
-                if work is not None:
-                    number = work.take(as_worker=True)
-                    if number is not None:
-                        request = work.tasks[number].request()
-                        assert request is not None
-                        return work, number, request
-                self._turn.wait()
-        return None
 
 
 def builders() -> int:
@@ -165,16 +125,16 @@ def _is_equal(worker: WorkerProcess) -> bool:
     return bool(worker.call(asked, _LIMIT_S, "starting")["all"])
 
 
-def _answer(worker: WorkerProcess, request: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """What a build worker answers; raises the error that it met."""
+def _answered(task: Work[Result], request: Mapping[str, Any], worker: WorkerProcess) -> Result:
+    """The result of a task by a build worker; raises the error that it met."""
     try:
-        answer = worker.call(request, _LIMIT_S, what)
+        answer = worker.call(request, _LIMIT_S, task.what)
     except Died as death:
-        raise BuildError(f"a build worker did not finish {what}: {death}\n  {_ALONE}") from death
+        raise BuildError(f"a build worker did not finish {task.what}: {death}\n  {_ALONE}") from death
     if "error" in answer:
         kind = getattr(errors, answer["error"], InternalError)
         raise kind(answer["message"])
-    return answer
+    return task.result(answer)
 
 
 def error_answer(error: Exception) -> dict[str, Any]:
@@ -186,57 +146,51 @@ def error_answer(error: Exception) -> dict[str, Any]:
     return {"error": InternalError.__name__, "message": "".join(traceback.format_exception(error))}
 
 
-@dataclass
 class Round(Generic[Result]):
-    """Tasks that are handed out one by one; after a failure no more are."""
+    """Tasks that build workers and this process take one by one, in order; after a failure no more are taken."""
 
-    tasks: Sequence[Work[Result]]
-    done: Done
-    _lock: threading.Condition = field(default_factory=threading.Condition)
-    _ends: dict[int, Callable[[], Result]] = field(default_factory=dict)
-    _taken: set[int] = field(default_factory=set)
-    _failed: bool = False
+    def __init__(self, tasks: Sequence[Work[Result]], done: Done) -> None:
+        self.futures: list[Future[Result] | None] = [None] * len(tasks)
+        """For each task that a build worker may take, or that was taken, its result."""
+        self._tasks = tasks
+        self._done = done
+        self._lock = threading.Lock()
+        self._failed = False
 
-    def take(self, *, as_worker: bool = False) -> int | None:
-        """The number of the next task."""
-        with self._lock:
-            if self._failed:
-                return None
-            waiting = (n for n in range(len(self.tasks)) if n not in self._taken)
-            number = next((n for n in waiting if not as_worker or self.tasks[n].request() is not None), None)
-            if number is not None:
-                self._taken.add(number)
-            return number
-
-    def attempt(self, number: int, work: Callable[[], Result]) -> None:
-        """Do a task that was taken, and keep how it ends."""
-        try:
-            result = work()
-        except Exception as error:  # noqa: BLE001 - raised again by results()
-            caught = error
-            self._end(number, lambda: _raise(caught), failed=True)
-        else:
-            self._end(number, lambda: result)
-
-    def _end(self, number: int, end: Callable[[], Result], *, failed: bool = False) -> None:
-        with self._lock:
-            self._ends[number] = end
-            self._failed |= failed
-            self.done(number)
-            self._lock.notify_all()
-
-    def wait(self) -> None:
-        """Until all that was taken has ended."""
-        with self._lock:
-            self._lock.wait_for(lambda: len(self._ends) == len(self._taken))
+    def join(self) -> None:
+        """Take what no build worker has taken yet, and wait for what was."""
+        for number, task in enumerate(self._tasks):
+            waiting = self.futures[number]
+            if (waiting is None or waiting.cancel()) and not self._failed:
+                here: Future[Result] = Future()
+                self.futures[number] = here
+                fulfil(here, partial(self._attempt, number, task.run))
+        for future in self._taken():
+            future.exception()
 
     def results(self) -> list[Result]:
         """All results; tasks are taken in order, so that the first failure is the same every time."""
-        return [self._ends[number]() for number in sorted(self._ends)]
+        return [future.result() for future in self._taken()]
 
+    def by_worker(self, number: int, request: Mapping[str, Any], worker: WorkerProcess) -> Result:
+        """Have a task done by a build worker."""
+        return self._attempt(number, partial(_answered, self._tasks[number], request, worker))
 
-def _raise(error: Exception) -> Any:
-    raise error
+    def _attempt(self, number: int, work: Callable[[], Result]) -> Result:
+        try:
+            return work()
+        except Exception:
+            self._failed = True
+            for future in self.futures:
+                if future is not None:
+                    future.cancel()
+            raise
+        finally:
+            with self._lock:
+                self._done(number)
+
+    def _taken(self) -> list[Future[Result]]:
+        return [future for future in self.futures if future is not None and not future.cancelled()]
 
 
 __all__ = ["COMMAND", "WORTH", "BuildWorkers", "Round", "Work", "builders", "error_answer"]

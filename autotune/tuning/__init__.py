@@ -1,0 +1,1 @@
+"""The tuning loop: candidates are proposed, built, measured and recorded, until the budget is spent."""

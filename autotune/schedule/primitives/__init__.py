@@ -1,1 +1,1 @@
-"""The primitives by what they change: loops, how loops run, hints, storage, place, dataflow, decisions."""
+"""The primitives by what they change: loops, how loops run, hints, storage, place, dataflow, layout."""

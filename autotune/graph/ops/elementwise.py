@@ -1,7 +1,8 @@
 """Unary elementwise operators. Input: x of any shape; output: the same shape.
 
 Parameters are attributes: Clip(min, max: floats, each may be absent), LeakyRelu(alpha=0.01),
-Elu(alpha=1), HardSigmoid(alpha=0.2, beta=0.5), Gelu(approximate="none"|"tanh"), Cast(to=dtype).
+Elu(alpha=1), HardSigmoid(alpha=0.2, beta=0.5), Gelu(approximate="none"|"tanh"), Cast(to=dtype),
+IsInf(detect_negative=1, detect_positive=1).
 Dropout is the identity: graphs are for inference.
 """
 
@@ -141,6 +142,17 @@ def _hard_sigmoid_expr(x: Expr, alpha: float, beta: float) -> Expr:
     return te.maximum(te.minimum(x * alpha + beta, 1.0), 0.0)
 
 
+def _isinf(x: Array, attrs: Attrs) -> Array:
+    above, below = bool(attrs["detect_positive"]), bool(attrs["detect_negative"])
+    return np.asarray((np.isposinf(x) & above) | (np.isneginf(x) & below))
+
+
+def _isinf_expr(x: Expr, attrs: Attrs) -> Expr:
+    signs = [s for s, key in ((1, "detect_positive"), (-1, "detect_negative")) if attrs[key]]
+    found = [x == te.const(sign * math.inf, x.dtype) for sign in signs]
+    return te.any(*found) if found else x > te.const(math.inf, x.dtype)  # never; a program reads its inputs
+
+
 def _cast_expr(x: Expr, attrs: Attrs) -> Expr:
     to = str_attr(attrs, "to")
     return x != te.const(0, x.dtype) if to == "bool" != x.dtype else te.cast(x, to)
@@ -150,6 +162,11 @@ _simple("Sqrt", np.sqrt, te.sqrt, positive_inputs=(0,))
 _simple("Exp", np.exp, te.exp)
 _simple("Log", np.log, te.log, positive_inputs=(0,))
 _simple("Erf", _erf, te.erf)
+_simple("Sin", np.sin, te.sin)
+_simple("Cos", np.cos, te.cos)
+_simple("Tan", np.tan, te.tan)
+_simple("Sinh", np.sinh, te.sinh)
+_simple("Cosh", np.cosh, te.cosh)
 _simple("Tanh", np.tanh, te.tanh)
 _simple("Sigmoid", _sigmoid, te.sigmoid)
 _simple("Floor", np.floor, te.floor)
@@ -167,6 +184,13 @@ _simple(
     lambda x: x * _hard_sigmoid_expr(x, 1 / 6, 0.5),
 )
 _unary("IsNaN", lambda x, _: np.isnan(x), lambda x, _: x != x, result="bool")
+_unary(
+    "IsInf",
+    _isinf,
+    _isinf_expr,
+    {"detect_negative": Attribute("int", 1), "detect_positive": Attribute("int", 1)},
+    result="bool",
+)
 _unary("Sign", lambda x, _: np.sign(x), lambda x, _: _sign_expr(x), dtypes=NUMERIC)
 _unary("Abs", lambda x, _: np.abs(x), lambda x, _: te.abs(x), dtypes=NUMERIC)
 _unary("Neg", lambda x, _: np.negative(x), lambda x, _: -x, dtypes=NUMERIC)

@@ -10,9 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from autotune.errors import ModelImportError
+from autotune.frontends.onnx_schema import schema_of
+from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, TensorType
 
 
@@ -63,27 +66,21 @@ class Parameter:
     scalar: bool = False
 
 
-PARAMETERS: Mapping[str, tuple[Parameter, ...]] = {
-    "Clip": (Parameter(1, "min", scalar=True), Parameter(2, "max", scalar=True)),
-    "Expand": (Parameter(1, "shape"),),
-    "Pad": (Parameter(1, "pads"), Parameter(2, "value", scalar=True), Parameter(3, "axes")),
-    "Reshape": (Parameter(1, "shape"),),
-    "Slice": (
-        Parameter(1, "starts"),
-        Parameter(2, "ends"),
-        Parameter(3, "axes"),
-        Parameter(4, "steps"),
-    ),
-    "Split": (Parameter(1, "split"),),
-    "Squeeze": (Parameter(1, "axes"),),
-    "Tile": (Parameter(1, "repeats"),),
-    "Trilu": (Parameter(1, "k", scalar=True),),
-    "Unsqueeze": (Parameter(1, "axes"),),
-    **dict.fromkeys(
-        ("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"),
-        (Parameter(1, "axes"),),
-    ),
-}
+_RENAMED = {"constant_value": "value"}
+"""Parameters by their names in ONNX."""
+
+
+@cache
+def _parameters(op: str, opset: int) -> tuple[Parameter, ...]:
+    """The inputs that ONNX's definition calls what an attribute is called here; axes are always one."""
+    attributes = ops.get(op).attributes if ops.supported(op) else {}
+    names = [_RENAMED.get(declared.name, declared.name) for declared in schema_of(op, opset).inputs]
+    return tuple(
+        Parameter(index, name, scalar=name in attributes and attributes[name].type in ("int", "float"))
+        for index, name in enumerate(names)
+        if name in (*attributes, "axes")
+    )
+
 
 MEANINGLESS: Mapping[str, tuple[str, ...]] = {
     "BatchNormalization": ("momentum",),
@@ -109,10 +106,12 @@ def convert(node: OnnxNode) -> None:
     rule = _RULES.get(node.op)
     if rule is not None:
         rule(node)
+    if "auto_pad" in node.attrs:
+        _resolve_auto_pad(node)
 
 
 def _parameters_to_attributes(node: OnnxNode) -> None:
-    parameters = PARAMETERS.get(node.op, ())
+    parameters = _parameters(node.op, node.scope.opset)
     for parameter in parameters:
         value = node.input(parameter.index)
         if value == ABSENT:
@@ -132,7 +131,7 @@ def _parameters_to_attributes(node: OnnxNode) -> None:
 
 def _resolve_auto_pad(node: OnnxNode) -> None:
     """Explicit pads for SAME_UPPER, SAME_LOWER and VALID."""
-    mode = node.attrs.pop("auto_pad", "NOTSET")
+    mode = node.attrs.pop("auto_pad")
     if mode == "NOTSET":
         return
     x = node.input_type(0)
@@ -189,10 +188,9 @@ def _conv_transpose(node: OnnxNode) -> None:
     attrs["pads"], attrs["output_padding"] = (*begins, *ends), tuple(extended)
 
 
-def _resolve_linear_pad(node: OnnxNode) -> None:
-    """As Conv, whose weights are input 3 here."""
+def _linear_conv(node: OnnxNode) -> None:
+    """Its weights are input 3."""
     node.attrs.setdefault("kernel_shape", node.input_type(3).shape[2:])
-    _resolve_auto_pad(node)
 
 
 def _quantize(node: OnnxNode) -> None:
@@ -321,18 +319,14 @@ def _arg_reduction(node: OnnxNode) -> None:
 _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "ArgMax": _arg_reduction,
     "ArgMin": _arg_reduction,
-    "AveragePool": _resolve_auto_pad,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
     "CastLike": _cast_like,
-    "Conv": _resolve_auto_pad,
     "ConvTranspose": _conv_transpose,
-    "ConvInteger": _resolve_auto_pad,
     "Dropout": _dropout,
     "LogSoftmax": _softmax,
-    "MaxPool": _resolve_auto_pad,
     "Pad": _pad,
-    "QLinearConv": _resolve_linear_pad,
+    "QLinearConv": _linear_conv,
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _quantize,
     "Reshape": _reshape,

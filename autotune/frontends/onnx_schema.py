@@ -38,14 +38,12 @@ def check_node(proto: Any, scope: Scope) -> None:
     """
     from onnx import shape_inference
 
-    schema = _schema(proto.op_type, scope.opset)
-    if schema is None:
-        raise ModelImportError(f"{_place(proto)}: ONNX has no operator of this name")
+    schema = schema_of(proto.op_type, scope.opset)
     _check_parts(proto)
     names = [name for name in proto.input if name != ABSENT]
     types = {name: _type_proto(scope.type_of(name)) for name in names}
     values = {name: _tensor_proto(array) for name in names if (array := _parameter(scope, name)) is not None}
-    newest = _schema(proto.op_type, _NEWEST)
+    newest = schema_of(proto.op_type, _NEWEST)
     try:
         try:
             shape_inference.infer_node_outputs(schema, proto, types, values)
@@ -89,12 +87,10 @@ def _place(proto: Any) -> str:
 
 
 @cache
-def _schema(op: str, opset: int) -> Any | None:
-    """The operator as the opset has it, or its newest version where the opset has none."""
+def schema_of(op: str, opset: int) -> Any:
+    """An operator of ONNX as the opset has it, or its newest version where the opset has none."""
     from onnx import defs
 
-    if not defs.has(op):
-        return None
     try:
         return defs.get_schema(op, max_inclusive_version=opset)
     except defs.SchemaError:
@@ -160,4 +156,4 @@ def _signature(schema: Any) -> str:
     return f"{text}\n  attributes: {', '.join(attributes) or 'none'}"
 
 
-__all__ = ["check_node", "node_name"]
+__all__ = ["check_node", "node_name", "schema_of"]

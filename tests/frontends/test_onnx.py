@@ -296,6 +296,7 @@ def test_unsupported_operators_are_all_listed():
         "  com.microsoft::Attention: 1 node ('att')\n"
         "  supported: Abs, Add, "
     )
+    assert "  Interleave: 1 node" in message(one_node("Interleave", (6,)), UnsupportedOpError)
     listed = text.rpartition("supported: ")[2].split(", ")
     assert {"CastLike", "ReduceLogSumExp", "Shape", "Softmax"} <= set(listed)
     assert not {"Attention", "IntegerConv", "Patches"} & set(listed)  # the graph IR's own

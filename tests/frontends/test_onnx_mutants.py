@@ -93,7 +93,6 @@ def ints(*values: int) -> Any:
         (node_model("Concat", {"x": (2,)}), "Required attribute 'axis' is missing"),
         (node_model("Add", {"x": (2,), "y": ints(1, 2)}), "B has inconsistent type tensor(int64)"),
         (node_model("Split", {"x": (6,)}, outputs=3, opset=18, num_outputs=2), "num_outputs is 2"),
-        (node_model("Interleave", {"x": (6,)}), "ONNX has no operator of this name"),
     ],
 )
 def test_nodes_that_break_the_definition_of_their_operator(model: Any, reason: str) -> None:

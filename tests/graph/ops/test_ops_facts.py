@@ -139,3 +139,10 @@ def test_positive_inputs_give_finite_results(case: Case) -> None:
     assert np.isfinite(definition.reference(arrays, case.attrs)[0]).all()
     attrs = definition.canonical(types_of(case), case.attrs)
     assert definition.domain(types_of(case), attrs, wanted[0]) == Domain("positive")
+
+
+def test_operators_say_whether_onnx_has_them() -> None:
+    from onnx import defs
+
+    own = {name for name in ops.names() if not defs.has(name)}
+    assert {name for name in ops.names() if not ops.get(name).in_onnx} == own | {"Attention"}

@@ -48,6 +48,12 @@ class ProgramWorkload:
         text = program_text(args)
         if not any(isinstance(tensor.op, ComputeOp) for tensor in args):
             raise InputError("none of the arguments is computed: give the program's outputs too")
+        for op in {tensor.op for tensor in args}:
+            missing = [op.output(n).name for n in range(len(op.dtypes)) if op.output(n) not in args]
+            if missing:
+                raise InputError(
+                    f"{op.name} also computes {', '.join(missing)}, which must be among the arguments"
+                )
         return ProgramWorkload(
             text=text,
             key=hashlib.sha256(text.encode()).hexdigest(),

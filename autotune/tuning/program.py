@@ -71,7 +71,7 @@ class TunedSchedule:
 
 
 def tune_schedule(
-    function: ScheduleFunction | Sketch,
+    function: ScheduleFunction | Sketch | None,
     args: Sequence[Tensor],
     *,
     budget: Budget | str,
@@ -89,10 +89,11 @@ def tune_schedule(
     """Search the knobs of a schedule function for the fastest schedule of a program of tensor expressions.
 
     ``function`` takes a schedule and calls primitives on it; ``s.knob(name, values)`` declares what is searched, and
-    ``s.require`` which values go together. ``args`` are the tensors of the program in the order of the call, as for
-    ``autotune.build``; those that are computed are its outputs. Candidates are built, checked against NumPy and timed
-    as those of models are, and stored in the same ``database``: the same call continues where the last one ended.
-    The other arguments are those of :func:`autotune.tune`.
+    ``s.require`` which values go together. None stands for a function made from the program's structure. ``args`` are
+    the tensors of the program in the order of the call, as for ``autotune.build``; those that are computed are its
+    outputs. Candidates are built, checked against NumPy and timed as those of models are, and stored in the same
+    ``database``: the same call continues where the last one ended. The other arguments are those of
+    :func:`autotune.tune`.
 
     Raises KnobError and ScheduleError where the function's declarations or default steps are wrong, UsageError, and
     MeasureError where no candidate works.
@@ -101,6 +102,7 @@ def tune_schedule(
     from autotune.tuning.job import Job, Options, Subject
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.samplers import factory
+    from search_spaces.automatic import automatic
     from search_spaces.program import space
     from search_spaces.sketch import Sketch
 
@@ -111,7 +113,7 @@ def tune_schedule(
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
     workload = ProgramWorkload.of(args)
     outputs = [tensor for tensor in args if isinstance(tensor.op, te.ComputeOp)]
-    sketch = function if isinstance(function, Sketch) else Sketch(function, outputs)
+    sketch = function if isinstance(function, Sketch) else Sketch(function or automatic(chosen), outputs)
     if not sketch.knobs:
         raise UsageError(
             "the schedule function declares no knobs: write s.knob(name, values) for what may change"

@@ -63,5 +63,9 @@ def test_indices_stay_within_what_they_index() -> None:
 
 
 def test_a_program_without_outputs_is_refused() -> None:
+    a, k = te.placeholder((4,), name="a"), te.reduce_axis((0, 4), name="k")
     with pytest.raises(InputError, match="none of the arguments is computed"):
-        ProgramWorkload.of([te.placeholder((4,), name="a")])
+        ProgramWorkload.of([a])
+    best = te.compute((1,), lambda i: te.argmax((te.cast(k, "int32"), a[k]), axis=k), name="best")
+    with pytest.raises(InputError, match=r"best also computes best\.v0, which must be among the arguments"):
+        ProgramWorkload.of([a, best[1]])

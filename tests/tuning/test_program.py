@@ -121,6 +121,13 @@ def test_another_function_has_another_space(tuned: TunedSchedule) -> None:
     )
 
 
+def test_a_program_without_a_function_gets_one(tmp_path: Path) -> None:
+    budget = autotune.Budget(trials=3)
+    found = tune_schedule(None, [A, C], budget=budget, database=tmp_path / "a.db", threads=1, quiet=True)
+    assert found.report.outcomes == {"ok": 3}
+    assert "C_vectors" in found.config
+
+
 def test_functions_that_cannot_be_tuned_are_refused(tmp_path: Path) -> None:
     def refuse(function: object, kind: type[Exception], message: str) -> None:
         with pytest.raises(kind, match=message):

@@ -11,7 +11,7 @@ from autotune.bench.contest import Entry
 from autotune.bench.problem import Problem, write_inputs
 from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, divide
-from autotune.compiler.choice import TUNED
+from autotune.compiler.planned import TUNED
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.runtime import artifact
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 UNTUNED_NAME, TUNED_NAME = "default", "tuned"
 _NOTHING_TO_SEARCH = Budget(per_workload=1)
-"""All that is left is to confirm what a job that was killed has found, and its default is among that."""
+"""All that is left is to compare what a job that was killed has found, and its default is among that."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def tune_up_to(
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Tune until the database has ``trials`` runs of the problem's workloads, and confirm what was found.
+    """Tune until the database has ``trials`` runs of the problem's workloads, and compare what was found.
 
     With ``per_workload`` the number is of each distinct workload at most: one that gains nothing any more
     gets fewer. ``seconds`` ends it earlier. What was done before is not done again. Raises what tuning

@@ -80,7 +80,7 @@ def command(
                 "database": where,
                 "coverage": str(done.coverage),
                 "dispatches": dispatches,
-                "decisions": [decision.to_json() for decision in done.coverage.decisions],
+                "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
                 "proofs": proofs_json(done.proofs),
             }
         )

@@ -1,7 +1,8 @@
-"""``autotune db``: stats, verify, export, merge and prune."""
+"""``autotune db``: stats, verify, upgrade, export, merge and prune."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -34,6 +35,20 @@ def stats(database: str | None, everything: bool, as_json: bool) -> None:
         return
     for line in lines_of(facts, None if everything else SHOWN):
         click.echo(line)
+
+
+@command.command(epilog="Example: autotune db upgrade --db tuning.db")
+@database_option
+def upgrade(database: str | None) -> None:
+    """Bring a database that an older autotune made up to date; nothing that was measured is lost."""
+    from autotune.database.schema import VERSION
+    from autotune.errors import SchemaVersionError
+    from autotune.tuning.api import opened
+
+    with suppress(SchemaVersionError), opened(database, read_only=True):
+        pass  # or there is no such database
+    with opened(database) as store:
+        click.echo(f"{store.where} has schema version {VERSION}")
 
 
 @command.command(epilog="Example: autotune db export runs.parquet --db tuning.db")

@@ -69,7 +69,7 @@ def command(
                 "coverage": str(done.coverage),
                 "dispatches": json.loads(done.coverage.to_json()),
                 "in_place": [_in_place_json(item) for item in done.partition.in_place],
-                "decisions": [decision.to_json() for decision in done.coverage.decisions],
+                "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
                 "proofs": proofs_json(done.proofs),
                 "arena_bytes": done.image.arena_bytes,
             }

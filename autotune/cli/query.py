@@ -108,8 +108,8 @@ def lines_of(answer: Answer, top: int) -> list[str]:
     lines = [f"{answer.workload.key[:12]}  {answer.title}"]
     if answer.nodes:
         lines.append(f"  from {listed(answer.nodes)}")
-    if answer.decision is not None:
-        lines.append(f"  {answer.decision}")
+    if answer.ranking is not None:
+        lines.append(f"  {answer.ranking}")
     if isinstance(found, Miss):
         lines += [] if answer.divided else [f"  {answer.summary}"]
     else:
@@ -171,7 +171,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "kind": answer.workload.kind,
         "dispatches": list(answer.names),
         "nodes": list(answer.nodes),
-        "decision": None if answer.decision is None else answer.decision.to_json(),
+        "ranking": None if answer.ranking is None else answer.ranking.to_json(),
         "used": not answer.divided,
         "hit": not isinstance(found, Miss),
     }

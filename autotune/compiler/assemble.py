@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
-from autotune.compiler.choice import Choice
 from autotune.compiler.hoist import HoistedKey, argument_value, hoisted_key, run_hoisted
 from autotune.compiler.index_checks import index_checks
+from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory
@@ -20,9 +20,9 @@ from autotune.target import Target
 
 @dataclass(frozen=True)
 class BuiltWorkload:
-    """The choice and the code of a workload, shared by its dispatches."""
+    """The schedule and the code of a workload, shared by its dispatches."""
 
-    choice: Choice
+    planned: Planned
     code: DispatchCode
 
 
@@ -161,13 +161,13 @@ class _Assembly:
         return tuple(TensorSpec(n, t.shape, t.dtype) for n, t in zip(names, types, strict=True))
 
     def _info(self, dispatch: Dispatch) -> DispatchInfo:
-        choice = self.built[dispatch.workload.key].choice
+        planned = self.built[dispatch.workload.key].planned
         return DispatchInfo(
             dispatch.name,
             dispatch.workload.key,
             dispatch.workload.kind,
-            choice.source,
-            choice.trace.to_json(),
+            planned.source,
+            planned.trace.to_json(),
             dispatch.origins,
         )
 

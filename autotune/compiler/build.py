@@ -12,7 +12,7 @@ from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import DispatchCode
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.build_workers import BuildWorkers
-from autotune.compiler.choice import GIVEN, Choice, apply
+from autotune.compiler.planned import GIVEN, Planned, apply
 from autotune.graph.region import Workload
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -26,49 +26,49 @@ class Building:
 
     def __init__(
         self,
-        choices: Sequence[Choice],
+        schedules: Sequence[Planned],
         target: Target,
         workers: BuildWorkers | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._choices = choices
+        self._schedules = schedules
         self._workers = workers or BuildWorkers()
         self._progress = progress
         self._finished = 0
-        self._round = self._workers.begin([BuildTask(choice, target) for choice in choices], self._done)
+        self._round = self._workers.begin([BuildTask(planned, target) for planned in schedules], self._done)
 
     def _done(self, number: int) -> None:
         self._finished += 1
         if self._progress is not None:
-            self._progress(self._finished, len(self._choices), self._choices[number].workload.kind)
+            self._progress(self._finished, len(self._schedules), self._schedules[number].workload.kind)
 
     def finish(self) -> dict[str, BuiltWorkload]:
-        """The code by workload key, in the order of the choices."""
+        """The code by workload key, in the order of the schedules."""
         codes = self._workers.finish(self._round)
-        pairs = zip(self._choices, codes, strict=True)
-        return {choice.workload.key: BuiltWorkload(choice, code) for choice, code in pairs}
+        pairs = zip(self._schedules, codes, strict=True)
+        return {planned.workload.key: BuiltWorkload(planned, code) for planned, code in pairs}
 
 
 @dataclass(frozen=True)
 class BuildTask:
-    """The code of one choice, made here or by a build worker."""
+    """The code of one schedule, made here or by a build worker."""
 
-    choice: Choice
+    planned: Planned
     target: Target
 
     @property
     def what(self) -> str:
         """For messages."""
-        return f"the code of a {self.choice.workload.kind}"
+        return f"the code of a {self.planned.workload.kind}"
 
     def run(self) -> DispatchCode:
         """Make the code here."""
-        applied = self.choice.scheduled or apply(self.choice.workload, self.choice.trace)
+        applied = self.planned.scheduled or apply(self.planned.workload, self.planned.trace)
         return compile_schedule(
             applied.schedule,
             applied.program.args,
             self.target,
-            name=f"w{self.choice.workload.key[:16]}",
+            name=f"w{self.planned.workload.key[:16]}",
             constants=applied.program.constants,
             strides=applied.program.strides,
         )
@@ -79,13 +79,13 @@ class BuildTask:
         None for a schedule that a caller gave, which may name instructions of the caller's own, and while IR is
         dumped: the text of a build worker's code stays there.
         """
-        if self.choice.source == GIVEN or settings.current().dump:
+        if self.planned.source == GIVEN or settings.current().dump:
             return None
         return {
             "do": "build",
-            "workload": self.choice.workload.text,
-            "trace": self.choice.trace.to_json(),
-            "source": self.choice.source,
+            "workload": self.planned.workload.text,
+            "trace": self.planned.trace.to_json(),
+            "source": self.planned.source,
             "target": self.target.to_json(),
         }
 
@@ -97,7 +97,7 @@ class BuildTask:
 def answer_build(request: Mapping[str, Any]) -> dict[str, Any]:
     """The build worker's side of :class:`BuildTask`."""
     workload, trace = Workload.parse(request["workload"]), Trace.from_json(request["trace"])
-    task = BuildTask(Choice(workload, trace, request["source"]), Target.from_json(request["target"]))
+    task = BuildTask(Planned(workload, trace, request["source"]), Target.from_json(request["target"]))
     return wire.to_json(task.run())
 
 

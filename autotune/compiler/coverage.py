@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from autotune.compiler.choice import DEFAULT, Choice
-from autotune.compiler.decision import Decision
+from autotune.compiler.plan import Plan, Ranking
+from autotune.compiler.planned import DEFAULT
 from autotune.passes.partition import Partition
 
 
@@ -30,10 +29,10 @@ class DispatchCoverage:
 
 @dataclass(frozen=True)
 class CoverageReport:
-    """The coverage of all dispatches, in the order they run, and what was decided among algorithms."""
+    """The coverage of all dispatches, in the order they run, and how the options of workloads compared."""
 
     dispatches: tuple[DispatchCoverage, ...]
-    decisions: tuple[Decision, ...] = ()
+    rankings: tuple[Ranking, ...] = ()
 
     @property
     def covered(self) -> tuple[DispatchCoverage, ...]:
@@ -57,14 +56,14 @@ class CoverageReport:
         return f"{len(self.covered)} of {len(self.dispatches)} dispatches tuned, {share}"
 
     def details(self) -> str:
-        """The one line, then a line a dispatch, then a line a decision among algorithms."""
+        """The one line, then a line a dispatch, then a line a workload with several options."""
         lines = [str(self)]
         for d in self.dispatches:
             latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs"
             why = f"  ({d.reason})" if d.reason else ""
             lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.source}{latency}{why}")
-        several = [d for d in self.decisions if len(d.standings) > 1]
-        lines += [f"  {d.workload.kind}  {d.workload.key[:12]}  {d}" for d in several]
+        several = [r for r in self.rankings if len(r.times) > 1]
+        lines += [f"  {r.workload.kind}  {r.workload.key[:12]}  {r}" for r in several]
         return "\n".join(lines)
 
     def to_json(self) -> str:
@@ -72,27 +71,25 @@ class CoverageReport:
         return json.dumps([asdict(d) for d in self.dispatches], separators=(",", ":"))
 
 
-def coverage(
-    partition: Partition, choices: dict[str, Choice], decisions: Iterable[Decision] = ()
-) -> CoverageReport:
-    """The report of a partition, given the choice of each workload key and the decisions behind it."""
+def coverage(partition: Partition, plan: Plan) -> CoverageReport:
+    """The report of a partition that the plan was applied to."""
     rows = []
     for dispatch in partition.dispatches:
         workload = dispatch.workload
-        choice = choices[workload.key]
+        schedule = plan.schedules[workload.key]
         rows.append(
             DispatchCoverage(
                 dispatch.name,
                 workload.kind,
                 workload.key,
-                choice.source,
-                choice.reason,
+                schedule.source,
+                schedule.reason,
                 workload.flops,
-                choice.latency_ns,
+                schedule.latency_ns,
                 dispatch.origins,
             )
         )
-    return CoverageReport(tuple(rows), tuple(decisions))
+    return CoverageReport(tuple(rows), tuple(plan.rankings.values()))
 
 
 __all__ = ["CoverageReport", "DispatchCoverage", "coverage"]

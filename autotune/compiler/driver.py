@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from autotune.compiler.assemble import assemble
 from autotune.compiler.build import Building, Progress
 from autotune.compiler.build_workers import BuildWorkers
-from autotune.compiler.choice import Choice, choose
 from autotune.compiler.coverage import CoverageReport, coverage
-from autotune.compiler.decision import chosen, decide_all, executed
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.plan import plan_of
+from autotune.compiler.planned import Planned
 from autotune.compiler.proof import prove_all
 from autotune.compiler.region import region_partition
 from autotune.errors import MissError, UsageError
@@ -27,7 +27,6 @@ from autotune.passes.origins import with_own_names
 from autotune.passes.partition import Partition, PartitionOptions, partition
 from autotune.passes.pipeline import Observer, run_passes, standard_passes
 from autotune.passes.preference import TOLERANCE, Preference
-from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -84,28 +83,22 @@ def compile_in_detail(
     )
     workloads = distinct_workloads(parts)
     with _Opened(database) as opened, BuildWorkers.of(len(workloads)) as workers:
-        preference = Preference(tolerance, algorithm)
-        decisions = decide_all(workloads, chosen_target, opened, preference, workers=workers)
-        picked = chosen(decisions)
-        choices = {
-            workload.key: choose(workload, chosen_target, opened, schedules or {})
-            for workload in executed(workloads, picked)
-        }
-        building = Building(list(choices.values()), chosen_target, workers, progress)
-        parts = substitute(parts, picked)
-        report = coverage(parts, choices, decisions.values())
+        plan = plan_of(workloads, chosen_target, opened, Preference(tolerance, algorithm), schedules, workers)
+        building = Building(list(plan.schedules.values()), chosen_target, workers, progress)
+        parts = plan.apply(parts)
+        report = coverage(parts, plan)
         if require_hit and report.missed:
             raise MissError(_miss_message(parts.name, report))
-        proofs = prove_all(parts, choices.values()) if verify else None
+        proofs = prove_all(parts, plan.schedules.values()) if verify else None
         built = building.finish()
     metadata = {
         "layout": layout,
         "tolerance": str(tolerance),
         "coverage": report.to_json(),
     }
-    image, plan = assemble(parts, built, chosen_target, metadata)
-    memory = prove_memory(parts, plan) if verify else None
-    compilation = Compilation(image, report, parts, plan, proofs, memory)
+    image, memory_plan = assemble(parts, built, chosen_target, metadata)
+    memory = prove_memory(parts, memory_plan) if verify else None
+    compilation = Compilation(image, report, parts, memory_plan, proofs, memory)
     dump(compilation, built)
     return compilation
 
@@ -130,7 +123,7 @@ def compile_region(
         BuildError: code generation failed.
     """
     parts = region_partition(workload, arrays)
-    built = Building([Choice(workload, trace, source)], target).finish()
+    built = Building([Planned(workload, trace, source)], target).finish()
     return assemble(parts, built, target, {})[0]
 
 

@@ -1,67 +1,84 @@
-"""What the analytic model says of the alternatives of a workload."""
+"""What the analytic model says of the options of a workload."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from autotune.compiler.standing import Source, Standing
+import numpy as np
+
 from autotune.graph.region import Workload
-from autotune.passes.alternatives import Alternative, alternatives_of
+from autotune.passes.options import Option, options_of
 from autotune.target import Target
 
 
-def estimated(
-    allowed: Sequence[Alternative], target: Target, within: float, speculate: bool = True
-) -> list[Standing]:
+class Source(StrEnum):
+    """Where the latency of an option comes from, best source first."""
+
+    MEASURED = "measured"
+    """Inside a model, taking turns with other options."""
+    ESTIMATED = "estimated"
+    """The analytic model's time of the default schedules."""
+    AT_LEAST = "estimated at least"
+    """In part what arithmetic and traffic need at the machine's rates: too much to look closer."""
+
+
+@dataclass(frozen=True)
+class OptionTime:
+    """What an option takes, in ns for one execution, and how that is known."""
+
+    option: Option
+    latency_ns: float
+    source: Source
+
+    def __str__(self) -> str:
+        text = f"{self.option.name}: {self.latency_ns / 1e3:.1f} µs {self.source}"
+        if self.option.growth == 1:
+            return text
+        return f"{text} (inputs to {np.finfo(np.float32).max / self.option.growth:.0e})"
+
+
+def estimated(options: Sequence[Option], target: Target, within: float) -> list[OptionTime]:
     """Predictions of the analytic model, as far as they are needed to tell what is fastest.
 
     A search by least bound: what might be fastest is looked at closer, one dispatch a step. Estimates are complete
-    for alternatives of up to ``within`` times the time of the fastest; for speculative ones only with
-    ``speculate``, or where there are no others.
+    for options of up to ``within`` times the time of the fastest.
     """
-    speculate = speculate or all(alternative.speculative for alternative in allowed)
-    found = [_Estimate.of(alternative, target) for alternative in allowed]
+    bounds = [_Bound.of(option, target) for option in options]
     while True:
-        fastest = min((e.total for e in found if not e.open), default=float("inf"))
-        unsure = [
-            e
-            for e in found
-            if e.open and e.total < within * fastest and (speculate or not e.alternative.speculative)
-        ]
+        fastest = min((b.total for b in bounds if not b.open), default=float("inf"))
+        unsure = [b for b in bounds if b.open and b.total < within * fastest]
         if not unsure:
             break
-        min(unsure, key=lambda e: e.total).refine(target)
-    return [e.standing(speculate) for e in found]
+        min(unsure, key=lambda b: b.total).refine(target)
+    return [b.time for b in bounds]
 
 
 @dataclass
-class _Estimate:
-    """Seconds of each region of an alternative: predicted, and for those in ``open`` no more than a floor."""
+class _Bound:
+    """Seconds of each region of an option: predicted, and for those in ``open`` no more than a floor."""
 
-    alternative: Alternative
+    option: Option
     seconds: list[float]
     open: list[int]
 
     @classmethod
-    def of(cls, alternative: Alternative, target: Target) -> _Estimate:
+    def of(cls, option: Option, target: Target) -> _Bound:
         from cost_models import analytic
 
-        floors = [analytic.floor(r, target) + analytic.cold_seconds(r, target) for r in alternative.regions]
-        return cls(alternative, floors, sorted(range(len(floors)), key=floors.__getitem__))
+        floors = [analytic.floor(r, target) + analytic.cold_seconds(r, target) for r in option.regions]
+        return cls(option, floors, sorted(range(len(floors)), key=floors.__getitem__))
 
     @property
     def total(self) -> float:
         return sum(self.seconds)
 
-    def standing(self, speculate: bool) -> Standing:
+    @property
+    def time(self) -> OptionTime:
         """What is known, in ns."""
-        source = Source.ESTIMATED
-        if self.open:
-            unseen = self.alternative.speculative and not speculate
-            source = Source.FLOOR if unseen else Source.AT_LEAST
-        return Standing(self.alternative, 1e9 * self.total, source)
+        return OptionTime(self.option, 1e9 * self.total, Source.AT_LEAST if self.open else Source.ESTIMATED)
 
     def refine(self, target: Target) -> None:
         """Replace the largest floor by the analytic model's time of the default schedule."""
@@ -69,7 +86,7 @@ class _Estimate:
         from search_spaces.spaces import space_for
 
         region = self.open.pop()
-        workload = self.alternative.regions[region]
+        workload = self.option.regions[region]
         space = space_for(workload, target)
         (predicted,) = analytic.predict(space, [analytic.default_config(space)])
         self.seconds[region] = float(predicted) + analytic.cold_seconds(workload, target)
@@ -77,12 +94,11 @@ class _Estimate:
 
 @dataclass(frozen=True)
 class EstimateTask:
-    """:func:`estimated` for alternatives of one workload, here or by a build worker."""
+    """:func:`estimated` for options of one workload, here or by a build worker."""
 
-    allowed: tuple[Alternative, ...]
+    options: tuple[Option, ...]
     target: Target
     within: float
-    speculate: bool = True
 
     @property
     def what(self) -> str:
@@ -91,11 +107,11 @@ class EstimateTask:
 
     @property
     def _workload(self) -> Workload:
-        return self.allowed[0].workload
+        return self.options[0].workload
 
-    def run(self) -> list[Standing]:
-        """The standings, worked out here."""
-        return estimated(self.allowed, self.target, self.within, self.speculate)
+    def run(self) -> list[OptionTime]:
+        """The times, worked out here."""
+        return estimated(self.options, self.target, self.within)
 
     def request(self) -> dict[str, Any]:
         """What a build worker needs."""
@@ -103,18 +119,17 @@ class EstimateTask:
             "do": "estimate",
             "workload": self._workload.text,
             "target": self.target.to_json(),
-            "names": [alternative.name for alternative in self.allowed],
+            "names": [option.name for option in self.options],
             "within": self.within,
-            "speculate": self.speculate,
         }
 
-    def result(self, answer: Mapping[str, Any]) -> list[Standing]:
-        """The standings that a build worker found; the default schedules behind them are known here from now on."""
+    def result(self, answer: Mapping[str, Any]) -> list[OptionTime]:
+        """The times that a build worker found; the default schedules behind them are known here from now on."""
         from cost_models import analytic
 
         analytic.remember(answer["defaults"])
-        pairs = zip(self.allowed, answer["standings"], strict=True)
-        return [Standing(alternative, ns, Source(source)) for alternative, (ns, source) in pairs]
+        pairs = zip(self.options, answer["times"], strict=True)
+        return [OptionTime(option, ns, Source(source)) for option, (ns, source) in pairs]
 
 
 def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,14 +137,14 @@ def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     from cost_models import analytic
 
     target = Target.from_json(request["target"])
-    named = {a.name: a for a in alternatives_of(Workload.parse(request["workload"]))}
-    allowed = tuple(named[name] for name in request["names"])
-    standings = EstimateTask(allowed, target, request["within"], request["speculate"]).run()
-    regions = {region.key for alternative in allowed for region in alternative.regions}
+    named = {option.name: option for option in options_of(Workload.parse(request["workload"]))}
+    options = tuple(named[name] for name in request["names"])
+    times = EstimateTask(options, target, request["within"]).run()
+    regions = {region.key for option in options for region in option.regions}
     return {
-        "standings": [[s.latency_ns, s.source.value] for s in standings],
+        "times": [[time.latency_ns, time.source.value] for time in times],
         "defaults": analytic.remembered(regions),
     }
 
 
-__all__ = ["EstimateTask", "answer_estimate", "estimated"]
+__all__ = ["EstimateTask", "OptionTime", "Source", "answer_estimate", "estimated"]

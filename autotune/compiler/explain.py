@@ -44,10 +44,10 @@ def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:
     _write(folder / "memory_plan.txt", compilation.memory_plan.render())
     _write(folder / "coverage.txt", compilation.coverage.details())
     for key, workload in built.items():
-        stem = folder / "workloads" / f"{workload.choice.workload.kind}_{key[:12]}"
+        stem = folder / "workloads" / f"{workload.planned.workload.kind}_{key[:12]}"
         stem.parent.mkdir(exist_ok=True)
-        _write(stem.with_suffix(".region.txt"), workload.choice.workload.text)
-        _write(stem.with_suffix(".schedule.py"), workload.choice.trace.to_python())
+        _write(stem.with_suffix(".region.txt"), workload.planned.workload.text)
+        _write(stem.with_suffix(".schedule.py"), workload.planned.trace.to_python())
         _write(stem.with_suffix(".ll"), workload.code.ir)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from autotune.compiler.choice import Choice, apply
+from autotune.compiler.planned import Planned, apply
 from autotune.errors import LoweringError
 from autotune.lower import verify
 from autotune.lower.verify_isl import Verified
@@ -45,7 +45,7 @@ class ProofReport:
         return "\n".join(lines)
 
 
-def prove_all(parts: Partition, choices: Iterable[Choice]) -> ProofReport:
+def prove_all(parts: Partition, schedules: Iterable[Planned]) -> ProofReport:
     """Prove the schedule of each workload.
 
     Raises LoweringError with the dispatch and a counterexample for a schedule that is wrong, MissingExtraError
@@ -55,14 +55,14 @@ def prove_all(parts: Partition, choices: Iterable[Choice]) -> ProofReport:
     for dispatch in parts.dispatches:
         names.setdefault(dispatch.workload.key, []).append(dispatch.name)
     proofs = []
-    for choice in choices:
-        mine = tuple(names[choice.workload.key])
-        proofs.append(Proof(mine, choice.workload.kind, _prove(choice, mine[0])))
+    for planned in schedules:
+        mine = tuple(names[planned.workload.key])
+        proofs.append(Proof(mine, planned.workload.kind, _prove(planned, mine[0])))
     return ProofReport(tuple(proofs))
 
 
-def _prove(choice: Choice, name: str) -> Verified:
-    applied = choice.scheduled or apply(choice.workload, choice.trace)
+def _prove(planned: Planned, name: str) -> Verified:
+    applied = planned.scheduled or apply(planned.workload, planned.trace)
     program = applied.program
     try:
         return verify(applied.schedule, program.args, constants=program.constants)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.database.query import Hit, Miss, MissReason
 from autotune.database.records import (
-    ContestRow,
+    Comparison,
     JobRow,
     Key,
     Latency,
     Origin,
     Outcome,
-    Rival,
+    Ratio,
     Run,
     WorkloadRow,
 )
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "ContestRow",
+    "Comparison",
     "Database",
     "Hit",
     "JobRow",
@@ -41,7 +41,7 @@ __all__ = [
     "MissReason",
     "Origin",
     "Outcome",
-    "Rival",
+    "Ratio",
     "Run",
     "WorkloadRow",
 ]

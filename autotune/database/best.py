@@ -12,17 +12,15 @@ from autotune.database.query import Miss, miss
 from autotune.database.records import Key, Run
 
 _CANDIDATES = 64
-"""How many of the fastest runs are looked at to find the best: more than are ever confirmed."""
+"""How many of the fastest runs are looked at to find the best: more than are ever compared."""
 CLEARLY = 0.9
-"""A run that was not confirmed is believed only if its first reading is this small in parts of the other's."""
+"""A run that was never compared is believed only if its first reading is this small in parts of the other's."""
 
 
-def best_of(connection: Connection, key: Key, verdicts: bool) -> Run | None:
-    """The run that :meth:`autotune.Database.best` describes; ``verdicts``: the database has confirmations."""
-    safe = one(connection, rows.select_winner(key)) if verdicts else None
-    if safe is None:
-        safe = one(connection, rows.select_default(key, verdicts))
-    fastest = connection.execute(rows.select_fastest(key, _CANDIDATES, verdicts))
+def best_of(connection: Connection, key: Key) -> Run | None:
+    """The run that :meth:`autotune.Database.best` describes."""
+    safe = one(connection, rows.select_winner(key)) or one(connection, rows.select_default(key))
+    fastest = connection.execute(rows.select_fastest(key, _CANDIDATES))
     runs = [rows.from_row(row) for row in fastest]
     fresh = next((run for run in runs if run.confirmed_ns is None), None)
     if safe is None or fresh is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import Select, inspect, select
+from sqlalchemy import Select, select
 from sqlalchemy.engine import Connection, Row
 
 from autotune.database import rows, schema
@@ -15,17 +15,14 @@ from autotune.errors import DatabaseError
 def damage_of(connection: Connection) -> list[str]:
     """A line for each thing that SQLite finds wrong with its file, and for each damaged row."""
     lines = list(_of_file(connection)) if connection.dialect.name == "sqlite" else []
-    known = set(inspect(connection).get_table_names())
     queries: list[tuple[Select[Any], Callable[[Row[Any]], object]]] = [
         (select(schema.workloads), rows.workload_from_row),
         (select(schema.targets), rows.target_from_row),
         (select(schema.jobs), rows.job_from_row),
-        (rows.select_runs(schema.verdicts.name in known), lambda row: rows.from_row(row).config),
+        (rows.select_runs(), lambda row: rows.from_row(row).config),
+        (select(schema.layers), rows.layers_from_row),
+        (select(schema.comparisons), rows.comparison_from_row),
     ]
-    if schema.layers.name in known:
-        queries.append((select(schema.layers), rows.layers_from_row))
-    if schema.contests.name in known:
-        queries.append((select(schema.contests), rows.contest_from_row))
     for query, read in queries:
         for row in connection.execute(query):
             try:

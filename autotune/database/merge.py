@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Table, delete, insert, inspect, select
+from sqlalchemy import Table, delete, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
@@ -30,73 +30,49 @@ class MergeReport:
 
 
 def merge(into: Database, source: Database) -> MergeReport:
-    """Copy every run and contest of ``source`` that ``into`` does not have, with confirmations.
+    """Copy every run and comparison of ``source`` that ``into`` does not have.
 
-    A run that both have keeps the reading of ``into``. Interrupted, it is simply run again.
+    Of a run that both have the reading of ``into`` stays. Interrupted, it is simply run again.
     """
     found = source.session.read(_everything)
-    readings: dict[int, list[dict[str, Any]]] = {}
-    for row in found[schema.verdicts]:
-        readings.setdefault(row["run_id"], []).append(row)
-
-    def copy_descriptions(connection: Connection) -> None:
-        for table in _DESCRIPTIONS:
-            for row in found[table]:
-                insert_new(connection, table, _without_id(table, row))
-
-    into.session.write(copy_descriptions)
-    runs, new = found[schema.runs], 0
-    for start in range(0, len(runs), _CHUNK):
-        part = runs[start : start + _CHUNK]
-        new += into.session.write(partial(_copy_all, runs=part, readings=readings))
-    return MergeReport(new, len(runs) - new)
+    new = dict[Table, int]()
+    for table, values in found.items():
+        parts = [values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)]
+        new[table] = sum(into.session.write(partial(_copy, table=table, values=part)) for part in parts)
+    return MergeReport(new[schema.runs], len(found[schema.runs]) - new[schema.runs])
 
 
-_DESCRIPTIONS = (
+_TABLES = (
     schema.workloads,
     schema.targets,
     schema.spaces,
     schema.jobs,
     schema.layers,
-    schema.contests,
+    schema.runs,
+    schema.comparisons,
 )
-"""What runs refer to comes before what refers to it."""
+"""What is referred to comes before what refers to it."""
 
 
 def _everything(connection: Connection) -> dict[Table, list[dict[str, Any]]]:
-    """All rows of every table; none of those that an older version did not have."""
-    known = set(inspect(connection).get_table_names())
-    tables = (*_DESCRIPTIONS, schema.runs, schema.verdicts)
-    return {
-        table: [dict(row._mapping) for row in connection.execute(select(table))]
-        if table.name in known
-        else []
-        for table in tables
-    }
+    """All rows of every table."""
+    return {table: [dict(row._mapping) for row in connection.execute(select(table))] for table in _TABLES}
 
 
-def _without_id(table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose number is the database's own affair, without it."""
-    numbered = table in (schema.contests, schema.runs, schema.verdicts)
-    return {name: value for name, value in row.items() if not (numbered and name == "id")}
+def _copy(connection: Connection, table: Table, values: list[dict[str, Any]]) -> int:
+    return sum(insert_new(connection, table, _renumbered(connection, table, row)) for row in values)
 
 
-def _copy_all(
-    connection: Connection, runs: list[dict[str, Any]], readings: dict[int, list[dict[str, Any]]]
-) -> int:
-    return sum(_copy(connection, run, readings.get(run["id"], [])) for run in runs)
-
-
-def _copy(connection: Connection, run: dict[str, Any], readings: list[dict[str, Any]]) -> bool:
-    if not insert_new(connection, schema.runs, _without_id(schema.runs, run)):
-        return False
-    key = Key(run["workload_key"], run["target_key"], run["space_key"])
-    same = select(schema.runs.c.id).where(rows.of(key), schema.runs.c.trace_key == run["trace_key"])
-    number = connection.execute(same).scalar_one()
-    for reading in readings:
-        values = {**_without_id(schema.verdicts, reading), "run_id": number}
-        connection.execute(insert(schema.verdicts).values(values))
-    return True
+def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> dict[str, Any]:
+    """A row without its number, which is the database's own affair, and with that of the run it refers to."""
+    if table not in (schema.runs, schema.comparisons):
+        return row
+    found = {name: value for name, value in row.items() if name != "id"}
+    if found.get("run_id") is not None:
+        key = Key(row["workload_key"], row["target_key"], row["key"])
+        same = select(schema.runs.c.id).where(rows.of(key), schema.runs.c.trace_key == row["name"])
+        found["run_id"] = connection.execute(same).scalar_one()
+    return found
 
 
 def forget(database: Database, unwanted: Iterable[Key]) -> int:
@@ -107,8 +83,7 @@ def forget(database: Database, unwanted: Iterable[Key]) -> int:
         count = 0
         for key in keys:
             mine = select(schema.runs.c.id).where(rows.of(key))
-            again = schema.verdicts
-            connection.execute(delete(again).where(again.c.run_id.in_(mine)))
+            connection.execute(delete(schema.comparisons).where(schema.comparisons.c.run_id.in_(mine)))
             count += connection.execute(delete(schema.runs).where(rows.of(key))).rowcount
         return count
 

@@ -65,7 +65,7 @@ class Run:
 
     ``error`` is the largest difference from the reference over the reference's largest magnitude.
     ``config_json`` holds the knob values that made the trace; ``created`` is in seconds since 1970,
-    UTC. ``confirmed_ns`` is the latency read beside the default inside a model, ``inside`` that model's
+    UTC. ``confirmed_ns`` is the latency read in the newest comparison inside a model, ``inside`` that model's
     name; None and empty if it never was.
     """
 
@@ -105,28 +105,36 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Rival:
-    """A run that took part in a confirmation: its latency inside the model, and whether it is the one to use."""
+class Ratio:
+    """A candidate's latency over the incumbent's: the median of the rounds' ratios, and its 95 % interval.
 
-    run: Run
-    latency: Latency
-    won: bool = False
+    The interval is None where there were too few rounds for one.
+    """
+
+    median: float
+    interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
-class ContestRow:
-    """One alternative of a workload, timed taking turns with the others as a whole.
+class Comparison:
+    """One candidate of a site, compared with the others inside a model.
 
-    ``key`` covers its regions and their search spaces. ``latency`` is None, and ``message`` says why,
-    for one that failed or is less exact than it declares; ``error`` is its largest difference from
-    the exact result over that one's largest magnitude. ``created`` is set by the database.
+    Of a workload's options ``name`` is the option's and ``key`` covers its regions and their search spaces; of its
+    schedules ``name`` is the trace's key, ``key`` that of the search space, and ``run`` the row of the run. ``latency``
+    is None, and ``message`` says why, for one that failed or is less exact than it declares; ``error`` is its largest
+    difference from the exact result over that one's largest magnitude. The incumbent has no ``ratio``. ``inside``
+    names the model; it and ``created`` are set by the database.
     """
 
     name: str
     key: str
-    latency: Latency | None
+    latency: Latency | None = None
+    won: bool = False
+    ratio: Ratio | None = None
+    run: int | None = None
     error: float | None = None
     message: str = ""
+    inside: str = ""
     created: float = 0.0
 
 
@@ -180,13 +188,13 @@ class JobRow:
 
 
 __all__ = [
-    "ContestRow",
+    "Comparison",
     "JobRow",
     "Key",
     "Latency",
     "Origin",
     "Outcome",
-    "Rival",
+    "Ratio",
     "Run",
     "WorkloadRow",
     "WorkloadSummary",

@@ -9,17 +9,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, null, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, select
 from sqlalchemy.engine import Row
 
 from autotune.database import schema
 from autotune.database.records import (
-    ContestRow,
+    Comparison,
     JobRow,
     Key,
     Latency,
     Origin,
     Outcome,
+    Ratio,
     Run,
     WorkloadRow,
     WorkloadSummary,
@@ -44,43 +45,42 @@ def of(key: Key) -> ColumnElement[bool]:
     )
 
 
-def select_runs(verdicts: bool = True) -> Select[Any]:
-    """All columns of runs, and what the latest confirmation read of each and where, if there are ``verdicts``."""
-    again = schema.verdicts.c
+def select_runs() -> Select[Any]:
+    """All columns of runs, and what the newest comparison read of each and where."""
+    compared = schema.comparisons.c
 
-    def latest(column: ColumnElement[Any]) -> ColumnElement[Any]:
-        if not verdicts:
-            return null()
-        mine = select(column).where(again.run_id == schema.runs.c.id)
-        return mine.order_by(again.id.desc()).limit(1).scalar_subquery()
+    def newest(column: ColumnElement[Any]) -> ColumnElement[Any]:
+        mine = select(column).where(compared.run_id == schema.runs.c.id)
+        return mine.order_by(compared.created.desc(), compared.id.desc()).limit(1).scalar_subquery()
 
-    confirmed_ns = latest(again.latency_min_ns).label("confirmed_ns")
-    return select(schema.runs, confirmed_ns, latest(again.inside).label("inside"))
+    confirmed_ns = newest(compared.latency_min_ns).label("confirmed_ns")
+    return select(schema.runs, confirmed_ns, newest(compared.inside).label("inside"))
 
 
-def select_fastest(key: Key, count: int, verdicts: bool = True) -> Select[Any]:
+def select_fastest(key: Key, count: int) -> Select[Any]:
     """The fastest runs of a key, by their first reading."""
     columns = schema.runs.c
-    ok = select_runs(verdicts).where(of(key), columns.outcome == Outcome.OK.value)
+    ok = select_runs().where(of(key), columns.outcome == Outcome.OK.value)
     return ok.order_by(columns.latency_min_ns, columns.id).limit(count)
 
 
-def select_default(key: Key, verdicts: bool = True) -> Select[Any]:
+def select_default(key: Key) -> Select[Any]:
     """The first run of a key's default schedule that was timed."""
-    columns = schema.runs.c
-    return select_fastest(key, 1, verdicts).where(columns.origin == Origin.DEFAULT.value)
+    return select_fastest(key, 1).where(schema.runs.c.origin == Origin.DEFAULT.value)
 
 
 def select_winner(key: Key) -> Select[Any]:
-    """The run that won the newest confirmation of a key."""
-    columns = schema.verdicts.c
+    """The run that won the newest comparison of a key's schedules."""
+    columns = schema.comparisons.c
     same = and_(
         columns.workload_key == key.workload,
         columns.target_key == key.target,
-        columns.space_key == key.space,
+        columns.site == "schedule",
+        columns.key == key.space,
         columns.won,
     )
-    newest = select(columns.run_id).where(same).order_by(columns.id.desc()).limit(1).scalar_subquery()
+    order = (columns.created.desc(), columns.id.desc())
+    newest = select(columns.run_id).where(same).order_by(*order).limit(1).scalar_subquery()
     return select_runs().where(schema.runs.c.id == newest)
 
 
@@ -266,17 +266,52 @@ def layers_from_row(row: Row[Any]) -> tuple[str, ...]:
         return tuple(_text(name, "name") for name in names)
 
 
-def select_contest(workload: str, target: str) -> Select[Any]:
-    """The entries of the newest contest of a workload on a target."""
-    columns = schema.contests.c
-    same = and_(columns.workload_key == workload, columns.target_key == target)
+def select_comparison(workload: str, target: str, site: str) -> Select[Any]:
+    """The candidates of the newest comparison of a kind of site of a workload on a target."""
+    columns = schema.comparisons.c
+    same = and_(columns.workload_key == workload, columns.target_key == target, columns.site == site)
     newest = select(func.max(columns.created)).where(same).scalar_subquery()
-    return select(schema.contests).where(same, columns.created == newest).order_by(columns.id)
+    return select(schema.comparisons).where(same, columns.created == newest).order_by(columns.id)
 
 
-def contest_from_row(row: Row[Any]) -> ContestRow:
-    """An entry of a contest; raises DatabaseError for a damaged row."""
-    with _sound(f"row {row.id} of contests"):
-        name, message = _text(row.name, "name"), _text(row.message, "message")
-        key, created = _text(row.key, "key"), _time(row.created, "created")
-        return ContestRow(name, key, _latency(row), _error(row), message, created)
+def comparison_to_row(found: Comparison) -> dict[str, Any]:
+    """The columns of a candidate that is about to be stored."""
+    ratio = found.ratio
+    low, high = (ratio.interval if ratio else None) or (None, None)
+    return {
+        "name": found.name,
+        "key": found.key,
+        "run_id": found.run,
+        "won": found.won,
+        **stats(found.latency),
+        "ratio": None if ratio is None else ratio.median,
+        "ratio_low": low,
+        "ratio_high": high,
+        "error": found.error,
+        "message": storable(found.message),
+    }
+
+
+def comparison_from_row(row: Row[Any]) -> Comparison:
+    """A candidate of a comparison; raises DatabaseError for a damaged row."""
+    with _sound(f"row {row.id} of comparisons"):
+        return Comparison(
+            _text(row.name, "name"),
+            _text(row.key, "key"),
+            _latency(row),
+            bool(row.won),
+            _ratio(row),
+            row.run_id,
+            _error(row),
+            _text(row.message, "message"),
+            _text(row.inside, "inside"),
+            _time(row.created, "created"),
+        )
+
+
+def _ratio(row: Row[Any]) -> Ratio | None:
+    if row.ratio is None:
+        return None
+    bounds = (row.ratio_low, row.ratio_high)
+    interval = None if None in bounds else tuple(_number(bound, "ratio") for bound in bounds)
+    return Ratio(_number(row.ratio, "ratio"), interval)  # type: ignore[arg-type]

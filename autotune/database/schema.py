@@ -18,15 +18,14 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 4
+VERSION = 5
 """Version of the schema that this code writes.
 
-Version 2 added contests, version 3 verdicts, in the place of confirmations: those were readings of a schedule
-alone, which say little about it inside a model. Version 4 added layers. An older database is
-read as it is, and brought up to date when it is opened to write.
+Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
+verdicts. An older database is brought up to date when it is opened to write.
 """
 OLDEST = 1
-"""The oldest version that this code can read and bring up to date."""
+"""The oldest version that this code can bring up to date."""
 
 metadata = MetaData()
 
@@ -105,25 +104,33 @@ runs = Table(
     Index("of_job", "job"),
 )
 
-verdicts = Table(
-    "verdicts",
+comparisons = Table(
+    "comparisons",
     metadata,
     Column("id", Integer, primary_key=True),
     Column("workload_key", ForeignKey("workloads.key"), nullable=False),
     Column("target_key", ForeignKey("targets.key"), nullable=False),
-    Column("space_key", ForeignKey("spaces.key"), nullable=False),
-    Column("run_id", ForeignKey("runs.id"), nullable=False, index=True),
+    Column("site", String(16), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("key", String(64), nullable=False),
+    Column("run_id", ForeignKey("runs.id"), index=True),
     Column("won", Boolean, nullable=False),
+    Column("latency_min_ns", Float),
+    Column("latency_median_ns", Float),
+    Column("latency_spread_ns", Float),
+    Column("n", Integer, nullable=False),
+    Column("ratio", Float),
+    Column("ratio_low", Float),
+    Column("ratio_high", Float),
+    Column("error", Float),
+    Column("message", Text, nullable=False),
     Column("inside", Text, nullable=False),
     Column("job", ForeignKey("jobs.id")),
-    Column("latency_min_ns", Float, nullable=False),
-    Column("latency_median_ns", Float, nullable=False),
-    Column("latency_spread_ns", Float, nullable=False),
-    Column("n", Integer, nullable=False),
     Column("created", Float, nullable=False),
-    Index("winner", "workload_key", "target_key", "space_key", "won"),
+    UniqueConstraint("workload_key", "target_key", "site", "name", "created", name="one_row_each"),
+    Index("compared", "workload_key", "target_key", "site", "key", "won"),
 )
-"""Rivals of one key that were read together have the same time ``created``; one of them has ``won``."""
+"""A row a candidate; those that were compared with each other have the same time ``created``, and one has ``won``."""
 
 layers = Table(
     "layers",
@@ -134,29 +141,10 @@ layers = Table(
 )
 """Where the model of a job has a workload: the names of its dispatches, a JSON list."""
 
-contests = Table(
-    "contests",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("workload_key", ForeignKey("workloads.key"), nullable=False),
-    Column("target_key", ForeignKey("targets.key"), nullable=False),
-    Column("name", String(64), nullable=False),
-    Column("key", String(64), nullable=False),
-    Column("latency_min_ns", Float),
-    Column("latency_median_ns", Float),
-    Column("latency_spread_ns", Float),
-    Column("n", Integer, nullable=False),
-    Column("error", Float),
-    Column("message", Text, nullable=False),
-    Column("job", ForeignKey("jobs.id")),
-    Column("created", Float, nullable=False),
-    UniqueConstraint("workload_key", "target_key", "name", "created", name="one_entry_each"),
-)
-
 __all__ = [
     "OLDEST",
     "VERSION",
-    "contests",
+    "comparisons",
     "jobs",
     "layers",
     "meta",
@@ -164,6 +152,5 @@ __all__ = [
     "runs",
     "spaces",
     "targets",
-    "verdicts",
     "workloads",
 ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Select, Table, insert, inspect, select
+from sqlalchemy import Select, Table, insert, select
 from sqlalchemy.engine import Connection, Row
 
 from autotune.database import best, jobs, rows, schema, upgrade
@@ -19,11 +19,10 @@ from autotune.database.address import Address
 from autotune.database.damage import damage_of
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
-    ContestRow,
+    Comparison,
     JobRow,
     Key,
     Outcome,
-    Rival,
     Run,
     WorkloadRow,
     WorkloadSummary,
@@ -57,7 +56,6 @@ class Database:
         self.session = Session(address, read_only=read_only, timeout=timeout)
         try:
             upgrade.prepare(self.session)
-            self._tables = self.session.read(lambda connection: set(inspect(connection).get_table_names()))
         except BaseException:
             self.session.close()  # what could not be used is not kept open either
             raise
@@ -123,21 +121,6 @@ class Database:
 
         return self.session.write(lambda connection: insert_new(connection, schema.runs, row), mine)
 
-    def confirm(self, rivals: Sequence[Rival], inside: str, job: str = "") -> None:
-        """Store what runs of one key took beside each other inside a model, and which of them won.
-
-        From then on the winner is used (see :meth:`best`).
-        """
-        if any(rival.run.id is None for rival in rivals) or sum(rival.won for rival in rivals) != 1:
-            raise DatabaseError("a confirmation needs runs that came from the database, and one winner")
-        common = {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
-        values = [
-            {**common, **rows.key_columns(rival.run.key), "run_id": rival.run.id, "won": rival.won}
-            | rows.stats(rival.latency)
-            for rival in rivals
-        ]
-        self._insert_together(schema.verdicts, values, "run_id")
-
     def claim_job(self, fresh: JobRow, alive: Callable[[str], bool]) -> JobRow:
         """Continue the latest unfinished job of ``fresh.fingerprint``, else start ``fresh``.
 
@@ -151,57 +134,55 @@ class Database:
         changed = replace(job, updated=time.time())
         self.session.write(lambda connection: jobs.store(connection, changed))
 
-    def record_contest(
-        self, workload_key: str, target_key: str, entries: Sequence[ContestRow], job: str = ""
+    def compared(
+        self,
+        workload_key: str,
+        target_key: str,
+        site: str,
+        candidates: Sequence[Comparison],
+        inside: str,
+        job: str = "",
     ) -> None:
-        """Store alternatives of a workload that were timed taking turns, all of them at once."""
-        if not entries:
-            return
-        common: dict[str, Any] = {"workload_key": workload_key, "target_key": target_key, "job": job or None}
-        common["created"] = time.time()
-        values = [
-            {**common, "name": entry.name, "key": entry.key, "error": entry.error}
-            | {"message": rows.storable(entry.message)}
-            | rows.stats(entry.latency)
-            for entry in entries
-        ]
-        self._insert_together(schema.contests, values, "workload_key")
+        """Store candidates of a site that were compared inside a model, all at once; the winner is used from then on.
 
-    def _insert_together(self, table: Table, values: Sequence[dict[str, Any]], indexed: str) -> None:
-        """Insert rows of one time stamp, all or none of them; ``indexed`` helps to find them again."""
-        columns, first = table.c, values[0]
+        ``site`` is "option" for the ways to compute a workload, or "schedule" (see :meth:`best`).
+        """
+        if sum(candidate.won for candidate in candidates) != 1:
+            raise DatabaseError("a comparison needs one winner")
+        if site == "schedule" and any(candidate.run is None for candidate in candidates):
+            raise DatabaseError("a comparison of schedules needs runs that came from the database")
+        common: dict[str, Any] = {"workload_key": workload_key, "target_key": target_key, "site": site}
+        common |= {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
+        values = [rows.comparison_to_row(candidate) | common for candidate in candidates]
+        columns = schema.comparisons.c
 
         def known(connection: Connection) -> bool | None:
-            same = select(columns.id).where(
-                columns[indexed] == first[indexed], columns.created == first["created"]
-            )
-            return connection.execute(same).first() is not None or None
+            same = [columns[name] == common[name] for name in ("workload_key", "site", "created")]
+            return connection.execute(select(columns.id).where(*same)).first() is not None or None
 
         def insert_all(connection: Connection) -> bool:
             for row in values:
-                connection.execute(insert(table).values(row))
+                connection.execute(insert(schema.comparisons).values(row))
             return True
 
         self.session.write(insert_all, known)
 
-    def contest(self, workload_key: str, target_key: str) -> list[ContestRow]:
-        """The alternatives that took part in the newest contest of a workload; none if there was none."""
-        if schema.contests.name not in self._tables:
-            return []  # a database of version 1 that was opened to read
-        return self._all(rows.select_contest(workload_key, target_key), rows.contest_from_row)
+    def comparison(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
+        """The candidates of the newest comparison of a workload's options or schedules; none if there was none."""
+        return self._all(rows.select_comparison(workload_key, target_key, site), rows.comparison_from_row)
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """The schedule to use for exactly this key, or why there is none.
 
-        The winner of the newest confirmation, else the default. A run that was found since, by a job that
+        The winner of the newest comparison, else the default. A run that was found since, by a job that
         did not reach its end, takes its place only if its first reading is clearly smaller (CLEARLY, in
-        :mod:`autotune.database.best`) than those of the default and of all that were ever confirmed: the
+        :mod:`autotune.database.best`) than those of the default and of all that were ever compared: the
         smallest of many is the luckiest.
         """
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Run | Miss:
-            return best.best_of(connection, key, self._verdicts) or best.diagnose(connection, key)
+            return best.best_of(connection, key) or best.diagnose(connection, key)
 
         return self.session.read(answer)
 
@@ -210,18 +191,18 @@ class Database:
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Hit | Miss:
-            found = best.best_of(connection, key, self._verdicts)
+            found = best.best_of(connection, key)
             if found is None:
                 return best.diagnose(connection, key)
             outcomes = best.outcomes_of(connection, key)
-            default = best.one(connection, rows.select_default(key, self._verdicts))
+            default = best.one(connection, rows.select_default(key))
             return Hit(found, default, sum(outcomes.values()), outcomes.get(Outcome.OK.value, 0))
 
         return self.session.read(answer)
 
     def top(self, key: Key, count: int) -> list[Run]:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""
-        return self._all(rows.select_fastest(key, count, self._verdicts), rows.from_row)
+        return self._all(rows.select_fastest(key, count), rows.from_row)
 
     def runs(
         self,
@@ -262,7 +243,7 @@ class Database:
             columns.space_key: space,
             columns.job: job,
         }
-        query = rows.select_runs(self._verdicts).where(columns.id > after).order_by(columns.id)
+        query = rows.select_runs().where(columns.id > after).order_by(columns.id)
         for column, value in wanted.items():
             if value is not None:
                 query = query.where(column == value)
@@ -288,8 +269,6 @@ class Database:
 
     def layers(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Names of dispatches, by job and workload key."""
-        if schema.layers.name not in self._tables:
-            return {}  # not before version 4
         query = select(schema.layers)
         return dict(self._all(query, lambda row: ((row.job, row.workload_key), rows.layers_from_row(row))))
 
@@ -313,10 +292,6 @@ class Database:
     def damage(self) -> list[str]:
         """What is wrong with the file and with single rows, a line each."""
         return self.session.read(damage_of)
-
-    @property
-    def _verdicts(self) -> bool:
-        return schema.verdicts.name in self._tables  # not before version 3
 
     def _all(
         self, query: Select[Any], read: Callable[[Row[Any]], T], *, skip_damaged: bool = False

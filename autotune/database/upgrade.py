@@ -52,9 +52,39 @@ def _create(connection: Connection) -> None:
         connection.execute(schema.meta.insert().values(row))
     elif _is_older(found):
         schema.metadata.create_all(connection)
-        connection.exec_driver_sql("DROP TABLE IF EXISTS confirmations")  # of versions 1 and 2
+        _take_over(connection)
         known = schema.meta.c.name == "schema_version"
         connection.execute(schema.meta.update().where(known).values(value=str(schema.VERSION)))
+
+
+_VERDICTS = """
+INSERT INTO comparisons (workload_key, target_key, site, name, key, run_id, won, latency_min_ns, latency_median_ns,
+    latency_spread_ns, n, message, inside, job, created)
+SELECT v.workload_key, v.target_key, 'schedule', r.trace_key, v.space_key, v.run_id, v.won, v.latency_min_ns,
+    v.latency_median_ns, v.latency_spread_ns, v.n, '', v.inside, v.job, v.created
+FROM verdicts v JOIN runs r ON r.id = v.run_id ORDER BY v.id
+"""
+_CONTESTS = """
+INSERT INTO comparisons (workload_key, target_key, site, name, key, won, latency_min_ns, latency_median_ns,
+    latency_spread_ns, n, error, message, inside, job, created)
+SELECT c.workload_key, c.target_key, 'option', c.name, c.key, c.latency_min_ns IS NOT NULL AND c.id = (
+        SELECT o.id FROM contests o
+        WHERE o.workload_key = c.workload_key AND o.target_key = c.target_key AND o.created = c.created
+            AND o.latency_min_ns IS NOT NULL
+        ORDER BY o.latency_min_ns, o.id LIMIT 1
+    ), c.latency_min_ns, c.latency_median_ns, c.latency_spread_ns, c.n, c.error, c.message, '', c.job, c.created
+FROM contests c ORDER BY c.id
+"""
+
+
+def _take_over(connection: Connection) -> None:
+    """Make comparisons of what versions 2 to 4 kept of algorithms and schedules; drop the tables of before."""
+    known = sqlalchemy.inspect(connection).get_table_names()
+    for table, copy in (("verdicts", _VERDICTS), ("contests", _CONTESTS)):
+        if table in known:
+            connection.exec_driver_sql(copy)
+    for table in ("verdicts", "contests", "confirmations"):
+        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
 
 
 def _is_older(found: str) -> bool:
@@ -62,8 +92,13 @@ def _is_older(found: str) -> bool:
 
 
 def _check(found: str | None, session: Session) -> None:
-    if found == str(schema.VERSION) or (found and _is_older(found)):
+    if found == str(schema.VERSION):
         return
+    if found and _is_older(found):
+        raise SchemaVersionError(
+            f"the database {session.address} has schema version {found}, this autotune reads version "
+            f"{schema.VERSION}; `autotune db upgrade --db {session.address}` brings it up to date"
+        )
     if not found:
         holds = session.read(lambda connection: sqlalchemy.inspect(connection).get_table_names())
         what = f"it holds other tables ({', '.join(sorted(holds)[:3])})" if holds else "it is empty"

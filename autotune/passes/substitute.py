@@ -1,4 +1,4 @@
-"""Put the dispatches of an alternative in the place of a dispatch."""
+"""Put the dispatches of an option in the place of a dispatch."""
 
 from __future__ import annotations
 
@@ -6,29 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from autotune.graph.ir import Array, TensorType, fresh_name
-from autotune.passes.alternatives import Alternative
+from autotune.passes.options import Option
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.views import Placement
 
 
-def substitute(parts: Partition, chosen: Mapping[str, Alternative]) -> Partition:
-    """``parts`` with every dispatch computed by the alternative that ``chosen`` has for its workload's key.
+def substitute(parts: Partition, options: Mapping[str, Option]) -> Partition:
+    """``parts`` with every dispatch computed by the option that ``options`` has for its workload's key.
 
     Dispatches without one stay; the very same partition comes back where all do.
     """
-    if all(chosen.get(d.workload.key) is None or _stays(chosen, d) for d in parts.dispatches):
+    divided = {key: option for key, option in options.items() if option.steps is not None}
+    if all(dispatch.workload.key not in divided for dispatch in parts.dispatches):
         return parts
     work = _Substitution(parts)
     for dispatch in parts.dispatches:
-        if dispatch.workload.key not in chosen or _stays(chosen, dispatch):
-            work.dispatches.append(dispatch)
+        if dispatch.workload.key in divided:
+            work.expand(dispatch, divided[dispatch.workload.key])
         else:
-            work.expand(dispatch, chosen[dispatch.workload.key])
+            work.dispatches.append(dispatch)
     return work.finish()
-
-
-def _stays(chosen: Mapping[str, Alternative], dispatch: Dispatch) -> bool:
-    return chosen[dispatch.workload.key].steps is None
 
 
 @dataclass
@@ -44,9 +41,9 @@ class _Substitution:
         self.types.update(self.parts.types)
         self.constants.update(self.parts.constants)
 
-    def expand(self, dispatch: Dispatch, alternative: Alternative) -> None:
-        """Append the alternative's dispatches, their values under fresh names."""
-        steps = alternative.steps
+    def expand(self, dispatch: Dispatch, option: Option) -> None:
+        """Append the option's dispatches, their values under fresh names."""
+        steps = option.steps
         assert steps is not None
         region = dispatch.workload.region.graph
         names = dict(zip(region.inputs, dispatch.inputs, strict=True))
@@ -62,7 +59,7 @@ class _Substitution:
             if value not in arguments:
                 self.placements[names[value]] = _composed(placement, names, roots)
         given = {v: self.constants[names[v]] for v in region.inputs if names[v] in self.constants}
-        computed = alternative.constants(given)
+        computed = option.constants(given)
         self.constants.update({names[v]: array for v, array in computed.items() if v not in arguments})
         for step in steps.dispatches:
             inputs, outputs = (tuple(names[v] for v in vs) for vs in (step.inputs, step.outputs))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from autotune.tuning.objective import Objective
+from autotune.tuning.sites import Sites
 from autotune.tuning.task import Task
 
 ALPHA = 0.2
@@ -20,24 +20,23 @@ WINDOW = 16
 class Allocator:
     """Gradient-based task scheduling of Ansor (Zheng et al., OSDI 2020, 6.2).
 
-    The objective is the model's latency; a task that only alternatives need which are ruled out gets no
-    turn. With probability ``explore`` the turn
-    goes to any unfinished task. Tasks on a plateau get a turn only when all are, and none then with
-    ``stop_on_plateau``.
+    What is to be made smaller is the model's latency; a task that only options need which are ruled out gets no
+    turn. With probability ``explore`` the turn goes to any unfinished task. Tasks on a plateau get a turn only when
+    all are, and none then with ``stop_on_plateau``.
     """
 
     def __init__(
-        self, objective: Objective, seed: int, explore: float = 0.05, *, stop_on_plateau: bool = False
+        self, sites: Sites, seed: int, explore: float = 0.05, *, stop_on_plateau: bool = False
     ) -> None:
-        self._objective = objective
+        self._sites = sites
         self._stop_on_plateau = stop_on_plateau
-        self._tasks = objective.tasks
+        self._tasks = sites.tasks
         self._rng = np.random.default_rng(seed)
         self._explore = explore
 
     def choose(self) -> Task | None:
         """The task of the next turn; None when all are finished."""
-        weights = self._objective.weights()
+        weights = self._sites.weights()
         open_tasks = self._open(weights)
         if not open_tasks:
             return None
@@ -48,7 +47,7 @@ class Allocator:
     @property
     def open_tasks(self) -> list[Task]:
         """The tasks that may get a turn."""
-        return self._open(self._objective.weights())
+        return self._open(self._sites.weights())
 
     def _open(self, weights: Mapping[str, float]) -> list[Task]:
         unfinished = [task for task in self._tasks if not task.finished and task.workload.key in weights]

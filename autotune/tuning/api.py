@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,9 @@ from autotune.tuning.budget import Budget
 from autotune.tuning.report import Report, nanoseconds, times
 
 if TYPE_CHECKING:
-    from autotune.compiler.decision import Decision
     from autotune.compiler.driver import Compilation, Model, Shapes
+    from autotune.compiler.plan import Ranking
+    from autotune.compiler.planned import Planned
     from autotune.graph.program import AnyWorkload
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
@@ -105,7 +106,7 @@ def tune(
     from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
-    from autotune.tuning.model import ModelSurroundings, work_of
+    from autotune.tuning.model import MeasuredModel, work_of
     from autotune.tuning.random_inputs import checked_seed
     from autotune.tuning.samplers import factory
 
@@ -121,11 +122,11 @@ def tune(
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
         shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")
-        subjects, forks = work_of(parts, chosen, preference)
+        subjects, sites = work_of(parts, chosen, preference)
         job = Job(
             model=parts.name if not isinstance(model, str | Path) else str(model),
             subjects=subjects,
-            forks=forks,
+            sites=sites,
             target=chosen,
             budget=limit,
             database=store,
@@ -133,7 +134,7 @@ def tune(
             progress=shown,
             options=options,
             prior=_prior(),
-            surroundings=ModelSurroundings(parts, chosen, store, preference, seed),
+            whole=MeasuredModel(parts, sites, chosen, store, preference, seed),
             origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
             head_s=time.monotonic() - begun,
         )
@@ -258,20 +259,22 @@ class Answer:
     """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
 
     ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first.
-    ``decision`` compares the ways to compute it, if there are several.
+    ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where another option
+    divides it.
     """
 
     names: tuple[str, ...]
     workload: AnyWorkload
     answer: Hit | Miss
     top: tuple[Run, ...]
-    decision: Decision | None = None
+    ranking: Ranking | None = None
+    planned: Planned | None = None
     nodes: tuple[str, ...] = ()
 
     @property
     def divided(self) -> bool:
         """Whether the model runs the dispatches of another algorithm instead, which have answers of their own."""
-        return self.decision is not None and self.decision.chosen.steps is not None
+        return self.ranking is not None and self.ranking.chosen.steps is not None
 
     @property
     def title(self) -> str:
@@ -287,9 +290,10 @@ class Answer:
         if isinstance(found, Miss):
             return str(found)
         default, best = found.latencies
+        why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""
         return (
             f"{nanoseconds(best)} (default {nanoseconds(default)}, {times(found.speedup)}), "
-            f"{found.ok} of {found.runs} runs worked"
+            f"{found.ok} of {found.runs} runs worked{why}"
         )
 
     def __repr__(self) -> str:
@@ -312,31 +316,38 @@ def query(
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
     for an unknown one, and for a database that does not exist.
     """
-    from autotune.compiler.decision import decide
+    from autotune.compiler.plan import plan_of
     from autotune.graph.region import Workload
     from search_spaces.spaces import space_for
 
     chosen = Target.parse(target, threads)
     with opened(database, read_only=True) as store:
+        asked = _workloads(what, store, chosen, shapes)
+        workloads = [workload for workload, _, _ in asked if isinstance(workload, Workload)]
+        plan = plan_of(workloads, chosen, store, Preference(tolerance))
 
         def answer(
-            workload: AnyWorkload, names: tuple[str, ...], nodes: tuple[str, ...], space: str = ""
+            workload: AnyWorkload,
+            names: tuple[str, ...],
+            nodes: tuple[str, ...],
+            ranking: Ranking | None = None,
+            space: str = "",
         ) -> Answer:
             if isinstance(workload, Workload):
                 space = space_for(workload, chosen).key
             key = Key(workload.key, chosen.key, space)
-            found = store.lookup(key.workload, key.target, key.space)
-            return Answer(names, workload, found, tuple(store.top(key, top)), nodes=nodes)
+            found, fastest = store.lookup(key.workload, key.target, key.space), tuple(store.top(key, top))
+            return Answer(names, workload, found, fastest, ranking, plan.schedules.get(workload.key), nodes)
 
         answers = []
-        for workload, names, nodes in _workloads(what, store, chosen, shapes):
+        for workload, names, nodes in asked:
             if not isinstance(workload, Workload):
-                answers += [answer(workload, names, nodes, s) for s in _spaces(store, workload, chosen)]
+                spaces = _spaces(store, workload, chosen)
+                answers += [answer(workload, names, nodes, space=space) for space in spaces]
                 continue
-            decision = decide(workload, chosen, store, Preference(tolerance))
-            answers.append(replace(answer(workload, names, nodes), decision=decision))
-            steps = decision.chosen.steps if decision is not None else None
-            for step in steps.dispatches if steps is not None else ():
+            answers.append(answer(workload, names, nodes, plan.rankings.get(workload.key)))
+            option = plan.options.get(workload.key)
+            for step in option.steps.dispatches if option is not None and option.steps is not None else ():
                 answers.append(answer(step.workload, tuple(f"{name}/{step.name}" for name in names), nodes))
         return answers
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from autotune.database.records import JobRow, Run
 from autotune.tuning.guide import Guide
-from autotune.tuning.objective import Fork, Objective
 from autotune.tuning.samplers import GUIDED, factory
 from autotune.tuning.search import Search
+from autotune.tuning.sites import Site, Sites
 from autotune.tuning.task import Task
 
 if TYPE_CHECKING:
@@ -39,19 +39,19 @@ class History:
         return next((step.seconds for step in self.steps if step.ns <= ns), None)
 
 
-def history(database: Database, subjects: Sequence[Subject], forks: Sequence[Fork]) -> History:
+def history(database: Database, subjects: Sequence[Subject], sites: Sequence[Site]) -> History:
     """What the database's jobs did for a model of these workloads, one job after the other.
 
     A run counts at the time when it was stored, from its job's beginning on: worker processes were
     started before that. The model's latency is the sum over its dispatches of the least latency read, each
-    by the alternative that was fastest then.
+    by the option that was fastest then.
     """
     make = factory(GUIDED, Guide(None), 1)
     tasks = {
         s.workload.key: Task(s.names, s.workload, s.space, Search(s.space, make, 0), s.default)
         for s in subjects
     }
-    objective = Objective(list(tasks.values()), forks)
+    model = Sites(list(tasks.values()), sites)
     runs = [
         run
         for task in tasks.values()
@@ -62,7 +62,7 @@ def history(database: Database, subjects: Sequence[Subject], forks: Sequence[For
     for seconds, run in sorted(_timed(runs, jobs), key=lambda pair: pair[0]):
         curve = tasks[run.key.workload].curve
         curve.append(min([run.latency_ns, *curve[-1:]]))
-        total = objective.total(lambda task: task.best_ns)
+        total = model.total(lambda task: task.best_ns)
         if total < (steps[-1].ns if steps else float("inf")):
             steps.append(Step(seconds, total))
     return History(len(runs), sum(job.elapsed_s for job in jobs), tuple(steps))

@@ -1,4 +1,4 @@
-"""A tuning job: starts or continues, searches, confirms, reports; whatever stops it, nothing is lost."""
+"""A tuning job: starts or continues, searches, compares, reports; whatever stops it, nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,48 +11,52 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
-from autotune.database import Database, Hit, Miss
+from autotune.compiler.plan import OPTION
+from autotune.database import Database, Hit
 from autotune.database.records import JobRow, Latency, Run, WorkloadRow
 from autotune.errors import DatabaseError
+from autotune.passes.options import Option
 from autotune.schedule.knob import Config
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.confirm import Code, Confirmation, Confirmed, Surroundings, code_of
-from autotune.tuning.contest import contest
+from autotune.tuning.compare import Comparing, WholeModel, code_in_use
 from autotune.tuning.events import StopTuning
 from autotune.tuning.guide import Guide
 from autotune.tuning.loop import Loop
 from autotune.tuning.measure.interface import Measurer
-from autotune.tuning.objective import Fork, Objective
-from autotune.tuning.report import DispatchRow, Report, nanoseconds
+from autotune.tuning.report import DispatchRow, Report
 from autotune.tuning.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search import Search
+from autotune.tuning.sites import Site, Sites
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
 from autotune.versions import versions_of
 from cost_models import calibrated
 
 if TYPE_CHECKING:
+    from autotune.compiler.plan import Ranking
     from autotune.graph.program import AnyWorkload
+    from autotune.graph.region import Workload
     from cost_models.ranker import Ranker
     from search_spaces.space import Space
 
 _HEARTBEAT_S = 2.0
-_SEATED_BYTES_PER_S = 25e6
+_LOADED_BYTES_PER_S = 25e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
 _AS_START = 2.0
 """What follows the search takes as often as long as what came before it, on a busy machine."""
 _AS_LOADING = 0.6
 """Two models are loaded and timed in this part of the time that starting took."""
-_COMPARED, _CONFIRMED, _ALL, _ON_THE_WAY = 0.4, 0.55, 0.65, 0.5
-"""Shares of the time left: of confirming, to compare whole algorithms; to confirm before the whole model is timed;
-for all but the report, of which the last readings take some; to confirm during the search."""
+_OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.55, 0.55, 0.65, 0.5
+"""Shares of the time left: of comparing, for whole algorithms; to compare before the whole model is timed;
+for all but the report, of which the last readings take some; to compare during the search."""
 _EARLIEST_S = 120.0
 _SHARE = 20.0
-"""The search goes on for so many times as long as confirming took before there is confirmed again."""
+"""The search goes on for so many times as long as comparing took before there is compared again."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class Subject:
     workload: AnyWorkload
     space: Space
     default: Config
+
+    @property
+    def site(self) -> Site:
+        """The dispatches as a site at which there is nothing to choose."""
+        return Site(self.names, self.workload, (Option(cast("Workload", self.workload)),))
 
 
 @dataclass(frozen=True)
@@ -91,9 +100,10 @@ class Job:
     progress: Progress
     options: Options = Options()
     prior: Ranker | None = None
-    forks: Sequence[Fork] = ()
-    surroundings: Surroundings | None = None
-    """The model that winners are confirmed in; without it nothing is confirmed."""
+    sites: Sequence[Site] = ()
+    """Those of the model; without any, each subject is one without options."""
+    whole: WholeModel | None = None
+    """The model that candidates are compared in; without it nothing is compared."""
     origins: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The model's nodes that each dispatch comes from."""
     head_s: float = 0.0
@@ -109,12 +119,12 @@ class Job:
         self._register()
         row = self._claim()
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
-        objective = Objective(tasks, self.forks)
-        status = self._status(row, objective)
+        sites = Sites(tasks, self.sites or [subject.site for subject in self.subjects])
+        status = self._status(row, sites)
         loop = Loop(
             tasks=tasks,
             allocator=Allocator(
-                objective, self.options.seed, stop_on_plateau=self.budget.per_workload is not None
+                sites, self.options.seed, stop_on_plateau=self.budget.per_workload is not None
             ),
             measurer=self.measurer,
             store=self.database,
@@ -123,7 +133,7 @@ class Job:
             describe=self._describer(row),
             measured=self._listener(row, status),
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
-            interlude=self._interlude(status),
+            before_turn=self._before_turn(status),
             batch=self.options.batch,
         )
         try:
@@ -144,7 +154,7 @@ class Job:
             status.meter.reserve_s = self._reserve_s(status)
             least_s = _AS_LOADING * status.meter.session_s
             loop.run()
-            self._confirm(status, _CONFIRMED if self.options.time_model else _ALL)
+            self._compare(status, _COMPARED if self.options.time_model else _ALL)
             whole = self._whole_model(status, least_s)
             stopped = False
         except (KeyboardInterrupt, StopTuning):
@@ -201,7 +211,7 @@ class Job:
             self.budget.per_workload,
         )
 
-    def _status(self, row: JobRow, objective: Objective) -> Status:
+    def _status(self, row: JobRow, sites: Sites) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, done, row.elapsed_s, head_s=self.head_s)
         return Status(
@@ -209,19 +219,19 @@ class Job:
             database=self.database.where,
             job=row.id,
             target=self.target.name,
-            objective=objective,
+            sites=sites,
             meter=meter,
             continued=done > 0,
         )
 
     def _reserve_s(self, status: Status) -> float:
-        """What confirming and the whole model's time will take: as usual, more where starting took long too."""
+        """What comparing and the whole model's time will take: as usual, more where starting took long too."""
         limit = self.budget.limit_s
-        if limit is None or self.surroundings is None:
+        if limit is None or self.whole is None:
             return 0.0
-        confirming = 10.0 + 0.25 * len(status.tasks) + self.surroundings.nbytes / _SEATED_BYTES_PER_S
-        deciding = 4.0 * len(status.objective.forks)
-        usual = min(0.3 * limit, confirming) + min(0.1 * limit, deciding)
+        comparing = 10.0 + 0.25 * len(status.tasks) + self.whole.nbytes / _LOADED_BYTES_PER_S
+        deciding = 4.0 * len(status.sites.several)
+        usual = min(0.3 * limit, comparing) + min(0.1 * limit, deciding)
         return min(0.5 * status.meter.left_s, max(usual, _AS_START * status.meter.session_s))
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
@@ -241,43 +251,34 @@ class Job:
 
         return measured
 
-    def _interlude(self, status: Status) -> Callable[[], None]:
-        """Confirms now and then during a long search: a job that is killed then leaves what it has found."""
+    def _before_turn(self, status: Status) -> Callable[[], None]:
+        """Compares now and then during a long search: a job that is killed then leaves what it has found."""
         due = _EARLIEST_S
 
-        def interlude() -> None:
+        def before_turn() -> None:
             nonlocal due
             begin = status.meter.session_s
             if begin < due:
                 return
-            self._confirm(status, _ON_THE_WAY)
+            self._compare(status, _ON_THE_WAY)
             took = status.meter.session_s - begin
             due = status.meter.session_s + max(_EARLIEST_S, _SHARE * took)
             if status.meter.budget.limit_s:
                 status.meter.reserve_s = min(0.25 * status.meter.budget.limit_s, 1.5 * took)
             self._say(status, "search", "")
 
-        return interlude
+        return before_turn
 
-    def _confirm(self, status: Status, share: float) -> None:
-        """Confirm within a share of the time that is left."""
-        out_of_time = status.meter.over(share)
-        self._say(status, "confirm", "whole algorithms side by side")
-        compared = status.meter.over(_COMPARED * share)
-        contest(status.objective, self.database, self.measurer, status.job, compared)
-        if self.surroundings is None:
+    def _compare(self, status: Status, share: float) -> None:
+        """Compare within a share of the time that is left."""
+        options_late, late = status.meter.over(_OPTIONS * share), status.meter.over(share)
+        self._say(status, "compare", "whole algorithms inside the model")
+        if self.whole is None:
             return
-        found = Confirmation(
-            status.objective,
-            self.database,
-            self.measurer,
-            self.surroundings,
-            status.job,
-            out_of_time,
-            lambda text: self._say(status, "confirm", text),
-        ).run()
-        if found != Confirmed():
-            self._say(status, "confirm", str(found))
+        say = partial(self._say, status, "compare")
+        Comparing(status.sites, self.database, self.measurer, self.whole, status.job, say).run(
+            options_late, late
+        )
 
     def _say(self, status: Status, phase: str, note: str) -> None:
         status.phase, status.note = phase, note
@@ -290,29 +291,20 @@ class Job:
         status.note = before
 
     def _whole_model(self, status: Status, least_s: float) -> tuple[Latency, Latency] | None:
-        if self.surroundings is None or not self.options.time_model:
+        if self.whole is None or not self.options.time_model:
             return None
         if status.meter.left_s < least_s:
             self._say(status, "whole model", "not timed: the budget is over before that")
             return None
         out_of_time = status.meter.over(_ALL)
         self._say(status, "whole model", "untuned and tuned take turns")
-        tuned = self._tuned_code(status)
+        tuned = code_in_use(status.tasks, self.database, self.measurer)
         self.measurer.close()  # nothing else may run while the model is timed
-        return self.surroundings.time(tuned, out_of_time)
+        return self.whole.time(tuned, out_of_time)
 
-    def _tuned_code(self, status: Status) -> Code:
-        """The code of the schedules that a compilation uses now."""
-        known = []
-        for task in status.tasks:
-            best = self.database.best(task.key.workload, task.key.target, task.key.space)
-            if not isinstance(best, Miss):
-                known.append((task, best))
-        built = code_of(known, self.measurer)
-        return {task.workload.key: b for (task, _), b in zip(known, built, strict=True) if not b.failed}
-
-    def _report(self, status: Status, stopped: bool, whole: tuple[Latency, Latency] | None) -> Report:
-        before, after = whole or (None, None)
+    def _report(self, status: Status, stopped: bool, times: tuple[Latency, Latency] | None) -> Report:
+        before, after = times or (None, None)
+        rankings = {} if self.whole is None else self.whole.rankings()
         return Report(
             model=self.model,
             target=status.target,
@@ -325,29 +317,25 @@ class Job:
             trials_per_second=status.trials_per_second,
             outcomes=dict(status.outcomes),
             failures=dict(status.failures),
-            dispatches=self._rows(status.objective),
-            decisions=tuple(self._decisions(status.objective)),
+            dispatches=self._rows(status.sites, rankings),
+            decisions=tuple(self._decisions(status.sites, rankings)),
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
             before=before,
             after=after,
         )
 
-    def _rows(self, objective: Objective) -> tuple[DispatchRow, ...]:
-        """Those tasks that the fastest alternatives need."""
-        uses = objective.uses()
-        tasks = [task for task in objective.tasks if task.workload.key in uses]
-        return tuple(self._row(task, uses[task.workload.key]) for task in tasks)
+    def _rows(self, sites: Sites, rankings: Mapping[str, Ranking]) -> tuple[DispatchRow, ...]:
+        """The tasks that the model needs now."""
+        uses = sites.uses({key: ranking.chosen for key, ranking in rankings.items()})
+        return tuple(self._row(task, uses[key]) for key, task in sites.task_of.items() if key in uses)
 
-    def _decisions(self, objective: Objective) -> Iterator[str]:
-        """What was measured of the alternatives, a line a workload."""
-        for fork in objective.forks:
-            rows = self.database.contest(fork.workload.key, self.target.key)
-            if len(rows) == 1:
-                continue  # nothing was compared with it
-            timed = sorted((row.latency.min_ns, row.name) for row in rows if row.latency is not None)
-            shown = ", ".join(f"{name} {nanoseconds(ns)}" for ns, name in timed)
-            failed = [f"{row.name}: {row.message}" for row in rows if row.latency is None]
-            yield f"{fork.names[0]}: {'; '.join([shown or 'not compared', *failed])}"
+    def _decisions(self, sites: Sites, rankings: Mapping[str, Ranking]) -> Iterator[str]:
+        """What was measured of the options of workloads with several, a line each, and which of them failed."""
+        for site in sites.several:
+            rows = self.database.comparison(site.workload.key, self.target.key, OPTION)
+            if rows and site.workload.key in rankings:
+                failed = [f"{row.name}: {row.message}" for row in rows if row.message]
+                yield f"{site.names[0]}: {'; '.join([str(rankings[site.workload.key]), *failed])}"
 
     def _row(self, task: Task, count: int) -> DispatchRow:
         key = task.key

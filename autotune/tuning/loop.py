@@ -41,7 +41,7 @@ class Turn:
 @dataclass
 class Loop:
     """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run, ``left_out`` of
-    each task whose candidates cannot be checked, and ``interlude`` is called before each turn."""
+    each task whose candidates cannot be checked, and ``before_turn`` is called before each turn."""
 
     tasks: Sequence[Task]
     allocator: Allocator
@@ -52,7 +52,7 @@ class Loop:
     describe: Callable[[Run], Run]
     measured: Callable[[Task, Run], None]
     left_out: Callable[[Task], None] = lambda task: None
-    interlude: Callable[[], None] = lambda: None
+    before_turn: Callable[[], None] = lambda: None
     batch: int = 8
     _pace_s: float = 0.0
     """Seconds a trial, lately."""
@@ -76,7 +76,7 @@ class Loop:
 
     def _turns(self) -> None:
         while not self.meter.spent:
-            self.interlude()
+            self.before_turn()
             begin = self.meter.session_s
             turns = self.ask()
             if not turns:

@@ -20,12 +20,13 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.api import DatabaseLike, opened, runnable, shown_to
 from autotune.tuning.budget import Budget
-from autotune.tuning.confirm import ROUNDS, Code, Version
-from autotune.tuning.lineup import LineUp, Readings
+from autotune.tuning.compare import ROUNDS, Code, Profile, Version
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.report import Report, nanoseconds, times
+from autotune.tuning.turns import Turns
 
 if TYPE_CHECKING:
+    from autotune.compiler.plan import Ranking
     from autotune.runtime.image import ModuleImage
     from autotune.schedule.knob import Config
     from autotune.schedule.schedule import Schedule
@@ -130,7 +131,7 @@ def tune_schedule(
             measurer=pool,
             progress=shown_to(progress, callback, quiet=quiet),
             options=options,
-            surroundings=ProgramAlone(name, mine, seed),
+            whole=ProgramAlone(name, mine, seed),
             head_s=time.monotonic() - begun,
         )
         report = job.run()
@@ -149,7 +150,7 @@ def _result(found: Hit | Miss, report: Report, args: tuple[Tensor, ...]) -> Tune
 
 
 class ProgramAlone:
-    """A program as the model in which its schedules are confirmed: one dispatch, whose versions take turns."""
+    """A program as the model in which its schedules are compared: one dispatch, whose versions take turns."""
 
     nbytes = 0
 
@@ -158,23 +159,25 @@ class ProgramAlone:
         self._space = space
         self._seed = seed
 
-    def dispatches(self, *, decided: bool) -> list[tuple[str, str]]:
-        """The only one."""
-        return [(self.name, self._space.workload.key)]
+    def rankings(self) -> dict[str, Ranking]:
+        """None: there is one way to compute it."""
+        return {}
 
     def read(
         self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
-    ) -> list[Readings | None]:
-        """Latencies [rounds, 1] in ns of versions that take turns; None for one that failed."""
-        with LineUp([self._image(version.code) for version in versions], self._seed) as lineup:
-            return lineup.profile(rounds, out_of_time)
+    ) -> list[Profile | None]:
+        """What versions took that take turns; None for one that failed."""
+        with Turns([self._image(version.code) for version in versions], self._seed) as turns:
+            read = turns.profile(rounds, out_of_time)
+        dispatches = [(self.name, self._space.workload.key)]
+        return [None if ns is None else Profile(dispatches, ns) for ns in read]
 
     def time(
         self, tuned: Code, out_of_time: Callable[[], bool], rounds: int = ROUNDS
     ) -> tuple[Latency, Latency] | None:
         """The default and the ``tuned`` schedule, taking turns."""
-        with LineUp([self._image({}), self._image(tuned)], self._seed) as lineup:
-            before, after = lineup.time(rounds, out_of_time)
+        with Turns([self._image({}), self._image(tuned)], self._seed) as turns:
+            before, after = turns.time(rounds, out_of_time)
         if before is None or after is None:
             return None
         return statistics(before.ravel()), statistics(after.ravel())

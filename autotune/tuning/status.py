@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from autotune.database.records import Outcome, Run
 from autotune.tuning.budget import Meter
-from autotune.tuning.objective import Objective
 from autotune.tuning.report import Report
+from autotune.tuning.sites import Sites
 from autotune.tuning.task import Task
 
 
@@ -22,7 +22,7 @@ class Status:
     database: str
     job: str
     target: str
-    objective: Objective
+    sites: Sites
     meter: Meter
     continued: bool = False
     recalled: int = 0
@@ -37,7 +37,7 @@ class Status:
     @property
     def tasks(self) -> Sequence[Task]:
         """All tasks of the job."""
-        return self.objective.tasks
+        return self.sites.tasks
 
     def count(self, run: Run) -> None:
         """Take one more measured run into account."""
@@ -53,7 +53,7 @@ class Status:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds until the job ends, confirming included; None while nobody can know."""
+        """Seconds until the job ends, comparing included; None while nobody can know."""
         by_time = self.meter.left_s
         by_trials = float("inf")
         most = min(self.meter.trials_left, sum(task.room for task in self.tasks if not task.finished))
@@ -65,13 +65,13 @@ class Status:
     @property
     def default_ns(self) -> float | None:
         """The model's latency by the default schedules; None until all that it uses are known."""
-        total = self.objective.default_total(lambda task: task.default_ns or float("inf"))
+        total = self.sites.default_total(lambda task: task.default_ns or float("inf"))
         return total if total < float("inf") else None
 
     @property
     def best_ns(self) -> float | None:
         """The model's latency by the best schedules known; None until there is one for all it needs."""
-        total = self.objective.total(lambda task: task.best_ns)
+        total = self.sites.total(lambda task: task.best_ns)
         return total if total < float("inf") else None
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Status:
 
 def headline(status: Status) -> list[str]:
     """What is tuned, for what, into which database."""
-    dispatches, ways = status.objective.dispatches, len(status.objective.forks)
+    dispatches, ways = status.sites.dispatches, len(status.sites.several)
     more = f" ({ways} with several algorithms)" if ways else ""
     lines = [
         f"tuning {status.model}: {dispatches} dispatches, {len(status.tasks)} workloads{more}, for {status.target}",

@@ -10,11 +10,12 @@ import pytest
 
 from autotune.cli import main as cli
 from autotune.compiler import divide
-from autotune.database import Database, Key, Latency, Outcome, Rival, Run, WorkloadRow
+from autotune.database import Database, Key, Latency, Outcome, Run, WorkloadRow
 from autotune.graph.region import Workload
 from autotune.target import Target
 from cost_models.analytic import default_config
 from search_spaces.spaces import space_for
+from tests.database.examples import schedules
 
 LEVEL = Target.parse("x86-64-v2", threads=1)
 ASKED = ("--target", "x86-64-v2", "--threads", "1")
@@ -40,12 +41,8 @@ def database(tmp_path: Path, workload: Workload) -> Path:
             latency = Latency(5, first, first, 0.0)
             assert store.record(Run(key, name, trace, json.dumps({"is": name}), Outcome.OK, latency))
         again = {"a": 9000.0, "b": 4000.0}
-        rivals = [
-            Rival(run, Latency(5, again[run.trace_key], again[run.trace_key], 0.0), run.trace_key == "b")
-            for run in store.records()
-            if run.trace_key in again
-        ]
-        store.confirm(rivals, "net")
+        runs = [(run, again[run.trace_key]) for run in store.records() if run.trace_key in again]
+        store.compared(key.workload, key.target, "schedule", schedules(*runs, won="b"), "net")
     return path
 
 

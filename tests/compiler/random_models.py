@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
-from autotune.compiler.decision import chosen, decide_all
 from autotune.compiler.memory_proof import prove_memory
+from autotune.compiler.plan import plan_of
 from autotune.errors import GraphError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.alternatives import ALGORITHMS, DIRECT
 from autotune.passes.fuse import FusionOptions
+from autotune.passes.options import DIRECT, RULES
 from autotune.passes.partition import PartitionOptions
 from autotune.passes.preference import Preference
-from autotune.passes.substitute import substitute
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -358,7 +357,7 @@ def random_way(rng: random.Random) -> Way:
     fusion = FusionOptions(rng.random() < 0.85, rng.choice(("none", "transpose", "elementwise")))
     return Way(
         rng.choice(("NHWC", "NHWC", "NCHW")),
-        rng.choice((None, DIRECT, *(algorithm.label for algorithm in ALGORITHMS))),
+        rng.choice((None, DIRECT, *(algorithm.label for algorithm in RULES))),
         rng.choice((1, 2)),
         PartitionOptions(fusion, rng.random() < 0.8, rng.random() < 0.8),
         rng.choice(("plain", "default", "random", "random")),
@@ -396,8 +395,7 @@ def _schedules(graph: Graph, way: Way) -> dict[str, Trace]:
         return {}
     target = Target.detect(threads=way.threads)
     parts = divide(graph, layout=way.layout, options=way.options)
-    decisions = decide_all(distinct_workloads(parts), target, None, Preference(algorithm=way.algorithm))
-    parts = substitute(parts, chosen(decisions))
+    parts = plan_of(distinct_workloads(parts), target, None, Preference(algorithm=way.algorithm)).apply(parts)
     rng = np.random.default_rng(way.choice)
     traces = {}
     for workload in distinct_workloads(parts):

@@ -6,10 +6,10 @@ import pytest
 
 from autotune.codegen import wire
 from autotune.compiler.build import BuildTask, answer_build
-from autotune.compiler.choice import GIVEN, Choice, choose
 from autotune.compiler.driver import distinct_workloads, divide
 from autotune.compiler.estimate import EstimateTask, answer_estimate
-from autotune.passes.alternatives import alternatives_of
+from autotune.compiler.planned import GIVEN, Planned, schedule_for
+from autotune.passes.options import options_of
 from autotune.target import Target
 from cost_models import analytic
 
@@ -18,7 +18,7 @@ TARGET = Target.parse("x86-64-v3")
 
 @pytest.fixture
 def workload():
-    return next(w for w in distinct_workloads(divide("zoo:tiny_cnn")) if len(alternatives_of(w)) > 1)
+    return next(w for w in distinct_workloads(divide("zoo:tiny_cnn")) if len(options_of(w)) > 1)
 
 
 def through_a_pipe(data):
@@ -26,13 +26,13 @@ def through_a_pipe(data):
 
 
 def test_code_of_a_helper(workload):
-    task = BuildTask(choose(workload, TARGET, None, {}), TARGET)
+    task = BuildTask(schedule_for(workload, TARGET, None, {}), TARGET)
     made = task.result(through_a_pipe(answer_build(through_a_pipe(task.request()))))
     assert wire.to_json(made) == wire.to_json(task.run())
 
 
 def test_estimates_of_a_helper_and_the_defaults_behind_them(workload):
-    task = EstimateTask(alternatives_of(workload), TARGET, 1.02)
+    task = EstimateTask(options_of(workload), TARGET, 1.02)
     answer = through_a_pipe(answer_estimate(through_a_pipe(task.request())))
     assert task.result(answer) == task.run()
     assert answer["defaults"]
@@ -41,7 +41,7 @@ def test_estimates_of_a_helper_and_the_defaults_behind_them(workload):
 
 
 def test_only_this_process_builds_what_a_helper_may_not_know_or_tell(workload, monkeypatch, tmp_path):
-    choice = choose(workload, TARGET, None, {})
-    assert BuildTask(Choice(workload, choice.trace, GIVEN), TARGET).request() is None
+    planned = schedule_for(workload, TARGET, None, {})
+    assert BuildTask(Planned(workload, planned.trace, GIVEN), TARGET).request() is None
     monkeypatch.setenv("AUTOTUNE_DUMP", str(tmp_path))
-    assert BuildTask(choice, TARGET).request() is None
+    assert BuildTask(planned, TARGET).request() is None

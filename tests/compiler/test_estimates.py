@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from autotune.compiler import divide, estimate
-from autotune.compiler.decision import DOUBT, decide
-from autotune.compiler.standing import Source, Standing
+from autotune.compiler.estimate import OptionTime, Source
+from autotune.compiler.plan import DOUBT, Ranking, rank
 from autotune.graph.build import GraphBuilder
-from autotune.passes.alternatives import alternatives_of
+from autotune.passes.options import options_of
 from autotune.passes.preference import Preference
 from autotune.target import Target
 
@@ -17,18 +17,16 @@ from autotune.target import Target
     [
         (Source.ESTIMATED, 0.99 / DOUBT, "matrix product"),
         (Source.ESTIMATED, 1.01 / DOUBT, "direct"),
-        (Source.TOGETHER, 0.99, "matrix product"),
     ],
 )
 def test_an_estimate_must_be_clearly_better(monkeypatch, source, of_direct, name):
     b = GraphBuilder("pointwise")
     y = b.node("Conv", b.input("x", (1, 8, 5, 5)), b.constant("w", np.ones((8, 8, 1, 1), np.float32)))
     workload = divide(b.graph(b.node("Relu", y, name="y"))).dispatches[0].workload
-    direct, product = alternatives_of(workload)
-    standings = [Standing(direct, 100.0, source), Standing(product, 100.0 * of_direct, source)]
-    monkeypatch.setattr(estimate, "estimated", lambda *_: standings)
-    found = decide(workload, Target.parse("x86-64-v3"), None, Preference())
-    assert found is not None
+    direct, product = options_of(workload)
+    times = [OptionTime(direct, 100.0, source), OptionTime(product, 100.0 * of_direct, source)]
+    monkeypatch.setattr(estimate, "estimated", lambda *_: times)
+    (found,) = rank([workload], Target.parse("x86-64-v3"), None, Preference()).values()
     assert found.chosen.name == name
     assert len(found.promising) == 2
 
@@ -39,13 +37,16 @@ def test_speculative_algorithms_are_estimated_for_tuning_only():
     y = b.node("Conv", b.input("x", (1, 12, 12, 64)), w, layout="NHWC", strides=(2, 2))
     workload = divide(b.graph(b.node("Relu", y, name="y"))).dispatches[0].workload
     target = Target.parse("x86-64-v3")
-    untuned = decide(workload, target, None, Preference())
-    tuned = decide(workload, target, None, Preference(), within=10.0)
-    alone = decide(workload, target, None, Preference(algorithm="implicit GEMM"))
+
+    def found(preference: Preference, within: float = 1.0) -> Ranking | None:
+        return rank([workload], target, None, preference, within=within).get(workload.key)
+
+    untuned = found(Preference())
     assert untuned is not None
+    assert "implicit GEMM" not in {time.option.name for time in untuned.times}
+    tuned, alone = found(Preference(), within=10.0), found(Preference(algorithm="implicit GEMM"))
     assert tuned is not None
     assert alone is not None
-    last = untuned.standings[-1]
-    assert (last.alternative.name, last.source) == ("implicit GEMM", Source.FLOOR)
-    assert {s.source for s in (*tuned.standings, *alone.standings)} == {Source.ESTIMATED}
+    assert {time.source for time in (*tuned.times, *alone.times)} == {Source.ESTIMATED}
+    assert "implicit GEMM" in {time.option.name for time in tuned.times}
     assert alone.chosen.name == "implicit GEMM"

@@ -11,8 +11,8 @@ import pytest
 
 from autotune.cli.main import run
 from autotune.compiler import compile_in_detail, divide, proof
-from autotune.compiler.choice import choose
 from autotune.compiler.driver import distinct_workloads
+from autotune.compiler.planned import schedule_for
 from autotune.compiler.proof import prove_all
 from autotune.errors import LoweringError
 from autotune.lower.verify_isl import Verified
@@ -35,7 +35,7 @@ def test_every_schedule_of_a_model_is_proved() -> None:
 @pytest.mark.parametrize("model", ["squeezenet", "encoder", "mobilenetv2", "shufflenet"])
 def test_default_schedules_are_proved(model: str) -> None:
     parts = divide(f"zoo:{model}")
-    report = prove_all(parts, [choose(w, HOST, None, {}) for w in distinct_workloads(parts)])
+    report = prove_all(parts, [schedule_for(w, HOST, None, {}) for w in distinct_workloads(parts)])
     open_ones = [proof for proof in report.proofs if proof.verdict.status != "proven"]
     assert {proof.verdict.status for proof in open_ones} <= {"too large"}, report.details()
     assert len(open_ones) <= len(report.proofs) // 4, report.details()

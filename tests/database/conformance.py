@@ -12,10 +12,10 @@ from autotune.database import (
     Database,
     Hit,
     JobRow,
+    Latency,
     Miss,
     MissReason,
     Origin,
-    Rival,
     Run,
     WorkloadRow,
     schema,
@@ -24,7 +24,18 @@ from autotune.database.address import Address
 from autotune.database.merge import merge
 from autotune.database.session import Session
 from autotune.errors import DatabaseError, SchemaVersionError
-from tests.database.examples import HOST, KEY, OTHER, contestants, job, latency, prepare, run
+from tests.database.examples import (
+    HOST,
+    KEY,
+    OTHER,
+    as_version_4,
+    compare,
+    job,
+    options,
+    prepare,
+    run,
+    schedules,
+)
 from tests.database.processes import killed_while_writing, start_together
 
 
@@ -72,22 +83,18 @@ class Conformance:
             assert (hit.runs, hit.ok, hit.speedup) == (3, 2, 1.25)
             assert [r.trace_key for r in database.top(KEY, 5)] == ["b", "a"]
 
-    def test_the_winner_of_the_newest_confirmation_is_used(self, where: str) -> None:
+    def test_the_winner_of_the_newest_comparison_is_used(self, where: str) -> None:
         with Database(where) as database:
             for trace, ns in [("a", 80.0), ("b", 81.0), ("c", 99.0)]:
                 database.record(run(trace, ns, origin=Origin.DEFAULT if trace == "c" else Origin.SEARCH))
             a, b, c = database.records()
-            database.confirm([Rival(a, latency(95.0)), Rival(b, latency(85.0), won=True)], "net")
-            assert (_best(database).trace_key, _best(database).confirmed_ns, _best(database).inside) == (
-                "b",
-                85.0,
-                "net",
-            )
-            tie = [Rival(a, latency(84.0)), Rival(b, latency(83.9)), Rival(c, latency(84.5), won=True)]
-            database.confirm(tie, "other net")
+            compare(database, schedules((a, 95.0), (b, 85.0), won="b"), "net")
+            best = _best(database)
+            assert (best.trace_key, best.confirmed_ns, best.inside) == ("b", 85.0, "net")
+            compare(database, schedules((a, 84.0), (b, 83.9), (c, 84.5), won="c"), "other net")
             assert (_best(database).trace_key, _best(database).inside) == ("c", "other net")
 
-    def test_what_was_not_confirmed_is_believed_only_if_it_is_clearly_faster(self, where: str) -> None:
+    def test_what_was_not_compared_is_believed_only_if_it_is_clearly_faster(self, where: str) -> None:
         with Database(where) as database:
             database.record(run("default", 100.0, origin=Origin.DEFAULT))
             database.record(run("lucky", 92.0))
@@ -95,20 +102,34 @@ class Conformance:
             database.record(run("fast", 80.0))
             assert _best(database).trace_key == "fast"
             default, _, fast = database.records()
-            database.confirm([Rival(default, latency(90.0)), Rival(fast, latency(70.0), won=True)], "net")
+            compare(database, schedules((default, 90.0), (fast, 70.0), won="fast"))
             database.record(run("d", 75.0))
             assert _best(database).trace_key == "fast"
             database.record(run("e", 70.0))
             assert _best(database).trace_key == "e"
 
-    def test_a_confirmation_has_one_winner(self, where: str) -> None:
+    def test_a_comparison_of_another_search_space_says_nothing_of_this_one(self, where: str) -> None:
+        other = replace(KEY, space="t" * 64)
+        with Database(where) as database:
+            for key in (KEY, other):
+                database.record(run("default", 100.0, key=key, origin=Origin.DEFAULT))
+                database.record(run("a", 95.0, key=key))
+            default, a = database.records(space=other.space)
+            compare(database, schedules((default, 90.0), (a, 70.0), won="a"))
+            assert _best(database).trace_key == "default"
+            found = database.best(other.workload, other.target, other.space)
+            assert isinstance(found, Run)
+            assert found.trace_key == "a"
+
+    def test_a_comparison_has_one_winner(self, where: str) -> None:
         with Database(where) as database:
             database.record(run("a", 80.0))
             (a,) = database.records()
             with pytest.raises(DatabaseError, match="one winner"):
-                database.confirm([Rival(a, latency(1.0))], "net")
+                compare(database, schedules((a, 1.0), won="b"))
             with pytest.raises(DatabaseError, match="came from the database"):
-                database.confirm([Rival(run("b", 1.0), latency(1.0), won=True)], "net")
+                compare(database, schedules((run("b", 1.0), 1.0), won="b"))
+            assert database.comparison(KEY.workload, KEY.target, "schedule") == []
 
     @pytest.mark.parametrize(
         ("rows", "reason", "words"),
@@ -168,25 +189,66 @@ class Conformance:
             database.record(run("a", 1.0, created=0.0))
             assert before <= database.records()[0].created <= time.time()
 
-    def test_the_newest_contest_is_found_again(self, where: str) -> None:
+    def test_the_newest_comparison_of_each_kind_of_site_is_found_again(self, where: str) -> None:
         with Database(where) as database:
-            assert database.contest(KEY.workload, KEY.target) == []
-            database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0), ("b", 2.0)))
-            newest = contestants(("a", 3.0), ("c", None))
-            database.record_contest(KEY.workload, KEY.target, newest)
-            found = database.contest(KEY.workload, KEY.target)
+            database.record(run("a", 1.0))
+            first = schedules((database.records()[0], 2.0), won="a")
+            compare(database, first)
+            assert database.comparison(KEY.workload, KEY.target, "option") == []
+            database.compared(
+                KEY.workload, KEY.target, "option", options(("a", 1.0), ("b", 2.0), won="a"), "net"
+            )
+            newest = options(("a", 3.0), ("c", None), won="a")
+            database.compared(KEY.workload, KEY.target, "option", newest, "net")
+            found = database.comparison(KEY.workload, KEY.target, "option")
             assert [replace(row, created=0.0) for row in found] == newest
-            assert database.contest(KEY.workload, OTHER.key) == []
+            assert database.comparison(KEY.workload, OTHER.key, "option") == []
+            (again,) = database.comparison(KEY.workload, KEY.target, "schedule")
+            assert replace(again, created=0.0, inside="") == first[0]
 
-    def test_contests_and_layers_are_merged_once(self, where: str) -> None:
+    def test_comparisons_and_layers_are_merged_once(self, where: str) -> None:
         with Database(where) as database:
             mine = database.claim_job(job(), lambda owner: True)
             database.add_layers(mine.id, {KEY.workload: ("conv1", "conv2")})
             database.record(run("a", 1.0, job=mine.id))
-            database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+            database.compared(KEY.workload, KEY.target, "option", options(("a", 1.0), won="a"), "net")
+            compare(database, schedules((database.records()[0], 2.0), won="a"))
             assert str(merge(database, database)) == "0 new runs, 1 were known"
             assert database.layers() == {(mine.id, KEY.workload): ("conv1", "conv2")}
-            assert len(database.contest(KEY.workload, KEY.target)) == 1
+            for site in ("option", "schedule"):
+                assert len(database.comparison(KEY.workload, KEY.target, site)) == 1
+            assert database.damage() == []
+
+    def test_a_database_of_version_4_is_refused_by_readers_and_brought_up_to_date_by_writers(
+        self, where: str
+    ) -> None:
+        with Database(where) as database:
+            for trace in ("default", "fast"):
+                database.record(run(trace, 80.0))
+            ids = {run.trace_key: run.id for run in database.records()}
+            database.session.write(lambda connection: as_version_4(connection, ids))
+        address = Address.parse(where)
+        with pytest.raises(SchemaVersionError) as caught:
+            Database(where, read_only=True)
+        assert str(caught.value) == (
+            f"the database {address} has schema version 4, this autotune reads version 5; "
+            f"`autotune db upgrade --db {address}` brings it up to date"
+        )
+        Database(where).close()
+        with Database(where, read_only=True) as database:
+            assert _best(database).trace_key == "fast"
+            assert (_best(database).confirmed_ns, _best(database).inside) == (70.0, "net")
+            rows = database.comparison(KEY.workload, KEY.target, "option")
+            assert [(row.name, row.won) for row in rows] == [
+                ("direct", False),
+                ("winograd", True),
+                ("bad", False),
+            ]
+            assert (rows[1].latency, rows[1].key, rows[2].message) == (
+                Latency(5, 2.0, 3.0, 0.5),
+                "k2",
+                "wrong",
+            )
             assert database.damage() == []
 
     def test_any_text_and_number_that_a_measurement_gives(self, where: str) -> None:
@@ -213,7 +275,7 @@ class Conformance:
             with pytest.raises(SchemaVersionError) as caught:
                 Database(where, read_only=read_only)
             assert str(caught.value) == (
-                f"the database {Address.parse(where)} has schema version 99, this autotune knows version 4; "
+                f"the database {Address.parse(where)} has schema version 99, this autotune knows version 5; "
                 "install a newer autotune, or give another --db"
             )
 

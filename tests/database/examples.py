@@ -1,10 +1,13 @@
-"""Made-up runs, jobs and contests for tests of the database."""
+"""Made-up runs, jobs and comparisons for tests of the database."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from autotune.database import ContestRow, Database, JobRow, Key, Latency, Outcome, Run, WorkloadRow
+from sqlalchemy.engine import Connection
+
+from autotune.database import Comparison, Database, JobRow, Key, Latency, Outcome, Ratio, Run, WorkloadRow
 from autotune.target import Target
 
 HOST = Target.parse("x86-64-v3", threads=2)
@@ -35,8 +38,55 @@ def job(fingerprint: str = "f", owner: str = "me", name: str = "j1") -> JobRow:
     return JobRow(name, fingerprint, "m", HOST.key, "{}", JobRow.RUNNING, owner, 0.0, 1.0, 1.0)
 
 
-def contestants(*named: tuple[str, float | None]) -> list[ContestRow]:
+def schedules(*found: tuple[Run, float], won: str) -> list[Comparison]:
+    """Runs from the database that took so many ns beside each other; the one with the trace ``won`` won."""
     return [
-        ContestRow(name, "k" * 64, None if ns is None else Latency(5, ns, ns * 1.1, 1.0), 1e-6, "m")
+        Comparison(r.trace_key, r.key.space, latency(ns), r.trace_key == won, run=r.id) for r, ns in found
+    ]
+
+
+def compare(database: Database, found: list[Comparison], inside: str = "net") -> None:
+    """Store a comparison of schedules of ``KEY``'s workload."""
+    database.compared(KEY.workload, KEY.target, "schedule", found, inside)
+
+
+def options(*named: tuple[str, float | None], won: str) -> list[Comparison]:
+    """Options with different figures in all columns."""
+    return [
+        Comparison(
+            name,
+            "k" * 64,
+            None if ns is None else latency(ns),
+            name == won,
+            Ratio(0.9, (0.85, 0.95)) if name == won else Ratio(1.5) if ns else None,
+            None,
+            1e-6,
+            "m",
+            "net",
+        )
         for name, ns in named
     ]
+
+
+def as_version_4(connection: Connection, ids: Mapping[str, int | None]) -> None:
+    """Tables as version 4 had them, with a verdict on the runs ``default`` and ``fast``, and with two contests."""
+    place = f"'{KEY.workload}', '{KEY.target}'"
+    figures = "latency_min_ns FLOAT, latency_median_ns FLOAT, latency_spread_ns FLOAT, n INTEGER"
+    common = "id INTEGER PRIMARY KEY, workload_key TEXT, target_key TEXT, job TEXT, created FLOAT"
+    rows = [
+        f"(1, {place}, NULL, 1.0, 'direct', 'k1', 1.0, 1.0, 0.1, 5, NULL, '')",
+        f"(2, {place}, NULL, 2.0, 'direct', 'k1', 4.0, 5.0, 0.5, 5, NULL, '')",
+        f"(3, {place}, NULL, 2.0, 'winograd', 'k2', 2.0, 3.0, 0.5, 5, 1e-6, '')",
+        f"(4, {place}, NULL, 2.0, 'bad', 'k3', NULL, NULL, NULL, 0, 0.5, 'wrong')",
+    ]
+    verdict = f"{place}, NULL, 1.0, '{KEY.space}'"
+    for statement in (
+        "DROP TABLE comparisons",
+        f"CREATE TABLE verdicts ({common}, space_key TEXT, run_id INTEGER, won BOOLEAN, inside TEXT, {figures})",
+        f"INSERT INTO verdicts VALUES (1, {verdict}, {ids['default']}, FALSE, 'net', 75.0, 76.0, 1.0, 9)",
+        f"INSERT INTO verdicts VALUES (2, {verdict}, {ids['fast']}, TRUE, 'net', 70.0, 71.0, 1.0, 9)",
+        f"CREATE TABLE contests ({common}, name TEXT, key TEXT, {figures}, error FLOAT, message TEXT)",
+        f"INSERT INTO contests VALUES {', '.join(rows)}",
+        "UPDATE meta SET value = '4' WHERE name = 'schema_version'",
+    ):
+        connection.exec_driver_sql(statement)

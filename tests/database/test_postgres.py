@@ -14,17 +14,19 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection
 
 from autotune.cli import main as cli
-from autotune.database import Database, JobRow, Rival
+from autotune.database import Database, JobRow
 from autotune.database.address import Address
 from autotune.errors import DatabaseError, UsageError
+from autotune.passes.options import Option
 from autotune.tuning.budget import Budget
 from autotune.tuning.job import Job, Subject
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.progress import PlainLines
+from autotune.tuning.sites import Site
 from tests.database.conformance import Conformance
-from tests.database.examples import KEY, contestants, job, latency, prepare, run
+from tests.database.examples import KEY, job, options, prepare, run, schedules
 from tests.database.server import PASSWORD, Server
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
@@ -101,6 +103,7 @@ def test_a_job_goes_on_when_its_server_was_restarted(server: Server) -> None:
     report = Job(
         model="model",
         subjects=[Subject(("a0",), workload, SYNTHETIC.space, SYNTHETIC.space.default())],
+        sites=[Site(("a0",), workload, (Option(workload),))],
         target=TARGET,
         budget=Budget(trials=40),
         database=store,
@@ -140,7 +143,7 @@ class Unanswered:
         raise AssertionError("the connection survived")
 
 
-@pytest.mark.parametrize("what", ["record", "confirm", "contest", "claim", "take over", "layers"])
+@pytest.mark.parametrize("what", ["record", "schedules", "options", "claim", "take over", "layers"])
 def test_what_was_stored_without_an_answer_is_not_stored_twice(
     database: Database, server: Server, what: str
 ) -> None:
@@ -149,8 +152,12 @@ def test_what_was_stored_without_an_answer_is_not_stored_twice(
     (known,) = database.records()
     actions: dict[str, Callable[[], object]] = {
         "record": lambda: database.record(run("a", 1.0)),
-        "confirm": lambda: database.confirm([Rival(known, latency(4.0), won=True)], "net"),
-        "contest": lambda: database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0))),
+        "schedules": lambda: database.compared(
+            KEY.workload, KEY.target, "schedule", schedules((known, 4.0), won="known"), "net"
+        ),
+        "options": lambda: database.compared(
+            KEY.workload, KEY.target, "option", options(("a", 1.0), won="a"), "net"
+        ),
         "claim": lambda: database.claim_job(job(name="new"), lambda owner: True).id,
         "take over": lambda: database.claim_job(job(name="n", fingerprint="left"), lambda o: o != "dead").id,
         "layers": lambda: database.add_layers("old", {KEY.workload: ("a",)}),
@@ -158,11 +165,11 @@ def test_what_was_stored_without_an_answer_is_not_stored_twice(
     Unanswered(database, server).arm()
     said = actions[what]()
     assert said == {"record": True, "claim": "new", "take over": "old"}.get(what)
-    counts = {"runs": 1, "verdicts": 0, "contests": 0, "jobs": 1, "layers": 0}
+    counts = {"runs": 1, "comparisons": 0, "jobs": 1, "layers": 0}
     grown = {
         "record": "runs",
-        "confirm": "verdicts",
-        "contest": "contests",
+        "schedules": "comparisons",
+        "options": "comparisons",
         "claim": "jobs",
         "layers": "layers",
     }

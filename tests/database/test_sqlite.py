@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 
-from autotune.database import Database, Hit, Rival, Run, rows
+from autotune.cli import main as cli
+from autotune.database import Database, Hit, Run, rows
 from autotune.database.address import Address
 from autotune.database.failures import translated
 from autotune.database.merge import merge
-from autotune.errors import DatabaseError, MissingExtraError, UsageError
+from autotune.errors import DatabaseError, MissingExtraError, SchemaVersionError, UsageError
 from tests.database.conformance import Conformance
-from tests.database.examples import KEY, contestants, latency, prepare, run
+from tests.database.examples import KEY, options, prepare, run, schedules
 
 
 class TestSqlite(Conformance):
@@ -109,8 +112,7 @@ def test_message_that_is_not_text() -> None:
 
 def as_version_1(path: Path) -> None:
     with sqlite3.connect(path) as raw:
-        raw.execute("DROP TABLE contests")
-        raw.execute("DROP TABLE verdicts")
+        raw.execute("DROP TABLE comparisons")
         raw.execute("DROP TABLE layers")
         raw.execute("CREATE TABLE confirmations (id INTEGER, run_id INTEGER REFERENCES runs (id))")
         raw.execute("INSERT INTO confirmations VALUES (1, 1)")
@@ -118,35 +120,47 @@ def as_version_1(path: Path) -> None:
     raw.close()
 
 
-def test_a_database_of_version_1_is_read_as_it_is_and_brought_up_to_date_by_writing(path: Path) -> None:
+def test_a_database_of_version_1_is_brought_up_to_date_by_its_command(path: Path) -> None:
     with Database(path) as database:
         database.record(run("a", 5.0))
     as_version_1(path)
+    with pytest.raises(SchemaVersionError, match="autotune db upgrade"):
+        Database(path, read_only=True)
+    assert cli.run(["db", "upgrade", "--db", str(path)]) == 0
     with Database(path, read_only=True) as database:
         assert len(database.records()) == 1
         assert _best(database).trace_key == "a"
         assert isinstance(database.lookup(KEY.workload, KEY.target, KEY.space), Hit)
-        assert database.contest(KEY.workload, KEY.target) == []
+        assert database.comparison(KEY.workload, KEY.target, "option") == []
         assert database.runs()["layer"].tolist() == [""]
     with Database(path) as database:
-        assert len(database.records()) == 1
-        database.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
-        database.confirm([Rival(database.records()[0], latency(4.0), won=True)], "net")
+        found = options(("a", 1.0), won="a")
+        database.compared(KEY.workload, KEY.target, "option", found, "net")
         assert database.damage() == []
-    with Database(path, read_only=True) as database:
-        assert [row.name for row in database.contest(KEY.workload, KEY.target)] == ["a"]
+        tables = database.session.read(lambda connection: inspect(connection).get_table_names())
+    assert not {"confirmations", "verdicts", "contests"} & set(tables)
 
 
-def test_contests_are_merged_once_and_databases_of_version_1_have_none(path: Path, tmp_path: Path) -> None:
+def test_only_a_database_that_is_there_is_upgraded(tmp_path: Path) -> None:
+    assert cli.run(["db", "upgrade", "--db", str(tmp_path / "none.db")]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_comparisons_are_merged_once(path: Path, tmp_path: Path) -> None:
     with Database(path) as source, Database(tmp_path / "into.db") as into:
-        source.record_contest(KEY.workload, KEY.target, contestants(("a", 1.0)))
+        source.record(run("a", 5.0))
+        source.compared(KEY.workload, KEY.target, "option", options(("a", 1.0), won="a"), "net")
+        winner = schedules((source.records()[0], 1.0), won="a")
+        source.compared(KEY.workload, KEY.target, "schedule", winner, "net")
+        prepare(into)
+        into.record(run("b", 9.0))  # so that runs have other numbers there
         for _ in range(2):
             merge(into, source)
-        assert into.contest(KEY.workload, KEY.target) == source.contest(KEY.workload, KEY.target)
-    as_version_1(path)
-    with Database(path, read_only=True) as source, Database(tmp_path / "other.db") as into:
-        merge(into, source)
-        assert into.contest(KEY.workload, KEY.target) == []
+        for site in ("option", "schedule"):
+            theirs = source.comparison(KEY.workload, KEY.target, site)
+            mine = into.comparison(KEY.workload, KEY.target, site)
+            assert [replace(row, run=None) for row in mine] == [replace(row, run=None) for row in theirs]
+        assert _best(into).trace_key == "a"
 
 
 def _best(database: Database) -> Run:

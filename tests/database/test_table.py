@@ -10,13 +10,13 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from autotune.database import Database, Latency, Outcome, Rival, WorkloadRow
+from autotune.database import Database, Outcome, WorkloadRow
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.export import FORMATS, export
 from autotune.database.table import training_table
 from autotune.errors import UsageError
 from cost_models.dataset import COLUMNS
-from tests.database.examples import HOST, KEY, OTHER, job, run
+from tests.database.examples import HOST, KEY, OTHER, compare, job, run, schedules
 
 TEXT = """region workload {
   input i0: float32[1, 6, 6, 16]
@@ -46,7 +46,8 @@ def database(tmp_path: Path) -> Database:
     )
     database.record(run("b", None, config_json='{"tile":8,"order":2}', job=mine.id, message='a "b"\nc'))
     database.record(run("c", 2e6, key=other, config_json='{"blas":3}', error=1e-6))
-    database.confirm([Rival(database.records()[0], Latency(3, 9e5, 9.1e5, 1.0), won=True)], "net")
+    found = database.records()[0]
+    compare(database, schedules((found, 9e5), won=found.trace_key))
     return database
 
 

@@ -8,10 +8,10 @@ from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
 from autotune.graph.verify import verify
-from autotune.passes.alternatives import alternatives_of
 from autotune.passes.attention import Attention
 from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.causal_rows import CausalRows
+from autotune.passes.options import options_of
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.passes.separate_attention import SeparateAttention
 from autotune.runtime.module import Module
@@ -274,12 +274,12 @@ def test_causal_rows_of_heads_that_lie_interleaved():
     np.testing.assert_allclose(result, want, rtol=1e-4, atol=1e-5)
 
 
-def test_the_alternatives_of_an_attention():
+def test_the_options_of_an_attention():
     def names(keys):
         b = GraphBuilder()
         shape = (2, keys, 4)
         graph = b.graph(b.node("Attention", b.input("q", shape), b.input("k", shape), b.input("v", shape)))
-        return [a.name for a in alternatives_of(Workload.from_region(Region(graph)))]
+        return [a.name for a in options_of(Workload.from_region(Region(graph)))]
 
     assert names(16) == ["direct", "separate attention"]
     assert names(1024) == ["direct", "attention in blocks of 512", "separate attention"]

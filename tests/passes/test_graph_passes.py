@@ -10,7 +10,6 @@ from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.verify import verify
 from autotune.passes import registry
-from autotune.passes.alternatives import ALGORITHMS
 from autotune.passes.base import GraphPass
 from autotune.passes.common_subexpressions import CommonSubexpressions
 from autotune.passes.convert_layout import ConvertLayout
@@ -19,6 +18,7 @@ from autotune.passes.explicit_bias import ExplicitBias
 from autotune.passes.fold_affine import FoldAffine
 from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
+from autotune.passes.options import RULES
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.passes.simplify import Simplify
 from autotune.passes.split_groups import SplitGroups
@@ -95,7 +95,7 @@ def test_the_pipeline_is_idempotent(name):
 
 
 def test_registry_has_every_pass_and_each_is_used():
-    names = {p.name for p in (*standard_passes(), *ALGORITHMS)}
+    names = {p.name for p in (*standard_passes(), *RULES)}
     assert names == set(registry.names())
     for name in registry.names():
         assert registry.get(name).name == name

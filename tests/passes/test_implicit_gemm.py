@@ -11,8 +11,8 @@ from autotune.compiler import divide
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.alternatives import Alternative, alternatives_of
 from autotune.passes.implicit_gemm import ImplicitGemm
+from autotune.passes.options import Option, options_of
 
 
 def normal(*shape: int) -> Any:
@@ -27,9 +27,9 @@ def build(size: tuple[int, ...], kernel: tuple[int, ...], c: int = 6, oc: int = 
     return b.graph(b.node("Relu", b.node("Add", y, b.input("r", b.type_of(y).shape)), name="y"))
 
 
-def implicit(graph: Graph) -> list[Alternative]:
-    """The alternatives of that name of the dispatches of a graph."""
-    every = [a for d in divide(graph).dispatches for a in alternatives_of(d.workload)]
+def implicit(graph: Graph) -> list[Option]:
+    """The options of that name of the dispatches of a graph."""
+    every = [a for d in divide(graph).dispatches for a in options_of(d.workload)]
     return [a for a in every if a.name == "implicit GEMM"]
 
 

@@ -21,15 +21,17 @@ import pytest
 
 from autotune.database import Database, Hit, JobRow, Origin, Outcome
 from autotune.errors import MeasureError, NoReferenceError, UsageError
+from autotune.passes.options import Option
 from autotune.schedule.knob import Config
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.confirm import TOP, Code, Version
+from autotune.tuning.compare import TOP, Code, Profile, Version
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.progress import JsonLines, PlainLines, Silent
 from autotune.tuning.report import Report
+from autotune.tuning.sites import Site
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
 A = Synthetic("a")
@@ -43,10 +45,16 @@ def subject(task: Synthetic, count: int = 1) -> Subject:
     return Subject(names, workload, task.space, task.space.default())
 
 
+def site(task: Synthetic) -> Site:
+    workload: Any = task.workload
+    return Site(subject(task).names, workload, (Option(workload),))
+
+
 def job(path: Path, *tasks: Synthetic, trials: int = 40, **changes: Any) -> Job:
     base = Job(
         model="model",
         subjects=[subject(task) for task in tasks],
+        sites=[site(task) for task in tasks],
         target=TARGET,
         budget=Budget(trials=trials),
         database=Database(path),
@@ -236,7 +244,7 @@ def test_a_budget_that_is_over_before_the_first_candidate_is_a_failure(path: Pat
 
 
 class Model:
-    """Surroundings in which every schedule takes what ``inside`` says, not what it takes alone."""
+    """A model in which every schedule takes what ``inside`` says, not what it takes alone."""
 
     name = "net"
     nbytes = 0
@@ -246,8 +254,8 @@ class Model:
         self.inside = inside
         self.asked: list[int] = []
 
-    def dispatches(self, *, decided: bool) -> list[tuple[str, str]]:
-        return [(f"{task.name}0", task.workload.key) for task in self.tasks]
+    def rankings(self) -> dict[str, Any]:
+        return {}
 
     def read(self, versions: Sequence[Version], rounds: int, out_of_time: Any) -> list[Any]:
         self.asked.append(len(versions))
@@ -255,14 +263,15 @@ class Model:
 
     def _one(self, version: Version, rounds: int) -> Any:
         row = [self.inside(version.code[task.workload.key].candidate.config) for task in self.tasks]
-        return np.tile(row, (rounds, 1))
+        dispatches = [(f"{task.name}0", task.workload.key) for task in self.tasks]
+        return Profile(dispatches, np.tile(row, (rounds, 1)))
 
     def time(self, tuned: Code, out_of_time: Any) -> None:
         return None
 
 
 def test_what_is_no_faster_inside_the_model_is_not_used(path: Path) -> None:
-    report = job(path, A, trials=20, surroundings=Model(A, inside=lambda config: 500.0)).run()
+    report = job(path, A, trials=20, whole=Model(A, inside=lambda config: 500.0)).run()
     found = hit(path, A)
     assert found.best.origin is Origin.DEFAULT
     assert (found.best.confirmed_ns, found.best.inside) == (500.0, "net")
@@ -272,12 +281,12 @@ def test_what_is_no_faster_inside_the_model_is_not_used(path: Path) -> None:
 def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) -> None:
     model = Model(A, inside=A.latency)
     out = io.StringIO()
-    job(path, A, trials=30, surroundings=model, progress=PlainLines(out)).run()
+    job(path, A, trials=30, whole=model, progress=PlainLines(out)).run()
     found = hit(path, A)
     assert found.best.origin is Origin.SEARCH
     assert found.best.confirmed_ns == found.best.latency_ns
     assert "1 workloads faster inside the model, 0 keep the default" in out.getvalue()
-    job(path, A, budget=Budget(per_workload=30), surroundings=model).run()
+    job(path, A, budget=Budget(per_workload=30), whole=model).run()
     assert model.asked == [TOP + 1]
 
 
@@ -289,7 +298,7 @@ def test_a_version_that_crashes_leaves_the_others(path: Path) -> None:
                 for number, version in enumerate(versions)
             ]
 
-    job(path, A, trials=30, surroundings=Crashing(A, inside=A.latency)).run()
+    job(path, A, trials=30, whole=Crashing(A, inside=A.latency)).run()
     with Database(path) as database:
         second = database.top(hit(path, A).best.key, 2)[1]
     assert hit(path, A).best.trace_key == second.trace_key
@@ -300,15 +309,15 @@ def test_nothing_is_decided_when_time_ran_out(path: Path) -> None:
         def read(self, versions: Sequence[Version], rounds: int, out_of_time: Any) -> list[Any]:
             return [None] * len(versions)
 
-    job(path, A, trials=30, surroundings=Late(A, inside=A.latency)).run()
+    job(path, A, trials=30, whole=Late(A, inside=A.latency)).run()
     assert hit(path, A).best.confirmed_ns is None
 
 
-def test_a_long_search_is_confirmed_on_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_search_is_compared_on_the_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotune.tuning.job._EARLIEST_S", 0.0)
     monkeypatch.setattr("autotune.tuning.job._SHARE", 0.0)
     model = Model(A, inside=A.latency)
-    job(path, A, trials=60, surroundings=model, measurer=Stopping(measurer(A), 50)).run()
+    job(path, A, trials=60, whole=model, measurer=Stopping(measurer(A), 50)).run()
     assert model.asked
     assert hit(path, A).best.confirmed_ns is not None
 
@@ -337,7 +346,7 @@ def test_a_time_budget_ends_the_job(path: Path) -> None:
 
 
 class Hours(Model):
-    """Surroundings that take all the time they get, by a clock of their own that each look at advances."""
+    """A model that takes all the time they get, by a clock of their own that each look at advances."""
 
     def __init__(self, *tasks: Synthetic) -> None:
         super().__init__(*tasks, inside=lambda config: 500.0)
@@ -362,7 +371,7 @@ class Hours(Model):
 
 
 @pytest.mark.parametrize("head_s", [0.0, 20.0])
-def test_confirming_and_the_whole_model_are_part_of_a_time_budget(
+def test_comparing_and_the_whole_model_are_part_of_a_time_budget(
     path: Path, monkeypatch: pytest.MonkeyPatch, head_s: float
 ) -> None:
     model = Hours(A)
@@ -374,7 +383,7 @@ def test_confirming_and_the_whole_model_are_part_of_a_time_budget(
 
     monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
     slow = Slow(measurer(A)._answer)
-    job(path, A, budget=Budget(seconds=100), surroundings=model, measurer=slow, head_s=head_s).run()
+    job(path, A, budget=Budget(seconds=100), whole=model, measurer=slow, head_s=head_s).run()
     assert len(slow.measured) > 20
     assert min(model.looks.values()) > 3
     assert 80 < head_s + model.now < 100
@@ -386,7 +395,7 @@ def test_the_whole_model_is_not_timed_where_starting_took_longer_than_is_left(
     model, out = Hours(A), io.StringIO()
     monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
     budget = Budget(seconds=100)
-    job(path, A, budget=budget, surroundings=model, head_s=70.0, progress=JsonLines(out)).run()
+    job(path, A, budget=budget, whole=model, head_s=70.0, progress=JsonLines(out)).run()
     assert model.looks["time"] == 0
     assert "not timed: the budget is over before that" in out.getvalue()
     assert 70.0 + model.now < 100

@@ -5,35 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from autotune.compiler import divide
-from autotune.compiler.decision import alternative_key
-from autotune.database import ContestRow, Database, Latency, WorkloadRow
-from autotune.passes.alternatives import Alternative
+from autotune.compiler.plan import OPTION, option_key
+from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.passes.preference import Preference
 from autotune.target import Target
-from autotune.tuning.confirm import Version
-from autotune.tuning.model import ModelSurroundings, work_of
+from autotune.tuning.compare import Version
+from autotune.tuning.model import MeasuredModel, work_of
 
 
-def _count(alternative: Alternative) -> int:
-    return 1 if alternative.steps is None else len(alternative.steps.dispatches)
-
-
-def test_what_another_job_decides_meanwhile_does_not_change_what_is_read(tmp_path: Path) -> None:
+def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tmp_path: Path) -> None:
     target, parts = Target.detect(1), divide("zoo:squeezenet")
-    _, forks = work_of(parts, target, Preference())
-    fork, other = next((f, a) for f in forks for a in f.alternatives if _count(a) != _count(f.default))
+    _, sites = work_of(parts, target, Preference())
+    site, other = next((s, o) for s in sites for o in s.options if len(o.regions) != len(s.default.regions))
     with Database(tmp_path / "tuning.db") as database:
         database.add_target(target)
-        w = fork.workload
+        w = site.workload
         database.add_workload(WorkloadRow(w.key, w.text, w.kind, w.flops, w.bytes))
-        model = ModelSurroundings(parts, target, database, Preference(), 0)
-        told = model.dispatches(decided=True)
-        entries = [
-            ContestRow(a.name, alternative_key(a, target), Latency(5, ns, ns, 0.0))
-            for a, ns in ((other, 1.0), (fork.default, 1e9))
-        ]
-        database.record_contest(w.key, target.key, entries)
-        (readings,) = model.read([Version(True, {})], 1, lambda: False)
-        assert readings is not None
-        assert readings.shape[1] == len(told)
-        assert model.dispatches(decided=True) != told
+        model = MeasuredModel(parts, sites, target, database, Preference(), 0)
+        told = {key: ranking.chosen for key, ranking in model.rankings().items()}
+        row = Comparison(other.name, option_key(other, target), Latency(5, 1.0, 1.0, 0.0), won=True)
+        database.compared(w.key, target.key, OPTION, [row], "net")
+        (profile,) = model.read([Version(told, {})], 1, lambda: False)
+        assert profile is not None
+        assert profile.ns.shape == (1, len(profile.dispatches))
+        steps = {name for name, _ in profile.dispatches if name.startswith(f"{site.names[0]}/")}
+        assert len(steps) == (0 if site.default.steps is None else len(site.default.regions))
+        assert model.rankings()[w.key].chosen is other

@@ -17,7 +17,7 @@ import pytest
 
 from autotune.database import Outcome
 from autotune.errors import MeasureError, NoReferenceError
-from autotune.tuning.measure.interface import Candidate, Contest
+from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.measure.pool import Limits, ProcessPool
 from autotune.tuning.outcome import Measurement
 
@@ -124,7 +124,7 @@ def test_a_reference_that_fails_is_no_outcome_of_a_candidate(how: str, words: st
         with pytest.raises(NoReferenceError, match=f"^its candidates cannot be checked: {words}$"):
             pool.measure(built, float("inf"))
         with pytest.raises(NoReferenceError, match=words):
-            pool.contest(Contest(how, "target", 0, ()), 3)
+            pool.check(BuiltOption(how, "target", 0, "direct", {}))
         assert end_of(pool, ns=7).latency_ns == 7
 
 

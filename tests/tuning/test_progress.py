@@ -128,7 +128,7 @@ def test_a_log_has_a_line_for_what_is_worth_one(tmp_path: Path) -> None:
     assert kinds
     assert len(kinds) == len(set(kinds))
     assert len(lines) < 25
-    shown = [line for line in lines if line.startswith("confirm after 40 trials")]
+    shown = [line for line in lines if line.startswith("compare after 40 trials")]
     assert len(shown) == len(set(shown)) >= 1
 
 

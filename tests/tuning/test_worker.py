@@ -14,7 +14,7 @@ from autotune.compiler import distinct_workloads, divide
 from autotune.errors import LoweringError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
-from autotune.passes.alternatives import alternatives_of
+from autotune.passes.options import options_of
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.measure import check, timing, worker
@@ -197,20 +197,6 @@ def test_a_disturbed_candidate_gets_more_time_to_show_how_fast_it_is() -> None:
     assert never.n < always.n < 10 * never.n
 
 
-def test_rivals_are_timed_for_some_rounds_or_some_time() -> None:
-    def sample(repeat: int) -> Any:
-        return np.full(repeat, 5e6)
-
-    def rounds(most: int, limit_s: float) -> int:
-        now = iter(range(1000))
-        found = timing.time_rivals([sample, sample], most, limit_s, lambda: float(next(now)))
-        return found[1].n - 1  # the first round guesses how long a run is, and takes two
-
-    assert rounds(8, 100.0) == 8
-    assert rounds(8, 2.0) == 5
-    assert rounds(8, 0.0) == 3
-
-
 def test_timing_stops_early_when_clearly_slower() -> None:
     def sampler(ns: float) -> tuple[timing.Sample, list[int]]:
         asked: list[int] = []
@@ -237,33 +223,30 @@ def convolution() -> Workload:
     return divide(b.graph(b.node("Relu", x))).dispatches[0].workload
 
 
-def contest(workload: Workload) -> dict[str, Any]:
-    entries = []
-    for alternative in alternatives_of(workload):
+def built_options(workload: Workload) -> list[dict[str, Any]]:
+    asked = []
+    for option in options_of(workload):
         payloads = {}
-        for region in alternative.regions:
+        for region in option.regions:
             _, answer = built(space_for(region, TARGET))
             payloads[region.key] = answer["payload"]
-        entries.append({"name": alternative.name, "payloads": payloads})
-    asked = {"workload": workload.text, "target": TARGET.to_json(), "seed": 0}
-    return {**asked, "entries": entries, "rounds": 2}
+        common = {"workload": workload.text, "target": TARGET.to_json(), "seed": 0}
+        asked.append({**common, "name": option.name, "payloads": payloads})
+    return asked
 
 
-def test_whole_alternatives_are_checked_and_timed(convolution: Workload) -> None:
-    results = through_a_pipe(worker.contest(contest(convolution)))["results"]
-    assert [result["outcome"] for result in results] == ["ok"] * len(alternatives_of(convolution))
-    assert all(result["latency"]["min_ns"] > 0 for result in results)
-    for result, alternative in zip(results[1:], alternatives_of(convolution)[1:], strict=True):
-        assert result["error"] < alternative.error
+def test_whole_options_are_checked(convolution: Workload) -> None:
+    results = [through_a_pipe(worker.check(asked)) for asked in built_options(convolution)]
+    assert [result["outcome"] for result in results] == ["ok"] * len(options_of(convolution))
+    for result, option in zip(results[1:], options_of(convolution)[1:], strict=True):
+        assert result["error"] < option.error
 
 
-def test_an_alternative_that_is_less_exact_than_it_declares_is_not_timed(
+def test_an_option_that_is_less_exact_than_it_declares_is_wrong(
     convolution: Workload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = contest(convolution)
-    *others, last = alternatives_of(convolution)
+    asked = built_options(convolution)
+    *others, last = options_of(convolution)
     proud = dataclasses.replace(last, error=1e-12)
-    monkeypatch.setattr(worker, "alternatives_of", lambda _: (*others, proud))
-    results = worker.contest(asked)["results"]
-    assert [result["outcome"] for result in results] == ["ok"] * len(others) + ["wrong_result"]
-    assert "latency" not in results[-1]
+    monkeypatch.setattr(worker, "options_of", lambda _: (*others, proud))
+    assert [worker.check(one)["outcome"] for one in asked] == ["ok"] * len(others) + ["wrong_result"]

@@ -44,21 +44,17 @@ class Built:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """An alternative by its name; ``payloads`` are those of :class:`Built` by workload key of its regions."""
+class BuiltOption:
+    """An option of a workload by its name; ``workload`` and ``target`` are their canonical texts.
 
-    name: str
-    payloads: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class Contest:
-    """Alternatives of one workload; ``workload`` and ``target`` are their canonical texts."""
+    ``payloads`` are those of :class:`Built` by workload key of its regions.
+    """
 
     workload: str
     target: str
     seed: int
-    entries: tuple[Entry, ...]
+    name: str
+    payloads: Mapping[str, Mapping[str, Any]]
 
 
 class Measurer(Protocol):
@@ -73,8 +69,8 @@ class Measurer(Protocol):
         Raises NoReferenceError when there is nothing to check it against.
         """
 
-    def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
-        """Check whole alternatives against their declared errors, and time those that pass taking turns.
+    def check(self, option: BuiltOption) -> Measurement:
+        """Check a whole option against its declared error, without timing it.
 
         Raises NoReferenceError as :meth:`measure` does.
         """
@@ -83,4 +79,4 @@ class Measurer(Protocol):
         """Stop everything; safe to call twice, and from an interrupt."""
 
 
-__all__ = ["Built", "Candidate", "Contest", "Entry", "Measurer"]
+__all__ = ["Built", "BuiltOption", "Candidate", "Measurer"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from autotune.database.records import Latency, Outcome
 from autotune.errors import NoReferenceError
-from autotune.tuning.measure.interface import Built, Candidate, Contest
+from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.outcome import Measurement, of_death
 from autotune.workers.process import Died, WorkerProcess, python_module
 
@@ -121,9 +121,9 @@ class ProcessPool:
         self._replace_if_harmed(measured)
         return measured
 
-    def _replace_if_harmed(self, *measured: Measurement) -> None:
+    def _replace_if_harmed(self, measured: Measurement) -> None:
         """A runner in which a candidate wrote where it must not is not trusted with another one."""
-        if any(m.outcome in (Outcome.OUT_OF_BOUNDS, Outcome.WRONG_RESULT) for m in measured):
+        if measured.outcome in (Outcome.OUT_OF_BOUNDS, Outcome.WRONG_RESULT):
             self._runner.kill()
 
     def _prepare(self, workload: str, seed: int) -> tuple[float, int]:
@@ -140,19 +140,17 @@ class ProcessPool:
         nbytes = int(answer["nbytes"])
         return self.limits.run_s + nbytes / _PACKING_RATE, self.limits.room_bytes + _COPIES * nbytes
 
-    def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
-        """Check and time whole alternatives in the one runner; all fail when one of them ends it."""
-        entries = [{"name": e.name, "payloads": dict(e.payloads)} for e in contest.entries]
-        request = {"do": "contest", **vars(contest), "entries": entries, "rounds": rounds}
+    def check(self, option: BuiltOption) -> Measurement:
+        """Check a whole option in the one runner."""
+        request = {"do": "check", **vars(option), "payloads": dict(option.payloads)}
         try:
-            limit, room = self._prepare(contest.workload, contest.seed)
+            limit, room = self._prepare(option.workload, option.seed)
             limit += self.limits.prepare_s
-            answer = self._runner.call(request, limit, "comparing alternatives", room * len(entries))
+            checked = _measurement(self._runner.call(request, limit, f"checking {option.name}", room))
         except Died as death:
-            return [of_death(death)] * len(entries)
-        measured = [_measurement(result) for result in answer["results"]]
-        self._replace_if_harmed(*measured)
-        return measured
+            return of_death(death)
+        self._replace_if_harmed(checked)
+        return checked
 
     def close(self) -> None:
         """Kill all workers; waiting builds end with them."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from autotune.database.records import Outcome, Run
-from autotune.tuning.measure.interface import Built, Candidate, Contest
+from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.outcome import Measurement
 
 Answer = Callable[[Candidate], Measurement]
@@ -51,9 +51,9 @@ class SimulatedMeasurer:
         self.measured.append(built.candidate)
         return self._answer(built.candidate)
 
-    def contest(self, contest: Contest, rounds: int) -> list[Measurement]:
-        """Nothing: whole alternatives are not recorded."""
-        return [Measurement(Outcome.ILLEGAL, message="not recorded") for _ in contest.entries]
+    def check(self, option: BuiltOption) -> Measurement:
+        """Nothing: whole options are not recorded."""
+        return Measurement(Outcome.ILLEGAL, message="not recorded")
 
     def close(self) -> None:
         """Nothing to stop."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,25 +54,4 @@ def _disturbed(samples: NDArray[Any]) -> bool:
     return bool(np.median(samples) > _QUIET * samples.min())
 
 
-def time_rivals(
-    samples: Sequence[Sample],
-    rounds: int,
-    limit_s: float,
-    clock: Callable[[], float] = time.monotonic,
-) -> list[Latency]:
-    """Time several candidates taking turns, so that a slow moment of the machine meets all of them.
-
-    Ends after ``rounds``, or at the first round of at least three that ends after ``limit_s`` seconds.
-    """
-    taken: list[list[NDArray[Any]]] = [[] for _ in samples]
-    begin = clock()
-    for number in range(rounds):
-        if number >= 3 and clock() - begin > limit_s:
-            break
-        for sample, mine in zip(samples, taken, strict=True):
-            fastest = float(mine[-1].min()) if mine else 1e6
-            mine.append(sample(int(np.clip(2e6 / max(fastest, 1.0), 1, 20))))
-    return [statistics(np.concatenate(mine)) for mine in taken]
-
-
-__all__ = ["Sample", "statistics", "time_candidate", "time_rivals"]
+__all__ = ["Sample", "statistics", "time_candidate"]

@@ -1,8 +1,8 @@
 """The measuring worker: builds candidates, and checks and times built ones.
 
 Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`autotune.workers.serve`. Requests:
-``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``contest`` (whole
-alternatives), and those of :mod:`seats` (whole models).
+``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``check`` (whole options), and
+those of :mod:`models` (whole models).
 What only the runner needs (the executor) is imported by its requests.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -26,13 +26,13 @@ from autotune.graph.evaluate import run_node
 from autotune.graph.ir import Array
 from autotune.graph.program import AnyWorkload, ProgramWorkload, parse_workload
 from autotune.graph.region import RegionProgram, Workload
-from autotune.passes.alternatives import Alternative, alternatives_of
+from autotune.passes.options import Option, options_of
 from autotune.schedule import Schedule, Trace
 from autotune.target import Target
 from autotune.te.dtypes import is_float
-from autotune.tuning.measure import seats
+from autotune.tuning.measure import models
 from autotune.tuning.measure.check import can_lose_precision, same_sign_tolerance, tolerance
-from autotune.tuning.measure.timing import time_candidate, time_rivals
+from autotune.tuning.measure.timing import time_candidate
 from autotune.tuning.outcome import Measurement, of_difference, of_exception
 from autotune.workers.serve import Handler, serve
 from search_spaces.space import Space
@@ -47,7 +47,6 @@ _ROOM = 512 << 20
 """Bytes of prepared inputs and references that are kept for the next candidate."""
 _CHEAP_FLOPS = 4e9
 """Workloads up to here have their reference worked out for a second set of inputs."""
-_COMPARE_S = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,30 +181,24 @@ def _same_sign(prepared: Prepared, target: str, payloads: Mapping[str, Request])
     return end
 
 
-def contest(request: Request) -> Answer:
-    """Check each alternative against the exact result, then time those that pass, taking turns."""
+def check(request: Request) -> Answer:
+    """Check a whole option against the exact result."""
     prepared = _prepared(request["workload"], request["seed"])
     workload = Workload.parse(request["workload"])
-    exact = exact_reference(workload, prepared.arrays)
-    known = {alternative.name: alternative for alternative in alternatives_of(workload)}
-    results: list[Answer] = []
-    timed: list[tuple[int, Confined, float]] = []
-    with ExitStack() as stack:
-        for number, entry in enumerate(request["entries"]):
-            alternative = known[entry["name"]]
-            confined = _confined(prepared, request["target"], entry["payloads"], alternative)
-            stack.enter_context(closing(confined))
-            allowed = alternative.error or _allowed(prepared)
+    option = next(option for option in options_of(workload) if option.name == request["name"])
+    try:
+        with closing(_confined(prepared, request["target"], request["payloads"], option)) as confined:
             confined.run()
-            results.append(_judged(confined, exact, allowed))
-            if results[-1]["outcome"] == Outcome.OK:
-                timed.append((number, confined, allowed))
-        latencies = time_rivals([c.sample for _, c, _ in timed], request["rounds"], _COMPARE_S)
-        for (number, confined, allowed), latency in zip(timed, latencies, strict=True):
-            results[number] = _judged(confined, exact, allowed)
-            if results[number]["outcome"] == Outcome.OK:
-                results[number]["latency"] = asdict(latency)
-    return {"results": results}
+            exact = _exact(workload, request["seed"])
+            return _judged(confined, exact, option.error or _allowed(prepared))
+    except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
+        return _outcome(of_exception(error, running=True))
+
+
+@lru_cache(maxsize=1)
+def _exact(workload: Workload, seed: int) -> list[Array]:
+    """The exact reference, kept for the other options of the workload."""
+    return exact_reference(workload, _prepared(workload.text, seed).arrays)
 
 
 def _judged(confined: Confined, reference: Sequence[Array], allowed: float) -> Answer:
@@ -235,12 +228,12 @@ def _confined(
     prepared: Prepared,
     target: str,
     payloads: Mapping[str, Request],
-    alternative: Alternative | None = None,
+    option: Option | None = None,
 ) -> Confined:
-    """The workload in memory of its own, computed by an alternative if one is given; constants are packed here,
+    """The workload in memory of its own, computed by an option if one is given; constants are packed here,
     untimed. ``payloads`` has the code of each dispatch by its workload's key."""
     from autotune.compiler.assemble import BuiltWorkload, assemble
-    from autotune.compiler.choice import GIVEN, Choice
+    from autotune.compiler.planned import GIVEN, Planned
     from autotune.compiler.region import region_gaps, region_inputs, region_outputs, region_partition
     from autotune.function import image_of
     from autotune.passes.substitute import substitute
@@ -251,11 +244,11 @@ def _confined(
         code = wire.from_json(payloads[workload.key])
         return Confined(image_of(code, Target.from_json(target), workload.kind), prepared.arrays)
     parts = region_partition(workload, prepared.arrays)
-    if alternative is not None:
-        parts = substitute(parts, {workload.key: alternative})
+    if option is not None:
+        parts = substitute(parts, {workload.key: option})
     built = {
         d.workload.key: BuiltWorkload(
-            Choice(d.workload, Trace(()), GIVEN), wire.from_json(payloads[d.workload.key])
+            Planned(d.workload, Trace(()), GIVEN), wire.from_json(payloads[d.workload.key])
         )
         for d in parts.dispatches
     }
@@ -317,10 +310,10 @@ HANDLERS: dict[str, Handler] = {
     "build": build,
     "prepare": prepare,
     "measure": measure,
-    "contest": contest,
-    "seat": seats.seat,
-    "profile": seats.profile,
-    "time": seats.time,
+    "check": check,
+    "load": models.load,
+    "profile": models.profile,
+    "time": models.time,
 }
 
 
@@ -337,7 +330,7 @@ __all__ = [
     "HANDLERS",
     "Prepared",
     "build",
-    "contest",
+    "check",
     "exact_reference",
     "main",
     "measure",

@@ -1,4 +1,4 @@
-"""Alternatives of a workload: which there are, and that putting one in a model's place changes no number."""
+"""Options of a workload: which there are, and that putting one in a model's place changes no number."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from autotune.errors import UsageError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.alternatives import DIRECT, allowed, alternatives_of
+from autotune.passes.options import DIRECT, allowed, options_of
 from autotune.passes.partition import Partition
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
@@ -51,11 +51,11 @@ def run(parts: Partition, x: np.ndarray) -> np.ndarray:
 
 
 def test_a_convolution_of_3x3_has_five_ways():
-    found = {w.kind: [a.name for a in alternatives_of(w)] for w in distinct_workloads(divide("zoo:mlp"))}
+    found = {w.kind: [a.name for a in options_of(w)] for w in distinct_workloads(divide("zoo:mlp"))}
     assert found == {"contraction": [DIRECT]}
     workload = divide(fire()).dispatches[0].workload
-    assert [a.name for a in alternatives_of(workload)] == NAMES
-    direct, *others = alternatives_of(workload)
+    assert [a.name for a in options_of(workload)] == NAMES
+    direct, *others = options_of(workload)
     assert direct.regions == (workload,)
     for other in others:
         kinds = [region.kind for region in other.regions]
@@ -109,7 +109,7 @@ def test_padding_and_short_types_are_no_products(dtype, pads, names):
     w = b.constant("w", normal(4, 6, 1, 1).astype(dtype))
     y = b.node("Conv", b.input("x", (1, 6, 4, 4), dtype), w, pads=pads)
     for workload in distinct_workloads(divide(b.graph(b.node("Relu", y, name="y")))):
-        found = [a.name for a in alternatives_of(workload)]
+        found = [a.name for a in options_of(workload)]
         assert found == (names if workload.kind == "convolution" else [DIRECT])
 
 
@@ -121,7 +121,9 @@ def test_without_a_choice_nothing_changes():
 def test_what_is_not_exact_enough_is_not_allowed():
     workload = divide(fire()).dispatches[0].workload
     assert [a.name for a in allowed(workload, Preference(0.0))] == [DIRECT]
-    assert [a.name for a in allowed(workload, Preference(1e-5))] == [*NAMES[:2], NAMES[-1]]
+    assert [a.name for a in allowed(workload, Preference(1e-5))] == NAMES[:2]
+    everything = allowed(workload, Preference(1e-5), speculative=True)
+    assert [a.name for a in everything] == [*NAMES[:2], NAMES[-1]]
     with pytest.raises(UsageError, match=r"tolerance -1; allowed: 0 \(exact algorithms only\) or more"):
         Preference(-1)
 
@@ -131,21 +133,21 @@ def test_errors_are_within_what_is_declared():
     arrays = workload.random_inputs(0)
     exact = workload.reference(arrays)[0].astype(np.float64)
     fixed = workload.region.constant_inputs
-    for alternative in alternatives_of(workload)[1:]:
+    for option in options_of(workload)[1:]:
         names = workload.region.graph.inputs
         given = {v: a for v, a in zip(names, arrays, strict=True) if v in fixed}
-        values = dict(zip(names, arrays, strict=True)) | alternative.constants(given)
-        assert alternative.steps is not None
-        for step in alternative.steps.dispatches:
+        values = dict(zip(names, arrays, strict=True)) | option.constants(given)
+        assert option.steps is not None
+        for step in option.steps.dispatches:
             graph = step.workload.region.graph
             shapes = [graph.type_of(v).shape for v in graph.inputs]
             read = [
-                values_of(alternative.steps, values, v).reshape(s)
+                values_of(option.steps, values, v).reshape(s)
                 for v, s in zip(step.inputs, shapes, strict=True)
             ]
             values.update(zip(step.outputs, step.workload.reference(read), strict=True))
-        result = values[alternative.steps.dispatches[-1].outputs[0]].reshape(exact.shape)
-        assert np.abs(result - exact).max() / np.abs(exact).max() < alternative.error
+        result = values[option.steps.dispatches[-1].outputs[0]].reshape(exact.shape)
+        assert np.abs(result - exact).max() / np.abs(exact).max() < option.error
 
 
 def values_of(parts: Partition, values: dict[str, np.ndarray], value: str) -> np.ndarray:

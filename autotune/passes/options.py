@@ -1,7 +1,7 @@
-"""The ways to compute a dispatch: in one region as it is, or by an algorithm that makes several of it.
+"""The options of a workload: in one dispatch as it is, or by a rule that makes several of it.
 
-Both follow from the workload alone, whatever model it is part of. So an alternative is measured once, and
-the decision is stored under the workload's key.
+They follow from the workload alone, whatever model it is part of. So an option is measured once, and what was
+found is stored under the workload's key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
 from autotune.suggest import listing
 
-ALGORITHMS: tuple[Algorithm, ...] = (
+RULES: tuple[Algorithm, ...] = (
     Winograd(2),
     Winograd(4),
     Winograd(6),
@@ -41,25 +41,24 @@ ALGORITHMS: tuple[Algorithm, ...] = (
 """What is tried on every workload; those that cannot compute it drop out."""
 
 DIRECT = "direct"
-"""The alternative that every workload has: one dispatch, as exact as a sum is."""
+"""The option that every workload has: one dispatch, as exact as a sum is."""
 
 
 @dataclass(frozen=True, eq=False)
-class Alternative:
+class Option:
     """One way to compute ``workload``; ``error`` is the declared bound, 0 for the direct one.
 
     ``steps`` divides the workload's graph into dispatches (None: the workload is one); ``prologue``
     computes constants of these dispatches from constant inputs of the workload, at compile time.
-    ``speculative`` ones are estimated for tuning only. ``growth`` is what :attr:`Algorithm.growth` says.
+    ``growth`` is what :attr:`Algorithm.growth` says.
     """
 
     workload: Workload
     name: str = DIRECT
     error: float = 0.0
+    growth: float = 1.0
     steps: Partition | None = None
     prologue: Graph | None = None
-    speculative: bool = False
-    growth: float = 1.0
 
     @property
     def regions(self) -> tuple[Workload, ...]:
@@ -76,38 +75,37 @@ class Alternative:
         return {v: made.get(v, array) for v, array in self.steps.constants.items()}
 
 
-def allowed(workload: Workload, preference: Preference) -> tuple[Alternative, ...]:
-    """The alternatives that may be used, the direct one first. Raises UsageError for an unknown algorithm."""
-    names = (DIRECT, *(algorithm.label for algorithm in ALGORITHMS))
-    if preference.algorithm not in (None, *names):
-        known = listing(str(preference.algorithm), names)
-        raise UsageError(f"unknown algorithm {preference.algorithm!r}\n  one of {known}")
-    found = [a for a in alternatives_of(workload) if a.error <= preference.tolerance]
-    named = [a for a in found if a.name == preference.algorithm]
-    return tuple(named or (found[:1] if preference.algorithm else found))
+def allowed(workload: Workload, preference: Preference, *, speculative: bool = False) -> list[Option]:
+    """The options that may be used, the direct one first; speculative ones if they are asked for, or named.
+
+    Raises UsageError for an unknown algorithm.
+    """
+    wanted, names = preference.algorithm, (DIRECT, *(rule.label for rule in RULES))
+    if wanted is not None and wanted not in names:
+        raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, names)}")
+    found = options_of(workload, speculative=speculative or wanted is not None)
+    exact = [option for option in found if option.error <= preference.tolerance]
+    named = [option for option in exact if option.name == wanted]
+    return named or (exact if wanted is None else exact[:1])
+
+
+def options_of(workload: Workload, *, speculative: bool = True) -> tuple[Option, ...]:
+    """All ways to compute a workload, the direct one first and those of speculative rules last, if at all."""
+    known = _options(workload, speculative=False)
+    return (*known, *_options(workload, speculative=True)) if speculative else known
 
 
 @lru_cache(maxsize=4096)
-def alternatives_of(workload: Workload) -> tuple[Alternative, ...]:
-    """All ways to compute a workload, the direct one first."""
+def _options(workload: Workload, *, speculative: bool) -> tuple[Option, ...]:
+    """What the rules that are speculative, or those that are not, make of a workload."""
     graph = _opened(workload)
-    found = [Alternative(workload)]
-    for algorithm in ALGORITHMS:
-        changed = algorithm.apply(graph)
+    found = [] if speculative else [Option(workload)]
+    for rule in RULES:
+        changed = rule.apply(graph) if rule.speculative == speculative else graph
         if changed is not graph:
             steps, prologue = _divided(changed, graph)
             if _placeable(steps, workload):
-                found.append(
-                    Alternative(
-                        workload,
-                        algorithm.label,
-                        algorithm.error,
-                        steps,
-                        prologue,
-                        algorithm.speculative,
-                        algorithm.growth,
-                    )
-                )
+                found.append(Option(workload, rule.label, rule.error, rule.growth, steps, prologue))
     return tuple(found)
 
 
@@ -173,10 +171,4 @@ def _is_plain(graph: Graph, value: str) -> bool:
     return found.strides is None or is_dense(found.shape, found.strides)
 
 
-__all__ = [
-    "ALGORITHMS",
-    "DIRECT",
-    "Alternative",
-    "allowed",
-    "alternatives_of",
-]
+__all__ = ["DIRECT", "RULES", "Option", "allowed", "options_of"]

@@ -1,6 +1,6 @@
-"""The worker's side of whole models: they sit beside each other in one process and take turns.
+"""The worker's side of whole models: versions of one are in one process and take turns.
 
-Requests: ``seat`` (load an artifact), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn,
+Requests: ``load`` (an artifact), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn,
 the whole model). The first run of a turn is never counted: it finds the caches as another model left
 them. In the runs after it every dispatch finds them as it does in use.
 """
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from autotune.runtime.module import Module
 
-_SEATS: dict[int, tuple[Module, dict[str, NDArray[Any]]]] = {}
+_VERSIONS: dict[int, tuple[Module, dict[str, NDArray[Any]]]] = {}
 
 
-def seat(request: dict[str, Any]) -> dict[str, Any]:
-    """Load the artifact ``path`` as number ``seat``, with random inputs; nanoseconds of a run."""
+def load(request: dict[str, Any]) -> dict[str, Any]:
+    """Load the artifact ``path`` as a version of the model, with random inputs; nanoseconds of a run."""
     from autotune.runtime import artifact
     from autotune.runtime.module import Module
     from autotune.tuning.random_inputs import random_inputs
@@ -27,22 +27,22 @@ def seat(request: dict[str, Any]) -> dict[str, Any]:
     image = artifact.load(request["path"])
     module = Module(image, image.target.threads)
     inputs = random_inputs(module.inputs, request["seed"])
-    _SEATS[request["seat"]] = module, inputs
+    _VERSIONS[request["version"]] = module, inputs
     return {"ns": int(module.time(inputs, warmup=1, repeat=1).min())}
 
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:
-    """Nanoseconds of each dispatch, the least of ``runs`` runs of one seat."""
-    module, inputs = _SEATS[request["seat"]]
+    """Nanoseconds of each dispatch, the least of ``runs`` runs of one version."""
+    module, inputs = _VERSIONS[request["version"]]
     module.profile(inputs, repeat=1)
     taken = [module.profile(inputs, repeat=1) for _ in range(request["runs"])]
     return {"ns": np.min(taken, axis=0).tolist()}
 
 
 def time(request: dict[str, Any]) -> dict[str, Any]:
-    """Nanoseconds of each of ``runs`` runs of one seat."""
-    module, inputs = _SEATS[request["seat"]]
+    """Nanoseconds of each of ``runs`` runs of one version."""
+    module, inputs = _VERSIONS[request["version"]]
     return {"ns": module.time(inputs, warmup=1, repeat=request["runs"]).tolist()}
 
 
-__all__ = ["profile", "seat", "time"]
+__all__ = ["load", "profile", "time"]

@@ -29,7 +29,7 @@ class Scheduled:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Planned:
     """The schedule of a workload, where it came from, and why it is not a tuned one.
 
     ``latency_ns`` is the measured latency of a tuned schedule, None for others. ``scheduled`` is
@@ -44,12 +44,12 @@ class Choice:
     scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
 
 
-def choose(
+def schedule_for(
     workload: Workload,
     target: Target,
     database: Database | None,
     schedules: Mapping[str, Trace],
-) -> Choice:
+) -> Planned:
     """The schedule of a workload: given, else the database's best, else the analytic model's pick.
 
     A stored schedule that does not apply any more counts as a miss; the reason says so.
@@ -57,7 +57,7 @@ def choose(
     from search_spaces import spaces
 
     if workload.key in schedules:
-        return Choice(workload, schedules[workload.key], GIVEN)
+        return Planned(workload, schedules[workload.key], GIVEN)
     space = spaces.space_for(workload, target)
     if database is None:
         return _default(workload, space, "no database was given")
@@ -71,15 +71,15 @@ def choose(
         applied = apply(workload, trace)
     except ScheduleError as error:
         return _default(workload, space, f"the stored schedule does not apply: {error}")
-    return Choice(workload, trace, TUNED, latency_ns=found.latency_ns, scheduled=applied)
+    return Planned(workload, trace, TUNED, latency_ns=found.latency_ns, scheduled=applied)
 
 
-def _default(workload: Workload, space: Space, reason: str) -> Choice:
+def _default(workload: Workload, space: Space, reason: str) -> Planned:
     from cost_models import analytic
 
     program = workload.program()
     schedule = space.apply(program, analytic.default_config(space))
-    return Choice(workload, schedule.trace, DEFAULT, reason, scheduled=Scheduled(program, schedule))
+    return Planned(workload, schedule.trace, DEFAULT, reason, scheduled=Scheduled(program, schedule))
 
 
 def apply(workload: Workload, trace: Trace) -> Scheduled:
@@ -92,4 +92,4 @@ def apply(workload: Workload, trace: Trace) -> Scheduled:
     return Scheduled(program, trace.apply(te.create_schedule(list(program.outputs))))
 
 
-__all__ = ["DEFAULT", "GIVEN", "TUNED", "Choice", "Scheduled", "apply", "choose"]
+__all__ = ["DEFAULT", "GIVEN", "TUNED", "Planned", "Scheduled", "apply", "schedule_for"]

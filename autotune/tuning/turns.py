@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.tuning.measure.pool import WORKER
+from autotune.tuning.paired import least_rounds
 from autotune.workers.process import Died, WorkerProcess
 
 if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
 
-LEAST_ROUNDS = 3
-"""Fewer readings of each decide nothing: once everybody sits, these are taken whatever the time."""
-_SEATINGS = 2
-"""How often everybody sits down anew, in another order: where arrays happen to lie makes a few percent."""
+_PROCESSES = 2
+"""In how many fresh processes versions are read, each time in another order: where arrays happen to lie makes a few
+percent."""
 _TURN_NS = 30e6
 _LOAD_S = 300.0
 _TURN_S = 60.0
@@ -28,10 +28,11 @@ Readings = NDArray[np.float64]
 """Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
 
 
-class LineUp:
-    """Images of one model in one worker process; a version that ends the process leaves the line-up.
+class Turns:
+    """Images of one model in one worker process; a version that ends the process takes no further turns.
 
-    What the caller gave as a list comes back as one in the same order, with None for those.
+    What the caller gave as a list comes back as one in the same order, with None for those. Once all are loaded,
+    as many rounds are read as a comparison needs, whatever the time: fewer decide nothing.
     """
 
     def __init__(self, images: Sequence[ModuleImage], seed: int, command: Sequence[str] = WORKER) -> None:
@@ -42,15 +43,15 @@ class LineUp:
         self._worker: WorkerProcess | None = None
         self._runs: dict[int, int] = {}
         self.failures: dict[int, str] = {}
-        """Why a version left, by its number."""
+        """Why a version takes no further turns, by its number."""
 
-    def __enter__(self) -> LineUp:
+    def __enter__(self) -> Turns:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._rise()
+        self._end_process()
 
-    def _rise(self) -> None:
+    def _end_process(self) -> None:
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -65,13 +66,13 @@ class LineUp:
 
     def _turns(self, do: str, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         taken: dict[int, list[list[float]]] = {number: [] for number in self._images}
-        done, again = 0, -(-rounds // _SEATINGS)
+        done, again, least = 0, -(-rounds // _PROCESSES), least_rounds(self._count - 1)
         if out_of_time():
             return [None] * self._count
-        while self._images and done < rounds and (done < LEAST_ROUNDS or not out_of_time()):
+        while self._images and done < rounds and (done < least or not out_of_time()):
             if done and done % again == 0:
-                self._rise()
-            if self._worker is None and not self._seat_all(out_of_time, reverse=done >= again):
+                self._end_process()
+            if self._worker is None and not self._load_all(out_of_time, reverse=done >= again):
                 if out_of_time():
                     break
                 taken, done = {number: [] for number in self._images}, 0
@@ -79,36 +80,36 @@ class LineUp:
                 done += 1
             else:
                 taken, done = {number: [] for number in self._images}, 0
-        enough = done >= LEAST_ROUNDS or done == rounds
+        enough = done >= least or done == rounds
         return [
             np.asarray(taken[number], np.float64) if enough and number in self._images else None
             for number in range(self._count)
         ]
 
     def _round(self, do: str, taken: dict[int, list[list[float]]], first: int) -> bool:
-        """One turn of everybody, each round begun by another; says whether all of them lived."""
+        """One turn of each version, each round begun by another; says whether all of them lived."""
         order = list(self._images)
         start = first % max(1, len(order))
         for number in [*order[start:], *order[:start]]:
-            answer = self._ask(number, {"do": do, "seat": number, "runs": self._runs[number]}, _TURN_S)
+            answer = self._ask(number, {"do": do, "version": number, "runs": self._runs[number]}, _TURN_S)
             if answer is None:
                 return False
             taken[number].append(answer["ns"])
         return True
 
-    def _seat_all(self, out_of_time: Callable[[], bool], *, reverse: bool) -> bool:
-        """Seat everybody in a fresh process; says whether all of them lived and time was left."""
+    def _load_all(self, out_of_time: Callable[[], bool], *, reverse: bool) -> bool:
+        """Load all versions in a fresh process; says whether all of them lived and time was left."""
         self._worker = WorkerProcess(self._command)
-        with tempfile.TemporaryDirectory(prefix="autotune-lineup-") as folder:
+        with tempfile.TemporaryDirectory(prefix="autotune-turns-") as folder:
             order = sorted(self._images.items(), key=lambda item: item[0], reverse=reverse)
-            return all(not out_of_time() and self._seat(number, image, folder) for number, image in order)
+            return all(not out_of_time() and self._load(number, image, folder) for number, image in order)
 
-    def _seat(self, number: int, image: ModuleImage, folder: str) -> bool:
+    def _load(self, number: int, image: ModuleImage, folder: str) -> bool:
         from autotune.runtime import artifact
 
         path = Path(folder) / "model.atm"
         artifact.save(image, path)
-        request = {"do": "seat", "seat": number, "path": str(path), "seed": self._seed}
+        request = {"do": "load", "version": number, "path": str(path), "seed": self._seed}
         answer = self._ask(number, request, _LOAD_S)
         path.unlink()  # one model at a time: they can be large, and a killed job leaves its folder
         if answer is None:
@@ -117,15 +118,15 @@ class LineUp:
         return True
 
     def _ask(self, number: int, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
-        """The answer, or None after the version ended the process: it is out, the others begin again."""
+        """The answer, or None after the version ended the process: the others begin again without it."""
         assert self._worker is not None
         try:
             return self._worker.call(request, limit_s, str(request["do"]))
         except Died as death:
             self.failures[number] = str(death)
             del self._images[number]
-            self._rise()
+            self._end_process()
             return None
 
 
-__all__ = ["LEAST_ROUNDS", "LineUp", "Readings"]
+__all__ = ["Readings", "Turns"]

@@ -1,13 +1,12 @@
-"""The objective: a dispatch counts by its fastest alternative, and so do the tasks behind it."""
+"""The sites of a model: a dispatch counts by the fastest option, and so do the tasks behind it."""
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
 
-from autotune.passes.alternatives import Alternative
+from autotune.passes.options import Option
 from autotune.tuning.allocate import Allocator
-from autotune.tuning.objective import Fork, Objective
+from autotune.tuning.sites import Site, Sites
 from autotune.tuning.task import Task
 from tests.tuning.synthetic import FakeWorkload
 
@@ -15,7 +14,7 @@ W = {name: FakeWorkload(name, name) for name in ("plain", "direct", "rows", "pro
 
 
 class Other:
-    """An alternative of some regions."""
+    """An option of some regions."""
 
     def __init__(self, name: str, *regions: str) -> None:
         self.name = name
@@ -36,41 +35,46 @@ def task(name: str, dispatches: int, *curve: float) -> Task:
     return cast(Task, made)
 
 
-def objective(direct: float, rows: float, product: float) -> Objective:
-    """One plain dispatch, and two that are computed directly or by two products and a transform."""
-    alternatives: Sequence[Any] = (Other("direct", "direct"), Other("split", "rows", "product", "product"))
-    fork = Fork(
-        ("a", "b"), cast(Any, W["direct"]), cast(tuple[Alternative, ...], alternatives), alternatives[0]
-    )
+def sites(direct: float, rows: float, product: float) -> Sites:
+    """One dispatch without options, and two that are computed directly or by two products and a transform."""
+    plain: Any = (Other("direct", "plain"),)
+    options: Any = (Other("direct", "direct"), Other("split", "rows", "product", "product"))
+    found = [
+        Site(("c",), cast(Any, W["plain"]), cast(tuple[Option, ...], plain)),
+        Site(("a", "b"), cast(Any, W["direct"]), cast(tuple[Option, ...], options)),
+    ]
     tasks = [
         task("plain", 1, 5.0),
         task("direct", 2, direct),
         task("rows", 2, rows),
         task("product", 4, product),
     ]
-    return Objective(tasks, (fork,))
+    return Sites(tasks, found)
 
 
-def test_the_fastest_alternative_counts():
-    found = objective(direct=100.0, rows=20.0, product=30.0)
+def test_the_fastest_option_counts():
+    found = sites(direct=100.0, rows=20.0, product=30.0)
     assert found.total(lambda t: t.best_ns) == 5 + 2 * 80
     assert found.default_total(lambda t: t.best_ns) == 5 + 2 * 100
-    assert found.uses() == {"plain": 1, "rows": 2, "product": 4}
+    split = found.all[1].options[1]
+    assert found.uses({"direct": split}) == {"plain": 1, "rows": 2, "product": 4}
+    assert found.uses({}) == {"plain": 1, "direct": 2}
+    assert found.dispatches == 3
 
 
 def test_what_is_behind_counts_less_and_what_is_far_behind_not_at_all():
-    weights = objective(direct=100.0, rows=20.0, product=30.0).weights()
+    weights = sites(direct=100.0, rows=20.0, product=30.0).weights()
     assert weights == {"plain": 1, "direct": pytest.approx(2 * 0.8), "rows": 2, "product": 4}
-    assert set(objective(direct=121.0, rows=20.0, product=30.0).weights()) == {"plain", "rows", "product"}
-    assert set(objective(direct=50.0, rows=20.0, product=30.0).weights()) == {"plain", "direct"}
+    assert set(sites(direct=121.0, rows=20.0, product=30.0).weights()) == {"plain", "rows", "product"}
+    assert set(sites(direct=50.0, rows=20.0, product=30.0).weights()) == {"plain", "direct"}
 
 
 def test_what_fails_does_not_hold_up_the_others():
-    found = objective(direct=100.0, rows=float("inf"), product=30.0)
+    found = sites(direct=100.0, rows=float("inf"), product=30.0)
     assert set(found.weights()) == {"plain", "direct"}
     assert {Allocator(found, seed).choose().workload.key for seed in range(9)} <= {"plain", "direct"}  # type: ignore[union-attr]
 
 
 def test_nothing_is_ruled_out_before_it_was_measured():
-    found = objective(direct=float("inf"), rows=float("inf"), product=float("inf"))
+    found = sites(direct=float("inf"), rows=float("inf"), product=float("inf"))
     assert found.weights() == {"plain": 1, "direct": 2, "rows": 2, "product": 4}

@@ -1,0 +1,102 @@
+"""The sites of a model, and the tasks behind their options: what a job makes smaller is the sum over the sites."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from autotune.graph.program import AnyWorkload
+from autotune.passes.options import Option
+from autotune.tuning.task import Task
+
+RULED_OUT = 1.5
+"""An option that takes this much longer than the fastest gets no more turns: tuning rarely gains that."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A workload, the dispatches of the model that have it, and the options that are worth measuring.
+
+    The first option is the default: it is used when nothing was tuned.
+    """
+
+    names: tuple[str, ...]
+    workload: AnyWorkload
+    options: tuple[Option, ...]
+
+    @property
+    def default(self) -> Option:
+        """The option of an untuned model."""
+        return self.options[0]
+
+
+@dataclass(frozen=True)
+class Sites:
+    """All sites of a model; a dispatch counts by the fastest option of its site."""
+
+    tasks: Sequence[Task]
+    all: Sequence[Site]
+
+    @cached_property
+    def task_of(self) -> Mapping[str, Task]:
+        """The tasks by workload key."""
+        return {task.workload.key: task for task in self.tasks}
+
+    @property
+    def several(self) -> list[Site]:
+        """Those with more than one option."""
+        return [site for site in self.all if len(site.options) > 1]
+
+    @property
+    def dispatches(self) -> int:
+        """How many dispatches the model has with all computed directly."""
+        return sum(len(site.names) for site in self.all)
+
+    def total(self, latency: Callable[[Task], float]) -> float:
+        """The model's latency in ns if each task took ``latency`` of it."""
+        return sum(len(site.names) * min(self._sum(o, latency) for o in site.options) for site in self.all)
+
+    def default_total(self, latency: Callable[[Task], float]) -> float:
+        """The same with the options of an untuned model."""
+        return sum(len(site.names) * self._sum(site.default, latency) for site in self.all)
+
+    def latency(self, option: Option) -> float:
+        """The sum of the best latencies known of its regions, in ns; infinite while one is unknown."""
+        return self._sum(option, lambda task: task.best_ns)
+
+    def open_options(self, site: Site) -> list[Option]:
+        """The options that may yet turn out to be the fastest, fastest first."""
+        ranked = sorted(site.options, key=self.latency)
+        limit = RULED_OUT * self.latency(ranked[0])
+        return [option for option in ranked if self.latency(option) <= limit]
+
+    def weights(self) -> dict[str, float]:
+        """How many ns the model gains for one that a task gains, now or if its option comes first.
+
+        By workload key; what is not in it gains nothing. An option that is behind counts by how close it is.
+        """
+        weights = Counter[str]()
+        for site in self.all:
+            ranked = self.open_options(site)
+            fastest = self.latency(ranked[0])
+            for option in ranked:
+                share = fastest / self.latency(option) if fastest < float("inf") else 1.0
+                for region in option.regions:
+                    weights[region.key] += share * len(site.names)  # type: ignore[assignment]
+        return dict(weights)
+
+    def uses(self, options: Mapping[str, Option]) -> dict[str, int]:
+        """How often the model executes a workload, by key, with ``options`` (by workload key; else the default)."""
+        found = Counter[str]()
+        for site in self.all:
+            for region in options.get(site.workload.key, site.default).regions:
+                found[region.key] += len(site.names)
+        return dict(found)
+
+    def _sum(self, option: Option, latency: Callable[[Task], float]) -> float:
+        return sum(latency(self.task_of[region.key]) for region in option.regions)
+
+
+__all__ = ["RULED_OUT", "Site", "Sites"]

@@ -1,0 +1,131 @@
+"""Which option is used: the newest comparison decides, else the estimate."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.compiler import compile_in_detail, divide
+from autotune.compiler.estimate import Source
+from autotune.compiler.plan import OPTION, Ranking, option_key, rank
+from autotune.database.records import Comparison, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.database.store import Database
+from autotune.graph.build import GraphBuilder
+from autotune.graph.region import Workload
+from autotune.passes.options import DIRECT, options_of
+from autotune.passes.preference import Preference
+from autotune.target import Target
+from search_spaces.spaces import space_for
+
+TARGET = Target.parse("x86-64-v3", threads=1)
+ANY = Preference()
+
+
+def graph():
+    b = GraphBuilder("one")
+    w = np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)
+    x = b.node("Conv", b.input("x", (1, 8, 12, 12)), b.constant("w", w), pads=(1, 1, 1, 1))
+    return b.graph(b.node("Relu", x, name="y"))
+
+
+@pytest.fixture(scope="module")
+def workload() -> Workload:
+    return divide(graph()).dispatches[0].workload
+
+
+@pytest.fixture
+def database(tmp_path: Path, workload: Workload):
+    with Database(tmp_path / "tuning.db") as store:
+        store.add_target(TARGET)
+        store.add_workload(WorkloadRow(workload.key, workload.text, workload.kind, 1, 1))
+        yield store
+
+
+def row(option, ns: float | None, *, won: bool = False) -> Comparison:
+    latency = None if ns is None else Latency(5, ns, ns, 0.0)
+    return Comparison(option.name, option_key(option, TARGET), latency, won)
+
+
+def ranking(database: Database, workload: Workload, preference: Preference = ANY) -> Ranking:
+    return rank([workload], TARGET, database, preference)[workload.key]
+
+
+def compared(database: Database, workload: Workload, *rows: Comparison) -> None:
+    database.compared(workload.key, TARGET.key, OPTION, rows, "net")
+
+
+def record(store: Database, region: Workload, ns: float) -> None:
+    key = Key(region.key, TARGET.key, space_for(region, TARGET).key)
+    store.add_workload(WorkloadRow(region.key, region.text, region.kind, 1, 1))
+    store.add_space(key.space, region.key, "{}")
+    store.record(Run(key, "t", "[]", "{}", Outcome.OK, Latency(5, ns, ns, 0.0)))
+
+
+def test_the_newest_comparison_decides(database, workload):
+    direct, two, four, six, _ = options_of(workload)
+    compared(database, workload, row(direct, 1.0, won=True), row(two, 9.0))
+    compared(database, workload, row(direct, 5e4), row(four, 2e4, won=True), row(six, None))
+    found = ranking(database, workload)
+    assert found.chosen is four
+    assert [(time.option.name, time.source) for time in found.times] == [
+        ("winograd F(4x4)", Source.MEASURED),
+        (DIRECT, Source.MEASURED),
+    ]
+    assert str(found) == "winograd F(4x4): 20.0 µs measured (inputs to 3e+36), direct: 50.0 µs measured"
+    assert rank([workload], TARGET, database, Preference(1e-6)) == {}  # there is only one way
+
+
+def test_who_is_faster_by_luck_does_not_win(database, workload):
+    direct, two, *_ = options_of(workload)
+    compared(database, workload, row(direct, 5e4, won=True), row(two, 4.9e4))
+    assert ranking(database, workload).chosen is direct
+
+
+def test_the_fastest_of_those_that_are_exact_enough_stands_in_for_a_winner_that_is_not(database, workload):
+    direct, two, four, *_ = options_of(workload)
+    compared(database, workload, row(direct, 5e4), row(two, 3e4), row(four, 2e4, won=True))
+    assert ranking(database, workload, Preference(two.error)).chosen is two
+
+
+def test_a_speculative_option_is_used_once_a_comparison_says_so(database, workload):
+    direct, *_, speculative = options_of(workload)
+    assert speculative.name not in str(ranking(database, workload))
+    compared(database, workload, row(direct, 5e4), row(speculative, 2e4, won=True))
+    assert ranking(database, workload).chosen is speculative
+
+
+def test_a_comparison_of_other_code_does_not_count(database, workload):
+    two = options_of(workload)[1]
+    compared(database, workload, replace(row(two, 1.0, won=True), key="old"))
+    assert {time.source for time in ranking(database, workload).times} <= {Source.ESTIMATED, Source.AT_LEAST}
+
+
+def test_what_failed_is_not_estimated_again(database, workload):
+    direct, two, four, six, _ = options_of(workload)
+    stale = replace(row(direct, 1.0, won=True), key="old")
+    compared(database, workload, stale, row(two, None), row(four, None), row(six, None))
+    assert "winograd" not in str(ranking(database, workload))
+
+
+def test_readings_of_dispatches_alone_decide_nothing(database, workload):
+    before = ranking(database, workload)
+    for option in options_of(workload):
+        for region in option.regions:
+            record(database, region, 5.0 if option.name == "winograd F(2x2)" else 1e6)
+    after = ranking(database, workload)
+    assert after.chosen is before.chosen
+    assert {time.source for time in after.times} <= {Source.ESTIMATED, Source.AT_LEAST}
+
+
+def test_the_compiler_follows_and_says_so(database, workload):
+    direct, _, four, *_ = options_of(workload)
+    compared(database, workload, row(direct, 3e5), row(four, 2e5, won=True))
+    done = compile_in_detail(graph(), target=TARGET, database=database)
+    assert (
+        "winograd F(4x4): 200.0 µs measured (inputs to 3e+36), direct: 300.0 µs measured"
+        in done.coverage.details()
+    )
+    assert len(done.partition.dispatches) == len(four.regions) + 1  # the result is transposed
+    exact = compile_in_detail(graph(), target=TARGET, database=database, tolerance=0.0)
+    assert len(exact.partition.dispatches) == 2

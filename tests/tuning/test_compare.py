@@ -1,0 +1,200 @@
+"""Who is faster inside a model, and the process in which versions of it take turns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from autotune.compiler import compile_in_detail, divide
+from autotune.compiler.plan import OPTION, rank
+from autotune.database import Database, Latency, Outcome
+from autotune.graph.build import GraphBuilder
+from autotune.passes.preference import Preference
+from autotune.passes.substitute import substitute
+from autotune.runtime.image import ModuleImage
+from autotune.target import Target
+from autotune.tuning.budget import Budget
+from autotune.tuning.compare import Profile, Version
+from autotune.tuning.job import Job, Options
+from autotune.tuning.measure.interface import BuiltOption, Candidate
+from autotune.tuning.measure.simulated import SimulatedMeasurer
+from autotune.tuning.model import MeasuredModel, work_of
+from autotune.tuning.outcome import Measurement
+from autotune.tuning.paired import ERROR_RATE, fastest, least_rounds, ratio
+from autotune.tuning.progress import Silent
+from autotune.tuning.turns import Turns
+
+DEFAULT = np.array([100.0, 104.0, 150.0, 101.0, 100.0, 100.0, 102.0, 99.0])
+FIRST = np.arange(8) < 1
+SOME = np.arange(8) < 3
+
+
+@pytest.mark.parametrize(
+    ("candidates", "winner"),
+    [
+        ([], 0),
+        ([0.99 * DEFAULT], 0),
+        ([0.9 * DEFAULT, 0.8 * DEFAULT], 2),
+        ([None, 0.9 * DEFAULT], 2),
+        ([np.where(FIRST, 0.5, 1.0) * DEFAULT], 0),  # lucky once
+        ([np.where(FIRST, 1.1, 0.95) * DEFAULT], 1),
+        ([np.where(FIRST, 1.1, 0.95) * DEFAULT] * 4, 0),  # one of four was more likely to be lucky so often
+        ([np.where(SOME, 1.1, 0.8) * DEFAULT], 0),  # faster in five rounds of eight
+        ([DEFAULT[2::-1], 0.9 * DEFAULT[:3]], 0),  # too few rounds
+    ],
+)
+def test_the_incumbent_stays_unless_one_is_surely_faster(candidates: list[Any], winner: int) -> None:
+    rounds = min([len(DEFAULT), *(len(c) for c in candidates if c is not None)])
+    assert fastest([DEFAULT[:rounds], *candidates]) == winner
+
+
+def test_nothing_wins_against_an_incumbent_that_failed() -> None:
+    assert fastest([None, DEFAULT]) == 0
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_equals_change_places_as_rarely_as_is_said(count: int) -> None:
+    rng = np.random.default_rng(0)
+    draws = [[np.exp(rng.normal(0, 0.2, 12)) for _ in range(count + 1)] for _ in range(600)]
+    assert np.mean([fastest(series) > 0 for series in draws]) <= ERROR_RATE
+
+
+def test_intervals_hold_the_true_ratio_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(1)
+    found = [ratio(0.9 * np.exp(rng.normal(0, 0.1, 12)), np.exp(rng.normal(0, 0.1, 12))) for _ in range(400)]
+    held = [r.interval is not None and r.interval[0] <= 0.9 <= r.interval[1] for r in found]
+    assert np.mean(held) >= 0.95
+    assert ratio(0.5 * DEFAULT[:5], DEFAULT[:5]).interval is None
+
+
+def test_as_many_rounds_as_somebody_could_win_with() -> None:
+    for count in (1, 2, 4, 9):
+        least = least_rounds(count)
+        assert fastest([np.ones(least), *[np.full(least, 0.5)] * count]) == 1
+        assert fastest([np.ones(least - 1), *[np.full(least - 1, 0.5)] * count]) == 0
+
+
+TARGET = Target.parse("x86-64-v3", threads=1)
+
+
+class Table(SimulatedMeasurer):
+    """Alone all options take about the same; those in ``wrong`` are less exact than they declare."""
+
+    def __init__(self, wrong: tuple[str, ...] = ()) -> None:
+        super().__init__(self._alone)
+        self.wrong = wrong
+
+    def _alone(self, candidate: Candidate) -> Measurement:
+        ns = 100.0 if "Conv(" in candidate.workload else 33.0
+        return Measurement(Outcome.OK, Latency(5, ns, ns, 0.0))
+
+    def check(self, option: BuiltOption) -> Measurement:
+        if option.name in self.wrong:
+            return Measurement(Outcome.WRONG_RESULT, error=0.5, message="relative error 0.5")
+        return Measurement(Outcome.OK, error=1e-6)
+
+
+class Inside(MeasuredModel):
+    """A model in which the dispatches of an option take what ``ns`` says together, and others 100 ns each."""
+
+    ns: dict[str, float]
+
+    def read(self, versions: Any, rounds: int, out_of_time: Any) -> list[Profile | None]:
+        return [self._profile(version, rounds) for version in versions]
+
+    def _profile(self, version: Version, rounds: int) -> Profile:
+        parts = substitute(self._parts, version.options)
+        names = {d.name: version.options.get(d.workload.key) for d in self._parts.dispatches}
+        row = []
+        for dispatch in parts.dispatches:
+            option = names[dispatch.name.partition("/")[0]]
+            steps = 1 if option is None else len(option.regions)
+            row.append(self.ns.get(option.name if option else "", 100.0) / steps)
+        dispatches = [(d.name, d.workload.key) for d in parts.dispatches]
+        return Profile(dispatches, np.tile(row, (rounds, 1)))
+
+    def time(self, tuned: Any, out_of_time: Any, rounds: int = 12) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("ns", "wrong", "winner"),
+    [
+        ({"direct": 300.0, "winograd F(2x2)": 200.0, "winograd F(4x4)": 290.0}, (), "winograd F(2x2)"),
+        ({"direct": 300.0, "winograd F(2x2)": 200.0}, ("winograd F(2x2)",), "direct"),
+        ({"direct": 100.0, "winograd F(2x2)": 200.0}, (), "direct"),
+    ],
+)
+def test_what_is_faster_inside_the_model_and_exact_is_used(
+    tmp_path: Path, ns: dict[str, float], wrong: tuple[str, ...], winner: str
+) -> None:
+    b = GraphBuilder("two")
+    w = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
+    x = b.node("Conv", b.input("x", (1, 16, 24, 24)), b.constant("w", w), pads=(1, 1, 1, 1))
+    parts = divide(b.graph(b.node("Relu", x, name="y")))
+    subjects, sites = work_of(parts, TARGET, Preference())
+    (site,) = [site for site in sites if len(site.options) > 1]
+    with Database(tmp_path / "tuning.db") as database:
+        whole = Inside(parts, sites, TARGET, database, Preference(), 0)
+        whole.ns = {"implicit GEMM": 900.0, "winograd F(4x4)": 900.0, "winograd F(6x6)": 900.0, **ns}
+        job = Job(
+            "two", subjects, sites, TARGET, Budget(trials=60), database, Table(wrong), Silent(), whole=whole
+        )
+        report = replace(job, options=Options(sampler="random")).run()
+        rows = {row.name: row for row in database.comparison(site.workload.key, TARGET.key, OPTION)}
+        assert rank([site.workload], TARGET, database, Preference())[site.workload.key].chosen.name == winner
+    assert [name for name, row in rows.items() if row.won] == [winner]
+    assert {name for name, row in rows.items() if row.latency is None} == set(wrong)
+    assert rows[site.default.name].inside == "two"
+    (line,) = report.decisions
+    assert line.partition(": ")[2].startswith(winner)
+    assert all(f"{name}: relative error 0.5" in line for name in wrong)
+
+
+@pytest.fixture(scope="module")
+def image() -> ModuleImage:
+    return compile_in_detail("zoo:tiny_cnn", threads=1).image
+
+
+def test_versions_take_turns_in_two_processes(image: ModuleImage) -> None:
+    with Turns([image, image], seed=0) as turns:
+        readings = turns.profile(4, lambda: False)
+        whole = turns.time(2, lambda: False)
+    for found in readings:
+        assert cast(Any, found).shape == (4, len(image.dispatches))
+        assert np.all(cast(Any, found) >= 0)
+    assert all(cast(Any, found).shape[0] == 2 for found in whole)
+
+
+def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Turns._ask
+
+    def ask(self: Turns, number: int, request: Any, limit_s: float) -> Any:
+        wanted = (
+            {**request, "do": "no such request"} if (number, request["do"]) == (1, "profile") else request
+        )
+        return original(self, number, wanted, limit_s)
+
+    monkeypatch.setattr(Turns, "_ask", ask)
+    with Turns([image, image, image], seed=0) as turns:
+        first, second, third = turns.profile(3, lambda: False)
+        assert "worker died" in turns.failures[1]
+    assert second is None
+    assert cast(Any, first).shape == cast(Any, third).shape == (3, len(image.dispatches))
+
+
+def test_too_few_rounds_decide_nothing(image: ModuleImage) -> None:
+    with Turns([image], seed=0) as turns:
+        assert turns.profile(12, lambda: True) == [None]
+
+
+def test_what_is_not_loaded_when_time_is_up_was_not_read(image: ModuleImage) -> None:
+    looks = iter(
+        [False, False, True, True, True]
+    )  # before all, before the first is loaded, before the second
+    with Turns([image, image], seed=0) as turns:
+        assert turns.profile(12, lambda: next(looks)) == [None, None]

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from autotune import te
 from autotune.database import Latency, Outcome
+from autotune.graph.region import RegionProgram
 from autotune.schedule.knob import Config, Knob
 from autotune.target import Target
 from autotune.tuning.measure.interface import Candidate
@@ -34,6 +36,13 @@ class FakeWorkload:
     kind: str = "contraction"
     flops: int = 1 << 20
     bytes: int = 1 << 16
+
+    def program(self) -> RegionProgram:
+        """A product of 64x64 matrices, which the nest of the recipe has the loops of."""
+        a, b = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+        k = te.reduce_axis((0, 64), name="k")
+        c = te.compute((64, 64), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+        return RegionProgram(inputs=(a, b), outputs=(c,), anchor=None, constants=frozenset(), strides={})
 
 
 @dataclass(frozen=True)

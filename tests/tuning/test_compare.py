@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -142,9 +141,18 @@ def test_what_is_faster_inside_the_model_and_exact_is_used(
         whole = Inside(parts, sites, TARGET, database, Preference(), 0)
         whole.ns = {"implicit GEMM": 900.0, "winograd F(4x4)": 900.0, "winograd F(6x6)": 900.0, **ns}
         job = Job(
-            "two", subjects, sites, TARGET, Budget(trials=60), database, Table(wrong), Silent(), whole=whole
+            model="two",
+            subjects=subjects,
+            sites=sites,
+            target=TARGET,
+            budget=Budget(trials=60),
+            database=database,
+            measurer=Table(wrong),
+            progress=Silent(),
+            options=Options(sampler="random"),
+            whole=whole,
         )
-        report = replace(job, options=Options(sampler="random")).run()
+        report = job.run()
         rows = {row.name: row for row in database.comparison(site.workload.key, TARGET.key, OPTION)}
         assert rank([site.workload], TARGET, database, Preference())[site.workload.key].chosen.name == winner
     assert [name for name, row in rows.items() if row.won] == [winner]

@@ -1,15 +1,13 @@
-"""Stages attached to a loop: what is generated right after the loop is opened, its prefetches first."""
+"""Stages attached to a loop: the regions that are computed there, and the memory for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from autotune.errors import LoweringError
 from autotune.lower.frame import Frame
-from autotune.lower.ir import Allocate, Barrier, Buffer, Stmt, sequence
-from autotune.lower.linear import Lin, constant_form
-from autotune.lower.prefetch import Prefetching
+from autotune.lower.ir import Buffer
+from autotune.lower.linear import Lin, Simplifier, constant_form
 from autotune.lower.regions import Box, Region, required, whole_boxes
 from autotune.lower.translate import Place
 from autotune.schedule.stage import Stage
@@ -22,45 +20,28 @@ BLOCK_SCOPES = ("shared", "warp")
 """Scopes whose memory all threads of a block see."""
 
 
-class Attaching(Prefetching):
-    """Generates attached stages from the region that their readers need."""
+class BoundInference:
+    """Infers the regions of attached stages from what their readers need.
 
-    order: Sequence[Stage]
-    places: dict[Stage, Place]
-    threads: dict[str, tuple[Var, int]]
-    """Thread axes whose loops are open: variable and extent."""
+    ``order`` are the stages, producers first, ``reads`` what each reads, ``threads`` the thread axes whose loops are
+    open (variable and extent), ``named`` values that got a name of their own.
+    """
 
-    if TYPE_CHECKING:
+    def __init__(
+        self,
+        order: Sequence[Stage],
+        reads: Mapping[Stage, Sequence[Read]],
+        simplifier: Simplifier,
+        threads: Mapping[str, tuple[Var, int]],
+        named: Mapping[Expr, Lin],
+    ) -> None:
+        self.order = order
+        self.reads = reads
+        self.simplifier = simplifier
+        self.threads = threads
+        self.named = named
 
-        def _nest(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt: ...
-
-    def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        iv = frame.stage.leaf_iter_vars[at]
-        if mode in ("init", "load", "store"):
-            return self._nest(frame, at + 1, mode, out)
-        attached = [s for s in self.order if s.attach_stage is frame.stage and s.attach_ivar is iv]
-        stmts = self._prefetches(frame, at) if frame.stage.prefetches else []
-        if not attached:
-            return sequence([*stmts, self._nest(frame, at + 1, mode, out)])
-        regions = self._regions(frame, at, frame.boxes())
-        buffers: list[tuple[Buffer, str]] = []
-        for stage in attached:
-            # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
-            place = _local_place(stage, regions[stage])
-            note = "double buffered" if stage.double_buffered else ""
-            buffers += [(buffer, note) for buffer in place.buffers]
-            self.places[stage] = place
-            nest = self._nest(Frame(stage, regions[stage]), 0, "all", place)
-            stmts += [Barrier(), nest, Barrier()] if stage.scope in BLOCK_SCOPES else [nest]
-        stmts.append(self._nest(frame, at + 1, mode, out))
-        for stage in attached:
-            del self.places[stage]
-        body = sequence(stmts)
-        for buffer, note in reversed(buffers):
-            body = Allocate(buffer, body, note)
-        return body
-
-    def _regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]:
+    def regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]:
         """Regions of all stages attached inside, as seen from loop ``at`` of the frame's stage with ``own`` boxes."""
         inside = self._inside(frame.stage, at)
         boxes: dict[Stage, Mapping[Expr, Box]] = {frame.stage: own}
@@ -70,9 +51,9 @@ class Attaching(Prefetching):
                 continue
             uses: list[tuple[Read, Mapping[Expr, Box]]] = []
             for consumer in self.order:
-                if consumer not in self._reads:
+                if consumer not in self.reads:
                     continue
-                found = [r for r in self._reads[consumer] if stage.schedule[r.tensor] is stage]
+                found = [r for r in self.reads[consumer] if stage.schedule[r.tensor] is stage]
                 if found and consumer not in boxes:
                     raise LoweringError(
                         f"stage {stage.op.name} is computed at {frame.stage.op.name}, "
@@ -140,7 +121,8 @@ class Attaching(Prefetching):
         return False
 
 
-def _local_place(stage: Stage, region: Region) -> Place:
+def local_place(stage: Stage, region: Region) -> Place:
+    """Memory for a region of an attached stage."""
     shape = tuple(extent for _, extent in region)
     dtypes = stage.op.dtypes
     names = [t.name for t in (stage.op.output(i) for i in range(len(dtypes)))]
@@ -150,4 +132,4 @@ def _local_place(stage: Stage, region: Region) -> Place:
     return Place(buffers, tuple(low for low, _ in region))
 
 
-__all__ = ["BLOCK_SCOPES", "Attaching"]
+__all__ = ["BLOCK_SCOPES", "BoundInference", "local_place"]

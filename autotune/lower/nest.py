@@ -9,38 +9,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from autotune.errors import InternalError, LoweringError
-from autotune.lower.attached import Attaching
+from autotune.errors import LoweringError
+from autotune.lower.attached import BLOCK_SCOPES, BoundInference, local_place
+from autotune.lower.elements import Elements
 from autotune.lower.frame import Frame
 from autotune.lower.intrinsics import IntrinsicCall
 from autotune.lower.ir import (
     NONTEMPORAL,
     Allocate,
+    Barrier,
     Buffer,
     For,
     If,
-    Let,
-    Load,
-    Origin,
     Stmt,
-    Store,
     is_thread_axis,
     sequence,
-    walk,
 )
-from autotune.lower.linear import Lin, Simplifier, constant_form
+from autotune.lower.linear import Lin, constant_form
+from autotune.lower.prefetch import Prefetches
 from autotune.lower.regions import Region
+from autotune.lower.settle import Settler
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Const, Expr, IterVar, Reduce, Var
-from autotune.te.traversal import reads, substitute
+from autotune.te.expr import Expr, IterVar, Var
+from autotune.te.traversal import reads
 
 REGISTER_ELEMENTS = 2048
 """Largest accumulator tile that is moved out of memory for the length of a reduction."""
 
 
-class NestBuilder(Attaching):
+class NestBuilder:
     """Generates the loop nest of root stages; one object a schedule."""
 
     def __init__(
@@ -58,14 +57,17 @@ class NestBuilder(Attaching):
         self.order = order
         self.places = places
         self.translator = translator
-        self.simplifier: Simplifier = translator.simplifier
-        self.threads = {}
-        self.named = {}
+        self.simplifier = translator.simplifier
+        self.threads: dict[str, tuple[Var, int]] = {}
+        """Thread axes whose loops are open: variable and extent."""
         self.inside_calls: set[Stage] = set()
-        self.with_origins = with_origins
-        self._reads = {stage: [r for e in body for r in reads(e)] for stage, body in bodies.items()}
+        self.settler = Settler(self.simplifier)
+        read = {s: [r for e in body for r in reads(e)] for s, body in bodies.items()}
         for stage, last in epilogues.items():
-            self._reads[stage] += reads(last)
+            read[stage] += reads(last)
+        self.bounds = BoundInference(order, read, self.simplifier, self.threads, self.settler.named)
+        self.prefetches = Prefetches(translator, self.bounds, self.settler.named)
+        self.elements = Elements(bodies, epilogues, translator, with_origins=with_origins)
 
     def root(self, stage: Stage) -> Stmt:
         """The whole nest of a stage at the root."""
@@ -85,7 +87,7 @@ class NestBuilder(Attaching):
         while at < len(leaves) and data_only and leaves[at].kind == "reduce":
             at += 1
         if at == len(leaves):
-            return self._innermost(frame, mode, out)
+            return self.elements.statement(frame, mode, out)
         iv = leaves[at]
         if mode == "all" and (iv.kind == "reduce" or iv is frame.stage.init_at):
             return self._reduction(frame, at, out)
@@ -235,7 +237,34 @@ class NestBuilder(Attaching):
 
     def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """What follows the opening of leaf ``at``: settle splits, then attached stages, then inner loops."""
-        return self._settle(frame, lambda settled: self._attached(settled, at, mode, out))
+        return self.settler.settle(frame, lambda settled: self._attached(settled, at, mode, out))
+
+    def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+        """Prefetches, then the stages attached to leaf ``at``, then the loops inside."""
+        iv = frame.stage.leaf_iter_vars[at]
+        if mode in ("init", "load", "store"):
+            return self._nest(frame, at + 1, mode, out)
+        attached = [s for s in self.order if s.attach_stage is frame.stage and s.attach_ivar is iv]
+        stmts = self.prefetches.at(frame, at) if frame.stage.prefetches else []
+        if not attached:
+            return sequence([*stmts, self._nest(frame, at + 1, mode, out)])
+        regions = self.bounds.regions(frame, at, frame.boxes())
+        buffers: list[tuple[Buffer, str]] = []
+        for stage in attached:
+            # Starts stay expressions of the consumer's loops, so that they cancel in the consumer's indices.
+            place = local_place(stage, regions[stage])
+            note = "double buffered" if stage.double_buffered else ""
+            buffers += [(buffer, note) for buffer in place.buffers]
+            self.places[stage] = place
+            nest = self._nest(Frame(stage, regions[stage]), 0, "all", place)
+            stmts += [Barrier(), nest, Barrier()] if stage.scope in BLOCK_SCOPES else [nest]
+        stmts.append(self._nest(frame, at + 1, mode, out))
+        for stage in attached:
+            del self.places[stage]
+        body = sequence(stmts)
+        for buffer, note in reversed(buffers):
+            body = Allocate(buffer, body, note)
+        return body
 
     # -- reductions ------------------------------------------------------------------------------------------
 
@@ -299,80 +328,11 @@ class NestBuilder(Attaching):
             body = Allocate(buffer, body)
         return body
 
-    # -- the innermost statement -----------------------------------------------------------------------------
-
-    def _innermost(self, frame: Frame, mode: str, out: Place) -> Stmt:
-        values = frame.axis_values()
-        index = [values[axis] for axis in frame.op.axis]
-        body = self.bodies[frame.stage]
-        acc = out.registers or out
-        if mode == "load":
-            stmt = sequence([_copy(out, i, acc, index) for i in range(len(body))])
-        elif mode == "store" and frame.stage in self.epilogues:
-            stmt = self._finish(frame, acc, index, values, out)
-        elif mode == "store":
-            stmt = sequence([_copy(acc, i, out, index) for i in range(len(body))])
-        elif mode == "all":
-            stmt = self._stores(acc, index, [self.translator.value(e, values) for e in body])
-        else:
-            reduction = body[0]
-            if not isinstance(reduction, Reduce):
-                raise InternalError(f"stage {frame.stage.op.name} has reduction loops but no reduction")
-            dtypes = tuple(s.dtype for s in reduction.sources)
-            if mode == "init":
-                stmt = self._stores(acc, index, list(reduction.reducer.identity(dtypes)))
-            else:
-                old = tuple(Load(b, acc.indices(index)) for b in acc.buffers)
-                memo: dict[int, Expr] = {}
-                new = tuple(self.translator.value(s, values, memo) for s in reduction.sources)
-                stmt = self._stores(acc, index, list(reduction.reducer.combine(old, new)))
-        if self.with_origins:
-            axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
-            origin = Origin(frame.op.name, mode, tuple(values[axis].expr() for axis in axes))
-            for part in walk(stmt):
-                if isinstance(part, Store):
-                    part.origin = origin
-        conditions = [c for c, is_reduce in frame.conditions if mode in ("all", "update") or not is_reduce]
-        conditions += frame.bounds_conditions(self.simplifier, frame.op.shape)
-        for condition in reversed(dict.fromkeys(conditions)):
-            if isinstance(condition, Const):
-                if not condition.value:
-                    return sequence([])
-                continue
-            stmt = If(condition, stmt, None)
-        return stmt
-
-    def _finish(
-        self, frame: Frame, acc: Place, index: list[Lin], values: Mapping[Expr, Lin], out: Place
-    ) -> Stmt:
-        """The epilogue of a finished reduction, from the accumulator to memory."""
-        epilogue = frame.op.epilogue
-        assert epilogue is not None
-        value = Load(acc.buffers[0], acc.indices(index))
-        body = substitute(self.epilogues[frame.stage], {epilogue.accumulator: value})
-        return Store(out.buffers[0], out.indices(index), self.translator.value(body, values))
-
-    def _stores(self, place: Place, index: list[Lin], values: list[Expr]) -> Stmt:
-        indices = place.indices(index)
-        if len(values) == 1:
-            return Store(place.buffers[0], indices, values[0])
-        # All components of a tuple are computed before any is stored: they read one another's old values.
-        names = [Var(f"{b.name}.new", v.dtype) for b, v in zip(place.buffers, values, strict=True)]
-        stmt: Stmt = sequence([Store(b, indices, n) for b, n in zip(place.buffers, names, strict=True)])
-        for name, value in zip(reversed(names), reversed(values), strict=True):
-            stmt = Let(name, value, stmt)
-        return stmt
-
 
 def _kind(frame: Frame, iv: IterVar) -> str:
     """How a loop runs: a reduction loop that is bound to threads is folded by one of them."""
     kind = frame.stage.kind_of(iv)
     return "serial" if iv.kind == "reduce" and is_thread_axis(kind) else kind
-
-
-def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
-    load = Load(source.buffers[number], source.indices(index))
-    return Store(target.buffers[number], target.indices(index), load)
 
 
 def _hints(stage: Stage, iv: IterVar) -> str:

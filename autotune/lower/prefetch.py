@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autotune.errors import LoweringError
+from autotune.lower.attached import BoundInference
 from autotune.lower.frame import Frame
 from autotune.lower.ir import Buffer, For, Prefetch, Stmt
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.regions import Box, Region, required, whole_boxes
-from autotune.lower.settle import Settling
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Expr, IterVar, Read, Var, binary, const
@@ -26,17 +25,16 @@ MAX_PREFETCHES = 256
 _IN_MEMORY = ("argument", "workspace")
 
 
-class Prefetching(Settling):
-    """Generates the prefetches of a loop."""
+class Prefetches:
+    """Generates the prefetches of a loop; ``named`` are values that got a name of their own."""
 
-    translator: Translator
-    _reads: dict[Stage, list[Read]]
+    def __init__(self, translator: Translator, bounds: BoundInference, named: Mapping[Expr, Lin]) -> None:
+        self.translator = translator
+        self.simplifier = translator.simplifier
+        self.bounds = bounds
+        self.named = named
 
-    if TYPE_CHECKING:
-
-        def _regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]: ...
-
-    def _prefetches(self, frame: Frame, at: int) -> list[Stmt]:
+    def at(self, frame: Frame, at: int) -> list[Stmt]:
         """Prefetches of what a later iteration of leaf ``at`` reads, in attached stages too, one a cache line."""
         iv = frame.stage.leaf_iter_vars[at]
         stmts: list[Stmt] = []
@@ -46,7 +44,7 @@ class Prefetching(Settling):
             place = self.translator.place_of(tensor)
             buffer = place.buffers[tensor.value_index]
             own = self._boxes_ahead(frame, iv, offset)
-            inside = self._regions(frame, at, own).items()
+            inside = self.bounds.regions(frame, at, own).items()
             boxes = {frame.stage: own, **{stage: whole_boxes(stage, region) for stage, region in inside}}
             uses = [(read, boxes[stage]) for stage in boxes for read in self._reads_of(stage, tensor)]
             if not uses or buffer.scope not in _IN_MEMORY:
@@ -64,7 +62,7 @@ class Prefetching(Settling):
         schedule = stage.schedule
         return [
             read
-            for read in self._reads[stage]
+            for read in self.bounds.reads[stage]
             if schedule[read.tensor] is schedule[tensor] and read.tensor.value_index == tensor.value_index
         ]
 
@@ -148,4 +146,4 @@ def _prefetch_lines(buffer: Buffer, region: Region, place: Place) -> Stmt:
     return stmt
 
 
-__all__ = ["Prefetching"]
+__all__ = ["Prefetches"]

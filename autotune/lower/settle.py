@@ -11,14 +11,16 @@ from autotune.schedule.relations import Fuse, Split
 from autotune.te.expr import Const, Expr, IterVar, Var, binary
 
 
-class Settling:
+class Settler:
     """Settles splits as soon as their outer loop is open: peeled, overlapped or guarded."""
 
-    simplifier: Simplifier
-    named: dict[Expr, Lin]
-    """Values that got a name of their own."""
+    def __init__(self, simplifier: Simplifier) -> None:
+        self.simplifier = simplifier
+        self.named: dict[Expr, Lin] = {}
+        """Values that got a name of their own."""
 
-    def _settle(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
+    def settle(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
+        """Give values to all loops that follow from open ones; ``then`` makes the code inside, for each case."""
         # A loop of one iteration has its value before it is opened: regions inferred outside of it are exact.
         for iv in frame.stage.leaf_iter_vars:
             if iv not in frame.values and frame.extent(iv) == 1:
@@ -44,7 +46,7 @@ class Settling:
         return self._named(
             frame,
             [(fuse.outer, outer), (fuse.inner, inner)],
-            lambda: self._settle(frame, then),
+            lambda: self.settle(frame, then),
         )
 
     def _named(self, frame: Frame, values: list[tuple[IterVar, Lin]], body: Callable[[], Stmt]) -> Stmt:
@@ -92,7 +94,7 @@ class Settling:
                 frame.conditions.append((condition, split.parent.kind == "reduce"))
         frame.values[split.parent] = value
         frame.opened.add(split.parent)
-        return self._settle(frame, then)
+        return self.settle(frame, then)
 
     def _settle_tail(
         self, frame: Frame, split: Split, width: int, rest: int, then: Callable[[Frame], Stmt]
@@ -105,17 +107,17 @@ class Settling:
             low = self.simplifier.form(binary("min", outer.scaled(width).expr(), extent - width))
             frame.bases[split] = self._name(split.parent.name + ".base", low, names)
             frame.extents[split.inner] = width
-            return _lets(names, self._settle(frame, then))
+            return _lets(names, self.settle(frame, then))
         if split.tail == "guard":
             frame.guarded.add(split)
             frame.extents[split.inner] = width
-            return self._settle(frame, then)
+            return self.settle(frame, then)
         condition = self.simplifier.compared("<", outer, constant_form(last))
         main, tail = frame.branch(), frame.branch()
         main.extents[split.inner] = width
         tail.extents[split.inner] = rest
         if isinstance(condition, Const):
-            return self._settle(main if condition.value else tail, then)
+            return self.settle(main if condition.value else tail, then)
         tail.values[split.outer] = constant_form(last)
         names = []
         if len(outer.terms) > 1 or outer.constant:
@@ -123,8 +125,8 @@ class Settling:
             outer = main.values[split.outer] = self._give_name(split.outer.name, outer, names)
             condition = self.simplifier.compared("<", outer, constant_form(last))
         with self.simplifier.narrowed(outer, last - 1):
-            body = self._settle(main, then)
-        return _lets(names, If(condition, body, self._settle(tail, then)))
+            body = self.settle(main, then)
+        return _lets(names, If(condition, body, self.settle(tail, then)))
 
 
 def _lets(names: list[tuple[Var, Lin]], body: Stmt) -> Stmt:
@@ -133,4 +135,4 @@ def _lets(names: list[tuple[Var, Lin]], body: Stmt) -> Stmt:
     return body
 
 
-__all__ = ["Settling"]
+__all__ = ["Settler"]

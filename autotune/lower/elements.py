@@ -1,0 +1,105 @@
+"""The innermost statement of a nest: one element computed, and a reduction's start, update and end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.errors import InternalError
+from autotune.lower.frame import Frame
+from autotune.lower.ir import If, Let, Load, Origin, Stmt, Store, sequence, walk
+from autotune.lower.linear import Lin
+from autotune.lower.translate import Place, Translator
+from autotune.schedule.stage import Stage
+from autotune.te.expr import Const, Expr, Reduce, Var
+from autotune.te.traversal import substitute
+
+
+class Elements:
+    """Generates the statements of elements; ``with_origins`` they know the instance that they belong to."""
+
+    def __init__(
+        self,
+        bodies: Mapping[Stage, tuple[Expr, ...]],
+        epilogues: Mapping[Stage, Expr],
+        translator: Translator,
+        *,
+        with_origins: bool,
+    ) -> None:
+        self.bodies = bodies
+        self.epilogues = epilogues
+        self.translator = translator
+        self.with_origins = with_origins
+
+    def statement(self, frame: Frame, mode: str, out: Place) -> Stmt:
+        """The statement inside of all loops, under the conditions that are left.
+
+        ``mode`` is as in the loops of a nest: "all", or "init", "load", "update" or "store" of a reduction.
+        """
+        values = frame.axis_values()
+        index = [values[axis] for axis in frame.op.axis]
+        body = self.bodies[frame.stage]
+        acc = out.registers or out
+        if mode == "load":
+            stmt = sequence([_copy(out, i, acc, index) for i in range(len(body))])
+        elif mode == "store" and frame.stage in self.epilogues:
+            stmt = self._finish(frame, acc, index, values, out)
+        elif mode == "store":
+            stmt = sequence([_copy(acc, i, out, index) for i in range(len(body))])
+        elif mode == "all":
+            stmt = self._stores(acc, index, [self.translator.value(e, values) for e in body])
+        else:
+            reduction = body[0]
+            if not isinstance(reduction, Reduce):
+                raise InternalError(f"stage {frame.stage.op.name} has reduction loops but no reduction")
+            dtypes = tuple(s.dtype for s in reduction.sources)
+            if mode == "init":
+                stmt = self._stores(acc, index, list(reduction.reducer.identity(dtypes)))
+            else:
+                old = tuple(Load(b, acc.indices(index)) for b in acc.buffers)
+                memo: dict[int, Expr] = {}
+                new = tuple(self.translator.value(s, values, memo) for s in reduction.sources)
+                stmt = self._stores(acc, index, list(reduction.reducer.combine(old, new)))
+        if self.with_origins:
+            axes = frame.op.axis + (frame.op.reduce_axis if mode in ("all", "update") else ())
+            origin = Origin(frame.op.name, mode, tuple(values[axis].expr() for axis in axes))
+            for part in walk(stmt):
+                if isinstance(part, Store):
+                    part.origin = origin
+        conditions = [c for c, is_reduce in frame.conditions if mode in ("all", "update") or not is_reduce]
+        conditions += frame.bounds_conditions(self.translator.simplifier, frame.op.shape)
+        for condition in reversed(dict.fromkeys(conditions)):
+            if isinstance(condition, Const):
+                if not condition.value:
+                    return sequence([])
+                continue
+            stmt = If(condition, stmt, None)
+        return stmt
+
+    def _finish(
+        self, frame: Frame, acc: Place, index: list[Lin], values: Mapping[Expr, Lin], out: Place
+    ) -> Stmt:
+        """The epilogue of a finished reduction, from the accumulator to memory."""
+        epilogue = frame.op.epilogue
+        assert epilogue is not None
+        value = Load(acc.buffers[0], acc.indices(index))
+        body = substitute(self.epilogues[frame.stage], {epilogue.accumulator: value})
+        return Store(out.buffers[0], out.indices(index), self.translator.value(body, values))
+
+    def _stores(self, place: Place, index: list[Lin], values: list[Expr]) -> Stmt:
+        indices = place.indices(index)
+        if len(values) == 1:
+            return Store(place.buffers[0], indices, values[0])
+        # All components of a tuple are computed before any is stored: they read one another's old values.
+        names = [Var(f"{b.name}.new", v.dtype) for b, v in zip(place.buffers, values, strict=True)]
+        stmt: Stmt = sequence([Store(b, indices, n) for b, n in zip(place.buffers, names, strict=True)])
+        for name, value in zip(reversed(names), reversed(values), strict=True):
+            stmt = Let(name, value, stmt)
+        return stmt
+
+
+def _copy(source: Place, number: int, target: Place, index: list[Lin]) -> Stmt:
+    load = Load(source.buffers[number], source.indices(index))
+    return Store(target.buffers[number], target.indices(index), load)
+
+
+__all__ = ["Elements"]

@@ -29,17 +29,13 @@ class Memory:
 
     def pointer(self, buffer: Buffer, address: Address) -> str:
         """Pointer to the first element of an access."""
-        base, kind = self.base(buffer), memory_type(buffer.dtype)
+        code, base, kind = self.code, self.base(buffer), memory_type(buffer.dtype)
         if address.scalars:
-            key = ("sum", base, address.scalars)
-            base = self.code.known(key) or self.code.remember(
-                key, self._advanced(base, kind, address.scalars)
-            )
+            key: tuple[object, ...] = ("sum", base, address.scalars)
+            base = code.known(key) or code.remember(key, self._advanced(base, kind, address.scalars))
         if address.constant:
-            base = self.code.cached(
-                ("ptr", base, address.constant, kind),
-                f"getelementptr {kind}, ptr {base}, i64 {address.constant}",
-            )
+            key = ("ptr", base, address.constant, kind)
+            base = code.cached(key, f"getelementptr {kind}, ptr {base}, i64 {address.constant}")
         return base
 
     def _advanced(self, base: str, kind: str, scalars: tuple[tuple[str, int], ...]) -> str:
@@ -50,28 +46,24 @@ class Memory:
             offset = name
             if c != 1:
                 offset = code.cached(("mul", name, c), f"mul nsw i64 {name}, {c}", code.depth_of(name))
-            depth = max(code.depth_of(base), code.depth_of(offset))
-            base = code.cached(
-                ("ptr", base, offset, kind), f"getelementptr {kind}, ptr {base}, i64 {offset}", depth
-            )
+            depth, key = max(code.depth_of(base), code.depth_of(offset)), ("ptr", base, offset, kind)
+            base = code.cached(key, f"getelementptr {kind}, ptr {base}, i64 {offset}", depth)
         return base
 
     def load(self, buffer: Buffer, address: Address) -> Value:
         """Load what is no plain load: lanes under a mask, or a gather."""
-        kind, item = memory_type(buffer.dtype), ITEM_BYTES[buffer.dtype]
+        kind, item, lanes = memory_type(buffer.dtype), ITEM_BYTES[buffer.dtype], self.code.lanes
         if address.lanes is None and address.stride == 0:
-            pointer = self._safe_pointer(self.pointer(buffer, address))
+            lanes, pointer = 1, self._safe_pointer(self.pointer(buffer, address))
             text = f"load {kind}, ptr {pointer}, align {item}"
-            return self.from_memory(Value(self.code.op(text), buffer.dtype))
-        lanes = self.code.lanes
-        if address.lanes is None and address.stride == 1:
-            name = self.code.op(self._lanes_loaded(buffer, self.pointer(buffer, address), lanes))
-            return self.from_memory(Value(name, buffer.dtype, lanes))
-        wide, mask = f"<{lanes} x {kind}>", self._mask()
-        pointers = f"align {item} {self._lane_pointers(buffer, address)}"
-        name = f"@llvm.masked.gather.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
-        lane_pointers, other = (f"<{lanes} x ptr>", pointers), (wide, "zeroinitializer")
-        text = self.code.call(wide, name, lane_pointers, (f"<{lanes} x i1>", mask), other)
+        elif address.lanes is None and address.stride == 1:
+            text = self._lanes_loaded(buffer, self.pointer(buffer, address), lanes)
+        else:
+            active, wide = self.arithmetic.active_lanes(), f"<{lanes} x {kind}>"
+            pointers = f"<{lanes} x ptr>", f"align {item} {self._lane_pointers(buffer, address)}"
+            mask = f"<{lanes} x i1>", "splat (i1 true)" if active is None else active.text
+            name = f"@llvm.masked.gather.v{lanes}{_memory_suffix(buffer.dtype)}.v{lanes}p0"
+            text = self.code.call(wide, name, pointers, mask, (wide, "zeroinitializer"))
         return self.from_memory(Value(self.code.op(text), buffer.dtype, lanes))
 
     def plain_load(self, buffer: Buffer, address: Address, lanes: int) -> Value:
@@ -91,10 +83,6 @@ class Memory:
                 code.held[key] = name
         value = Value(name, buffer.dtype, lanes)
         return value if buffer.dtype != "bool" else self.from_memory(value)
-
-    def _mask(self) -> str:
-        active = self.arithmetic.active_lanes()
-        return "splat (i1 true)" if active is None else active.text
 
     def _lanes_loaded(self, buffer: Buffer, pointer: str, lanes: int) -> str:
         """A scalar, or neighbours as far as lanes are active."""

@@ -42,8 +42,8 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
-from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
+from autotune.graph.ops.registry import define
 from autotune.te.dtypes import float_limits
 
 
@@ -261,24 +261,22 @@ def _flops(types: Types, _: Sequence[TensorType], __: Attrs) -> int:
     return math.prod(sizes.scores) * (2 * sizes.d + 2 * sizes.e + 5)
 
 
-register(
-    OpDef(
-        "Attention",
-        "attention",
-        (3, 4),
-        _infer,
-        _reference,
-        _compute,
-        {
-            "scale": Attribute("float"),
-            "causal": Attribute("int", 0),
-            "first": Attribute("int", 0),
-            "zero_empty": Attribute("int", 0),
-            "fill": Attribute("float", float("-inf")),
-            "block": Attribute("int", 0),
-        },
-        _complete,
-        _flops,
-        in_onnx=False,  # its namesake there has other inputs: their definition is expanded
-    )
+define(
+    "Attention",
+    "attention",
+    (3, 4),
+    _infer,
+    _reference,
+    _compute,
+    {
+        "scale": Attribute("float"),
+        "causal": Attribute("int", 0),
+        "first": Attribute("int", 0),
+        "zero_empty": Attribute("int", 0),
+        "fill": Attribute("float", float("-inf")),
+        "block": Attribute("int", 0),
+    },
+    _complete,
+    _flops,
+    in_onnx=False,  # its namesake there has other inputs: their definition is expanded
 )

@@ -30,7 +30,7 @@ from autotune.graph.ops.common import (
     stage,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
 from autotune.te.dtypes import DTYPES, is_float
 
@@ -90,7 +90,7 @@ def _nary(
 
         return [stage(shape, element, names[0])]
 
-    return register(OpDef(name, "elementwise", arity, infer, run, compute, attributes or {}, **facts))
+    return define(name, "elementwise", arity, infer, run, compute, attributes or {}, **facts)
 
 
 def _binary(

@@ -37,8 +37,8 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
-from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
+from autotune.graph.ops.registry import define
 
 
 def matmul_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
@@ -180,34 +180,30 @@ def _gemm_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> in
     return 2 * m * n * k + (m * n if _added(types, attrs) is not None else 0)
 
 
-register(
-    OpDef(
-        "MatMul",
-        "contraction",
-        (2, 2),
-        _matmul_infer,
-        _matmul_reference,
-        _matmul_compute,
-        flops_rule=matmul_flops,
-        prologue=("patches",),
-        sum_length=lambda types, attrs: at(types, 0).shape[-1],
-    )
+define(
+    "MatMul",
+    "contraction",
+    (2, 2),
+    _matmul_infer,
+    _matmul_reference,
+    _matmul_compute,
+    flops_rule=matmul_flops,
+    prologue=("patches",),
+    sum_length=lambda types, attrs: at(types, 0).shape[-1],
 )
-register(
-    OpDef(
-        "Gemm",
-        "contraction",
-        (2, 3),
-        _gemm_infer,
-        _gemm_reference,
-        _gemm_compute,
-        {
-            "alpha": Attribute("float", 1.0),
-            "beta": Attribute("float", 1.0),
-            "transA": Attribute("int", 0),
-            "transB": Attribute("int", 0),
-        },
-        flops_rule=_gemm_flops,
-        sum_length=lambda types, attrs: at(types, 0).shape[0 if attrs["transA"] else 1],
-    )
+define(
+    "Gemm",
+    "contraction",
+    (2, 3),
+    _gemm_infer,
+    _gemm_reference,
+    _gemm_compute,
+    {
+        "alpha": Attribute("float", 1.0),
+        "beta": Attribute("float", 1.0),
+        "transA": Attribute("int", 0),
+        "transB": Attribute("int", 0),
+    },
+    flops_rule=_gemm_flops,
+    sum_length=lambda types, attrs: at(types, 0).shape[0 if attrs["transA"] else 1],
 )

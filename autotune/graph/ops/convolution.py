@@ -34,9 +34,9 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
-from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types, WorkloadKind
+from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, Tensors, Types, WorkloadKind
 from autotune.graph.ops.facts import Weights
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
 
 
@@ -232,20 +232,18 @@ CONV_ATTRIBUTES = {
 }
 CONV_WEIGHTS = Weights(inputs=1, outputs=0)
 
-register(
-    OpDef(
-        "Conv",
-        "convolution",
-        (2, 3),
-        _infer,
-        _reference,
-        _compute,
-        CONV_ATTRIBUTES,
-        complete=complete_conv,
-        flops_rule=_flops,
-        workload_rule=_workload,
-        prologue=("rearrangement", "elementwise"),
-        weights=CONV_WEIGHTS,
-        bias_input=2,
-    )
+define(
+    "Conv",
+    "convolution",
+    (2, 3),
+    _infer,
+    _reference,
+    _compute,
+    CONV_ATTRIBUTES,
+    complete=complete_conv,
+    flops_rule=_flops,
+    workload_rule=_workload,
+    prologue=("rearrangement", "elementwise"),
+    weights=CONV_WEIGHTS,
+    bias_input=2,
 )

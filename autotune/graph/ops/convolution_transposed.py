@@ -35,9 +35,9 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.convolution import complete_kernel, spatial_rank
-from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Weights
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, check_window
 
 
@@ -234,24 +234,22 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
     return 2 * at(types, 0).size * geo.group_outputs * math.prod(geo.kernel) + adds
 
 
-register(
-    OpDef(
-        "ConvTranspose",
-        "convolution",
-        (2, 3),
-        _infer,
-        _reference,
-        _compute,
-        {
-            **WINDOW_ATTRIBUTES,
-            "group": Attribute("int", 1),
-            "kernel_shape": Attribute("ints"),
-            "layout": LAYOUT,
-            "output_padding": Attribute("ints"),
-        },
-        complete=_complete,
-        flops_rule=_flops,
-        weights=Weights(inputs=0, outputs=1),
-        bias_input=2,
-    )
+define(
+    "ConvTranspose",
+    "convolution",
+    (2, 3),
+    _infer,
+    _reference,
+    _compute,
+    {
+        **WINDOW_ATTRIBUTES,
+        "group": Attribute("int", 1),
+        "kernel_shape": Attribute("ints"),
+        "layout": LAYOUT,
+        "output_padding": Attribute("ints"),
+    },
+    complete=_complete,
+    flops_rule=_flops,
+    weights=Weights(inputs=0, outputs=1),
+    bias_input=2,
 )

@@ -28,7 +28,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
 from autotune.te.dtypes import DTYPES
 
@@ -70,7 +70,7 @@ def _unary(
         x = tensor_at(tensors, 0)
         return [stage(x.shape, lambda *i: expression(x(*i), attrs), names[0])]
 
-    return register(OpDef(name, "elementwise", (1, 1), infer, run, compute, attributes or {}, **facts))
+    return define(name, "elementwise", (1, 1), infer, run, compute, attributes or {}, **facts)
 
 
 def _simple(

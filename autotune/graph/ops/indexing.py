@@ -32,9 +32,9 @@ from autotune.graph.ops.common import (
     str_attr,
     tensor_at,
 )
-from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Part
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 
 
 def _complete_slice(types: Types, attrs: dict[str, Attr]) -> None:
@@ -266,78 +266,68 @@ def _pad_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[t
     return [stage(shape, element, names[0])]
 
 
-register(
-    OpDef(
-        "Slice",
-        "movement",
-        (1, 1),
-        _slice_infer,
-        _slice_reference,
-        _slice_compute,
-        {
-            "starts": Attribute("ints", required=True),
-            "ends": Attribute("ints", required=True),
-            "axes": Attribute("ints"),
-            "steps": Attribute("ints"),
-        },
-        _complete_slice,
-        view="window",
-        part_rule=_slice_part,
-        is_copy_rule=_is_whole,
-    )
+define(
+    "Slice",
+    "movement",
+    (1, 1),
+    _slice_infer,
+    _slice_reference,
+    _slice_compute,
+    {
+        "starts": Attribute("ints", required=True),
+        "ends": Attribute("ints", required=True),
+        "axes": Attribute("ints"),
+        "steps": Attribute("ints"),
+    },
+    _complete_slice,
+    view="window",
+    part_rule=_slice_part,
+    is_copy_rule=_is_whole,
 )
-register(
-    OpDef(
-        "Gather",
-        "movement",
-        (2, 2),
-        _gather_infer,
-        _gather_reference,
-        _gather_compute,
-        {"axis": Attribute("int", 0)},
-        _complete_gather,
-        index_input=1,
-    )
+define(
+    "Gather",
+    "movement",
+    (2, 2),
+    _gather_infer,
+    _gather_reference,
+    _gather_compute,
+    {"axis": Attribute("int", 0)},
+    _complete_gather,
+    index_input=1,
 )
-register(
-    OpDef(
-        "GatherElements",
-        "movement",
-        (2, 2),
-        _elements_infer,
-        _elements_reference,
-        _elements_compute,
-        {"axis": Attribute("int", 0)},
-        _complete_gather,
-        index_input=1,
-    )
+define(
+    "GatherElements",
+    "movement",
+    (2, 2),
+    _elements_infer,
+    _elements_reference,
+    _elements_compute,
+    {"axis": Attribute("int", 0)},
+    _complete_gather,
+    index_input=1,
 )
-register(
-    OpDef(
-        "Trilu",
-        "elementwise",
-        (1, 1),
-        _trilu_infer,
-        _trilu_reference,
-        _trilu_compute,
-        {"k": Attribute("int", 0), "upper": Attribute("int", 1)},
-        _complete_trilu,
-        positional=True,
-    )
+define(
+    "Trilu",
+    "elementwise",
+    (1, 1),
+    _trilu_infer,
+    _trilu_reference,
+    _trilu_compute,
+    {"k": Attribute("int", 0), "upper": Attribute("int", 1)},
+    _complete_trilu,
+    positional=True,
 )
-register(
-    OpDef(
-        "Pad",
-        "movement",
-        (1, 1),
-        _pad_infer,
-        _pad_reference,
-        _pad_compute,
-        {
-            "mode": Attribute("str", "constant", choices=("constant", "reflect", "edge")),
-            "pads": Attribute("ints", required=True),
-            "value": Attribute("float", 0.0),
-        },
-        is_copy_rule=lambda types, attrs: not any(ints_attr(attrs, "pads")),
-    )
+define(
+    "Pad",
+    "movement",
+    (1, 1),
+    _pad_infer,
+    _pad_reference,
+    _pad_compute,
+    {
+        "mode": Attribute("str", "constant", choices=("constant", "reflect", "edge")),
+        "pads": Attribute("ints", required=True),
+        "value": Attribute("float", 0.0),
+    },
+    is_copy_rule=lambda types, attrs: not any(ints_attr(attrs, "pads")),
 )

@@ -27,8 +27,8 @@ from autotune.graph.ops.convolution import (
     geometry,
     sum_stage,
 )
-from autotune.graph.ops.definition import Arrays, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.definition import Arrays, Tensors, Types
+from autotune.graph.ops.registry import define
 
 SMALL = ("int8", "uint8", "int16")
 """Types of operands."""
@@ -87,30 +87,26 @@ def conv_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int
     return 2 * results[0].size * geo.group_inputs * math.prod(geo.window.kernel)
 
 
-register(
-    OpDef(
-        "IntegerMatMul",
-        "contraction",
-        (2, 2),
-        _matmul_infer,
-        _matmul_reference,
-        _matmul_compute,
-        flops_rule=matmul_flops,
-        in_onnx=False,
-    )
+define(
+    "IntegerMatMul",
+    "contraction",
+    (2, 2),
+    _matmul_infer,
+    _matmul_reference,
+    _matmul_compute,
+    flops_rule=matmul_flops,
+    in_onnx=False,
 )
-register(
-    OpDef(
-        "IntegerConv",
-        "convolution",
-        (2, 3),
-        _conv_infer,
-        _conv_reference,
-        _conv_compute,
-        CONV_ATTRIBUTES,
-        complete=complete_conv,
-        flops_rule=conv_flops,
-        weights=CONV_WEIGHTS,
-        in_onnx=False,
-    )
+define(
+    "IntegerConv",
+    "convolution",
+    (2, 3),
+    _conv_infer,
+    _conv_reference,
+    _conv_compute,
+    CONV_ATTRIBUTES,
+    complete=complete_conv,
+    flops_rule=conv_flops,
+    weights=CONV_WEIGHTS,
+    in_onnx=False,
 )

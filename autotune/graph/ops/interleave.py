@@ -18,9 +18,9 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import Expr, array_at, at, ints_attr, require_same_dtype, stage, tensor_at
-from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Part
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 
 _MANY = 1 << 16
 
@@ -95,17 +95,15 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
     return [stage(result.shape, element, names[0])]
 
 
-register(
-    OpDef(
-        "Interleave",
-        "movement",
-        (1, _MANY),
-        _infer,
-        _reference,
-        _compute,
-        {"strides": Attribute("ints", required=True), "size": Attribute("ints", required=True)},
-        view="join",
-        part_rule=_part,
-        in_onnx=False,
-    )
+define(
+    "Interleave",
+    "movement",
+    (1, _MANY),
+    _infer,
+    _reference,
+    _compute,
+    {"strides": Attribute("ints", required=True), "size": Attribute("ints", required=True)},
+    view="join",
+    part_rule=_part,
+    in_onnx=False,
 )

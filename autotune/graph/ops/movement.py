@@ -29,7 +29,7 @@ from autotune.graph.ops.common import (
 )
 from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.facts import Part
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 
 _MANY = 1 << 16
 
@@ -232,70 +232,60 @@ def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
         return [stage(shape, element, names[0])]
 
     declared = {"blocksize": Attribute("int", required=True), "layout": LAYOUT, **attributes}
-    return register(
-        OpDef(name, "movement", (1, 1), infer, reference, compute, declared, moves="rearrangement")
-    )
+    return define(name, "movement", (1, 1), infer, reference, compute, declared, moves="rearrangement")
 
 
-register(
-    OpDef(
-        "Transpose",
-        "movement",
-        (1, 1),
-        _transpose_infer,
-        _transpose_reference,
-        _transpose_compute,
-        {"perm": Attribute("ints")},
-        _complete_transpose,
-        moves="rearrangement",
-        view="permutation",
-        part_rule=lambda types, attrs, _: Part.permuted(ints_attr(attrs, "perm")),
-        is_copy_rule=lambda types, attrs: attrs["perm"] == tuple(range(at(types, 0).rank)),
-    )
+define(
+    "Transpose",
+    "movement",
+    (1, 1),
+    _transpose_infer,
+    _transpose_reference,
+    _transpose_compute,
+    {"perm": Attribute("ints")},
+    _complete_transpose,
+    moves="rearrangement",
+    view="permutation",
+    part_rule=lambda types, attrs, _: Part.permuted(ints_attr(attrs, "perm")),
+    is_copy_rule=lambda types, attrs: attrs["perm"] == tuple(range(at(types, 0).rank)),
 )
-register(
-    OpDef(
-        "Concat",
-        "movement",
-        (1, _MANY),
-        _concat_infer,
-        _concat_reference,
-        _concat_compute,
-        {"axis": Attribute("int", required=True)},
-        _complete_axis,
-        view="join",
-        part_rule=_concat_part,
-        permutable="axis",
-        is_copy_rule=lambda types, attrs: len(types) == 1,
-    )
+define(
+    "Concat",
+    "movement",
+    (1, _MANY),
+    _concat_infer,
+    _concat_reference,
+    _concat_compute,
+    {"axis": Attribute("int", required=True)},
+    _complete_axis,
+    view="join",
+    part_rule=_concat_part,
+    permutable="axis",
+    is_copy_rule=lambda types, attrs: len(types) == 1,
 )
-register(
-    OpDef(
-        "Split",
-        "movement",
-        (1, 1),
-        _split_infer,
-        _split_reference,
-        _split_compute,
-        {"axis": Attribute("int", 0), "split": Attribute("ints", required=True)},
-        _complete_axis,
-        view="window",
-        part_rule=_split_part,
-        permutable="axis",
-    )
+define(
+    "Split",
+    "movement",
+    (1, 1),
+    _split_infer,
+    _split_reference,
+    _split_compute,
+    {"axis": Attribute("int", 0), "split": Attribute("ints", required=True)},
+    _complete_axis,
+    view="window",
+    part_rule=_split_part,
+    permutable="axis",
 )
-register(
-    OpDef(
-        "ChannelShuffle",
-        "movement",
-        (1, 1),
-        _shuffle_infer,
-        _shuffle_reference,
-        _shuffle_compute,
-        {"groups": Attribute("int", required=True), "layout": LAYOUT},
-        moves="rearrangement",
-        in_onnx=False,
-    )
+define(
+    "ChannelShuffle",
+    "movement",
+    (1, 1),
+    _shuffle_infer,
+    _shuffle_reference,
+    _shuffle_compute,
+    {"groups": Attribute("int", required=True), "layout": LAYOUT},
+    moves="rearrangement",
+    in_onnx=False,
 )
 _block_operator("DepthToSpace", {"mode": Attribute("str", "DCR", choices=("DCR", "CRD"))})
 _block_operator("SpaceToDepth", {})

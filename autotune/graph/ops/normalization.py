@@ -38,10 +38,9 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
-from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.reduction import reduce_axes
-from autotune.graph.ops.registry import register
-from autotune.graph.ops.wide import in_float32
+from autotune.graph.ops.wide import define_in_float32
 
 _EPSILON = Attribute("float", 1e-5)
 
@@ -251,67 +250,51 @@ def _flops(per_element: int) -> Callable[[Types, Sequence[TensorType], Attrs], i
     return lambda types, results, attrs: per_element * results[0].size
 
 
-register(
-    in_float32(
-        OpDef(
-            "BatchNormalization",
-            "elementwise",
-            (5, 5),
-            _batch_infer,
-            _batch_reference,
-            _batch_compute,
-            {"epsilon": _EPSILON, "layout": LAYOUT},
-            flops_rule=_flops(2),
-            positive_inputs=(1, 4),
-        )
-    )
+define_in_float32(
+    "BatchNormalization",
+    "elementwise",
+    (5, 5),
+    _batch_infer,
+    _batch_reference,
+    _batch_compute,
+    {"epsilon": _EPSILON, "layout": LAYOUT},
+    flops_rule=_flops(2),
+    positive_inputs=(1, 4),
 )
-register(
-    in_float32(
-        OpDef(
-            "LayerNormalization",
-            "normalization",
-            (2, 3),
-            _layer_infer,
-            _layer_reference,
-            _layer_compute,
-            {"axis": Attribute("int", -1), "epsilon": _EPSILON},
-            _complete_layer,
-            _flops(8),
-        )
-    )
+define_in_float32(
+    "LayerNormalization",
+    "normalization",
+    (2, 3),
+    _layer_infer,
+    _layer_reference,
+    _layer_compute,
+    {"axis": Attribute("int", -1), "epsilon": _EPSILON},
+    _complete_layer,
+    _flops(8),
 )
-register(
-    in_float32(
-        OpDef(
-            "InstanceNormalization",
-            "normalization",
-            (3, 3),
-            _instance_infer,
-            _instance_reference,
-            _instance_compute,
-            {"epsilon": _EPSILON, "layout": LAYOUT},
-            flops_rule=_flops(8),
-        )
-    )
+define_in_float32(
+    "InstanceNormalization",
+    "normalization",
+    (3, 3),
+    _instance_infer,
+    _instance_reference,
+    _instance_compute,
+    {"epsilon": _EPSILON, "layout": LAYOUT},
+    flops_rule=_flops(8),
 )
-register(
-    in_float32(
-        OpDef(
-            "LRN",
-            "normalization",
-            (1, 1),
-            _lrn_infer,
-            _lrn_reference,
-            _lrn_compute,
-            {
-                "alpha": Attribute("float", 1e-4),
-                "beta": Attribute("float", 0.75),
-                "bias": Attribute("float", 1.0),
-                "layout": LAYOUT,
-                "size": Attribute("int", required=True),
-            },
-            flops_rule=lambda types, results, attrs: results[0].size * (2 * int_attr(attrs, "size") + 4),
-        )
-    )
+define_in_float32(
+    "LRN",
+    "normalization",
+    (1, 1),
+    _lrn_infer,
+    _lrn_reference,
+    _lrn_compute,
+    {
+        "alpha": Attribute("float", 1e-4),
+        "beta": Attribute("float", 0.75),
+        "bias": Attribute("float", 1.0),
+        "layout": LAYOUT,
+        "size": Attribute("int", required=True),
+    },
+    flops_rule=lambda types, results, attrs: results[0].size * (2 * int_attr(attrs, "size") + 4),
 )

@@ -33,8 +33,8 @@ from autotune.graph.ops.common import (
     stage,
     tensor_at,
 )
-from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
+from autotune.graph.ops.registry import define
 
 
 @dataclass(frozen=True)
@@ -148,21 +148,19 @@ def _flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
     return at(types, 0).size
 
 
-register(
-    OpDef(
-        "OverlapAdd",
-        "pool",
-        (1, 1),
-        _infer,
-        _reference,
-        _compute,
-        {
-            "kernel_shape": Attribute("ints", required=True),
-            "pads": Attribute("ints", required=True),
-            "size": Attribute("ints", required=True),
-            "strides": Attribute("ints", required=True),
-        },
-        flops_rule=_flops,
-        in_onnx=False,
-    )
+define(
+    "OverlapAdd",
+    "pool",
+    (1, 1),
+    _infer,
+    _reference,
+    _compute,
+    {
+        "kernel_shape": Attribute("ints", required=True),
+        "pads": Attribute("ints", required=True),
+        "size": Attribute("ints", required=True),
+        "strides": Attribute("ints", required=True),
+    },
+    flops_rule=_flops,
+    in_onnx=False,
 )

@@ -20,8 +20,8 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import Expr, array_at, at, delinear, tensor_at
-from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
+from autotune.graph.ops.registry import define
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
 
 
@@ -67,18 +67,16 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
     return [te.compute(shape, element, name=names[0])]
 
 
-register(
-    OpDef(
-        "Patches",
-        "movement",
-        (1, 1),
-        _infer,
-        _reference,
-        _compute,
-        {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints", required=True)},
-        _complete,
-        moves="patches",
-        prologue=("rearrangement", "elementwise"),
-        in_onnx=False,
-    )
+define(
+    "Patches",
+    "movement",
+    (1, 1),
+    _infer,
+    _reference,
+    _compute,
+    {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints", required=True)},
+    _complete,
+    moves="patches",
+    prologue=("rearrangement", "elementwise"),
+    in_onnx=False,
 )

@@ -33,8 +33,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
-from autotune.graph.ops.wide import in_float32
+from autotune.graph.ops.wide import define_in_float32
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
 from autotune.te.dtypes import is_float
 
@@ -201,20 +200,16 @@ def _count_expr(window: Window, attrs: Attrs, position: Index) -> Expr:
 
 
 def _register(pool: Pool, attributes: dict[str, Attribute]) -> OpDef:
-    return register(
-        in_float32(
-            OpDef(
-                pool.name,
-                "pool",
-                (1, 1),
-                pool.infer,
-                pool.reference,
-                pool.compute,
-                {"layout": LAYOUT, **attributes},
-                complete=pool.complete,
-                flops_rule=pool.flops,
-            )
-        )
+    return define_in_float32(
+        pool.name,
+        "pool",
+        (1, 1),
+        pool.infer,
+        pool.reference,
+        pool.compute,
+        {"layout": LAYOUT, **attributes},
+        complete=pool.complete,
+        flops_rule=pool.flops,
     )
 
 

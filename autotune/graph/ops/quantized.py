@@ -24,9 +24,9 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import array_at, at, int_attr, optional, str_attr
 from autotune.graph.ops.contraction import matmul_flops, matmul_shape
 from autotune.graph.ops.convolution import CONV_ATTRIBUTES, complete_conv, conv_array, geometry
-from autotune.graph.ops.definition import Arrays, Attribute, Kind, OpDef, Types
+from autotune.graph.ops.definition import Arrays, Attribute, Kind, Types
 from autotune.graph.ops.integer import conv_flops, wrapped
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
 
 QUANTIZED = ("int8", "uint8")
@@ -189,64 +189,54 @@ def _register_quantized() -> None:
     to_quantized = {**_AXIS, "to": Attribute("str")}
     to_real = {**_AXIS, "to": Attribute("str", "float32")}
     elementwise: Kind = "elementwise"
-    register(
-        OpDef(
-            "QuantizeLinear",
-            elementwise,
-            (2, 3),
-            _quantize_infer,
-            _quantize,
-            None,
-            to_quantized,
-            _complete_quantize,
-        )
+    define(
+        "QuantizeLinear",
+        elementwise,
+        (2, 3),
+        _quantize_infer,
+        _quantize,
+        None,
+        to_quantized,
+        _complete_quantize,
     )
-    register(OpDef("DequantizeLinear", elementwise, (2, 3), _dequantize_infer, _dequantize, None, to_real))
-    register(
-        OpDef(
-            "MatMulInteger",
-            "contraction",
-            (2, 4),
-            _matmul_integer_infer,
-            lambda a, _: [_matmul_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3))],
-            flops_rule=matmul_flops,
-        )
+    define("DequantizeLinear", elementwise, (2, 3), _dequantize_infer, _dequantize, None, to_real)
+    define(
+        "MatMulInteger",
+        "contraction",
+        (2, 4),
+        _matmul_integer_infer,
+        lambda a, _: [_matmul_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3))],
+        flops_rule=matmul_flops,
     )
-    register(
-        OpDef(
-            "ConvInteger",
-            "convolution",
-            (2, 4),
-            _conv_integer_infer,
-            lambda a, attrs: [_conv_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3), attrs)],
-            None,
-            _CONV,
-            complete_conv,
-            conv_flops,
-        )
+    define(
+        "ConvInteger",
+        "convolution",
+        (2, 4),
+        _conv_integer_infer,
+        lambda a, attrs: [_conv_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3), attrs)],
+        None,
+        _CONV,
+        complete_conv,
+        conv_flops,
     )
-    register(
-        OpDef(
-            "QLinearMatMul",
-            "contraction",
-            (8, 8),
-            _qlinear_matmul_infer,
-            _qlinear_matmul,
-            flops_rule=lambda types, results, attrs: matmul_flops(_operands(types), results, attrs),
-        )
+    define(
+        "QLinearMatMul",
+        "contraction",
+        (8, 8),
+        _qlinear_matmul_infer,
+        _qlinear_matmul,
+        flops_rule=lambda types, results, attrs: matmul_flops(_operands(types), results, attrs),
     )
-    register(
-        OpDef(
-            "QLinearConv",
-            "convolution",
-            (8, 9),
-            _qlinear_conv_infer,
-            _qlinear_conv,
-            None,
-            _CONV,
-            lambda types, attrs: complete_conv(_operands(types), attrs),
-            lambda types, results, attrs: conv_flops(_operands(types), results, attrs),
-        )
+    define(
+        "QLinearConv",
+        "convolution",
+        (8, 9),
+        _qlinear_conv_infer,
+        _qlinear_conv,
+        None,
+        _CONV,
+        lambda types, attrs: complete_conv(_operands(types), attrs),
+        lambda types, results, attrs: conv_flops(_operands(types), results, attrs),
     )
 
 

@@ -33,8 +33,8 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
-from autotune.graph.ops.wide import in_float32
+from autotune.graph.ops.registry import define
+from autotune.graph.ops.wide import define_in_float32
 from autotune.te.dtypes import is_float
 
 
@@ -115,22 +115,18 @@ def _reduction(
         return [stage(shape, lambda *i: total(*i) * scale, names[0])]
 
     attributes = {"axes": Attribute("ints"), "keepdims": Attribute("int", 1)}
-    return register(
-        in_float32(
-            OpDef(
-                name,
-                "reduction",
-                (1, 1),
-                infer,
-                reference,
-                compute,
-                attributes,
-                _complete,
-                prologue=("elementwise",),
-                permutable="axes",
-                **facts,
-            )
-        )
+    return define_in_float32(
+        name,
+        "reduction",
+        (1, 1),
+        infer,
+        reference,
+        compute,
+        attributes,
+        _complete,
+        prologue=("elementwise",),
+        permutable="axes",
+        **facts,
     )
 
 
@@ -187,18 +183,16 @@ def _arg(name: str, fold: Callable[..., Any]) -> OpDef:
         return [stage(shape, lambda *i: _PLACES - 1 - best(*i) % _PLACES, names[0])]
 
     attributes = {"axis": Attribute("int", 0), "keepdims": Attribute("int", 1)}
-    return register(
-        OpDef(
-            name,
-            "reduction",
-            (1, 1),
-            infer,
-            reference,
-            compute,
-            attributes,
-            _complete_arg,
-            prologue=("elementwise",),
-        )
+    return define(
+        name,
+        "reduction",
+        (1, 1),
+        infer,
+        reference,
+        compute,
+        attributes,
+        _complete_arg,
+        prologue=("elementwise",),
     )
 
 

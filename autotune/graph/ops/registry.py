@@ -1,12 +1,14 @@
 """The operator registry: one `OpDef` an operator, in the file of its family, loaded when asked for.
 
-To add an operator, write its `OpDef` in the file of a family.
+To add an operator, `define` it in the file of a family.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import cache
+from typing import ParamSpec
 
 from autotune.errors import GraphError, InternalError
 from autotune.graph.ops.definition import OpDef
@@ -36,6 +38,8 @@ FAMILIES = (
 )
 """The files that define operators; what one of them registers is an operator."""
 
+P = ParamSpec("P")
+
 _REGISTRY: dict[str, OpDef] = {}
 
 
@@ -45,6 +49,15 @@ def register(op: OpDef) -> OpDef:
         raise InternalError(f"operator {op.name!r} is registered twice")
     _REGISTRY[op.name] = op
     return op
+
+
+def registering(make: Callable[P, OpDef]) -> Callable[P, OpDef]:
+    """A function that makes definitions, as one that also adds them."""
+    return lambda *args, **facts: register(make(*args, **facts))
+
+
+define = registering(OpDef)
+"""Make the definition of an operator, by the fields of `OpDef`, and add it."""
 
 
 @cache

@@ -36,7 +36,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Complete, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 
 ShapeRule: TypeAlias = Callable[[tuple[int, ...], Attrs], tuple[int, ...]]
 
@@ -102,19 +102,17 @@ def _reshaping(
     def is_copy(types: Types, attrs: Attrs) -> bool:
         return infer(types, attrs)[0].shape == at(types, 0).shape
 
-    return register(
-        OpDef(
-            name,
-            "movement",
-            (1, 1),
-            infer,
-            reference,
-            compute,
-            attributes,
-            complete,
-            view="reshape",
-            is_copy_rule=is_copy,
-        )
+    return define(
+        name,
+        "movement",
+        (1, 1),
+        infer,
+        reference,
+        compute,
+        attributes,
+        complete,
+        view="reshape",
+        is_copy_rule=is_copy,
     )
 
 
@@ -208,19 +206,17 @@ def _expand_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
     return [stage(ints_attr(attrs, "shape"), lambda *i: read_broadcast(x, i), names[0])]
 
 
-register(
-    OpDef(
-        "Expand",
-        "movement",
-        (1, 1),
-        _expand_infer,
-        _expand_reference,
-        _expand_compute,
-        {"shape": Attribute("ints", required=True)},
-        _complete_expand,
-        moves="rearrangement",
-        is_copy_rule=lambda types, attrs: attrs["shape"] == at(types, 0).shape,
-    )
+define(
+    "Expand",
+    "movement",
+    (1, 1),
+    _expand_infer,
+    _expand_reference,
+    _expand_compute,
+    {"shape": Attribute("ints", required=True)},
+    _complete_expand,
+    moves="rearrangement",
+    is_copy_rule=lambda types, attrs: attrs["shape"] == at(types, 0).shape,
 )
 
 
@@ -250,14 +246,12 @@ def _tile_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
     return [stage(_repeats(x.shape, attrs), element, names[0])]
 
 
-register(
-    OpDef(
-        "Tile",
-        "movement",
-        (1, 1),
-        _tile_infer,
-        _tile_reference,
-        _tile_compute,
-        {"repeats": Attribute("ints", required=True)},
-    )
+define(
+    "Tile",
+    "movement",
+    (1, 1),
+    _tile_infer,
+    _tile_reference,
+    _tile_compute,
+    {"repeats": Attribute("ints", required=True)},
 )

@@ -16,8 +16,8 @@ from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import array_at, at, float_attr, int_attr, ints_attr, stage, str_attr
-from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
+from autotune.graph.ops.registry import define
 
 
 def _shape_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -63,43 +63,37 @@ def _range_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     return [(float_attr(attrs, "start") + steps).astype(result.dtype)]
 
 
-register(
-    OpDef(
-        "Shape",
-        "shape",
-        (1, 1),
-        _shape_infer,
-        _shape_reference,
-        attributes={"start": Attribute("int", 0), "end": Attribute("int")},
-    )
+define(
+    "Shape",
+    "shape",
+    (1, 1),
+    _shape_infer,
+    _shape_reference,
+    attributes={"start": Attribute("int", 0), "end": Attribute("int")},
 )
-register(
-    OpDef(
-        "ConstantOfShape",
-        "shape",
-        (0, 0),
-        _fill_infer,
-        _fill_reference,
-        _fill_compute,
-        {
-            "shape": Attribute("ints", required=True),
-            "value": Attribute("float", 0.0),
-            "dtype": Attribute("str", "float32"),
-        },
-    )
+define(
+    "ConstantOfShape",
+    "shape",
+    (0, 0),
+    _fill_infer,
+    _fill_reference,
+    _fill_compute,
+    {
+        "shape": Attribute("ints", required=True),
+        "value": Attribute("float", 0.0),
+        "dtype": Attribute("str", "float32"),
+    },
 )
-register(
-    OpDef(
-        "Range",
-        "shape",
-        (0, 0),
-        _range_infer,
-        _range_reference,
-        attributes={
-            "start": Attribute("float", required=True),
-            "limit": Attribute("float", required=True),
-            "delta": Attribute("float", required=True),
-            "dtype": Attribute("str", "int64"),
-        },
-    )
+define(
+    "Range",
+    "shape",
+    (0, 0),
+    _range_infer,
+    _range_reference,
+    attributes={
+        "start": Attribute("float", required=True),
+        "limit": Attribute("float", required=True),
+        "delta": Attribute("float", required=True),
+        "dtype": Attribute("str", "int64"),
+    },
 )

@@ -24,8 +24,7 @@ from autotune.graph.ops.common import (
     tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
-from autotune.graph.ops.registry import register
-from autotune.graph.ops.wide import in_float32
+from autotune.graph.ops.wide import define_in_float32
 
 
 def _complete(types: Types, attrs: dict[str, Attr]) -> None:
@@ -74,21 +73,17 @@ def _softmax(name: str, log: bool) -> OpDef:
     def flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
         return 5 * results[0].size  # max, subtract, exp, add, divide
 
-    return register(
-        in_float32(
-            OpDef(
-                name,
-                "softmax",
-                (1, 1),
-                infer,
-                reference,
-                compute,
-                {"axis": Attribute("int", -1)},
-                _complete,
-                flops,
-                permutable="axis",
-            )
-        )
+    return define_in_float32(
+        name,
+        "softmax",
+        (1, 1),
+        infer,
+        reference,
+        compute,
+        {"axis": Attribute("int", -1)},
+        _complete,
+        flops,
+        permutable="axis",
     )
 
 

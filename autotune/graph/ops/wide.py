@@ -1,12 +1,12 @@
 """Operators that reduce: on float16 and bfloat16 they work in float32 and round once, at the end.
 
-``in_float32(definition)`` is the definition with halves read as float32 wherever it reads them, in the reference and
+``define_in_float32(...)`` makes a definition with halves read as float32 wherever it reads them, in the reference and
 in the tensor expression, and with a last stage "<out>" that narrows "<out>.wide". Other dtypes are as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -14,6 +14,7 @@ from autotune import te
 from autotune.graph.ir import Array, Attrs
 from autotune.graph.ops.common import Expr, accumulated_in, narrowed
 from autotune.graph.ops.definition import Arrays, OpDef, Tensors
+from autotune.graph.ops.registry import P, registering
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def _wide_array(array: Array | None) -> Array | None:
     return None if array is None else array.astype(accumulated_in(array.dtype.name), copy=False)
 
 
-def in_float32(op: OpDef) -> OpDef:
+def _in_float32(op: OpDef) -> OpDef:
     """The operator with its arithmetic on halves in float32; results are of the dtype of its first input."""
 
     rule = op.compute_rule
@@ -78,4 +79,11 @@ def in_float32(op: OpDef) -> OpDef:
     return replace(op, reference_rule=reference, compute_rule=compute)
 
 
-__all__ = ["in_float32"]
+def _widening(make: Callable[P, OpDef]) -> Callable[P, OpDef]:
+    return lambda *args, **facts: _in_float32(make(*args, **facts))
+
+
+define_in_float32 = registering(_widening(OpDef))
+"""As `define`, with arithmetic on halves in float32."""
+
+__all__ = ["define_in_float32"]

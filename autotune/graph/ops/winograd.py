@@ -45,7 +45,7 @@ from autotune.graph.ops.definition import (
     Tensors,
     Types,
 )
-from autotune.graph.ops.registry import register
+from autotune.graph.ops.registry import define
 
 # The transforms of F(m, 3): B^T of the input, G of the weights, A^T of the output. The points are 0, 1, -1
 # and infinity; 2 and -2 from m = 4 on; 1/2 and -1/2 for m = 6.
@@ -315,18 +315,16 @@ def _transform(
         "tile": Attribute("int", required=True),
         attribute: Attribute("ints", required=True),
     }
-    return register(
-        OpDef(
-            name,
-            "winograd",
-            (1, 1),
-            infer,
-            reference,
-            compute,
-            declared,
-            flops_rule=flops,
-            in_onnx=False,
-        )
+    return define(
+        name,
+        "winograd",
+        (1, 1),
+        infer,
+        reference,
+        compute,
+        declared,
+        flops_rule=flops,
+        in_onnx=False,
     )
 
 

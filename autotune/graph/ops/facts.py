@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from autotune.graph.ir import Attrs
+from autotune.graph.ir import Array, Attrs
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,18 @@ class Part:
         """The elements from ``starts`` on along some axes, by their numbers, in ``steps``; all along the others."""
         axes, steps = tuple(range(rank)), steps or {}
         return cls(tuple(starts.get(a, 0) for a in axes), tuple(steps.get(a, 1) for a in axes), axes)
+
+    def position(self, index: Sequence[Any]) -> list[Any]:
+        """Where in the whole the element of the part at ``index`` is; entries may be expressions."""
+        own = [index[self.perm.index(axis)] for axis in range(len(self.perm))]
+        return [i * step + start for i, start, step in zip(own, self.starts, self.steps, strict=True)]
+
+    def taken(self, whole: Array, shape: Sequence[int]) -> Array:
+        """A copy of the part, which has this shape."""
+        begins, ends = self.position([0] * len(shape)), self.position(shape)
+        index = zip(begins, ends, self.steps, strict=True)
+        found = whole[(*(slice(b, e if e >= 0 else None, step) for b, e, step in index), ...)]
+        return found.transpose(self.perm).copy()
 
     def placed(self, strides: Sequence[int]) -> tuple[int, tuple[int, ...]]:
         """First element and strides of the part, in elements, for a whole with these strides."""

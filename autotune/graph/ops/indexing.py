@@ -34,6 +34,7 @@ from autotune.graph.ops.common import (
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Part
+from autotune.graph.ops.movement import define_parts
 from autotune.graph.ops.registry import define
 
 
@@ -83,25 +84,6 @@ def _slice_part(types: Types, attrs: Attrs, _: int) -> Part:
 def _slice_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x = at(types, 0)
     return [TensorType(tuple(len(r) for r in _slices(x.shape, attrs)), x.dtype)]
-
-
-def _slice_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x = array_at(arrays, 0)
-    keys = [slice(None)] * x.ndim
-    for axis, *part in zip(*(ints_attr(attrs, k) for k in ("axes", "starts", "ends", "steps")), strict=True):
-        keys[axis] = slice(*part)
-    return [x[tuple(keys)].copy()]
-
-
-def _slice_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x = tensor_at(tensors, 0)
-    parts = _slices(x.shape, attrs)
-    shape = [len(p) for p in parts]
-
-    def element(*index: Expr) -> Expr:
-        return x(*(i * p.step + p.start for i, p in zip(index, parts, strict=True)))
-
-    return [stage(shape, element, names[0])]
 
 
 def _complete_gather(types: Types, attrs: dict[str, Attr]) -> None:
@@ -266,13 +248,11 @@ def _pad_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[t
     return [stage(shape, element, names[0])]
 
 
-define(
+define_parts(
     "Slice",
-    "movement",
-    (1, 1),
+    "window",
     _slice_infer,
-    _slice_reference,
-    _slice_compute,
+    _slice_part,
     {
         "starts": Attribute("ints", required=True),
         "ends": Attribute("ints", required=True),
@@ -280,8 +260,6 @@ define(
         "steps": Attribute("ints"),
     },
     _complete_slice,
-    view="window",
-    part_rule=_slice_part,
     is_copy_rule=_is_whole,
 )
 define(

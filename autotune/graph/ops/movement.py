@@ -9,6 +9,7 @@ mode "DCR" or "CRD" (DepthToSpace), layout.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,64 @@ from autotune.graph.ops.common import (
     str_attr,
     tensor_at,
 )
-from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
+from autotune.graph.ops.definition import (
+    LAYOUT,
+    Arrays,
+    Attribute,
+    Complete,
+    InferRule,
+    OpDef,
+    PartRule,
+    Tensors,
+    Types,
+    ViewKind,
+)
 from autotune.graph.ops.facts import Part
 from autotune.graph.ops.registry import define
 
 _MANY = 1 << 16
+
+
+def define_parts(
+    name: str,
+    view: ViewKind,
+    infer: InferRule,
+    part_rule: PartRule,
+    attributes: dict[str, Attribute],
+    complete: Complete,
+    **facts: Any,
+) -> OpDef:
+    """An operator whose results are parts of its operand."""
+
+    def parts(x: TensorType, attrs: Attrs) -> list[tuple[Part, tuple[int, ...]]]:
+        return [(part_rule([x], attrs, i), t.shape) for i, t in enumerate(infer([x], attrs))]
+
+    def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+        x = array_at(arrays, 0)
+        return [part.taken(x, shape) for part, shape in parts(TensorType.of(x), attrs)]
+
+    def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+        x = tensor_at(tensors, 0)
+        found = zip(parts(TensorType(x.shape, x.dtype), attrs), names, strict=True)
+        return [
+            stage(shape, lambda *index, part=part: x(*part.position(index)), name)
+            for (part, shape), name in found
+            if name
+        ]
+
+    return define(
+        name,
+        "movement",
+        (1, 1),
+        infer,
+        reference,
+        compute,
+        attributes,
+        complete,
+        view=view,
+        part_rule=part_rule,
+        **facts,
+    )
 
 
 def _complete_transpose(types: Types, attrs: dict[str, Attr]) -> None:
@@ -44,17 +98,6 @@ def _complete_transpose(types: Types, attrs: dict[str, Attr]) -> None:
 def _transpose_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x = at(types, 0)
     return [TensorType(tuple(x.shape[p] for p in ints_attr(attrs, "perm")), x.dtype)]
-
-
-def _transpose_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    return [array_at(arrays, 0).transpose(ints_attr(attrs, "perm")).copy()]
-
-
-def _transpose_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, perm = tensor_at(tensors, 0), ints_attr(attrs, "perm")
-    back = [perm.index(d) for d in range(x.ndim)]
-    shape = [x.shape[p] for p in perm]
-    return [stage(shape, lambda *i: x(*(i[b] for b in back)), names[0])]
 
 
 def _complete_axis(types: Types, attrs: dict[str, Attr]) -> None:
@@ -111,32 +154,13 @@ def _split_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     return [TensorType((*x.shape[:axis], s, *x.shape[axis + 1 :]), x.dtype) for s in sizes]
 
 
-def _split_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    ends = np.cumsum(ints_attr(attrs, "split"))[:-1]
-    parts = np.split(array_at(arrays, 0), ends, axis=int_attr(attrs, "axis"))
-    return [p.copy() for p in parts]
-
-
-def _split_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, axis, sizes = tensor_at(tensors, 0), int_attr(attrs, "axis"), ints_attr(attrs, "split")
-
-    def part(start: int, size: int, name: str) -> te.Tensor:
-        def element(*index: Expr) -> Expr:
-            return x(*index[:axis], index[axis] + start, *index[axis + 1 :])
-
-        return stage((*x.shape[:axis], size, *x.shape[axis + 1 :]), element, name)
-
-    starts = [sum(sizes[:k]) for k in range(len(sizes))]
-    return [part(*piece) for piece in zip(starts, sizes, names, strict=True) if piece[2]]
+def _split_part(types: Types, attrs: Attrs, index: int) -> Part:
+    start = sum(ints_attr(attrs, "split")[:index])
+    return Part.cut(at(types, 0).rank, {int_attr(attrs, "axis"): start})
 
 
 def _channel_axis(attrs: Attrs, rank: int) -> int:
     return rank - 1 if str_attr(attrs, "layout") == "NHWC" else 1
-
-
-def _split_part(types: Types, attrs: Attrs, index: int) -> Part:
-    start = sum(ints_attr(attrs, "split")[:index])
-    return Part.cut(at(types, 0).rank, {int_attr(attrs, "axis"): start})
 
 
 def _shuffle_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -235,18 +259,14 @@ def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
     return define(name, "movement", (1, 1), infer, reference, compute, declared, moves="rearrangement")
 
 
-define(
+define_parts(
     "Transpose",
-    "movement",
-    (1, 1),
+    "permutation",
     _transpose_infer,
-    _transpose_reference,
-    _transpose_compute,
+    lambda types, attrs, _: Part.permuted(ints_attr(attrs, "perm")),
     {"perm": Attribute("ints")},
     _complete_transpose,
     moves="rearrangement",
-    view="permutation",
-    part_rule=lambda types, attrs, _: Part.permuted(ints_attr(attrs, "perm")),
     is_copy_rule=lambda types, attrs: attrs["perm"] == tuple(range(at(types, 0).rank)),
 )
 define(
@@ -263,17 +283,13 @@ define(
     permutable="axis",
     is_copy_rule=lambda types, attrs: len(types) == 1,
 )
-define(
+define_parts(
     "Split",
-    "movement",
-    (1, 1),
+    "window",
     _split_infer,
-    _split_reference,
-    _split_compute,
+    _split_part,
     {"axis": Attribute("int", 0), "split": Attribute("ints", required=True)},
     _complete_axis,
-    view="window",
-    part_rule=_split_part,
     permutable="axis",
 )
 define(

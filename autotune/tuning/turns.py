@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from autotune.tuning.measure.pool import WORKER
 from autotune.tuning.paired import least_rounds
+from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ percent."""
 _TURN_NS = 30e6
 _LOAD_S = 300.0
 _TURN_S = 60.0
+_ROLE = "versions"
 
 Readings = NDArray[np.float64]
 """Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
@@ -40,7 +42,8 @@ class Turns:
         self._count = len(images)
         self._seed = seed
         self._command = command
-        self._worker: WorkerProcess | None = None
+        self._workers = WorkerPool()
+        self._loaded = False
         self._runs: dict[int, int] = {}
         self.failures: dict[int, str] = {}
         """Why a version takes no further turns, by its number."""
@@ -49,12 +52,11 @@ class Turns:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._end_process()
+        self._workers.close()
 
     def _end_process(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        self._loaded = False
+        self._workers.kill(_ROLE)
 
     def profile(self, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         """Latencies [rounds, dispatches] of each version; all None when there is no time."""
@@ -72,7 +74,7 @@ class Turns:
         while self._images and done < rounds and (done < least or not out_of_time()):
             if done and done % again == 0:
                 self._end_process()
-            if self._worker is None and not self._load_all(out_of_time, reverse=done >= again):
+            if not self._loaded and not self._load_all(out_of_time, reverse=done >= again):
                 if out_of_time():
                     break
                 taken, done = {number: [] for number in self._images}, 0
@@ -99,7 +101,9 @@ class Turns:
 
     def _load_all(self, out_of_time: Callable[[], bool], *, reverse: bool) -> bool:
         """Load all versions in a fresh process; says whether all of them lived and time was left."""
-        self._worker = WorkerProcess(self._command)
+        if not self._workers.has(_ROLE):
+            self._workers.add(_ROLE, WorkerProcess(self._command))
+        self._loaded = True
         with tempfile.TemporaryDirectory(prefix="autotune-turns-") as folder:
             order = sorted(self._images.items(), key=lambda item: item[0], reverse=reverse)
             return all(not out_of_time() and self._load(number, image, folder) for number, image in order)
@@ -119,9 +123,8 @@ class Turns:
 
     def _ask(self, number: int, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
         """The answer, or None after the version ended the process: the others begin again without it."""
-        assert self._worker is not None
         try:
-            return self._worker.call(request, limit_s, str(request["do"]))
+            return self._workers.call(_ROLE, request, limit_s, str(request["do"]))
         except Died as death:
             self.failures[number] = str(death)
             del self._images[number]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
@@ -62,7 +62,7 @@ class WorkerPool:
 
     def has(self, role: str) -> bool:
         """Whether a worker was added to take the jobs of a role."""
-        return role in self._workers
+        return bool(self._workers.get(role))
 
     def submit(self, role: str, job: Job[Result]) -> Future[Result]:
         """Have a job done; it can be cancelled as long as no worker has taken it."""
@@ -81,9 +81,18 @@ class WorkerPool:
         """The answer to one request; raises what :meth:`WorkerProcess.call` raises."""
         return self.submit(role, lambda worker: worker.call(request, timeout_s, phase, may_take)).result()
 
+    def map(self, role: str, jobs: Sequence[Job[Result]]) -> list[Result]:
+        """The results of jobs, in their order; raises what the first raises that fails, and drops those that wait."""
+        futures = [self.submit(role, job) for job in jobs]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
     def kill(self, role: str) -> None:
         """End the processes of a role at once; its next job starts another."""
-        for worker in self._workers[role]:
+        for worker in self._workers.get(role, ()):
             worker.kill()
 
     def close(self) -> None:

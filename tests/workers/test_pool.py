@@ -28,6 +28,7 @@ def test_jobs_go_to_whoever_of_the_role_is_free() -> None:
         for _ in range(2):
             pool.add("many", fake_worker())
         pool.add("one", fake_worker())
+        pool.kill("none")
         assert pool.has("many")
         assert not pool.has("none")
         long = pool.submit("many", partial(work, seconds=2.0))
@@ -60,6 +61,21 @@ def test_a_worker_that_is_not_ready_takes_nothing() -> None:
         assert waiting[1].result()
         assert waiting[0].cancel()
         assert isinstance(pool.broken, BuildError)
+
+
+def test_results_come_in_order_and_a_failure_drops_what_waits() -> None:
+    with WorkerPool() as pool:
+        for _ in range(2):
+            pool.add("many", fake_worker())
+        seconds = (0.3, 0.0, 0.1)
+        jobs = [partial(lambda worker, s: (work(worker, seconds=s), s)[1], s=s) for s in seconds]
+        assert pool.map("many", jobs) == list(seconds)
+        done: list[int] = []
+        rest = [lambda worker: done.append(work(worker, seconds=0.2))] * 20
+        with pytest.raises(Died):
+            pool.map("many", [partial(work, dies=True), *rest])
+        pool.map("many", [work])
+    assert len(done) < 20
 
 
 def test_closing_ends_jobs_in_progress_and_cancels_those_that_wait() -> None:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import queue
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from autotune.database.records import Latency, Outcome
 from autotune.errors import NoReferenceError
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.outcome import Measurement, of_death
+from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess, python_module
 
 WORKER = python_module("autotune.tuning.measure.worker")
@@ -63,40 +63,33 @@ class ProcessPool:
         memory = str(self.limits.memory_bytes or "")
         environment = {"AUTOTUNE_WORKER_MEMORY": memory, "OMP_NUM_THREADS": "1"}
 
-        def worker(role: str) -> WorkerProcess:
+        self._workers = WorkerPool()
+        self._roles = [*["builder"] * builders, "runner"]
+        for role in self._roles:
             greeting = {"do": "warm_up", "role": role}
-            return WorkerProcess(command, environment, self.limits.start_s, greeting=greeting)
-
-        self._builders = [worker("builder") for _ in range(builders)]
-        self._runner = worker("runner")
-        self._free: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
-        for builder in self._builders:
-            self._free.put(builder)
-        self._threads = ThreadPoolExecutor(builders + 1, thread_name_prefix="measure")
+            worker = WorkerProcess(command, environment, self.limits.start_s, greeting=greeting)
+            self._workers.add(role, worker)
 
     def warm_up(self) -> None:
         """Start the workers in the background, while the caller still prepares the job.
 
         What goes wrong shows again at the first candidate.
         """
-        for worker in (*self._builders, self._runner):
-            self._threads.submit(worker.start)
+        for role in self._roles:
+            self._workers.submit(role, WorkerProcess.start)
 
     def build(self, candidates: Sequence[Candidate]) -> list[Built]:
         """Build all of them, one a builder at a time."""
-        return list(self._threads.map(self._build_one, candidates))
+        return self._workers.map("builder", [partial(self._build_one, c) for c in candidates])
 
-    def _build_one(self, candidate: Candidate) -> Built:
+    def _build_one(self, candidate: Candidate, worker: WorkerProcess) -> Built:
         if candidate.refused:
             return _failed(candidate, Measurement(Outcome.ILLEGAL, message=candidate.refused.splitlines()[0]))
-        worker = self._free.get()
         try:
             request = {"do": "build", **vars(candidate)}
             answer = worker.call(request, self.limits.build_s, "building", self.limits.room_bytes)
         except Died as death:
             return _failed(candidate, of_death(death))
-        finally:
-            self._free.put(worker)
         if "failed" in answer:
             return _failed(candidate, _measurement(answer["failed"]), answer)
         return Built(candidate, answer["trace_key"], answer["trace_json"], payload=answer["payload"])
@@ -115,7 +108,7 @@ class ProcessPool:
             limit, room = self._prepare(built.candidate.workload, built.candidate.seed)
             if incumbent_ns < float("inf"):
                 limit += 100 * incumbent_ns / 1e9
-            measured = _measurement(self._runner.call(request, limit, "running", room))
+            measured = _measurement(self._workers.call("runner", request, limit, "running", room))
         except Died as death:
             return of_death(death)
         self._replace_if_harmed(measured)
@@ -124,7 +117,7 @@ class ProcessPool:
     def _replace_if_harmed(self, measured: Measurement) -> None:
         """A runner in which a candidate wrote where it must not is not trusted with another one."""
         if measured.outcome in (Outcome.OUT_OF_BOUNDS, Outcome.WRONG_RESULT):
-            self._runner.kill()
+            self._workers.kill("runner")
 
     def _prepare(self, workload: str, seed: int) -> tuple[float, int]:
         """Have the inputs and the reference computed under a limit of their own.
@@ -134,7 +127,7 @@ class ProcessPool:
         """
         request = {"do": "prepare", "workload": workload, "seed": seed}
         try:
-            answer = self._runner.call(request, self.limits.prepare_s, "computing the reference")
+            answer = self._workers.call("runner", request, self.limits.prepare_s, "computing the reference")
         except Died as death:
             raise NoReferenceError(f"its candidates cannot be checked: {death}") from death
         nbytes = int(answer["nbytes"])
@@ -146,7 +139,9 @@ class ProcessPool:
         try:
             limit, room = self._prepare(option.workload, option.seed)
             limit += self.limits.prepare_s
-            checked = _measurement(self._runner.call(request, limit, f"checking {option.name}", room))
+            checked = _measurement(
+                self._workers.call("runner", request, limit, f"checking {option.name}", room)
+            )
         except Died as death:
             return of_death(death)
         self._replace_if_harmed(checked)
@@ -154,9 +149,7 @@ class ProcessPool:
 
     def close(self) -> None:
         """Kill all workers; waiting builds end with them."""
-        for worker in (*self._builders, self._runner):
-            worker.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
 
 
 def _failed(candidate: Candidate, measurement: Measurement, answer: Mapping[str, Any] | None = None) -> Built:

@@ -81,7 +81,7 @@ def readme_blocks() -> list[str]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert blocks
-    return [b for b in blocks if "model.onnx" not in b]
+    return [b for b in blocks if "tuning.db" not in b]
 
 
 @pytest.mark.parametrize("block", readme_blocks(), ids=lambda b: b.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""The README's Python that tunes a model runs as it stands there, but for the hours; `test_project` runs the rest."""
+"""The README's Python that tunes runs as it stands there, but for the hours; `test_project` runs the rest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 def blocks() -> list[str]:
     found = re.findall(r"^```python\n(.*?)^```$", README.read_text(encoding="utf-8"), re.M | re.S)
-    return [block for block in found if "model.onnx" in block]
+    return [block for block in found if "tuning.db" in block]
 
 
 def test_the_readme_tunes_compiles_saves_and_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,9 +30,17 @@ def test_the_readme_tunes_compiles_saves_and_loads(tmp_path: Path, monkeypatch: 
         budgets.append(repr(autotune.Budget.of(budget)))
         return tune(*arguments, budget=autotune.Budget(trials=2), time_model=False, **options)
 
+    tune_schedule = autotune.tune_schedule
+
+    def program_shortly(*arguments: Any, budget: Any, **options: Any) -> Any:
+        budgets.append(repr(autotune.Budget.of(budget)))
+        return tune_schedule(*arguments, budget=autotune.Budget(trials=2), quiet=True, **options)
+
     monkeypatch.setattr(autotune, "tune", shortly)
+    monkeypatch.setattr(autotune, "tune_schedule", program_shortly)
     names: dict[str, Any] = {}
     for block in blocks():
         exec(compile(block, str(README), "exec"), names)
-    assert budgets == ["Budget('8h')", "Budget('1h30m', trials=2000)"]
+    assert budgets == ["Budget('8h')", "Budget('1h30m', trials=2000)", "Budget('2m')"]
     assert isinstance(names["same"], autotune.Module)
+    assert isinstance(names["best"], autotune.TunedSchedule)

@@ -3,10 +3,8 @@
 from autotune.compiler.coverage import CoverageReport, DispatchCoverage
 from autotune.compiler.driver import (
     compile_in_detail,
-    compile_region,
     distinct_workloads,
     divide,
-    reference_run,
 )
 from autotune.compiler.explain import Compilation
 from autotune.compiler.region import region_inputs, region_outputs
@@ -16,10 +14,8 @@ __all__ = [
     "CoverageReport",
     "DispatchCoverage",
     "compile_in_detail",
-    "compile_region",
     "distinct_workloads",
     "divide",
-    "reference_run",
     "region_inputs",
     "region_outputs",
 ]

@@ -13,21 +13,17 @@ from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.memory_proof import prove_memory
 from autotune.compiler.plan import plan_of
-from autotune.compiler.planned import Planned
 from autotune.compiler.proof import prove_all
-from autotune.compiler.region import region_partition
 from autotune.errors import MissError, UsageError
 from autotune.frontends.onnx import load
 from autotune.frontends.onnx_read import ModelSource
 from autotune.garbage import collector_paused
-from autotune.graph import evaluate
-from autotune.graph.ir import Array, Graph
+from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
 from autotune.passes.origins import with_own_names
 from autotune.passes.partition import Partition, PartitionOptions, partition
 from autotune.passes.pipeline import Observer, run_passes, standard_passes
 from autotune.passes.preference import TOLERANCE, Preference
-from autotune.runtime.image import ModuleImage
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 
@@ -103,30 +99,6 @@ def compile_in_detail(
     return compilation
 
 
-def compile_region(
-    workload: Workload,
-    trace: Trace,
-    target: Target,
-    arrays: Sequence[Array],
-    *,
-    source: str = "given",
-) -> ModuleImage:
-    """A module of one dispatch with a given schedule.
-
-    ``arrays`` are all inputs of the workload; the constant ones are built into the image. The
-    module takes :func:`autotune.compiler.region.region_inputs` and what it returns goes through
-    :func:`autotune.compiler.region.region_outputs`.
-
-    Raises:
-        ScheduleError: the trace does not apply.
-        LoweringError: the schedule has no loop nest.
-        BuildError: code generation failed.
-    """
-    parts = region_partition(workload, arrays)
-    built = Building([Planned(workload, trace, source)], target).finish()
-    return assemble(parts, built, target, {})[0]
-
-
 def divide(
     model: Model,
     *,
@@ -156,13 +128,6 @@ def _graph_of(model: Model, shapes: Shapes | None) -> Graph:
 def distinct_workloads(parts: Partition) -> list[Workload]:
     """The workloads of a partition, each once, in the order of their first dispatch."""
     return list({d.workload.key: d.workload for d in parts.dispatches}.values())
-
-
-def reference_run(
-    model: Model, inputs: Mapping[str, Array], *, shapes: Shapes | None = None
-) -> dict[str, Array]:
-    """The model's outputs by NumPy, without compiling anything. Slow; for tests and checks."""
-    return dict(evaluate.run(_graph_of(model, shapes), inputs))
 
 
 def resolve_target(target: Target | str | None, threads: int | None) -> Target:
@@ -208,9 +173,7 @@ def _miss_message(name: str, report: CoverageReport) -> str:
 __all__ = [
     "Compilation",
     "compile_in_detail",
-    "compile_region",
     "distinct_workloads",
     "divide",
-    "reference_run",
     "resolve_target",
 ]

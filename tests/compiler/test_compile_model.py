@@ -13,7 +13,6 @@ from autotune.compiler import (
     compile_in_detail,
     distinct_workloads,
     divide,
-    reference_run,
 )
 from autotune.database.records import Key, Latency, Outcome, Run, WorkloadRow
 from autotune.database.store import Database
@@ -21,6 +20,7 @@ from autotune.errors import MissError, ScheduleError, UsageError
 from autotune.frontends import zoo_built
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.frontends.onnx import load
+from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.passes.fuse import FusionOptions
 from autotune.passes.partition import PartitionOptions
@@ -48,7 +48,7 @@ def check(graph, **options):
     """Compile and run a graph; compare with NumPy."""
     compilation = compile_in_detail(graph, **options)
     inputs = random_inputs(graph)
-    expected = reference_run(graph, inputs)
+    expected = dict(evaluate.run(graph, inputs))
     with Module(compilation.image) as module:
         for _ in range(2):
             results = module.run(inputs)

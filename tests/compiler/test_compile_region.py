@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from autotune.compiler import compile_region, region_inputs, region_outputs
+from autotune.compiler import region_inputs, region_outputs
+from autotune.compiler.assemble import assemble
+from autotune.compiler.build import Building
+from autotune.compiler.planned import GIVEN, Planned
+from autotune.compiler.region import region_partition
 from autotune.errors import InputError
 from autotune.graph.ir import Graph, Node, TensorType
 from autotune.graph.region import Region, Workload
@@ -44,7 +48,8 @@ def test_a_region_computes_its_reference(case, tuned):
         space = spaces.space_for(workload, target)
         trace = space.schedule(analytic.default_config(space)).trace
     arrays = workload.random_inputs(0)
-    image = compile_region(workload, trace, target, arrays)
+    built = Building([Planned(workload, trace, GIVEN)], target).finish()
+    image, _ = assemble(region_partition(workload, arrays), built, target, {})
     assert [spec.name for spec in image.inputs] == ["i0"]  # the weights are in the image
     with Module(image) as module:
         results = region_outputs(workload, module(*region_inputs(workload, arrays)))
@@ -56,4 +61,4 @@ def test_a_region_computes_its_reference(case, tuned):
 def test_all_arrays_are_needed():
     workload = matmul_workload()
     with pytest.raises(InputError, match="the workload has 2 inputs, got 1"):
-        compile_region(workload, Trace(), Target.detect(), workload.random_inputs(0)[:1])
+        region_partition(workload, workload.random_inputs(0)[:1])

@@ -44,12 +44,12 @@ def estimated(options: Sequence[Option], target: Target, within: float) -> list[
     """Predictions of the analytic model, as far as they are needed to tell what is fastest.
 
     A search by least bound: what might be fastest is looked at closer, one dispatch a step. Estimates are complete
-    for options of up to ``within`` times the time of the fastest.
+    for options of up to ``within`` times the time of the fastest, as far as they are promising.
     """
     bounds = [_Bound.of(option, target) for option in options]
     while True:
         fastest = min((b.total for b in bounds if not b.open), default=float("inf"))
-        unsure = [b for b in bounds if b.open and b.total < within * fastest]
+        unsure = [b for b in bounds if b.open and b.total < min(within, b.option.promising) * fastest]
         if not unsure:
             break
         min(unsure, key=lambda b: b.total).refine(target)

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 OPTION = "option"
 """The kind of site by which comparisons of the options of a workload are stored."""
 
-PROMISING = 2.0
-"""The analytic model is rarely further off than this when it compares options."""
-
 DOUBT = 1.02
 """By how much an estimate must be better than that of the direct way: it is one dispatch, and as exact as a sum is."""
 
@@ -47,10 +44,13 @@ class Ranking:
 
     @property
     def promising(self) -> tuple[Option, ...]:
-        """The options that are worth measuring: the direct one, and those that take at most :data:`PROMISING` times
-        as long as the fastest."""
-        limit = PROMISING * min(time.latency_ns for time in self.times)
-        return tuple(t.option for t in self.times if t.latency_ns <= limit or t.option.steps is None)
+        """The options that are worth measuring: the direct one, and those whose estimate says so."""
+        least = min(time.latency_ns for time in self.times)
+        return tuple(
+            time.option
+            for time in self.times
+            if time.option.steps is None or time.latency_ns <= time.option.promising * least
+        )
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.times))
@@ -166,4 +166,4 @@ def option_key(option: Option, target: Target) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-__all__ = ["DOUBT", "OPTION", "PROMISING", "Plan", "Ranking", "option_key", "plan_of", "rank"]
+__all__ = ["DOUBT", "OPTION", "Plan", "Ranking", "option_key", "plan_of", "rank"]

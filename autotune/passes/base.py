@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.graph.ir import Graph
+from autotune.passes.partition import Partition, partition
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ REORDERED_ATTENTION = 1e-5
 """The error declared where attention is summed in another order: several times what was seen with 2048 keys."""
 
 
+PROMISING = 2.0
+"""The analytic model is rarely further off than this when it compares options."""
+
+
 class Algorithm(GraphPass):
     """Another way to compute a region: a pass over its graph, in which it may become several regions.
 
@@ -62,6 +67,15 @@ class Algorithm(GraphPass):
         """
 
     @property
+    def promising(self) -> float:
+        """How many times the estimate of the fastest option its own may be for it to be measured at all."""
+        return PROMISING
+
+    def divide(self, graph: Graph) -> Partition:
+        """The dispatches of what :meth:`apply` gave."""
+        return partition(graph)
+
+    @property
     def growth(self) -> float:
         """How many times the largest magnitude of an input what is computed from it alone may reach.
 
@@ -71,4 +85,4 @@ class Algorithm(GraphPass):
         return 1.0
 
 
-__all__ = ["REORDERED_ATTENTION", "Algorithm", "GraphPass"]
+__all__ = ["PROMISING", "REORDERED_ATTENTION", "Algorithm", "GraphPass"]

@@ -17,11 +17,11 @@ from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.region import Workload
 from autotune.passes.attention_blocks import AttentionBlocks
-from autotune.passes.base import Algorithm
+from autotune.passes.base import PROMISING, Algorithm
 from autotune.passes.causal_rows import CausalRows
 from autotune.passes.implicit_gemm import ImplicitGemm
 from autotune.passes.matrix_product import MatrixProduct
-from autotune.passes.partition import Partition, partition
+from autotune.passes.partition import Partition
 from autotune.passes.preference import Preference
 from autotune.passes.separate_attention import SeparateAttention
 from autotune.passes.views import is_dense
@@ -50,13 +50,14 @@ class Option:
 
     ``steps`` divides the workload's graph into dispatches (None: the workload is one); ``prologue``
     computes constants of these dispatches from constant inputs of the workload, at compile time.
-    ``growth`` is what :attr:`Algorithm.growth` says.
+    ``growth`` and ``promising`` are what :class:`Algorithm` says of them.
     """
 
     workload: Workload
     name: str = DIRECT
     error: float = 0.0
     growth: float = 1.0
+    promising: float = PROMISING
     steps: Partition | None = None
     prologue: Graph | None = None
 
@@ -103,9 +104,11 @@ def _options(workload: Workload, *, speculative: bool) -> tuple[Option, ...]:
     for rule in RULES:
         changed = rule.apply(graph) if rule.speculative == speculative else graph
         if changed is not graph:
-            steps, prologue = _divided(changed, graph)
-            if _placeable(steps, workload):
-                found.append(Option(workload, rule.label, rule.error, rule.growth, steps, prologue))
+            body, prologue = _folded(changed, graph)
+            steps = rule.divide(body)
+            if _placeable(steps, workload) and steps.dispatches[0].workload != workload:
+                figures = rule.label, rule.error, rule.growth, rule.promising
+                found.append(Option(workload, *figures, steps, prologue))
     return tuple(found)
 
 
@@ -122,9 +125,9 @@ def _stand_in(graph: Graph, value: str) -> Array:
     return np.broadcast_to(np.zeros((), found.dtype), found.shape)
 
 
-def _divided(graph: Graph, region: Graph) -> tuple[Partition, Graph]:
-    """The dispatches of a rewritten region, and what is computed of its constants before."""
-    folded, rest = _folded(graph)
+def _folded(graph: Graph, region: Graph) -> tuple[Graph, Graph]:
+    """What is left of a rewritten region, and what is computed of its constants before."""
+    folded, rest = _of_constants(graph)
     made = {v for node in folded for v in node.present_outputs}
     read = [v for node in rest for v in node.present_inputs if v in made]
     results = tuple(dict.fromkeys(read))
@@ -143,10 +146,10 @@ def _divided(graph: Graph, region: Graph) -> tuple[Partition, Graph]:
         graph.types,
         {v: array for v, array in graph.constants.items() if v not in region.constants},
     ).pruned()
-    return partition(body), prologue
+    return body, prologue
 
 
-def _folded(graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+def _of_constants(graph: Graph) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """The nodes that read constants only, and the others."""
     known = set(graph.constants)
     folded, rest = list[Node](), list[Node]()

@@ -11,10 +11,11 @@ from autotune.codegen import wire
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.build import Building
-from autotune.compiler.plan import PROMISING, Ranking, rank
+from autotune.compiler.plan import Ranking, rank
 from autotune.compiler.planned import GIVEN, Planned, schedule_for
 from autotune.database import Database
 from autotune.database.records import Latency
+from autotune.passes.base import PROMISING
 from autotune.passes.options import Option
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
@@ -38,7 +39,7 @@ _LIMIT_S = 10.0
 def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[list[Subject], list[Site]]:
     """The workloads to tune: those that the untuned model executes, then those of other options; and the sites.
 
-    Options that are estimated to take over twice the time of the best are left out.
+    Options whose estimates promise nothing are left out.
     """
     names: dict[str, list[str]] = {}
     for dispatch in parts.dispatches:

@@ -32,13 +32,15 @@ PRODUCERS: Mapping[str, tuple[Role, ...]] = {
 class FusionOptions:
     """What may share a dispatch; the bounds keep regions small enough to schedule.
 
-    ``epilogues`` false makes every node a dispatch; ``producers`` is a key of :data:`PRODUCERS`.
+    ``epilogues`` false makes every node a dispatch; ``producers`` is a key of :data:`PRODUCERS`; the values that are
+    ``stored`` lie between dispatches.
     """
 
     epilogues: bool = True
     producers: str = "elementwise"
     max_nodes: int = 24
     max_inputs: int = 12
+    stored: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.producers not in PRODUCERS:
@@ -114,7 +116,7 @@ class _Fusion:
 
     def _may_precede(self, node: Node, roles: Collection[Role]) -> bool:
         (output, *others) = node.outputs
-        if others or ops.get(node.op).role not in roles or output in self.graph.outputs:
+        if others or ops.get(node.op).role not in roles or self._is_stored(output):
             return False
         free = self.position[output] not in self.taken and not self.views.is_view(node)
         return free and len(self.consumers[output]) == 1
@@ -138,7 +140,7 @@ class _Fusion:
         (value,) = last.present_outputs
         pending, added = [value], list[int]()
         while len(added) + size < self.options.max_nodes:
-            if any(v in self.graph.outputs for v in pending):
+            if any(self._is_stored(v) for v in pending):
                 return []
             readers = {self.position[r.outputs[0]] for v in pending for r in self.consumers[v]}
             readers -= set(added)
@@ -153,6 +155,9 @@ class _Fusion:
             if pending == [node.outputs[0]]:
                 return added
         return []
+
+    def _is_stored(self, value: str) -> bool:
+        return value in self.graph.outputs or value in self.options.stored
 
     def _is_open(self, value: str, added: list[int]) -> bool:
         """Whether someone outside still reads the value (or nobody does: the last result)."""

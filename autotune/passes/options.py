@@ -23,6 +23,7 @@ from autotune.passes.implicit_gemm import ImplicitGemm
 from autotune.passes.matrix_product import MatrixProduct
 from autotune.passes.partition import Partition
 from autotune.passes.preference import Preference
+from autotune.passes.producers_apart import ProducersApart
 from autotune.passes.separate_attention import SeparateAttention
 from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
@@ -37,6 +38,7 @@ RULES: tuple[Algorithm, ...] = (
     AttentionBlocks(),
     CausalRows(),
     SeparateAttention(),
+    ProducersApart(),
 )
 """What is tried on every workload; those that cannot compute it drop out."""
 

@@ -27,6 +27,7 @@ PASSES: Mapping[str, str] = {
     "integer_products": "autotune.passes.integer_products:IntegerProducts",
     "matrix_product": "autotune.passes.matrix_product:MatrixProduct",
     "nest_concats": "autotune.passes.nest_concats:NestConcats",
+    "producers_apart": "autotune.passes.producers_apart:ProducersApart",
     "separate_attention": "autotune.passes.separate_attention:SeparateAttention",
     "simplify": "autotune.passes.simplify:Simplify",
     "split_phases": "autotune.passes.split_phases:SplitPhases",

@@ -1,0 +1,60 @@
+"""Fusion edges as options: what is fused before an anchor may be a dispatch of its own.
+
+A fused producer is computed again by each block of a convolution or reduction that reads it; apart, its result is
+written and read once more. Which is less follows from shapes and schedules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.graph import ops
+from autotune.graph.ir import Graph
+from autotune.passes.base import Algorithm
+from autotune.passes.fuse import FusionOptions
+from autotune.passes.partition import Partition, PartitionOptions, partition
+
+
+@dataclass(frozen=True)
+class ProducersApart(Algorithm):
+    """Store the values that operations before an anchor make for it."""
+
+    name: ClassVar[str] = "producers_apart"
+
+    @property
+    def label(self) -> str:
+        """``producers apart``."""
+        return "producers apart"
+
+    @property
+    def speculative(self) -> bool:
+        """Fusion is the rule where nothing is tuned."""
+        return True
+
+    @property
+    def promising(self) -> float:
+        """One more dispatch is measured only where it is estimated to pay."""
+        return 1.0
+
+    @property
+    def error(self) -> float:
+        """None: the same operations in the same order."""
+        return 0.0
+
+    def apply(self, graph: Graph) -> Graph:
+        return graph.replace() if _edges(graph) else graph
+
+    def divide(self, graph: Graph) -> Partition:
+        """Dispatches with the values at the edges between them."""
+        return partition(graph, PartitionOptions(FusionOptions(stored=_edges(graph))))
+
+
+def _edges(graph: Graph) -> frozenset[str]:
+    """The values of a region that its anchors read."""
+    made = {v for node in graph.nodes for v in node.present_outputs}
+    anchors = (node for node in graph.nodes if ops.get(node.op).role == "anchor")
+    return frozenset(v for anchor in anchors for v in anchor.present_inputs if v in made)
+
+
+__all__ = ["ProducersApart"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
 
 from autotune import te
 from autotune.errors import GraphError, InputError
@@ -21,8 +20,6 @@ from autotune.graph.ir import ABSENT, Array, Graph, Node
 from autotune.graph.ops.definition import WorkloadKind
 from autotune.graph.text import parse, print_graph
 from autotune.graph.verify import verify
-
-KINDS: tuple[WorkloadKind, ...] = get_args(WorkloadKind)
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class Region:
 
     @property
     def kind(self) -> WorkloadKind:
-        """One of `KINDS`; "elementwise" without an anchor."""
+        """What decides how it is scheduled; "elementwise" without an anchor."""
         anchor = self.anchor
         if anchor is None:
             return "elementwise"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from autotune import te
 from autotune.errors import KnobError
-from autotune.graph.region import KINDS, Workload
+from autotune.graph.ops.definition import WorkloadKind
+from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -163,6 +164,6 @@ def test_the_first_of_equal_largest_elements_wins(axis: int) -> None:
 
 def test_every_kind_has_a_space_a_version_and_a_workload_here() -> None:
     registered = {**spaces.TILED, **spaces.PLAIN}
-    assert sorted(registered) == sorted(KINDS)
+    assert sorted(registered) == sorted(get_args(WorkloadKind))
     assert {f"space.{kind}" for kind in registered} <= set(versions.VERSIONS)
-    assert {make_one().kind for make_one in FIXED.values()} == set(KINDS)
+    assert {make_one().kind for make_one in FIXED.values()} == set(get_args(WorkloadKind))

@@ -16,7 +16,7 @@ from autotune.workers.serve import Handler, serve
 def know(request: dict[str, Any]) -> dict[str, Any]:
     """Whether this process has all operators and library kernels of the other one."""
     kernels = {tuple(kernel) for kernel in request["kernels"]} - {tuple(k) for k in library.registered()}
-    return {"all": not kernels and set(request["ops"]) <= set(ops.names())}
+    return {"all": not kernels and all(map(ops.supported, request["ops"]))}
 
 
 def _caught(handler: Handler) -> Handler:

@@ -121,7 +121,7 @@ _ALONE = f"{settings.environment_name('builders')}=1 compiles without build work
 
 def _is_equal(worker: WorkerProcess) -> bool:
     """Start a build worker; whether it knows every operator and library kernel that was registered in this process."""
-    asked = {"do": "know", "ops": list(ops.names()), "kernels": library.registered()}
+    asked = {"do": "know", "ops": ops.registered(), "kernels": library.registered()}
     return bool(worker.call(asked, _LIMIT_S, "starting")["all"])
 
 

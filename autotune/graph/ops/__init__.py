@@ -6,6 +6,6 @@ passes, fusion, the import of ONNX and the drawing of inputs go by; tests hold i
 """
 
 from autotune.graph.ops.definition import Attribute, OpDef
-from autotune.graph.ops.registry import FAMILIES, get, names, register, supported
+from autotune.graph.ops.registry import FAMILIES, get, names, register, registered, supported
 
-__all__ = ["FAMILIES", "Attribute", "OpDef", "get", "names", "register", "supported"]
+__all__ = ["FAMILIES", "Attribute", "OpDef", "get", "names", "register", "registered", "supported"]

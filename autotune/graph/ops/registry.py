@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import cache
 from typing import ParamSpec
 
 from autotune.errors import GraphError, InternalError
@@ -17,26 +16,26 @@ from autotune.suggest import did_you_mean
 FAMILIES = (
     "elementwise",
     "broadcast",
-    "attention",
-    "contraction",
     "convolution",
-    "convolution_transposed",
-    "integer",
-    "quantized",
-    "winograd",
     "pool",
-    "normalization",
-    "softmax",
-    "reduction",
     "reshape",
     "movement",
+    "contraction",
+    "softmax",
+    "reduction",
+    "normalization",
+    "indexing",
+    "attention",
+    "quantized",
+    "integer",
+    "shape",
+    "convolution_transposed",
+    "winograd",
     "interleave",
     "overlap_add",
     "patches",
-    "indexing",
-    "shape",
 )
-"""The files that define operators; what one of them registers is an operator."""
+"""The files that define operators, common ones first; what one of them registers is an operator."""
 
 P = ParamSpec("P")
 
@@ -60,29 +59,35 @@ define = registering(OpDef)
 """Make the definition of an operator, by the fields of `OpDef`, and add it."""
 
 
-@cache
-def _load_families() -> None:
+def _find(name: str) -> OpDef | None:
+    """The operator, once files are loaded up to the one that defines it."""
     for family in FAMILIES:
+        if name in _REGISTRY:
+            break
         importlib.import_module(f"autotune.graph.ops.{family}")
+    return _REGISTRY.get(name)
 
 
 def supported(name: str) -> bool:
     """Whether the operator is known."""
-    _load_families()
-    return name in _REGISTRY
+    return _find(name) is not None
+
+
+def registered() -> tuple[str, ...]:
+    """The operators that were defined so far, sorted; loads nothing."""
+    return tuple(sorted(_REGISTRY))
 
 
 def names() -> tuple[str, ...]:
     """Every known operator, sorted."""
-    _load_families()
-    return tuple(sorted(_REGISTRY))
+    for family in FAMILIES:
+        importlib.import_module(f"autotune.graph.ops.{family}")
+    return registered()
 
 
 def get(name: str) -> OpDef:
     """The definition of an operator. Raises GraphError, with near names, if there is none."""
-    found = _REGISTRY.get(name)
-    if found is None and supported(name):
-        found = _REGISTRY[name]
+    found = _find(name)
     if found is None:
         raise GraphError(f"unknown operator {name!r}{did_you_mean(name, names())}")
     return found

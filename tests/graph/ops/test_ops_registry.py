@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
+import subprocess
+import sys
 from typing import get_args
 
 import pytest
@@ -26,6 +28,12 @@ def test_names_are_sorted_and_supported() -> None:
     assert list(ops.names()) == sorted(ops.names())
     assert all(ops.supported(name) for name in ops.names())
     assert not ops.supported("NoSuchOperator")
+    assert ops.registered() == ops.names()
+
+
+def test_operators_are_loaded_when_asked_for() -> None:
+    code = "from autotune.graph import ops; ops.get('Relu'); print(len(ops.registered()) < len(ops.names()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
 
 
 def test_unknown_operator_names_near_ones() -> None:

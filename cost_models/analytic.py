@@ -32,21 +32,21 @@ def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
     """Predicted seconds [n] of candidates of one space, float64. Raises KnobError for unknown knobs."""
     population = configs if isinstance(configs, Population) else space.of(configs)
     machine = Machine.of(space.target)
-    parts = [
-        terms(space.loop_nest(population.take(rows).columns()), machine).total for rows in population.chunks()
-    ]
-    return np.concatenate([np.zeros(0), *parts])
+    seconds = np.zeros(len(population))
+    for rows, nest in space.loop_nests(population):
+        seconds[rows] = terms(nest, machine).total
+    return seconds
 
 
 def predict_memory(space: Space, configs: Sequence[Config] | Population) -> Numbers:
     """Predicted bytes [n] of memory beside inputs and outputs: packed and padded copies, and all scratch."""
     population = configs if isinstance(configs, Population) else space.of(configs)
-    nest = space.loop_nest(population.columns())
     total = np.zeros(len(population))
-    for one in nest.passes:
-        total = total + one.written
-    if nest.scratch is not None:
-        total = total + nest.scratch[0] * np.minimum(nest.tiles, space.target.threads)
+    for rows, nest in space.loop_nests(population):
+        for one in nest.passes:
+            total[rows] += one.written
+        if nest.scratch is not None:
+            total[rows] += nest.scratch[0] * np.minimum(nest.tiles, space.target.threads)
     return total
 
 

@@ -41,11 +41,9 @@ def extract(space: Space, configs: Sequence[Config] | Population) -> Matrix:
     machine = Machine.of(space.target)
     matrix = np.empty((len(population), len(names())), dtype=np.float32)
     matrix[:, : len(_WORKLOAD)] = _described(space.workload)
-    for rows in population.chunks():
-        nest = space.loop_nest(population.take(rows).columns())
-        for position, values in enumerate(
-            _named(nest, machine, terms(nest, machine)).values(), start=len(_WORKLOAD)
-        ):
+    for rows, nest in space.loop_nests(population):
+        named = _named(nest, machine, terms(nest, machine))
+        for position, values in enumerate(named.values(), start=len(_WORKLOAD)):
             matrix[rows, position] = values
     return matrix
 

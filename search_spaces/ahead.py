@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from autotune.schedule.knob import Columns, Knob
+from autotune.schedule.knob_value import ceil_div, maximum
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.nest import Numbers
@@ -35,7 +37,12 @@ def hidden(columns: Columns, lines: float = 1.0) -> Numbers | None:
     """
     if "ahead" not in columns:
         return None
-    return np.minimum(column(columns, "ahead", 0) / max(_REACH / lines, _LEAST_REACH), 1.0)
+    return hidden_by(column(columns, "ahead", 0), lines)
+
+
+def hidden_by(distance: Any, lines: Any) -> Numbers:
+    """The same where each of ``lines`` is fetched ``distance`` bytes ahead."""
+    return np.asarray(np.minimum(distance / np.maximum(_REACH / lines, _LEAST_REACH), 1.0))
 
 
 def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -> list[ReadForm]:
@@ -64,9 +71,9 @@ def _in_one_piece(read: ReadForm, op: ComputeOp) -> bool:
     return read.regular and read.contiguous == last and last not in read.looked_up
 
 
-def iterations(distance: int, nbytes: int) -> int:
-    """How many iterations of ``nbytes`` are ``distance`` bytes, at least one."""
-    return max(1, -(-distance // max(1, nbytes)))
+def iterations(distance: Any, nbytes: Any) -> Any:
+    """How many iterations of ``nbytes`` are ``distance`` bytes, at least one; numbers or knob values."""
+    return maximum(1, ceil_div(distance, maximum(1, nbytes)))
 
 
-__all__ = ["ahead_knob", "far_reads", "hidden", "iterations"]
+__all__ = ["ahead_knob", "far_reads", "hidden", "hidden_by", "iterations"]

@@ -110,10 +110,11 @@ def operations(op: ComputeOp) -> int:
     """Arithmetic of one element of a stage, in vector instructions; a reduction step counts its source."""
     reduction = op.reduction
     sources = reduction.sources if reduction is not None else op.body
-    return sum(_cost(node) for expr in sources for node in nodes(expr))
+    return sum(cost_of(node) for expr in sources for node in nodes(expr))
 
 
-def _cost(node: Expr) -> int:
+def cost_of(node: Expr) -> int:
+    """Vector instructions of one node of an expression."""
     if node.dtype == "int64":  # index arithmetic: done once for a vector, mostly outside the loop
         return 0
     if isinstance(node, Call):
@@ -234,6 +235,7 @@ __all__ = [
     "ReadForm",
     "Structure",
     "Terms",
+    "cost_of",
     "depends",
     "is_constant",
     "is_view",

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.schedule.knob import Columns, Config, Knob
+from autotune.schedule.knob import Columns, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.ahead import ahead_knob, far_reads, hidden, iterations
+from search_spaces.ahead import ahead_knob, far_reads, iterations
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
-from search_spaces.flat_nest import flat_nest
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
-from search_spaces.nest import LoopNest, Numbers
+from search_spaces.nest import Numbers
+from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import ceil_div, column, ints
@@ -44,11 +44,11 @@ class RowsRecipe(FlatRecipe):
 
     far: int = 0
 
-    def _output(self, stage: Stage, config: Config) -> None:
+    def _output(self, stage: Stage, config: Choices) -> None:
         assert isinstance(stage.op, ComputeOp)
         *outer, last = stage.op.axis
         outer.sort(key=lambda axis: self.input_order.index(axis.name))
-        step, inner = stage.split(last, factor=self.width * int(config["vectors"]), tail="overlap")
+        step, inner = stage.split(last, factor=config["vectors"] * self.width, tail="overlap")
         vectors, lanes = stage.split(inner, factor=self.width)
         stage.reorder(*outer, step, vectors, lanes)
         if self._few_rows() or not outer:
@@ -56,25 +56,24 @@ class RowsRecipe(FlatRecipe):
         block = stage.fuse(*outer) if len(outer) > 1 else outer[0]
         row = block
         if config["row_block"] != 1:
-            block, row = stage.split(block, factor=int(config["row_block"]))
-        if config["parallel"]:
-            stage.parallel(block)
+            block, row = stage.split(block, factor=config["row_block"])
+        stage.parallel(block, when=config["parallel"])
         stage.unroll(vectors)
         if self.width > 1:
             stage.vectorize(lanes)
-        if config.get("ahead", 0):
+        if "ahead" in config:
             self._fetch_ahead(stage, row, row if step in outer else step, config)
 
-    def _fetch_ahead(self, stage: Stage, row: IterVar, step: IterVar, config: Config) -> None:
+    def _fetch_ahead(self, stage: Stage, row: IterVar, step: IterVar, config: Choices) -> None:
         """Fetch inputs some steps ahead, which runs on into the next rows; looked-up rows by their index."""
+        ahead = config["ahead"]
         for read in self.far_reads:
             tensor, item = stage.schedule[read.tensor.op.name].tensor, item_bytes(read.tensor)
             whole = self.columns * item <= _WHOLE_ROW and step is not row
+            loop, nbytes = step, config["vectors"] * self.width * item
             if whole and (read.looked_up or step.extent == 1):
-                stage.prefetch(tensor, row, iterations(int(config["ahead"]), self.columns * item))
-            else:
-                width = self.width * int(config["vectors"])
-                stage.prefetch(tensor, step, iterations(int(config["ahead"]), width * item))
+                loop, nbytes = row, self.columns * item
+            stage.prefetch(tensor, loop, iterations(ahead, nbytes), when=ahead != 0)
 
     @cached_property
     def far_reads(self) -> list[ReadForm]:
@@ -116,24 +115,6 @@ class RowsRecipe(FlatRecipe):
         if self._few_rows():
             rows = rows * ceil_div(self.columns, column(columns, "vectors", 1) * self.width)
         return rows
-
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population."""
-        vectors = column(columns, "vectors", 1)
-        return flat_nest(
-            self.family,
-            self.workload.flops,
-            self.lanes,
-            self.wide_stages,
-            self.rows,
-            self.columns,
-            column(columns, "row_block", 1),
-            vectors,
-            columns["parallel"].astype(np.bool_),
-            ahead=hidden(columns),
-            far=frozenset(read.tensor.name for read in self.far_reads),
-            tags={"vectors": vectors, "unroll": vectors},
-        )
 
 
 def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:

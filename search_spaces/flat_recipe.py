@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from autotune import te
-from autotune.schedule.knob import Config, Knob
+from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp, post_order
 from search_spaces.plain import schedule_plain
+from search_spaces.sketch import Choices
 
 if TYPE_CHECKING:
-    from autotune.graph.region import RegionProgram, Workload
+    from autotune.graph.region import Workload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
 
@@ -67,9 +67,8 @@ class FlatRecipe:
         """Lanes of the vectors along the last axis."""
         return min(self.lanes, self.columns)
 
-    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
-        """The program with everything inlined into the outputs."""
-        schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+    def steps(self, schedule: Schedule, config: Choices) -> None:
+        """Everything is inlined into the outputs."""
         for stage in schedule.order():
             if isinstance(stage.op, PlaceholderOp):
                 continue
@@ -79,9 +78,8 @@ class FlatRecipe:
                 schedule_plain(stage, self.lanes, inline=False)
             else:
                 self._output(stage, config)
-        return schedule
 
-    def _output(self, stage: Stage, config: Config) -> None:
+    def _output(self, stage: Stage, config: Choices) -> None:
         """The loops of the output."""
         raise NotImplementedError
 

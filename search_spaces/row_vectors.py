@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.schedule.primitives.kinds import LANE_REDUCERS
 from autotune.te.tensor import ComputeOp, PlaceholderOp
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from autotune.te.expr import IterVar
 
 
-def vectorize_row(stage: Stage, axes: Sequence[IterVar], lanes: int, count: int) -> IterVar | None:
+def vectorize_row(stage: Stage, axes: Sequence[IterVar], lanes: int, count: Any) -> IterVar | None:
     """Vectorise the last of ``axes`` in steps of ``count`` vectors; returns the loop over the steps."""
     if not axes or axes[-1].extent < 2:
         return None
     width = min(lanes, axes[-1].extent)
-    steps, inner = stage.split(axes[-1], factor=width * count)
+    steps, inner = stage.split(axes[-1], factor=count * width)
     vectors, last = stage.split(inner, factor=width)
     stage.unroll(vectors)
     stage.vectorize(last)
@@ -37,7 +37,7 @@ def fetch_next_row(stage: Stage, steps: IterVar) -> None:
             stage.prefetch(tensor, steps, steps.extent)
 
 
-def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: int) -> list[Stage]:
+def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: Any) -> list[Stage]:
     """Reduce the last axis into ``count`` vectors of partial results, add those up, then the lanes.
 
     Of a row that is not whole vectors only the last step has idle lanes, which take a mask a vector.
@@ -47,9 +47,9 @@ def partial_vectors(schedule: Schedule, stage: Stage, lanes: int, count: int) ->
     assert isinstance(stage.op, ComputeOp)
     last = stage.op.reduce_axis[-1]
     width = min(lanes, last.extent)
-    steps, inner = stage.split(last, factor=width * count)
+    steps, inner = stage.split(last, factor=count * width)
     partial = [_factor(schedule, stage, inner, width)]
-    if last.extent % (width * count) and steps.extent > 1:
+    if last.extent % (count * width) != 0 and steps.extent > 1:
         assert isinstance(partial[0].op, ComputeOp)
         partial[0].peel(partial[0].op.reduce_axis[-1], last=1)
     if count > 1:  # add the vectors up before the lanes

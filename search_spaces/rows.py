@@ -9,20 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from autotune import te
-from autotune.schedule.knob import Columns, Config, Knob, Value
+from autotune.schedule.knob import Knob, Value
 from autotune.te.tensor import ComputeOp
-from search_spaces.flat_nest import flat_nest
-from search_spaces.nest import LoopNest
 from search_spaces.row_shape import RowShape
 from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, partial_vectors, vectorize_row
+from search_spaces.sketch import Choices
 from search_spaces.space import Space
-from search_spaces.tile_knobs import column, ints
+from search_spaces.tile_knobs import ints
 
 if TYPE_CHECKING:
-    from autotune.graph.region import RegionProgram, Workload
+    from autotune.graph.region import Workload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
     from autotune.target import Target
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
 
 _BLOCKS = (1, 2, 4, 8, 16, 32)
 _PARALLEL_WORK = 1 << 14
-_MASK = 3.0  # vector instructions that switch off the lanes beyond the end of a row
-_FOLD = 12.0  # vector instructions that add up the lanes of a register
 
 
 @dataclass(frozen=True)
@@ -43,23 +37,22 @@ class RowRecipe:
     family: str
     lanes: int
 
-    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
-        """The program row by row."""
-        schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+    def steps(self, schedule: Schedule, config: Choices) -> None:
+        """Row by row."""
         output = schedule[self.shape.output.name]
-        if int(config.get("parts", 1)) > 1:
+        if config.get("parts", 1) != 1:
             self._split(schedule, config)
-            return schedule
+            return
         if output.op.name in {op.name for op in self.shape.reductions}:
             self._inline(schedule)
             partial = self._reduce(schedule, output, config, None)
             row = self._rows(output, config)
             if row is not None:
                 attach(partial, output, row)
-            return schedule
+            return
         row = self._rows(output, config)
         assert isinstance(output.op, ComputeOp)
-        vectorize_row(output, output.op.axis[self.shape.rank :], self.lanes, int(config["vectors"]))
+        vectorize_row(output, output.op.axis[self.shape.rank :], self.lanes, config["vectors"])
         for op in reversed(self.shape.stages[:-1]):
             stage = schedule[op.name]
             if op.name in self.shape.wide:
@@ -71,13 +64,13 @@ class RowRecipe:
             else:
                 stage.compute_at(output, row)
                 stage.set_scope("local")
-        return schedule
 
-    def _split(self, schedule: Schedule, config: Config) -> None:
+    def _split(self, schedule: Schedule, config: Choices) -> None:
         """Few long rows: parts of each row are reduced in parallel, then the parts."""
         self._inline(schedule)
         stage = schedule[self.shape.reductions[0].name]
         assert isinstance(stage.op, ComputeOp)
+        # The steps that follow depend on how long a part is: each number of parts has its own.
         part, _ = stage.split(stage.op.reduce_axis[0], nparts=int(config["parts"]))
         made = schedule.rfactor(stage.tensor, part, factor_axis=0)
         partial = schedule[
@@ -87,8 +80,7 @@ class RowRecipe:
         assert isinstance(partial.op, ComputeOp)
         axes = partial.op.axis
         piece = partial.fuse(*axes) if len(axes) > 1 else axes[0]
-        if config["parallel"]:
-            partial.parallel(piece)
+        partial.parallel(piece, when=config["parallel"])
         attach(vectors, partial, piece)
 
     def _inline(self, schedule: Schedule) -> None:
@@ -96,19 +88,18 @@ class RowRecipe:
             if op.reduction is None and op is not self.shape.output:
                 schedule[op.name].compute_inline()
 
-    def _rows(self, output: Stage, config: Config) -> IterVar | None:
+    def _rows(self, output: Stage, config: Choices) -> IterVar | None:
         """The loop over rows inside its parallel blocks; None where there is one row only."""
         assert isinstance(output.op, ComputeOp)
         axes = output.op.axis[: self.shape.rank]
         if not axes:
             return None
         row = output.fuse(*axes) if len(axes) > 1 else axes[0]
-        block, row = output.split(row, factor=int(config["row_block"]))
-        if config["parallel"]:
-            output.parallel(block)
+        block, row = output.split(row, factor=config["row_block"])
+        output.parallel(block, when=config["parallel"])
         return row
 
-    def _wide(self, stage: Stage, output: Stage, row: IterVar | None, config: Config) -> None:
+    def _wide(self, stage: Stage, output: Stage, row: IterVar | None, config: Choices) -> None:
         if config.get("store") == "inline" or stage.op.name not in self.shape.stored_rows:
             stage.compute_inline()
             return
@@ -116,12 +107,12 @@ class RowRecipe:
         if row is not None:
             stage.compute_at(output, row)
             stage.set_scope("local")
-        steps = vectorize_row(stage, stage.op.axis[self.shape.rank :], self.lanes, int(config["vectors"]))
+        steps = vectorize_row(stage, stage.op.axis[self.shape.rank :], self.lanes, config["vectors"])
         if steps is not None and row is not None:
             fetch_next_row(stage, steps)
 
     def _reduce(
-        self, schedule: Schedule, stage: Stage, config: Config, at: tuple[Stage, IterVar] | None
+        self, schedule: Schedule, stage: Stage, config: Choices, at: tuple[Stage, IterVar] | None
     ) -> list[Stage]:
         """Vectors of partial results, folded at the end of the row.
 
@@ -137,41 +128,10 @@ class RowRecipe:
             if width > 1:
                 stage.vectorize(lanes)
         else:
-            partial = partial_vectors(schedule, stage, self.lanes, int(config["vectors"]))
+            partial = partial_vectors(schedule, stage, self.lanes, config["vectors"])
         if at is not None:
             attach([*partial, stage], *at)
         return partial
-
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population."""
-        vectors = column(columns, "vectors", 1)
-        block = column(columns, "row_block", 1)
-        fold = columns["method"] == "fold"
-        steps = np.ceil(self.shape.width / (vectors * self.lanes))
-        masked = (np.mod(self.shape.width, vectors * self.lanes) != 0) / steps  # of all steps, the last one
-        inline = columns["store"] == "inline" if "store" in columns else np.zeros(len(vectors), bool)
-        return flat_nest(
-            self.family,
-            self.workload.flops,
-            self.lanes,
-            self.shape.stages,
-            self.shape.rows,
-            self.shape.columns,
-            block,
-            vectors,
-            columns["parallel"].astype(np.bool_),
-            chains=vectors,
-            recomputed=np.where(inline, float(self.shape.recomputed), 0.0)
-            + len(self.shape.reductions) * np.where(fold, _FOLD, _MASK * masked),
-            parts=column(columns, "parts", 1),
-            row_operations=len(self.shape.reductions) * np.where(fold, 0.0, vectors + _FOLD),
-            tags={
-                "vectors": vectors,
-                "unroll": vectors,
-                "inline": np.asarray(inline, dtype=np.float64),
-                "split": np.asarray(fold, dtype=np.float64),
-            },
-        )
 
 
 def _parts(shape: RowShape, target: Target) -> tuple[Value, ...]:

@@ -9,10 +9,10 @@ guards, so that a population of thousands runs the function once a path.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from autotune.te import Tensor
 
 ScheduleFunction = Callable[["Schedule"], object]
+Choices: TypeAlias = Mapping[str, Any]
+"""Knobs by name, as a schedule function reads them: values of one configuration, or knob values."""
 _FICKLE = "the schedule function does not do the same each time; it may depend on nothing but its knobs"
 _ATTEMPTS = 4
 """Configurations that are tried before a path is given up as illegal."""
@@ -41,11 +43,13 @@ _ATTEMPTS = 4
 class Path:
     """The steps that some configurations share: a trace with knobs, and the knobs that matter on it.
 
-    ``error`` says why there is no trace: the function refused what was tried.
+    ``schedule`` is that of the configuration that the path was found with. ``error`` says why there is no trace: the
+    function refused what was tried.
     """
 
     trace: Trace = field(default_factory=Trace)
     active: tuple[str, ...] = ()
+    schedule: Schedule | None = field(default=None, compare=False)
     error: AutotuneError | None = field(default=None, compare=False)
 
 
@@ -200,7 +204,7 @@ class Sketch:
             self._call(schedule, record)
         except AutotuneError as error:
             return record, error
-        self._insert(record, schedule.trace)
+        self._insert(record, schedule)
         return record, None
 
     def _explore(self, configs: Iterable[Config]) -> AutotuneError | None:
@@ -218,7 +222,7 @@ class Sketch:
                 return None
         return error
 
-    def _insert(self, record: KnobRecord, trace: Trace) -> None:
+    def _insert(self, record: KnobRecord, schedule: Schedule) -> None:
         node = self._root
         for question, outcome in record.guards.items():
             if node.question is None:
@@ -228,7 +232,7 @@ class Sketch:
             node = node.answer(outcome)
         if node.question is not None:
             raise KnobError(_FICKLE)
-        node.path = Path(trace, tuple(record.used))
+        node.path = Path(schedule.trace, tuple(record.used), schedule)
 
 
-__all__ = ["Path", "ScheduleFunction", "Sketch"]
+__all__ = ["Choices", "Path", "ScheduleFunction", "Sketch"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune import te
 from autotune.errors import KnobError
+from autotune.schedule import legality
 from autotune.schedule.knob import Columns, Config, Knob, Value
 from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
@@ -27,17 +29,44 @@ if TYPE_CHECKING:
     from autotune.schedule import Schedule
     from autotune.target import Target
     from search_spaces.nest import LoopNest
-    from search_spaces.sketch import Sketch
+    from search_spaces.nest.derive import Nests
+    from search_spaces.sketch import Choices, Sketch
+
+
+class StepsRecipe(Protocol):
+    """A schedule function with knobs: what it does is the sketch of a space."""
+
+    def steps(self, schedule: Schedule, config: Choices) -> None:
+        """Apply the primitives of ``config``, whose values may be those of knobs."""
 
 
 class Recipe(Protocol):
-    """What a family of spaces does with a configuration."""
+    """A schedule function, and its loop nests written by hand."""
 
     def schedule(self, program: RegionProgram, config: Config) -> Schedule:
         """The schedule of ``program`` with the primitives of ``config`` applied."""
 
     def loop_nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population, one array [n] a quantity."""
+
+
+class _Knobs(Mapping[str, Any]):
+    """The knobs of a space as a schedule function looks them up."""
+
+    def __init__(self, schedule: Schedule, names: Sequence[str]) -> None:
+        self._schedule = schedule
+        self._names = names
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._schedule.knob(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(frozen=True)
@@ -53,7 +82,7 @@ class Space:
     family: str
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...]
-    recipe: Recipe
+    recipe: Recipe | StepsRecipe
     versions: Mapping[str, int] = field(default_factory=lambda: VERSIONS)
     sketch: Sketch | None = None
     """The user's schedule function, for a program of a user's own."""
@@ -222,16 +251,46 @@ class Space:
 
         Raises KnobError for an illegal configuration.
         """
-        return self.recipe.schedule(program, self.check(config))
+        checked = self.check(config)
+        if not hasattr(self.recipe, "steps"):
+            return self.recipe.schedule(program, checked)
+        schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+        self.recipe.steps(schedule, checked)
+        return schedule
 
     @property
     def described(self) -> bool:
         """Whether the loops of candidates are known before they are built."""
         return self.sketch is None
 
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population at once; of a space that is :attr:`described`."""
-        return self.recipe.loop_nest(columns)
+    def loop_nests(self, population: Population) -> Iterator[tuple[NDArray[np.intp], LoopNest]]:
+        """Rows of a population and their loop nests, each row once; of a space that is :attr:`described`."""
+        for chunk in population.chunks():
+            rows, columns = np.arange(len(population))[chunk], population.take(chunk).columns()
+            if not hasattr(self.recipe, "steps"):
+                yield rows, self.recipe.loop_nest(columns)
+                continue
+            for some, nest in self._nests.parts(columns):
+                yield rows[some], nest
+
+    @cached_property
+    def _nests(self) -> Nests:
+        """The loop nests that follow from the steps."""
+        from search_spaces.nest.derive import About, Nests
+        from search_spaces.sketch import Sketch
+
+        recipe, program = self.recipe, self.workload.program()
+        assert hasattr(recipe, "steps")
+
+        def steps(schedule: Schedule) -> None:
+            schedule.replaying = True  # judged as a whole: the function is ours
+            recipe.steps(schedule, _Knobs(schedule, self.names))
+            schedule.replaying = False
+            legality.check(schedule, f"the steps of {self.family}")
+
+        sketch = Sketch(steps, program.outputs, self.knobs, self.constraints)
+        about = About(self.family, self.workload.flops, self.target, program.constants, program.strides)
+        return Nests(sketch, about)
 
     def to_json(self) -> dict[str, Any]:
         """A description for the database: knobs, constraint names, versions."""

@@ -12,28 +12,24 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from autotune.lower.ir import NONTEMPORAL
-from autotune.schedule.knob import Columns, Config, Knob
-from autotune.strides import dense_strides
+from autotune.schedule.knob import Columns, Knob
 from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.ahead import ahead_knob, hidden, iterations
-from search_spaces.analysis import ReadForm, operations, read_forms
+from search_spaces.ahead import ahead_knob, iterations
+from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
-from search_spaces.nest import CACHE_LINE, STREAMS, Access, Body, Loop, LoopNest, Numbers
+from search_spaces.nest import STREAMS
+from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
-from search_spaces.tile_knobs import ceil_div, column, ints
+from search_spaces.tile_knobs import column, ints
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
     from autotune.target import Target
 
-_IMAGE, _LINE, _COLUMN = "image", "line", "column"
 _DISTANCES = (128, 256, 512)
 
 
@@ -45,107 +41,28 @@ class TransposedRecipe(FlatRecipe):
     lines: str
     line_extent: int
 
-    def _output(self, stage: Stage, config: Config) -> None:
+    def _output(self, stage: Stage, config: Choices) -> None:
         assert isinstance(stage.op, ComputeOp)
         *outer, last = stage.op.axis
         along = next(axis for axis in outer if axis.name == self.lines)
         outer.remove(along)
-        step, inner = stage.split(last, factor=self.width * int(config["vectors"]), tail="overlap")
+        step, inner = stage.split(last, factor=config["vectors"] * self.width, tail="overlap")
         vectors, lanes = stage.split(inner, factor=self.width)
-        block, line = stage.split(along, factor=int(config["tile"]), tail="overlap")
+        block, line = stage.split(along, factor=config["tile"], tail="overlap")
         first, second = (step, block) if config["walk"] == "input" else (block, step)
         outer.append(first)
         stage.reorder(*outer, second, vectors, line, lanes)
         fused = stage.fuse(*outer) if len(outer) > 1 else outer[0]
-        if config["parallel"]:
-            stage.parallel(fused)
+        stage.parallel(fused, when=config["parallel"])
         if config.get("stream", False):
             stage.pragma(fused, NONTEMPORAL)
-        if config.get("ahead", 0):
+        if second is block and "ahead" in config:
+            ahead, nbytes = config["ahead"], config["tile"] * item_bytes(self.crossed.tensor)
             tensor = stage.schedule[self.crossed.tensor.op.name].tensor
-            stage.prefetch(tensor, block, iterations(int(config["ahead"]), int(config["tile"]) * self._item))
+            stage.prefetch(tensor, block, iterations(ahead, nbytes), when=ahead != 0)
         stage.unroll(vectors)
         stage.unroll(line)
         stage.vectorize(lanes)
-
-    @property
-    def _item(self) -> int:
-        return item_bytes(self.crossed.tensor)
-
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population."""
-        vectors, tile = column(columns, "vectors", 1), column(columns, "tile", 1)
-        along_input = columns["walk"] == "input"
-        one = np.ones(len(vectors))
-        steps = ceil_div(self.columns, vectors * self.width)
-        blocks = ceil_div(self.line_extent, tile)
-        images = self.rows // self.line_extent
-        loops = (
-            Loop(_IMAGE, one * images, "parallel"),
-            Loop(_COLUMN, np.where(along_input, steps, 1.0), "parallel"),
-            Loop(_LINE, np.where(along_input, 1.0, blocks), "parallel"),
-            Loop(_LINE, np.where(along_input, blocks, 1.0)),
-            Loop(_COLUMN, np.where(along_input, 1.0, steps)),
-            Loop(_COLUMN, vectors, "unrolled"),
-            Loop(_LINE, tile, "unrolled"),
-            Loop(_COLUMN, one * self.width, "vectorized"),
-        )
-        work = float(sum(max(1, operations(op)) for op in self.wide_stages))
-        item = item_bytes(self.output.output(0))
-        registers = vectors * tile
-        # A register is put together of pieces of lines, and interleaved with others a few times.
-        pieces, stages = max(1.0, self.width * item / GROUP_BYTES), np.log2(GROUP_BYTES / item)
-        arithmetic = registers * (work + stages)
-        loads = registers * pieces
-        ahead = hidden(columns, self.width)
-        if ahead is not None:
-            fetched = vectors * self.width * ceil_div(tile * self._item, CACHE_LINE)
-            loads = loads + np.where(ahead > 0, fetched, 0.0)
-        return LoopNest(
-            family=self.family,
-            lanes=self.lanes,
-            flops=float(self.workload.flops),
-            extents={_IMAGE: images, _LINE: self.line_extent, _COLUMN: self.columns},
-            loops=loops,
-            accesses=self._accesses(images, item, _streamed(columns), ahead),
-            body=Body(
-                steps=images * blocks * steps,
-                arithmetic=arithmetic,
-                loads=loads,
-                stores=registers,
-                chains=arithmetic,
-                registers=one * min(self.width, GROUP_BYTES / item) + 2,
-                instructions=arithmetic + loads + registers,
-            ),
-            serial=~columns["parallel"].astype(np.bool_),
-            tags={"vectors": vectors, "unroll": registers, "rows": tile},
-        )
-
-    @property
-    def _pitch(self) -> int:
-        """Bytes from one of the input's lines to the next."""
-        last = self.output.axis[-1].name
-        strides = dense_strides(self.crossed.tensor.shape)
-        dims = zip(strides, self.crossed.dims, strict=True)
-        return abs(sum(s * c for s, terms in dims for a, c in terms if a == last)) * self._item
-
-    def _accesses(
-        self, images: int, item: int, streamed: NDArray[np.bool_], ahead: Numbers | None
-    ) -> tuple[Access, ...]:
-        image, line, along = ((_IMAGE, 1),), ((_LINE, 1),), ((_COLUMN, 1),)
-        written = (images, self.line_extent, self.columns)
-        read = (images, self.columns, self.line_extent)
-        return (
-            Access(self.output.name, item, (image, line, along), written, write=True, streamed=streamed),
-            Access("crossed", self._item, (image, along, line), read, row_bytes=self._pitch, ahead=ahead),
-        )
-
-
-def _streamed(columns: Columns) -> NDArray[np.bool_]:
-    """Whether stores go past the caches [n]."""
-    if "stream" in columns:
-        return columns["stream"].astype(np.bool_)
-    return np.zeros(len(columns["tile"]), np.bool_)
 
 
 def crossed_lines(recipe: FlatRecipe) -> tuple[ReadForm, str, int] | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotune import te
 from autotune.errors import KnobError
 from autotune.schedule.knob import Config
 from autotune.schedule.knob_expression import OPERATORS, Expression, is_expression
@@ -29,13 +30,15 @@ class Replayed:
     """A schedule of one candidate, and what differs in the others.
 
     ``widths`` are the factors of splits, or their ``nparts``; ``roots`` the extents of axes that a step made of
-    loops. ``kinds`` says of annotated loops when they are parallel, unrolled or vectorized.
+    loops. ``kinds`` says of annotated loops when they are parallel, unrolled or vectorized, ``distances`` how many
+    iterations ahead a stage fetches a tensor at a loop.
     """
 
     schedule: Schedule
     widths: dict[Split, Expression] = field(default_factory=dict)
     roots: dict[IterVar, Expression] = field(default_factory=dict)
     kinds: dict[IterVar, dict[str, Expression]] = field(default_factory=dict)
+    distances: dict[tuple[str, str, str], Expression] = field(default_factory=dict)
 
     def width(self, split: Split) -> Expression:
         """What was given to a split: the extent of the inner loop, or of the outer one."""
@@ -46,16 +49,20 @@ class Replayed:
         return self.kinds.get(iv, {stage.kind_of(iv): True}).get(kind, False)
 
 
-def replayed(schedule: Schedule, trace: Trace, config: Config) -> Replayed:
-    """Apply ``trace`` to a fresh ``schedule`` with its knobs as in ``config``, and remember what depends on them.
+def replayed(fresh: Schedule, trace: Trace, config: Config) -> Replayed:
+    """Apply ``trace`` to a ``fresh`` schedule with its knobs as in ``config``, and remember what depends on them.
 
     Raises ScheduleError as the steps do, KnobError for knobs that decide what is not followed here.
     """
+    return followed(trace.bind(config).apply(fresh), trace)
+
+
+def followed(schedule: Schedule, trace: Trace) -> Replayed:
+    """What depends on knobs in a ``schedule`` to which ``trace`` was applied; raises KnobError as above."""
     walk = _Walk(schedule)
-    trace.bind(config).apply(schedule)
     for step in trace.steps:
         walk.take(step)
-    result = Replayed(schedule)
+    result = Replayed(schedule, distances=walk.distances)
     for stage in schedule.stages:
         named = {iv: walk.kinds.get((stage.op.name, iv.name)) for iv in stage.leaf_iter_vars}
         result.kinds |= {iv: kinds for iv, kinds in named.items() if kinds}
@@ -77,10 +84,11 @@ class _Walk:
     def __init__(self, schedule: Schedule) -> None:
         self.widths: dict[tuple[str, str], Expression] = {}
         self.kinds: dict[tuple[str, str], dict[str, Expression]] = {}
+        self.distances: dict[tuple[str, str, str], Expression] = {}
         self._schedule = schedule
         self._loops: dict[tuple[str, str], Expression] = {
             (stage.op.name, axis.name): axis.extent
-            for stage in schedule.stages
+            for stage in te.create_schedule(schedule.outputs).stages
             for axis in (*stage.op.axis, *stage.op.reduce_axis)
         }
 
@@ -107,6 +115,9 @@ class _Walk:
             self._fuse(step.stage, args["order"], step.results)
         elif step.primitive in _KINDS:
             self._annotate(step, args)
+        elif step.primitive == "prefetch":
+            given = _combined("*", args.get("offset", 1), args.get(WHEN, True))
+            self.distances[step.stage, args["tensor"][1], args["var"][2]] = given
         elif step.primitive == "rfactor":
             self._factor(args["tensor"], args["axis"], step.results)
         elif step.primitive == "reverse_compute_at":
@@ -180,4 +191,4 @@ def _combined(symbol: str, a: Expression, b: Expression) -> Expression:
     return OPERATORS[symbol](a, b) if known else ("knob", symbol, a, b)
 
 
-__all__ = ["Replayed", "replayed"]
+__all__ = ["Replayed", "followed", "replayed"]

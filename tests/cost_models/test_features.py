@@ -89,7 +89,7 @@ def test_more_threads_want_more_tiles() -> None:
     for threads in (2, 16):
         space = space_for(workload, make.AVX2.with_threads(threads))
         config = analytic.default_config(space)
-        nest = space.loop_nest(space.of([config]).columns())
+        ((_, nest),) = space.loop_nests(space.of([config]))
         assert nest.tiles[0] >= threads
 
 

@@ -78,7 +78,7 @@ def test_the_model_counts_how_often_sums_are_gone_through() -> None:
     config = analytic.default_config(space) | {"row_block": 0, "vector_block": 1, "tail": "overlap"}
     config |= {"rows": 8, "vectors": 2}
     few, many = (config | {"k_block": size} for size in (1024, 256))
-    nest = space.loop_nest(space.of([few, many]).columns())
+    ((_, nest),) = space.loop_nests(space.of([few, many]))
     assert nest.scratch is not None
     size, times = nest.scratch
     assert size[0] == size[1] > 0

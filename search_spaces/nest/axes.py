@@ -1,0 +1,166 @@
+"""The axes of all stages of a kernel as those of few: what moves together is one axis.
+
+Stages that are computed inside of each other read each other's elements. Where a stage is read element by element its
+axes are those of its reader; else it has a place that the reader's loops move, and axes of its own within it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from autotune.schedule.relations import Fuse
+from autotune.schedule.stage import Stage
+from autotune.te.expr import Expr, IterVar
+from autotune.te.traversal import nodes
+from search_spaces.nest.places import Places
+
+Terms = Mapping[str, int]
+"""Multiples of named axes that make up an index."""
+
+
+class Axes:
+    """Names of the axes of ``stages``, consumers first, of which ``main`` has the most work."""
+
+    def __init__(self, places: Places, stages: Sequence[Stage], main: Stage) -> None:
+        self._places = places
+        self._stages = stages
+        self._pairs: dict[IterVar, tuple[IterVar, IterVar]] = {}
+        self._terms: dict[IterVar, Terms] = {}
+        self.names: dict[IterVar, str] = {}
+        self._same: dict[str, str] = {}
+        self._owners: dict[str, Stage] = {}
+        self._sizes: dict[str, int] = {}
+        for stage in stages:
+            self._join(stage)
+        for stage in stages:
+            self._place(stage)
+        self._unite(main)
+
+    def name(self, axis: IterVar) -> str:
+        """The axis that the loops of a stage's own axis move."""
+        return self._resolved(self.names[axis])
+
+    def size(self, name: str) -> int:
+        """How many values an axis has."""
+        return self._sizes[name]
+
+    def terms(self, index: Expr) -> Terms:
+        """An index of a read; quotients, remainders and the like count as what moves them."""
+        form = self._places.indexes.form(index)
+        found: dict[str, int] = {}
+        for atom, factor in form.terms.items():
+            for axis in [atom] if isinstance(atom, IterVar) else _variables(atom):
+                pair = self._pairs.get(axis)
+                if pair is not None and axis is pair[0] and pair[1] in form.terms:
+                    continue  # counted with its other part
+                for name, step in self._terms.get(axis, {}).items():
+                    name = self._resolved(name)
+                    step = factor * step if isinstance(atom, IterVar) else 1
+                    found[name] = found.get(name, 0) + step
+        return found
+
+    def is_exact(self, index: Expr) -> bool:
+        """Whether an index is a sum of multiples of axes."""
+        return all(isinstance(atom, IterVar) for atom in self._places.indexes.form(index).terms)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """Call axes otherwise."""
+        for old, new in names.items():
+            self._same[old] = new
+            self._sizes[new], self._owners[new] = self._sizes[old], self._owners[old]
+
+    def _resolved(self, name: str) -> str:
+        while name in self._same:
+            name = self._same[name]
+        return name
+
+    def _join(self, stage: Stage) -> None:
+        """Axes that are always the quotient and the remainder of one number are parts of one axis."""
+        form_of = self._places.indexes.form
+        forms = [form_of(i).terms for read in self._places.reads[stage] for i in read.indices]
+        axes = [*stage.op.axis, *stage.op.reduce_axis]
+        for inner in axes:
+            for outer in axes:
+                with_inner = [f for f in forms if inner in f]
+                with_outer = [f for f in forms if outer in f]
+                if outer is inner or not with_outer or len(with_inner) != len(with_outer):
+                    continue
+                if all(f.get(outer) == f[inner] * inner.extent for f in with_inner) and inner.extent > 1:
+                    self._pairs[outer] = self._pairs[inner] = (outer, inner)
+
+    def _place(self, stage: Stage) -> None:
+        """Name the axes of a stage whose readers have theirs."""
+        uses = [(reader, read) for reader, read in self._places.uses[stage] if reader in self._stages]
+        for dimension, axis in enumerate(stage.op.axis):
+            indices = [read.indices[dimension] for _, read in uses]
+            moved = [self.terms(index) for index in indices]
+            (name, *others) = {n for terms in moved for n in terms} or {""}
+            same = name and not others and all(terms == {name: 1} for terms in moved)
+            if same and axis not in self._pairs:
+                self.names[axis], self._terms[axis] = name, {name: 1}
+            else:
+                self._own(stage, axis, indices)
+        for axis in stage.op.reduce_axis:
+            self._own(stage, axis, [])
+
+    def _own(self, stage: Stage, axis: IterVar, indices: Sequence[Expr]) -> None:
+        """An axis of its own, at the place that what is outside of the stage moves."""
+        pair = self._pairs.get(axis, (axis,))
+        name = self.names[axis] = f"{stage.op.name}.{pair[-1].name}"
+        self._owners[name], self._sizes[name] = stage, math.prod(part.extent for part in pair)
+        moved = self._outside(stage)
+        place: dict[str, int] = {}
+        for index in indices[:1]:
+            place = {name: step for name, step in self.terms(index).items() if name in moved}
+        self._terms[axis] = {**place, self.names[axis]: 1}
+
+    def _outside(self, stage: Stage) -> set[str]:
+        """The axes that loops around a stage move."""
+        found: set[str] = set()
+        at = stage
+        while at.attach_stage is not None and at.attach_ivar is not None:
+            parent = at.attach_stage
+            around = parent.leaf_iter_vars[: parent.leaf_iter_vars.index(at.attach_ivar) + 1]
+            for loop in around:
+                found |= {self.names[axis] for axis in roots(parent, loop) if axis in self.names}
+            at = parent
+        return found
+
+    def _unite(self, main: Stage) -> None:
+        """Stages that go through the same elements one after another have one axis for it."""
+        seen: dict[tuple[object, int], str] = {}
+        for stage in (main, *(s for s in self._stages if s is not main)):
+            for read in self._places.reads[stage]:
+                producer = self._places.replayed.schedule[read.tensor]
+                inside = producer in self._stages
+                for dimension, index in enumerate(read.indices):
+                    terms = self.terms(index)
+                    if len(terms) == 1 and set(terms.values()) == {1}:
+                        (name,) = terms
+                        known = self.name(producer.op.axis[dimension]) if inside else name
+                        key = (producer if inside else read.tensor, dimension)
+                        self._same_as(name, self._resolved(seen.setdefault(key, known)))
+
+    def _same_as(self, name: str, known: str) -> None:
+        apart = name != known and self._owners[name] is not self._owners[known]
+        if apart and self._sizes[name] == self._sizes[known]:
+            self._same[name] = known
+
+
+def roots(stage: Stage, loop: IterVar) -> list[IterVar]:
+    """The axes that a loop is made of."""
+    for relation in stage.relations:
+        if isinstance(relation, Fuse):
+            if relation.fused is loop:
+                return roots(stage, relation.outer) + roots(stage, relation.inner)
+        elif relation.outer is loop or relation.inner is loop:
+            return roots(stage, relation.parent)
+    return [loop]
+
+
+def _variables(atom: Expr) -> list[IterVar]:
+    return [node for node in nodes(atom) if isinstance(node, IterVar)]
+
+
+__all__ = ["Axes", "Terms", "roots"]

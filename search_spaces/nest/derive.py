@@ -1,0 +1,253 @@
+"""Loop nests that are derived from the steps of schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import InternalError
+from autotune.lower.ir import NONTEMPORAL
+from autotune.schedule.knob import Columns, Config
+from autotune.schedule.knob_expression import evaluate
+from autotune.schedule.stage import Stage
+from autotune.target import ITEM_BYTES, Target
+from autotune.te.tensor import Tensor
+from search_spaces.nest.arithmetic import Value, either, negated, where
+from search_spaces.nest.axes import roots
+from search_spaces.nest.bodies import Bodies
+from search_spaces.nest.digits import digits
+from search_spaces.nest.fetched import Fetched
+from search_spaces.nest.frame import Frame
+from search_spaces.nest.kernel import Kernels, around
+from search_spaces.nest.loops import Access, Loop, LoopKind, LoopNest, Numbers, Pass
+from search_spaces.nest.replay import Replayed, followed
+from search_spaces.sketch import Path, Sketch
+
+Dims = tuple[tuple[tuple[str, int], ...], ...]
+
+_COPY = 2
+"""Operations an element that a copy hides behind its bytes."""
+_KINDS: Mapping[str, LoopKind] = {
+    "parallel": "parallel",
+    "unrolled": "unrolled",
+    "vectorized": "vectorized",
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """What loop nests say of a program beside its loops: family, target, inputs known at compile time, strides."""
+
+    family: str
+    flops: float
+    target: Target
+    constants: frozenset[str] = frozenset()
+    strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+class Derivation:
+    """The loop nests of the candidates of one path."""
+
+    def __init__(self, replayed: Replayed, config: Config, about: About) -> None:
+        self.about = about
+        self.replayed = replayed
+        self.kernels = Kernels(replayed, config, about.constants)
+        self.name = self.kernels.axes.name
+        root = self.kernels.root
+        hints = [hint for hints in root.pragmas.values() for hint in hints]
+        self._streamed = NONTEMPORAL in hints
+
+    def nest(self, columns: Columns) -> LoopNest:
+        """The loop nests of a population."""
+        n = len(next(iter(columns.values()), [0]))
+        kernels = self.kernels
+        bodies = Bodies(kernels, kernels.places.frames(columns), self.about.target, n)
+        fetched = self._fetched(bodies.frames, columns)
+        step = bodies.step(kernels.main)
+        fetches = sum((where(f.distance > 0, f.lines(step), 0.0) for f in fetched), 0.0)
+        return LoopNest(
+            family=self.about.family,
+            lanes=bodies.lanes(kernels.main),
+            flops=float(self.about.flops),
+            extents=self._extents,
+            loops=tuple(self._loops(bodies)),
+            accesses=tuple(self._accesses(fetched, bodies)),
+            body=bodies.body(kernels.main, fetches),
+            rests=tuple(bodies.body(stage) for stage in self._others),
+            passes=tuple(self._passes(bodies)),
+            tail_operations=bodies.array(sum((bodies.outside(stage) for stage in kernels.stages), 0.0)),
+            serial=self._serial(columns, n),
+            scratch=self._scratch(bodies),
+            tags=_tags(bodies),
+        )
+
+    @cached_property
+    def _others(self) -> list[Stage]:
+        """Stages beside the main one that take instructions; a kernel of copies takes as long as its bytes do."""
+        heavy = [s for s in self.kernels.before if s.op.reduce_axis or self.kernels.operations(s) > _COPY]
+        return [*(stage for stage in self.kernels.stages if stage is not self.kernels.main), *heavy]
+
+    def _loops(self, bodies: Bodies) -> list[Loop]:
+        found = []
+        for stage, loops in self.kernels.chain:
+            for loop in loops:
+                shared = self.replayed.is_kind(stage, loop, "parallel") is not False
+                kind = _KINDS.get("parallel" if shared else stage.kind_of(loop), "serial")
+                for name, extent in digits(bodies.frames[stage], loop, self.name):
+                    if not (isinstance(extent, int) and extent == 1):
+                        found.append(Loop(name, bodies.array(extent), kind))
+        return found
+
+    @cached_property
+    def _extents(self) -> dict[str, int]:
+        """How many values each axis has."""
+        stages = self.kernels.stages
+        axes = [axis for stage in stages for axis in (*stage.op.axis, *stage.op.reduce_axis)]
+        return {self.name(axis): self.kernels.axes.size(self.name(axis)) for axis in axes}
+
+    def _serial(self, columns: Columns, n: int) -> Any:
+        """Which candidates run on one worker."""
+        root, loops = self.kernels.chain[0]
+        shared: Any = False
+        for loop in loops:
+            shared = either(shared, evaluate(self.replayed.is_kind(root, loop, "parallel"), columns))
+        return np.broadcast_to(np.asarray(negated(shared)), (n,))
+
+    def _fetched(self, frames: Mapping[Stage, Frame], columns: Columns) -> list[Fetched]:
+        """What is fetched ahead, and how far."""
+        found = []
+        schedule = self.replayed.schedule
+        for (stage_name, tensor, loop_name), given in self.replayed.distances.items():
+            stage = schedule.stage_named(stage_name)
+            if stage not in frames or stage not in self.kernels.stages:
+                continue
+            loop = stage.loop_named(loop_name)
+            extents: dict[str, Value] = {}
+            for inner in stage.leaf_iter_vars[stage.leaf_iter_vars.index(loop) + 1 :]:
+                for name, extent in digits(frames[stage], inner, self.name):
+                    extents[name] = extents.get(name, 1) * extent
+            moved = [self.name(axis) for axis in roots(stage, loop)]
+            distance = evaluate(given, columns)
+            sources = [s for s in self.kernels.sources[stage] if s.tensor.op.name == tensor]
+            found += [Fetched(source, distance, moved, extents) for source in sources]
+        return found
+
+    def _accesses(self, fetched: Sequence[Fetched], bodies: Bodies) -> list[Access]:
+        ahead = {f.source.key: bodies.array(f.share) for f in fetched}
+        streamed = bodies.array(1.0) > 0 if self._streamed else None
+        written = [replace(access, streamed=streamed) for access in self._written]
+        return [*written, *(replace(access, ahead=ahead.get(key)) for key, access in self._read.items())]
+
+    @cached_property
+    def _written(self) -> list[Access]:
+        root = self.kernels.root
+        dims = tuple(((self.name(axis), 1),) for axis in root.op.axis)
+        tensors = [root.op.output(number) for number in range(len(root.op.dtypes))]
+        return [replace(self._access(t, dims, self._outside(root)), write=True) for t in tensors]
+
+    @cached_property
+    def _read(self) -> dict[tuple[object, ...], Access]:
+        """What is read of memory, once where several stages go through the same elements."""
+        found: dict[tuple[object, ...], Access] = {}
+        for stage in self.kernels.stages:
+            for source in self.kernels.sources[stage]:
+                if source.inside is None and source.key not in found:
+                    dims = tuple(tuple(terms.items()) for terms in source.dims)
+                    access = self._access(source.tensor, dims, self._outside(stage))
+                    found[source.key] = replace(access, looked_up=bool(source.looked_up))
+        return found
+
+    def _access(self, tensor: Tensor, dims: Dims, outside: frozenset[str]) -> Access:
+        item = ITEM_BYTES[tensor.dtype]
+        strides = self.about.strides.get(tensor.name, ())
+        row = strides[-2] * item if len(strides) > 1 else 0
+        return Access(tensor.name, item, dims, tensor.shape, outside=outside, row_bytes=row)
+
+    def _outside(self, stage: Stage) -> frozenset[str]:
+        """The axes whose loops do not repeat what a stage does, because they run before or after it."""
+        own = {self.name(axis) for axis in (*stage.op.axis, *stage.op.reduce_axis)}
+        enclosing = {loop for at, loops in around(stage)[:-1] for loop in loops}
+        around_it, beside = set[str](), set[str]()
+        for at, loops in self.kernels.chain:
+            for loop in loops:
+                known = around_it if loop in enclosing or at is stage else beside
+                known |= {self.name(axis) for axis in roots(at, loop)}
+        return frozenset(beside - around_it - own)
+
+    def _passes(self, bodies: Bodies) -> list[Pass]:
+        """Kernels before the main one read their inputs and write what they compute."""
+        found = []
+        for root in self.kernels.passes:
+            size = math.prod(root.op.shape) * ITEM_BYTES[root.op.dtypes[0]]
+            read = sum(math.prod(t.shape) * ITEM_BYTES[t.dtype] for t in root.op.input_tensors)
+            found.append(Pass(root.op.name, bodies.array(read), bodies.array(size)))
+        return found
+
+    def _scratch(self, bodies: Bodies) -> tuple[Numbers, Numbers] | None:
+        """Bytes that a block stores for later, and how often they are written."""
+        size: Value = 0.0
+        filled: Value = 0.0
+        for stage in self.kernels.stages:
+            kept = bodies.in_registers(stage)
+            if stage.attach_stage is None or kept is True:
+                continue
+            mine: Value = float(ITEM_BYTES[stage.op.dtypes[0]])
+            for axis in stage.op.axis:
+                mine = mine * bodies.frames[stage].sizes[axis]
+            mine = where(kept, 0.0, mine)
+            times: Value = 1.0
+            for at, loops in around(stage)[:-1]:
+                for loop in loops:
+                    times = times * bodies.frames[at].extent(loop)
+            size, filled = size + mine, filled + mine * times
+        if isinstance(size, float) and not size:
+            return None
+        return bodies.array(size), bodies.array(filled / np.maximum(size, 1.0))
+
+
+def _tags(bodies: Bodies) -> dict[str, Numbers]:
+    """Sizes of the main stage's tile by which learned models know it."""
+    step = bodies.step(bodies.kernels.main)
+    vectors: Value = 1
+    for name in step.vector:
+        vectors = vectors * step.times(name)
+    return {
+        "vectors": bodies.array(vectors),
+        "rows": bodies.array(step.results / vectors),
+        "unroll": bodies.array(step.elements / step.results),
+    }
+
+
+class Nests:
+    """The loop nests of all candidates of a sketch; each of its paths is replayed once."""
+
+    def __init__(self, sketch: Sketch, about: About) -> None:
+        self._sketch = sketch
+        self._about = about
+        self._known: dict[int, tuple[Path, Derivation]] = {}
+
+    def parts(self, columns: Columns) -> list[tuple[NDArray[np.intp], LoopNest]]:
+        """The loop nests of a population by path; raises what the schedule function raises for one that it refuses."""
+        found = []
+        for rows, path in self._sketch.paths(columns):
+            mine = {name: column[rows] for name, column in columns.items()}
+            found.append((rows, self._derivation(path, mine).nest(mine)))
+        return found
+
+    def _derivation(self, path: Path, columns: Columns) -> Derivation:
+        if path.schedule is None:
+            raise path.error or InternalError("a path without a schedule")
+        if id(path) not in self._known:
+            config = {name: column[0].item() for name, column in columns.items()}
+            made = Derivation(followed(path.schedule, path.trace), config, self._about)
+            self._known[id(path)] = path, made
+        return self._known[id(path)][1]
+
+
+__all__ = ["About", "Derivation", "Nests"]

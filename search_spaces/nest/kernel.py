@@ -1,0 +1,162 @@
+"""What the candidates of one path have in common: kernels, the stage with most work, and what is read by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from autotune.schedule.knob import Config
+from autotune.schedule.stage import Stage
+from autotune.te.expr import IterVar, Read, Reduce
+from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autotune.te.traversal import nodes
+from search_spaces.analysis import cost_of
+from search_spaces.nest.axes import Axes, Terms
+from search_spaces.nest.places import Places
+from search_spaces.nest.replay import Replayed
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """One read of memory by a stage: for each dimension what moves it, and the axes that do so through a look-up."""
+
+    stage: Stage
+    tensor: Tensor
+    dims: tuple[Terms, ...]
+    exact: bool
+    looked_up: frozenset[str]
+    inside: Stage | None
+    """The producer, where it is computed in the same kernel."""
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """Equal for reads that touch the same elements at the same time."""
+        return (self.tensor.op, self.tensor.value_index, tuple(tuple(sorted(d.items())) for d in self.dims))
+
+    @cached_property
+    def moved(self) -> frozenset[str]:
+        """The axes that move it."""
+        return frozenset(name for terms in self.dims for name in terms)
+
+
+class Kernels:
+    """The kernels of a path; the nest is about the one with most work, the others are passes before it."""
+
+    def __init__(self, replayed: Replayed, config: Config, constants: frozenset[str]) -> None:
+        self.places = Places(replayed)
+        self._operations: dict[Stage, int] = {}
+        self._frames = self.places.frames({name: np.asarray(value) for name, value in config.items()})
+        self._constants = constants
+        self.work = {stage: self._work(stage) for stage in self.places.stages}
+        groups: dict[Stage, list[Stage]] = {}
+        for stage in reversed(self.places.stages):
+            groups.setdefault(root_of(stage), []).append(stage)
+        computed = {root: group for root, group in groups.items() if not self._hoisted(group)}
+        self.root = max(computed, key=lambda root: sum(self.work[s] for s in computed[root]))
+        self.stages: Sequence[Stage] = computed[self.root]
+        self.passes = [root for root in computed if root is not self.root]
+        self.main = max(self.stages, key=lambda stage: self.work[stage])
+        self.before = [stage for root in self.passes for stage in computed[root]]
+        self.axes = Axes(self.places, [*self.stages, *self.before], self.main)
+        self.axes.rename(self._by_tensors())
+
+    def operations(self, stage: Stage) -> int:
+        """Arithmetic of one element of a stage, or of one step of a reduction, in vector instructions."""
+        if stage not in self._operations:
+            body = self.places.bodies[stage]
+            sources = body[0].sources if isinstance(body[0], Reduce) else body
+            found = {id(node): node for expr in sources for node in nodes(expr)}
+            self._operations[stage] = sum(cost_of(node) for node in found.values())
+        return self._operations[stage]
+
+    def finish(self, stage: Stage) -> int:
+        """Arithmetic of what a stage makes of a finished reduction, in vector instructions an element."""
+        last = self.places.epilogues.get(stage)
+        return 0 if last is None else sum(cost_of(node) for node in nodes(last))
+
+    @cached_property
+    def chain(self) -> list[tuple[Stage, Sequence[IterVar]]]:
+        """The stages around the main one, outermost first, each with its loops that are around the next."""
+        return around(self.main)
+
+    @cached_property
+    def sources(self) -> Mapping[Stage, Sequence[Source]]:
+        """What each stage reads, each distinct index once."""
+        return {stage: self._sources(stage) for stage in (*self.stages, *self.before)}
+
+    def _sources(self, stage: Stage) -> list[Source]:
+        found: dict[tuple[object, ...], Source] = {}
+        for read in self.places.reads[stage]:
+            source = self._source(stage, read)
+            found.setdefault(source.key, source)
+        return list(found.values())
+
+    def _source(self, stage: Stage, read: Read) -> Source:
+        producer = self.places.replayed.schedule[read.tensor]
+        dims, looked_up = [], set[str]()
+        for index in read.indices:
+            inner = [node for node in nodes(index) if isinstance(node, Read)]
+            looked = {name for other in inner for i in other.indices for name in self.axes.terms(i)}
+            dims.append({**self.axes.terms(index), **dict.fromkeys(looked, 1)})
+            looked_up |= looked
+        exact = all(self.axes.is_exact(index) for index in read.indices)
+        inside = producer if producer in self.stages else None
+        return Source(stage, read.tensor, tuple(dims), exact, frozenset(looked_up), inside)
+
+    def _by_tensors(self) -> dict[str, str]:
+        """Axes by the dimensions that they walk along: paths that compute the same by other stages agree in them."""
+        found: dict[str, str] = {}
+        for dimension, axis in enumerate(self.root.op.axis):
+            found.setdefault(self.axes.name(axis), f"{self.root.op.name}.{dimension}")
+        sources = [s for stage in self.stages for s in self._sources(stage) if s.inside is None]
+        for source in sorted(sources, key=lambda s: s.tensor.name):
+            for dimension, terms in enumerate(source.dims):
+                if len(terms) == 1:
+                    found.setdefault(next(iter(terms)), f"{source.tensor.name}.{dimension}")
+        return found
+
+    def _work(self, stage: Stage) -> float:
+        total = float(max(1, self.operations(stage)))
+        for at, loops in around(stage):
+            for loop in loops:
+                total *= float(np.max(self._frames[at].extent(loop)))
+        return total
+
+    def _hoisted(self, group: Sequence[Stage]) -> bool:
+        """Whether a kernel reads compile-time constants only."""
+        if any(stage.is_output for stage in group):
+            return False
+        schedule = self.places.replayed.schedule
+        read = [schedule[r.tensor] for stage in group for r in self.places.reads[stage]]
+        outside = [s for s in read if s not in group]
+        return bool(outside) and all(self._constant(s) for s in outside)
+
+    def _constant(self, stage: Stage) -> bool:
+        if isinstance(stage.op, PlaceholderOp):
+            return stage.op.name in self._constants
+        inputs = [self.places.replayed.schedule[t] for t in stage.op.input_tensors]
+        return isinstance(stage.op, ComputeOp) and bool(inputs) and all(self._constant(s) for s in inputs)
+
+
+def root_of(stage: Stage) -> Stage:
+    """The stage at the root that a stage is computed inside of."""
+    while stage.attach_stage is not None:
+        stage = stage.attach_stage
+    return stage
+
+
+def around(stage: Stage) -> list[tuple[Stage, Sequence[IterVar]]]:
+    """A stage with all its loops, and before it those that it is computed in with the loops around it."""
+    found: list[tuple[Stage, Sequence[IterVar]]] = [(stage, stage.leaf_iter_vars)]
+    while stage.attach_stage is not None and stage.attach_ivar is not None:
+        parent = stage.attach_stage
+        count = parent.leaf_iter_vars.index(stage.attach_ivar) + 1
+        found.insert(0, (parent, parent.leaf_iter_vars[:count]))
+        stage = parent
+    return found
+
+
+__all__ = ["Kernels", "Source", "around", "root_of"]

@@ -1,4 +1,5 @@
-"""A workload in a few words, from its text: the form is that of :mod:`autotune.graph.text`."""
+"""A workload in a few words, from its text: the form is that of :mod:`autotune.graph.text` or
+:mod:`autotune.te.text`."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ _TYPE = re.compile(r"(\w+)\[([\d, ]*)\]|none")
 _SOURCE = re.compile(r"^  (?:input|const) .*: ", re.MULTILINE)
 _NODE = re.compile(r"^  (.+?) = (\w+)\(.* : (.*)$", re.MULTILINE)
 _OUTPUT = re.compile(r"^  output (.*)$", re.MULTILINE)
+_STAGE = re.compile(r"^t\d+ = compute\(\"(.*?)\"", re.MULTILINE)
+_PROGRAM = re.compile(r"^arguments\(.*\)  # (.*) -> (.*)$", re.MULTILINE)
 
 
 def operators_of(text: str) -> str:
-    """The operators of a workload's text in their order, such as ``Conv, Add, Relu``."""
-    return ", ".join(operator for _, operator, _ in _NODE.findall(text))
+    """The operators of a workload's text in their order, such as ``Conv, Add, Relu``; the tensors of a program."""
+    return ", ".join([operator for _, operator, _ in _NODE.findall(text)] or _STAGE.findall(text))
 
 
 def shapes_of(text: str) -> str:
@@ -20,6 +23,9 @@ def shapes_of(text: str) -> str:
 
     A type other than float32 stands before its shape.
     """
+    program = _PROGRAM.search(text)
+    if program is not None:
+        return " → ".join(", ".join(map(_shown, _TYPE.finditer(types))) for types in program.groups())
     sources = [_shown(_TYPE.match(text, found.end())) for found in _SOURCE.finditer(text)]
     types: dict[str, str] = {}
     for names, _, declared in _NODE.findall(text):

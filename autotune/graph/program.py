@@ -19,7 +19,7 @@ from autotune.te.dtypes import is_float, is_unsigned
 from autotune.te.expr import Binary, Call, Read
 from autotune.te.parse import parse_program
 from autotune.te.tensor import ComputeOp, Operation, post_order
-from autotune.te.text import HEADER, program_text
+from autotune.te.text import HEADER, program_text, signature
 from autotune.te.traversal import nodes, reads
 
 KIND = "program"
@@ -99,11 +99,7 @@ class ProgramWorkload:
     @property
     def signature(self) -> str:
         """Dtypes and shapes of inputs and outputs: ``(float32[64, 9], float32[9]) -> (float32[64])``."""
-        program = self.program()
-        takes, gives = (
-            ", ".join(f"{t.dtype}[{', '.join(map(str, t.shape))}]" for t in tensors)
-            for tensors in (program.inputs, program.outputs)
-        )
+        takes, gives = signature(self.program().args).split(" -> ")
         return f"({takes}) -> ({gives})"
 
     def __repr__(self) -> str:

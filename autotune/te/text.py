@@ -51,7 +51,7 @@ def program_text(args: Sequence[Tensor]) -> str:
     t0 = placeholder("A", (4, 8), "float32")
     t1 = placeholder("B", (8, 6), "float32")
     t2 = compute("C", [("i", 4), ("j", 6)], sum([("k", 8)], t0[i0, r0] * t1[r0, i1]))
-    arguments(t0, t1, t2)
+    arguments(t0, t1, t2)  # float32[4, 8], float32[8, 6] -> float32[4, 6]
     """
     order = post_order(list(args))
     numbers = {op: number for number, op in enumerate(order)}
@@ -59,7 +59,18 @@ def program_text(args: Sequence[Tensor]) -> str:
     if unknown:
         raise ScheduleError(f"the program reads {', '.join(unknown)}, which is not among the arguments")
     lines = [HEADER, *(f"t{number} = {_operation(op, numbers)}" for op, number in numbers.items())]
-    return "\n".join([*lines, f"arguments({', '.join(_tensor(t, numbers) for t in args)})"])
+    last = f"arguments({', '.join(_tensor(t, numbers) for t in args)})"
+    return "\n".join([*lines, f"{last}  # {signature(args)}"])
+
+
+def signature(args: Sequence[Tensor]) -> str:
+    """Dtypes and shapes of inputs and outputs: ``float32[64, 9], float32[9] -> float32[64]``."""
+    computed = [isinstance(tensor.op, ComputeOp) for tensor in args]
+    takes, gives = (
+        ", ".join(f"{t.dtype}{list(t.shape)}" for t, c in zip(args, computed, strict=True) if c == wanted)
+        for wanted in (False, True)
+    )
+    return f"{takes} -> {gives}"
 
 
 def _operation(op: Operation, numbers: dict[Operation, int]) -> str:
@@ -176,4 +187,4 @@ def constant_text(node: Const) -> str:
     return number if node.dtype == "float32" else f'const("{node.dtype}", {number})'
 
 
-__all__ = ["HEADER", "INFIX", "REDUCERS", "constant_text", "program_text"]
+__all__ = ["HEADER", "INFIX", "REDUCERS", "constant_text", "program_text", "signature"]

@@ -56,6 +56,16 @@ def test_shapes_and_operators_are_read_from_a_workloads_text() -> None:
     assert operators_of(TEXT) == "Conv, Split, Cast"
 
 
+def test_programs_are_described_by_their_tensors() -> None:
+    text = """program
+t0 = placeholder("A", (4, 8), "int8")
+t1 = compute("B", [("i", 4)], sum([("k", 8)], t0[i0, r0]))
+t2 = compute("C", [("i", 4)], t1[i0] * const("int8", 2))
+arguments(t0, t2)  # int8[4, 8] -> int8[4]"""
+    assert shapes_of(text) == "int8 4x8 → int8 4"
+    assert operators_of(text) == "B, C"
+
+
 def test_runs_are_a_table_with_names_and_knobs(database: Database) -> None:
     table = database.runs()
     first, second, third = (row for _, row in table.iterrows())

@@ -150,6 +150,8 @@ def abs(x: ExprLike) -> Expr:
     value = as_expr(x)
     if is_float(value.dtype):
         return Call("abs", (value,), value.dtype)
+    if is_unsigned(value.dtype):
+        return value
     return binary("max", value, binary("-", const(0, value.dtype), value))
 
 

@@ -205,13 +205,19 @@ def _lrn_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     return [at(types, 0).dense]
 
 
+def _lrn_reach(size: int, channels: int) -> tuple[int, int]:
+    """Channels before and after one over which squares are summed; those beyond the tensor are zeros."""
+    before = (size - 1) // 2
+    return min(before, channels), min(size - 1 - before, channels)
+
+
 def _lrn_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x, size = array_at(arrays, 0), int_attr(attrs, "size")
     axis = _channel_axis(x.ndim, attrs)
     widths = [(0, 0)] * x.ndim
-    widths[axis] = ((size - 1) // 2, size - 1 - (size - 1) // 2)
+    widths[axis] = _lrn_reach(size, x.shape[axis])
     squares = np.pad(np.square(x), widths)
-    windows = np.lib.stride_tricks.sliding_window_view(squares, size, axis)
+    windows = np.lib.stride_tricks.sliding_window_view(squares, sum(widths[axis]) + 1, axis)
     scale = float_attr(attrs, "alpha") / size
     base = float_attr(attrs, "bias") + scale * windows.sum(axis=-1)
     return [(x / base ** float_attr(attrs, "beta")).astype(x.dtype)]
@@ -229,10 +235,10 @@ def _power(base: Expr, exponent: float) -> Expr:
 def _lrn_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
     x, size, out = tensor_at(tensors, 0), int_attr(attrs, "size"), names[0]
     axis = _channel_axis(x.ndim, attrs)
-    before = [(size - 1) // 2 if d == axis else 0 for d in range(x.ndim)]
-    after = [size - 1 - (size - 1) // 2 if d == axis else 0 for d in range(x.ndim)]
+    before, after = [0] * x.ndim, [0] * x.ndim
+    before[axis], after[axis] = _lrn_reach(size, x.shape[axis])
     padded = pad_stage(x, before, after, 0.0, f"{out}.pad", lambda value: value * value)
-    rc = te.reduce_axis((0, size), name="rc")
+    rc = te.reduce_axis((0, before[axis] + after[axis] + 1), name="rc")
 
     def window(*index: Expr) -> Expr:
         return te.sum(padded(*index[:axis], index[axis] + rc, *index[axis + 1 :]), axis=rc)

@@ -132,10 +132,10 @@ class Pool:
         counts = np.ones((), np.int64)
         for i in range(window.rank):
             low, high = _counted_range(window, attrs, i)
-            starts = np.arange(window.out_size[i])[:, None] * window.strides[i]
-            cells = starts + np.arange(window.kernel[i]) * window.dilations[i]
-            inside = ((cells >= low) & (cells < high)).sum(axis=1)
-            counts = np.multiply.outer(counts, np.maximum(inside, 1))
+            starts = np.arange(window.out_size[i]) * window.strides[i]
+            first = np.maximum(-((starts - low) // window.dilations[i]), 0)
+            end = np.minimum(-((starts - high) // window.dilations[i]), window.kernel[i])
+            counts = np.multiply.outer(counts, np.maximum(end - first, 1))
         return counts
 
     def compute(self, tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:

@@ -70,6 +70,12 @@ def test_values(op: str, attrs: dict[str, object], expected: list[float]) -> Non
     np.testing.assert_allclose(check(op, X, **attrs), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64"])
+def test_the_magnitude_of_what_has_no_sign_is_itself(dtype: str) -> None:
+    x = np.array([0, 1, 7, np.iinfo(dtype).max], dtype)
+    np.testing.assert_array_equal(check("Abs", x), x)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64", "int8"])
 @pytest.mark.parametrize("op", ["Abs", "Neg", "Relu"])
 def test_integers(op: str, dtype: str) -> None:

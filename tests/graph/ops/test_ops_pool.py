@@ -97,6 +97,12 @@ def test_a_window_far_beyond_its_image_reads_the_image(op: str) -> None:
     np.testing.assert_allclose(result[:, :, 4, 4], expected, rtol=1e-5, atol=1e-6)
 
 
+def test_the_count_of_a_mean_takes_no_room_for_each_cell_of_its_window() -> None:
+    x = normal(1, 1, 4, 4)
+    result = check("AveragePool", x, kernel_shape=(2**40, 1), pads=(2**39, 0, 2**39 - 1, 0))
+    np.testing.assert_allclose(result, np.broadcast_to(x.mean(2, keepdims=True), x.shape), rtol=1e-5)
+
+
 def test_integer_max_pool_pads_with_the_smallest_value() -> None:
     x = np.full((1, 1, 2, 2), -5, np.int8)
     result = check("MaxPool", x, kernel_shape=(2, 2), pads=(1, 1, 1, 1))

@@ -140,7 +140,7 @@ def test_normalization_refuses_wrong_parameters() -> None:
     assert message == "InstanceNormalization: input 2 has shape (4,), expected (3,)"
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 12, 2**40])
 @pytest.mark.parametrize("beta", [0.5, 0.75, 0.9])
 def test_lrn(size: int, beta: float) -> None:
     x = normal(1, 5, 2, 2)

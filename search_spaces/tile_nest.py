@@ -118,6 +118,9 @@ def _bodies(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -
     for loop in loops:
         if loop.kind in ("parallel", "serial"):
             steps = steps * loop.extent
+    # The steps of the reduction that an unrolled body leaves over have a smaller one.
+    block = shape.extents[shape.main] / reduction_blocks(shape, columns)
+    steps = steps * block / (tile.unroll * shape.group) / _steps(shape, columns, tile)
     peeled = equals(columns, "tail", "peel")
     tiles = vector_tiles(shape, columns)
     last = ceil_div(shape.extents[shape.vector], shape.lanes) - (tiles - 1) * tile.vectors

@@ -63,7 +63,7 @@ def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: ND
         vectors, each = (
             copy_operations(op, shape.lanes) if packing else staging_operations(shape, columns, op)
         )
-        guard = 0.0 if packing else hangs
+        guard = 0.0 if packing else hangs / math.ceil(op.shape[-1] / shape.lanes)
         mine = vectors * (each + guard) * _repeats(shape, columns, op) * overlap
         # A kernel of its own takes as long as its bytes, and what its instructions take beyond those of full vectors.
         least = math.prod(op.shape) / shape.lanes * (2 + operations(op))

@@ -53,10 +53,10 @@ def _residual(*shape: int) -> Workload:
     return _workload(b, b.node("Relu", b.node("Add", b.input("x", shape), b.input("y", shape))))
 
 
-def _gelu(*shape: int) -> Workload:
-    b = GraphBuilder("gelu")
-    x = b.input("x", shape)
-    return _workload(b, b.node("Mul", x, b.node("Erf", x)))
+def _gather(rows: int, width: int, picked: int) -> Workload:
+    """Rows of a table at int64 indices."""
+    b = GraphBuilder("gather")
+    return _workload(b, b.node("Gather", b.input("t", (rows, width)), b.input("i", (picked,), "int64")))
 
 
 def _layer_norm(*shape: int) -> Workload:
@@ -106,10 +106,10 @@ def workloads() -> Mapping[str, Mapping[str, Workload]]:
             "mean 448²×64 3×3": _pool("AveragePool", (448, 448, 64), 3, 1),
         },
         "elementwise": {
-            "add 56²×256": _residual(1, 56, 56, 256),
-            "gelu 128×3072": _gelu(128, 3072),
+            "add 3000×33": _residual(3000, 33),
             "transpose 1024×768": _unary("Transpose", (1024, 768), perm=(1, 0)),
-            "add 4096×2048": _residual(4096, 2048),
+            "channels last 64×112²": _unary("Transpose", (1, 64, 112, 112), perm=(0, 2, 3, 1)),
+            "gather 4096 of 20000×256": _gather(20_000, 256, 4096),
         },
         "reduction": {
             "mean 7²×2048": _unary("ReduceMean", (2048, 49), axes=(1,), keepdims=0),
@@ -124,7 +124,9 @@ def workloads() -> Mapping[str, Mapping[str, Workload]]:
         "normalization": {"128×768": _layer_norm(128, 768), "2048×1024": _layer_norm(2048, 1024)},
         "winograd": {
             "input 56²×64": _unary("WinogradInput", (1, 56, 56, 64), tile=4, pads=(1, 1, 1, 1)),
+            "input 14²×512": _unary("WinogradInput", (1, 14, 14, 512), tile=4, pads=(1, 1, 1, 1)),
             "output 28²×128": _winograd_output((28, 28, 128), 4),
+            "output 56²×256": _winograd_output((56, 56, 256), 4),
         },
         "attention": {"12×128×64": _attention(12, 128, 128, 64), "8×512×64": _attention(8, 512, 512, 64)},
     }

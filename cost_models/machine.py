@@ -41,6 +41,8 @@ class Machine:
     """Cycles lost for each that arithmetic and loads are both busy."""
     latency: float = 4.0
     """Cycles from a multiply-add to one that needs its result."""
+    window: float = 224.0
+    """Instructions that a core works on at a time (its reorder buffer)."""
     step_overhead: float = 1.5
     """Cycles of a loop beside its body, a step."""
     registers: int = 16
@@ -69,7 +71,9 @@ class Machine:
     l3_bytes_per_cycle: float = 12.0
     """From the last cache, of one core."""
     memory_bytes_per_cycle: float = 4.5
-    """From memory, reads and writes mixed, of all cores together."""
+    """From memory, of all cores together."""
+    write_cost: float = 2.0
+    """Bytes read from a cache or memory that take as long as one written: it is owned first and written back later."""
     core_stream: float = 4.0
     """Bytes a cycle of operands that are only read and in no cache, of one core."""
     all_streams: float = 6.2
@@ -84,6 +88,8 @@ class Machine:
     """Share of the shorter of arithmetic and transfers that the longer does not hide."""
     l3_exposed: float = 0.5
     """Share of the time on the way from the last cache that shows."""
+    vector_ports: float = 2.0
+    """Vector instructions of all kinds a cycle."""
     scratch_share: float = 0.7
     """Share of a cache that scratch memory may take before it is evicted."""
 
@@ -100,6 +106,8 @@ class Machine:
     # Prefetching
     streams: float = 16.0
     """Lines, each in a page of its own, that hardware prefetchers follow at the same time."""
+    l3_lost: float = 1.0
+    """Share of what bytes from memory cost beyond a long run's that those from the last cache do."""
     short_run: float = 256.0
     """Bytes of a long run that the beginning of a short one costs."""
     lost_run: float = 1300.0
@@ -156,7 +164,7 @@ class Machine:
     barrier_seconds: float = 0.0
     """Of the wait at its end for all workers, in addition, where several share it."""
     tile_seconds: float = 60e-9
-    """Of handing a worker its next tile."""
+    """Of handing one of several workers its next tile; one alone takes all of them."""
     fork_seconds: float = 1.5e-6
     """Of waking the other workers and waiting for them."""
     jitter: float = 0.1
@@ -172,14 +180,11 @@ class Machine:
 @lru_cache(maxsize=256)
 def _machine(target: Target, measured: frozenset[tuple[str, float]]) -> Machine:
     values: dict[str, Any] = dict(measured)
-    # One core may not use all that memory gives.
-    for name, alone, together in (
-        ("memory_bytes_per_cycle", "core_memory", "all_memory"),
-        ("all_streams", "core_stream", "all_streams"),
-    ):
-        if alone in values and together in values:
-            one, every = values[alone], values[together]
-            values[name] = min(target.threads * one, max(one, every))
+    if "core_stream" in values and "all_streams" in values:
+        # One core may not use all that memory gives.
+        one, every = values["core_stream"], values["all_streams"]
+        rate = min(target.threads * one, max(one, every))
+        values |= {"all_streams": rate, "memory_bytes_per_cycle": rate}
     known = {field.name for field in fields(Machine)}
     return replace(_from_table(target), **{name: v for name, v in values.items() if name in known})
 
@@ -193,8 +198,11 @@ def _from_table(target: Target) -> Machine:
         store_ports=min(1.0, core.stores / vector),
         issue_width=core.issue_width,
         latency=core.latency,
+        window=core.window,
         l2_bytes_per_cycle=core.l2,
         l3_bytes_per_cycle=core.l3,
+        l3_lost=core.l3_lost,
+        write_cost=core.write_cost,
         near_pages=core.pages,
         l1=float(target.l1_bytes),
         # Pages lie in it where they happen to, and streams pass through: half of it keeps what it is given.

@@ -16,8 +16,10 @@ from types import MappingProxyType
 class Core:
     """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
 
-    Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core;
-    ``pages`` of the first level of address translation.
+    Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core,
+    what short runs and writes cost there as in Machine;
+    ``window`` are entries of the reorder
+    buffer, ``pages`` those of the first level of address translation.
     """
 
     hertz: float = 2.6e9
@@ -26,8 +28,11 @@ class Core:
     stores: int = 64
     issue_width: float = 4.0
     latency: float = 4.0
+    window: float = 224.0
     l2: float = 32.0
     l3: float = 12.0
+    l3_lost: float = 1.0
+    write_cost: float = 2.0
     pages: float = 64.0
 
 
@@ -37,18 +42,48 @@ _CORES: Mapping[str, Core] = MappingProxyType(
         "skylake-avx512": _SKYLAKE_SERVER,
         "cascadelake": _SKYLAKE_SERVER,
         "cooperlake": _SKYLAKE_SERVER,
-        "icelake-client": Core(hertz=2.9e9, issue_width=5.0, l2=40.0, l3=12.0),
-        "icelake-server": Core(hertz=2.9e9, issue_width=5.0, l2=40.0, l3=10.0),
-        "sapphirerapids": Core(hertz=2.9e9, issue_width=6.0, l2=40.0, l3=10.0, pages=96.0),
-        "haswell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, l2=28.0),
-        "broadwell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, l2=28.0),
+        "icelake-client": Core(hertz=2.9e9, issue_width=5.0, window=352.0, l2=40.0, l3=12.0),
+        "icelake-server": Core(hertz=2.9e9, issue_width=5.0, window=352.0, l2=40.0, l3=10.0),
+        "sapphirerapids": Core(hertz=2.9e9, issue_width=6.0, window=512.0, l2=40.0, l3=10.0, pages=96.0),
+        "haswell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, window=192.0, l2=28.0),
+        "broadwell": Core(
+            hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, window=192.0, l2=28.0
+        ),
         "skylake": Core(hertz=3.2e9, arithmetic=64, loads=64, stores=32, l2=32.0, l3=16.0),
         "znver2": Core(
-            hertz=3.2e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, latency=5.0, l3=18.0
+            hertz=3.2e9,
+            arithmetic=64,
+            loads=64,
+            stores=32,
+            issue_width=6.0,
+            latency=5.0,
+            l3=18.0,
+            l3_lost=0.1,
+            write_cost=1.0,
         ),
-        "znver3": Core(hertz=3.4e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, l3=22.0),
+        "znver3": Core(
+            hertz=3.4e9,
+            arithmetic=64,
+            loads=64,
+            stores=32,
+            issue_width=6.0,
+            window=256.0,
+            l3=22.0,
+            l3_lost=0.1,
+            write_cost=1.0,
+        ),
         "znver4": Core(
-            hertz=3.6e9, arithmetic=64, loads=64, stores=32, issue_width=6.0, l2=31.0, l3=26.0, pages=72.0
+            hertz=3.6e9,
+            arithmetic=64,
+            loads=64,
+            stores=32,
+            issue_width=6.0,
+            window=320.0,
+            l2=31.0,
+            l3=26.0,
+            l3_lost=0.1,
+            write_cost=1.0,
+            pages=72.0,
         ),
     }
 )

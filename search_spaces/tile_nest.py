@@ -28,6 +28,7 @@ from search_spaces.tile_staging import outside_operations, passes, scratch_of
 
 # Share of the loads that serve several positions which stay in a register in between.
 _KEPT = 0.5
+_CAP = 6.0
 
 
 def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> LoopNest:
@@ -44,7 +45,7 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
         flops=float(flops),
         extents=shape.extents,
         loops=tuple(loops),
-        accesses=tuple(_accesses(shape, columns, tile, pack)),
+        accesses=tuple(_accesses(shape, columns, tile, pack, block)),
         body=body,
         rests=tuple(rests),
         passes=(*passes(shape, pack, block), *left_pass(shape, columns)),
@@ -144,15 +145,17 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
     source = max(1, operations(shape.structure.anchor))
     arithmetic = tile.accumulators * repeats * source
     pack = flag(columns, "pack")
-    loads, shared, stalls = (np.zeros(len(tile.vectors)) for _ in range(3))
+    loads, narrow, shared, stalls = (np.zeros(len(tile.vectors)) for _ in range(4))
     for read in shape.reads:
         mine, saved = loads_of(shape, read, tile, flag(columns, "unroll_window"), pack)
         loads = loads + mine
+        narrow = narrow + (0.0 if shape.vector in read.axes else mine)
         shared = shared + np.where(saved, mine, 0.0)
         stalls = stalls + stalls_of(shape, read, tile, mine, pack)
     if shape.spatial:
-        loads = loads + left_fetches(shape, columns, tile.rows[shape.spatial[-1]])
-        loads = loads + image_fetches(shape, columns, tile)
+        fetches = left_fetches(shape, columns, tile.rows[shape.spatial[-1]])
+        fetches = fetches + image_fetches(shape, columns, tile)
+        loads, narrow = loads + fetches, narrow + fetches
     last = float(shape.extents[shape.window[-1]]) if shape.window else 1.0
     inner = np.where(equals(columns, "reduce_order", "channel"), last, _steps(shape, columns, tile))
     stalls = stalls + restarts_of(shape, tile, inner)
@@ -162,19 +165,22 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
         loads=loads,
         stores=np.zeros(len(steps)),
         chains=tile.accumulators,
-        registers=tile.accumulators + tile.vectors + 1 + _KEPT * shared,
+        registers=tile.accumulators + tile.vectors + 1 + np.minimum(_KEPT * shared, _CAP),
         instructions=arithmetic + loads,
         stalls=stalls + library_stalls(shape, columns, arithmetic),
+        narrow=narrow,
     )
 
 
-def _accesses(shape: TileShape, columns: Columns, tile: Tile, pack: NDArray[np.bool_]) -> list[Access]:
+def _accesses(
+    shape: TileShape, columns: Columns, tile: Tile, pack: NDArray[np.bool_], block: NDArray[np.bool_]
+) -> list[Access]:
     anchor, plan = shape.structure.anchor, shape.structure
     reduce = frozenset((*shape.window, shape.main))
     strides = plan.program.strides
     found = [
         replace(
-            _access(read, {}, strides, panel=pack if read == shape.weights else None),
+            _access(read, {}, strides, panel=_in_order(shape, read, pack, block)),
             ahead=image_ahead(shape, read, columns, tile),
         )
         for read in shape.reads
@@ -200,6 +206,16 @@ def _accesses(shape: TileShape, columns: Columns, tile: Tile, pack: NDArray[np.b
             if id(read.tensor.op) not in inner and set(read.axes) <= rename.keys():
                 found.append(_access(read, rename, strides, outside=reduce))
     return found
+
+
+def _in_order(
+    shape: TileShape, read: ReadForm, pack: NDArray[np.bool_], block: NDArray[np.bool_]
+) -> NDArray[np.bool_] | None:
+    """Where what is read was laid out for the tiles: packed weights, and what a block of its own holds."""
+    if read == shape.weights:
+        return pack
+    name = read.tensor.op.name
+    return block if name in shape.staged and name not in shape.whole else None
 
 
 def _access(

@@ -20,7 +20,7 @@ from search_spaces.tile_shape import TileShape
 
 # Instructions' worth of time that a vector takes where it is staged under a test. Measured on Cascade Lake, three
 # convolutions whose rows the blocks do not divide, against the same with padding stored whole: 17 to 41 cycles.
-_GUARDED = 50.0
+_GUARDED = 12.0
 # The same for a tile at each block of the reduction, beside loading and storing its sums: its operands come anew from
 # further away, and prefetchers start again. Cascade Lake, products of size 1536 and 2048 with blocks of 512 steps
 # against none: 300 to 600 cycles.

@@ -42,19 +42,15 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Reading]]:
     split, crossing = per_load([_LINE * number + _LINE - width // 2 for number in range(_MOVES)])
     near, _ = per_load([_LINE * number for number in range(_PAGES)])
     far, translated = per_load([PAGE * number + _LINE * number % PAGE for number in range(_PAGES)])
-    ports, multiplied = rate(2 * chains, kernels.multiply_adds("kernel", lanes, chains, 2))
-    loads, loaded = rate(_MOVES, kernels.moves("kernel", lanes, within))
-    both, busy = cycles(kernels.multiply_adds("kernel", lanes, chains, 1, loads=chains))
     # As many of each kind as a core of six could start while it is busy with the multiply-adds.
     mixed = kernels.multiply_adds("kernel", lanes, 8, 1, loads=8, integers=(7, 4))
     return {
-        "arithmetic_ports": (ports, multiplied),
+        "arithmetic_ports": rate(2 * chains, kernels.multiply_adds("kernel", lanes, chains, 2)),
         "latency": (chain / _LINKS, chained),
-        "load_ports": (loads, loaded),
+        "load_ports": rate(_MOVES, kernels.moves("kernel", lanes, within)),
         "scalar_load_ports": rate(chains, kernels.broadcasts("kernel", lanes, chains)),
         "store_ports": rate(_MOVES, kernels.moves("kernel", lanes, within, store=True)),
         "issue_width": rate(8 + 8 + 7 * 4 + 2, mixed),  # with the loop's own
-        "port_conflict": (max(0.0, (both - chains / min(ports, loads)) / (chains / max(ports, loads))), busy),
         "line_split_cycles": (max(split - straight, 0.0), crossing),
         "page_cycles": (max(far - near, 0.0), translated),
     }

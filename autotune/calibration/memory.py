@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from autotune.calibration import kernels
 from autotune.calibration.probe import Kernel, Probe, Reading, lap, lap_together
+from cost_models.machine import Machine
 
 Values = dict[str, tuple[float, Reading]]
 
@@ -82,32 +83,42 @@ def _level_sizes(probe: Probe) -> dict[str, int]:
 
 
 def _caches(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
-    found = {}
+    """Bytes a cycle of each level, and of the last one what writing costs, and lines in no order."""
+    found, lanes = {}, probe.lanes
     for name, size in _level_sizes(probe).items():
-        reading = probe.time(kernels.stream("kernel", probe.lanes, size), area.ctypes.data)
-        found[f"{name}_bytes_per_cycle"] = (_STEP / reading.best / hertz * 1e9, reading)
+        read = probe.time(kernels.stream("kernel", lanes, size), area.ctypes.data)
+        found[f"{name}_bytes_per_cycle"] = (_STEP / read.best / hertz * 1e9, read)
+        copied = probe.time(kernels.stream("kernel", lanes, size // 2, copy=True), area.ctypes.data)
+        found["write_cost"] = (max(copied.best / read.best - 1.0, 0.0), copied)
+        if name == "l3":
+            apart = probe.time(_scattered(probe, area, size), area.ctypes.data)
+            # Bytes of a stream that take as long as the line, of those that a short run costs beside its own.
+            lost = (_STEP * apart.best / read.best - _LINE) / Machine.short_run
+            found["l3_lost"] = (max(lost, 0.0), apart)
     return found
+
+
+def _scattered(probe: Probe, area: NDArray[np.uint8], size: int) -> str:
+    """A kernel whose steps read one line each, anywhere in ``size`` bytes behind the table of their places."""
+    count = size // _LINE // 8
+    places = np.random.default_rng(0).permutation(size // _LINE)[:count] * _LINE + 8 * count
+    area[: 8 * count].view(np.int64)[:] = places
+    return kernels.runs("kernel", probe.lanes, 1, count - 1)
 
 
 def _memory(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
-    """Bytes a cycle that are read, and that are moved where a copy writes: read, owned and written back."""
+    """Bytes a cycle that one core reads, and all of them together."""
     base, cores = area.ctypes.data, probe.target.cores
     read = probe.kernel(kernels.stream("kernel", probe.lanes, _SLICE))
-    copy = probe.kernel(kernels.stream("kernel", probe.lanes, _SLICE // 2, copy=True))
     slices = [base + start for start in range(0, area.size - _SLICE + 1, _SLICE)]
-    found = {}
+    rounds = islice(cycle(slices), max(_ROUNDS, len(slices)))
+    alone = Reading.of([lap(read, at, _SLICE // _STEP) for at in rounds])
     with ThreadPoolExecutor(cores) as pool:
-        for kernel, one, every, steps, moved in (
-            (read, "core_stream", "all_streams", _SLICE // _STEP, _SLICE),
-            (copy, "core_memory", "all_memory", _SLICE // 2 // _STEP, _SLICE // 2 * 3),
-        ):
-            alone = Reading.of(
-                [lap(kernel, at, steps) for at in islice(cycle(slices), max(_ROUNDS, len(slices)))]
-            )
-            found[one] = (moved / alone.best / hertz * 1e9, alone)
-            together = Reading.of(_together(pool, kernel, slices, steps, cores))
-            found[every] = (cores * moved / together.best / hertz * 1e9, together)
-    return found
+        together = Reading.of(_together(pool, read, slices, _SLICE // _STEP, cores))
+    return {
+        "core_stream": (_SLICE / alone.best / hertz * 1e9, alone),
+        "all_streams": (cores * _SLICE / together.best / hertz * 1e9, together),
+    }
 
 
 def _together(

@@ -24,23 +24,40 @@ class Core(NamedTuple):
 
 def core(nest: LoopNest, machine: Machine) -> Core:
     """The time of all steps of the body, and of the bodies of smaller tiles."""
-    parts = [_body(body, machine) for body in (nest.body, *nest.rests)]
+    repeats = _repeats(nest)
+    parts = [_body(body, repeats, machine) for body in (nest.body, *nest.rests)]
     return Core(*(sum(times[1:], times[0]) for times in zip(*parts, strict=True)))
 
 
-def _body(body: Body, machine: Machine) -> Core:
-    arithmetic, loads = body.arithmetic / machine.arithmetic_ports, body.loads / machine.load_ports
+def _repeats(nest: LoopNest) -> Numbers:
+    """How often the body runs [n] before its results are complete, and the next ones need nothing of them."""
+    written = {axis for access in nest.accesses if access.write for axis in access.axes}
+    found = np.ones(len(nest))
+    for loop in reversed(nest.loops):
+        if loop.kind in ("unrolled", "vectorized"):
+            continue
+        if loop.axis in written and np.any(loop.extent > 1):
+            break
+        found = found * loop.extent
+    return found
+
+
+def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
+    arithmetic = body.arithmetic / machine.arithmetic_ports
+    loads = (body.loads - body.narrow) / machine.load_ports + body.narrow / machine.scalar_load_ports
     slots = (body.arithmetic + body.loads + body.stores) / machine.issue_width
     issue = np.maximum.reduce([arithmetic, loads, body.stores / machine.store_ports, slots])
     # Ports are not kept equally busy: the more loads among the arithmetic, the more of both is lost.
     issue = issue + machine.port_conflict * np.minimum(arithmetic, loads)
-    chain = machine.latency * body.arithmetic / np.maximum(body.chains, 1.0)
+    # A core works on the results after these before they are complete, as far as it looks ahead.
+    ahead = np.maximum(machine.window / np.maximum(body.instructions * repeats, 1.0), 1.0)
+    chain = machine.latency * body.arithmetic / np.maximum(body.chains * ahead, 1.0)
     spilled = np.maximum(body.registers - machine.registers * machine.register_share, 0.0)
     seconds = body.steps / machine.hertz
     return Core(
         ports=seconds * (issue + body.stalls + machine.step_overhead),
         latency=seconds * np.maximum(chain - issue, 0.0),
-        spills=seconds * machine.spill_cycles * spilled,
+        spills=seconds * machine.spill_cycles * spilled * body.arithmetic / np.maximum(body.chains, 1.0),
     )
 
 

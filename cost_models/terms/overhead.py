@@ -10,9 +10,9 @@ from search_spaces.nest import LoopNest, Numbers
 
 def overhead(nest: LoopNest, kernels: Numbers, workers: Numbers, machine: Machine) -> Numbers:
     """Seconds [n] of ``kernels`` whose tiles ``workers`` share."""
-    seconds = machine.kernel_seconds * kernels + machine.tile_seconds * nest.tiles / workers
     waiting = machine.fork_seconds + machine.barrier_seconds * (kernels - 1)
-    return np.asarray(seconds + np.where(workers > 1, waiting, 0.0))
+    handing = machine.tile_seconds * nest.tiles / workers
+    return np.asarray(machine.kernel_seconds * kernels + np.where(workers > 1, waiting + handing, 0.0))
 
 
 __all__ = ["overhead"]

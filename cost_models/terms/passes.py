@@ -21,7 +21,7 @@ def passes(nest: LoopNest, machine: Machine) -> Passes:
     """Each pass takes as long as its bytes do on the way from where they are."""
     seconds, kernels = np.zeros(len(nest)), np.ones(len(nest))
     for one in nest.passes:
-        moved, touched = one.read + 2.0 * one.written, one.read + one.written
+        moved, touched = one.read + machine.write_cost * one.written, one.read + one.written
         # What another worker has written comes through the cache that they share.
         near = (touched <= machine.l2) & (machine.threads == 1 or not one.shared)
         rate = np.where(near, machine.l2_bytes_per_cycle, machine.l3_bytes_per_cycle)

@@ -12,7 +12,7 @@ def tail(nest: LoopNest, machine: Machine) -> Numbers:
     """Seconds [n] on one core."""
     if nest.tail_operations is None:
         return np.zeros(len(nest))
-    return nest.tail_operations / machine.arithmetic_ports / machine.hertz
+    return nest.tail_operations / machine.vector_ports / machine.hertz
 
 
 __all__ = ["tail"]

@@ -6,6 +6,7 @@ What a level of the loop nest touches is loaded once where it fits a cache, by t
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -27,35 +28,41 @@ def traffic(nest: LoopNest, machine: Machine) -> Traffic:
     walks, which = nest.walks
     return Traffic(
         *(
-            _into(walks, capacity, near=capacity == machine.l1)[which] + _scratch(nest, capacity, machine)
-            for capacity in (machine.l1, machine.l2, machine.l3)
+            _into(walks, capacity, machine, lost)[which] + _scratch(nest, capacity, machine)
+            for capacity, lost in ((machine.l1, 0.0), (machine.l2, machine.l3_lost), (machine.l3, 1.0))
         )
     )
 
 
-def _into(nest: LoopNest, capacity: float, near: bool) -> Numbers:
+def _into(nest: LoopNest, capacity: float, machine: Machine, lost: float) -> Numbers:
     """Bytes moved into a cache of ``capacity`` from the next one.
 
     The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
-    does not move stays, because its reuse distance is that same working set. ``near`` counts bytes; further
-    out, what they cost.
+    does not move stays, because its reuse distance is that same working set. Bytes that prefetchers do not bring
+    count as those of a long run which take as long, as far as this is ``lost`` on the way.
     """
-    levels = len(nest.loops)
-    sets = nest.working_sets
-    level = np.argmax(sets <= capacity, axis=0)
-    level = np.where(sets[-1] > capacity, levels, level)
+    sets = nest.working_sets[: _body(nest) + 1]
+    level = np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
     here = (level, np.arange(len(nest)))
     total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
     for access, found in zip(nest.accesses, nest.touched, strict=True):
-        moved = (found.moved[here] if near else found.cost[here]) * found.entries[here]
-        # A written tensor is read for ownership first, then written back.
-        through = moved * (2.0 if access.write else 1.0)
+        moved = found.moved[here]
+        if lost:
+            moved = moved + lost * (found.cost[here] - moved)
+        moved = moved * found.entries[here]
+        through = moved * (machine.write_cost if access.write else 1.0)
         if access.streamed is not None:
             streamed = streamed + np.where(access.streamed, moved, 0.0)
             through = np.where(access.streamed, 0.0, through)
         total = total + through
     # What fits whole is there already: written by the dispatch before, or read by the last run.
     return np.where(sets[0] <= capacity, 0.0, total) + streamed
+
+
+def _body(nest: LoopNest) -> int:
+    """The level of the innermost body: it loads each element once, whether or not the lines stay."""
+    inside = itertools.takewhile(lambda loop: loop.kind in ("unrolled", "vectorized"), reversed(nest.loops))
+    return len(nest.loops) - sum(1 for _ in inside)
 
 
 def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
@@ -66,7 +73,7 @@ def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
     if nest.scratch is None:
         return np.zeros(len(nest))
     size, fills = nest.scratch
-    return np.where(size > machine.scratch_share * capacity, 3.0 * size * fills, 0.0)
+    return np.where(size > machine.scratch_share * capacity, (1.0 + machine.write_cost) * size * fills, 0.0)
 
 
 __all__ = ["Traffic", "traffic"]

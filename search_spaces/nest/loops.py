@@ -77,6 +77,7 @@ class Body:
     """One execution of the unrolled innermost body, in instructions [n].
 
     ``chains`` counts independent accumulations (their latency overlaps); ``instructions`` is its code size.
+    ``narrow`` of the loads are of single elements or fetch a line ahead, which need no port of whole vectors.
     ``stalls`` are cycles that its loads lose on the way: at borders of cache lines, and in address translation.
     """
 
@@ -88,6 +89,7 @@ class Body:
     registers: Numbers
     instructions: Numbers
     stalls: Numbers | float = 0.0
+    narrow: Numbers | float = 0.0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cost_models.calibrated import Calibration
 from cost_models.machine import Machine
 
 TARGET = replace(Target.parse("x86-64-v3"), device="a processor", cores=4, threads=4)
-FOUND = Calibration({"hertz": 4e9, "latency": 5.0, "core_memory": 4.0, "all_memory": 10.0}, ("latency",))
+FOUND = Calibration({"hertz": 4e9, "latency": 5.0, "core_stream": 4.0, "all_streams": 10.0}, ("latency",))
 
 
 @pytest.fixture(autouse=True)

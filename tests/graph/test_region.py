@@ -328,3 +328,12 @@ def test_random_inputs_turn_positive_where_a_root_needs_it() -> None:
     x, y = b.input("x", (100,)), b.input("y", (100,))
     made = Workload.from_region(Region(b.graph(b.node("Sqrt", b.node("Mul", x, y)))))
     assert np.isfinite(made.reference(made.random_inputs(0))[0]).all()
+
+
+def test_random_inputs_turn_positive_where_a_variance_is_computed() -> None:
+    b = GraphBuilder("r")
+    x, v, w = b.input("x", (2, 30, 4)), b.input("v", (30,)), b.input("w", (30,))
+    parameters = [b.input(name, (30,)) for name in ("gain", "bias", "mean")]
+    normed = b.node("BatchNormalization", x, *parameters, b.node("Mul", v, w))
+    made = Workload.from_region(Region(b.graph(normed)))
+    assert np.isfinite(made.reference(made.random_inputs(0))[0]).all()

@@ -121,9 +121,9 @@ class OpDef:
     """Elementwise, but what it does depends on where an element stands."""
     commutative: bool = False
     neutral: float | None = None
-    """The result is the other operand if this is the last one, or any one of a commutative operator."""
+    """The number that changes nothing as the last operand, or as any one of a commutative operator."""
     is_copy_rule: Applies | None = None
-    """Whether the result is the first operand as it is; without it it never is."""
+    """Whether the result is the first operand as it is; without a rule it never is."""
     permutable: Literal["axis", "axes"] | None = None
     """The attribute that names axes: the operator is the same in any order of its operands' axes, if these follow."""
     weights: Weights | None = None

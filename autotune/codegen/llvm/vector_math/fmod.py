@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import inf, nan
 from typing import Final
 
-from autotune.codegen.llvm.vector_math.writer import VectorWriter
+from autotune.codegen.llvm.vector_math.instructions import VectorWriter
 
 __all__ = ["remainder"]
 

@@ -18,6 +18,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from autotune.codegen.llvm.vector_math.compositions import (
+    clamp,
+    polynomial,
+    reciprocal,
+    reciprocal_root,
+    rough_reciprocal,
+    round_with_bits,
+    scale,
+)
 from autotune.codegen.llvm.vector_math.fits import (
     ERF_LARGE,
     ERF_SMALL,
@@ -29,7 +38,7 @@ from autotune.codegen.llvm.vector_math.fits import (
 )
 from autotune.codegen.llvm.vector_math.fmod import remainder
 from autotune.codegen.llvm.vector_math.hyperbolic import cosh, sinh
-from autotune.codegen.llvm.vector_math.instructions import FLOATS
+from autotune.codegen.llvm.vector_math.instructions import FLOATS, VectorWriter
 from autotune.codegen.llvm.vector_math.log import log, log1p, log2, log10
 from autotune.codegen.llvm.vector_math.parts import (
     LN2_PARTS,
@@ -41,7 +50,6 @@ from autotune.codegen.llvm.vector_math.parts import (
 )
 from autotune.codegen.llvm.vector_math.pow import power
 from autotune.codegen.llvm.vector_math.trigonometry import cosine, sine, tangent
-from autotune.codegen.llvm.vector_math.writer import VectorWriter
 from autotune.target import Target
 
 __all__ = ["BINARY_FUNCTIONS", "FUNCTIONS", "MathFunction", "has_avx512", "math_function"]
@@ -62,17 +70,17 @@ class MathFunction:
 
 def _exp_of_clamped(w: VectorWriter, x: str) -> str:
     n, k, r = reduce_by_ln2(w, x)
-    return w.scale(w.add(exp_kernel(w, r), w.const(1.0)), n, k)
+    return scale(w, w.add(exp_kernel(w, r), w.const(1.0)), n, k)
 
 
 def _exp(w: VectorWriter, x: str) -> str:
-    return _exp_of_clamped(w, w.clamp(x, *exp_range(w)))
+    return _exp_of_clamped(w, clamp(w, x, *exp_range(w)))
 
 
 def _inverse(w: VectorWriter, high: str, low: str) -> str:
     """1/(high + low) with one Newton step, so that the result is nearly correctly rounded."""
     one = w.const(1.0)
-    quotient = w.rough_reciprocal(high)
+    quotient = rough_reciprocal(w, high)
     residual = w.fma(w.neg(quotient), low, w.fma(w.neg(quotient), high, one))
     return w.fma(quotient, residual, quotient)
 
@@ -80,7 +88,7 @@ def _inverse(w: VectorWriter, high: str, low: str) -> str:
 def _sigmoid(w: VectorWriter, x: str) -> str:
     """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels."""
     low, _ = exp_range(w)
-    z = _exp_of_clamped(w, w.clamp(w.neg(w.fabs(x)), low, 0.0))
+    z = _exp_of_clamped(w, clamp(w, w.neg(w.fabs(x)), low, 0.0))
     inverse = _inverse(w, *fast_two_sum(w, w.const(1.0), z))
     return w.select(w.compare("olt", x, w.const(0.0)), w.mul(z, inverse), inverse)
 
@@ -122,20 +130,20 @@ def _tanh_narrow(w: VectorWriter, x: str) -> str:
     n = w.sub(shifted, ruler)
     power = w.from_bits(w.integer("shl", w.bits(shifted), w.int_const(w.fmt.mantissa)))
     fraction = w.fma(clamped, factor, w.neg(n))
-    inverse = w.reciprocal(w.fma(power, w.polynomial(fraction, EXP2_NARROW), w.const(0.5)))
+    inverse = reciprocal(w, w.fma(power, polynomial(w, fraction, EXP2_NARROW), w.const(0.5)))
     large = w.sub(w.const(1.0), inverse)
 
     square = w.mul(x, x)
-    small = w.fma(w.mul(size, square), w.polynomial(square, TANH_SMALL), size)
+    small = w.fma(w.mul(size, square), polynomial(w, square, TANH_SMALL), size)
     magnitude = w.select(w.compare("olt", size, w.const(TANH_BORDER)), small, large)
     return w.copysign(magnitude, x)
 
 
 def _tanh_wide(w: VectorWriter, x: str) -> str:
     """u/(u+2) with u = expm1(2*|x|) = 2**n * (exp(r)-1) + (2**n - 1); 1 past 20."""
-    size = w.clamp(w.fabs(x), 0.0, 20.0)
+    size = clamp(w, w.fabs(x), 0.0, 20.0)
     doubled = w.add(size, size)
-    n, k = w.round_with_bits(doubled, LOG2_E)
+    n, k = round_with_bits(w, doubled, LOG2_E)
     high, low = LN2_PARTS[w.fmt.dtype]
     leading, trailing = w.fma(n, w.const(-high), doubled), w.mul(n, w.const(-low))
     r = w.add(leading, trailing)
@@ -143,12 +151,12 @@ def _tanh_wide(w: VectorWriter, x: str) -> str:
     biased = w.integer("add", k, w.int_const(w.fmt.bias))
     power = w.from_bits(w.integer("shl", biased, w.int_const(w.fmt.mantissa)))
     head = w.fma(power, r, w.sub(power, w.const(1.0)))
-    rest = w.fma(w.mul(r, r), w.polynomial(r, EXP[w.fmt.dtype]), r_low)
+    rest = w.fma(w.mul(r, r), polynomial(w, r, EXP[w.fmt.dtype]), r_low)
     u = w.fma(power, rest, head)
 
     divisor = w.add(u, w.const(2.0))
     divisor_low = w.sub(u, w.sub(divisor, w.const(2.0)))
-    inverse = w.rough_reciprocal(divisor)
+    inverse = rough_reciprocal(w, divisor)
     quotient = w.mul(u, inverse)
     negated = w.neg(quotient)
     residual = w.fma(negated, divisor_low, w.fma(negated, divisor, u))
@@ -159,14 +167,14 @@ def _erf(w: VectorWriter, x: str) -> str:
     """x + x*P(x**2) inside [-1, 1], 1 - exp(-Q(|x|)) outside."""
     bound = {"float32": 4.0, "float64": 6.0}[w.fmt.dtype]
     size = w.fabs(x)
-    small = w.fma(x, w.polynomial(w.mul(x, x), ERF_SMALL[w.fmt.dtype]), x)
-    log_erfc = w.neg(w.polynomial(w.clamp(size, 0.0, bound), ERF_LARGE[w.fmt.dtype]))
+    small = w.fma(x, polynomial(w, w.mul(x, x), ERF_SMALL[w.fmt.dtype]), x)
+    log_erfc = w.neg(polynomial(w, clamp(w, size, 0.0, bound), ERF_LARGE[w.fmt.dtype]))
     large = w.copysign(w.sub(w.const(1.0), _exp_of_clamped(w, log_erfc)), x)
     return w.select(w.compare("ole", size, w.const(1.0)), small, large)
 
 
 def _rsqrt(w: VectorWriter, x: str) -> str:
-    return w.reciprocal_root(x)
+    return reciprocal_root(w, x)
 
 
 _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {

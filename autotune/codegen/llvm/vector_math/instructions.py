@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-__all__ = ["FLOATS", "FloatFormat", "VectorInstructions"]
+__all__ = ["FLOATS", "FloatFormat", "VectorWriter"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Body:
 
 
 @dataclass(frozen=True)
-class VectorInstructions:
+class VectorWriter:
     """Appends instructions on values of `lanes` elements; operands and results are SSA names.
 
     `lanes == 1` means scalars. Float operations take a value's format from the writer; `wide()`
@@ -111,7 +111,8 @@ class VectorInstructions:
 
     # instructions -------------------------------------------------------------------------------
 
-    def _append(self, text: str) -> str:
+    def append(self, text: str) -> str:
+        """Append an instruction with a result; returns its name."""
         name = f"%t{len(self.body.lines)}"
         self.body.lines.append(f"  {name} = {text}")
         return name
@@ -121,22 +122,22 @@ class VectorInstructions:
         element = {self.floats: self.fmt.suffix, self.integers: self.fmt.integer}[types]
         symbol = f"@llvm.{intrinsic}.{element if self.lanes == 1 else f'v{self.lanes}{element}'}"
         self.body.needs.add(f"declare {types} {symbol}({', '.join([types] * len(operands))})")
-        return self._append(f"call {types} {symbol}({', '.join(f'{types} {x}' for x in operands)})")
+        return self.append(f"call {types} {symbol}({', '.join(f'{types} {x}' for x in operands)})")
 
     def add(self, a: str, b: str) -> str:
-        return self._append(f"fadd {self.floats} {a}, {b}")
+        return self.append(f"fadd {self.floats} {a}, {b}")
 
     def sub(self, a: str, b: str) -> str:
-        return self._append(f"fsub {self.floats} {a}, {b}")
+        return self.append(f"fsub {self.floats} {a}, {b}")
 
     def mul(self, a: str, b: str) -> str:
-        return self._append(f"fmul {self.floats} {a}, {b}")
+        return self.append(f"fmul {self.floats} {a}, {b}")
 
     def div(self, a: str, b: str) -> str:
-        return self._append(f"fdiv {self.floats} {a}, {b}")
+        return self.append(f"fdiv {self.floats} {a}, {b}")
 
     def neg(self, a: str) -> str:
-        return self._append(f"fneg {self.floats} {a}")
+        return self.append(f"fneg {self.floats} {a}")
 
     def fma(self, a: str, b: str, c: str) -> str:
         """a*b + c, rounded once."""
@@ -163,7 +164,7 @@ class VectorInstructions:
 
     def integer(self, operation: str, a: str, b: str) -> str:
         """An integer instruction: add, sub, mul, and, or, xor, shl, lshr, ashr."""
-        return self._append(f"{operation} {self.integers} {a}, {b}")
+        return self.append(f"{operation} {self.integers} {a}, {b}")
 
     def saturating_sub(self, a: str, b: str) -> str:
         """The difference of unsigned integers, 0 where it would be negative."""
@@ -172,35 +173,35 @@ class VectorInstructions:
     def has_bit(self, a: str, number: int) -> str:
         """Where a bit of an integer is set."""
         masked = self.integer("and", a, self.int_const(1 << number))
-        return self._append(f"icmp ne {self.integers} {masked}, {self.int_const(0)}")
+        return self.append(f"icmp ne {self.integers} {masked}, {self.int_const(0)}")
 
     def bits(self, a: str) -> str:
         """The integer whose bits are those of the float `a`."""
-        return self._append(f"bitcast {self.floats} {a} to {self.integers}")
+        return self.append(f"bitcast {self.floats} {a} to {self.integers}")
 
     def from_bits(self, a: str) -> str:
         """The float whose bits are those of the integer `a`."""
-        return self._append(f"bitcast {self.integers} {a} to {self.floats}")
+        return self.append(f"bitcast {self.integers} {a} to {self.floats}")
 
     def compare(self, predicate: str, a: str, b: str) -> str:
         """A float comparison: oeq, olt, ogt, oge, ole, ord, uno, une, ..."""
-        return self._append(f"fcmp {predicate} {self.floats} {a}, {b}")
+        return self.append(f"fcmp {predicate} {self.floats} {a}, {b}")
 
     def logical(self, operation: str, a: str, b: str) -> str:
         """and, or, xor of two masks."""
-        return self._append(f"{operation} {self.mask} {a}, {b}")
+        return self.append(f"{operation} {self.mask} {a}, {b}")
 
     def select(self, mask: str, a: str, b: str) -> str:
         """`a` where the mask holds, `b` elsewhere."""
-        return self._append(f"select {self.mask} {mask}, {self.floats} {a}, {self.floats} {b}")
+        return self.append(f"select {self.mask} {mask}, {self.floats} {a}, {self.floats} {b}")
 
-    def extend_from(self, narrow: VectorInstructions, a: str) -> str:
+    def extend_from(self, narrow: VectorWriter, a: str) -> str:
         """`a`, a value of the `narrow` writer's format, in this writer's wider format."""
-        return self._append(f"fpext {narrow.floats} {a} to {self.floats}")
+        return self.append(f"fpext {narrow.floats} {a} to {self.floats}")
 
     def truncate(self, a: str) -> str:
         """The float64 `a` rounded to this writer's format."""
-        return self._append(f"fptrunc {self.wide().floats} {a} to {self.floats}")
+        return self.append(f"fptrunc {self.wide().floats} {a} to {self.floats}")
 
     def halves(self, a: str) -> tuple[str, str]:
         """The lower and the upper half of the lanes, for a writer of half as many."""
@@ -209,14 +210,14 @@ class VectorInstructions:
             order = ", ".join(f"i32 {start + n}" for n in range(self.lanes // 2))
             kind = f"<{self.lanes // 2} x i32>"
             text = f"shufflevector {self.floats} {a}, {self.floats} poison, {kind} <{order}>"
-            parts.append(self._append(text))
+            parts.append(self.append(text))
         return parts[0], parts[1]
 
     def joined(self, low: str, high: str) -> str:
         """Two halves as one."""
         half = replace(self, lanes=self.lanes // 2).floats
         order = ", ".join(f"i32 {n}" for n in range(self.lanes))
-        return self._append(f"shufflevector {half} {low}, {half} {high}, <{self.lanes} x i32> <{order}>")
+        return self.append(f"shufflevector {half} {low}, {half} {high}, <{self.lanes} x i32> <{order}>")
 
     def corrected_where(self, rare: str, value: str, correct: Callable[[str], str]) -> str:
         """`correct(value)` if the mask `rare` holds in any lane, else `value` without computing more."""
@@ -228,7 +229,7 @@ class VectorInstructions:
         after = self.body.block
         self.body.lines.append(f"  br label %done{number}")
         self.start_block(f"done{number}")
-        return self._append(f"phi {self.floats} [ {value}, %{before} ], [ {corrected}, %{after} ]")
+        return self.append(f"phi {self.floats} [ {value}, %{before} ], [ {corrected}, %{after} ]")
 
     def repeated_while(self, holds: Callable[[str], str], value: str, step: Callable[[str], str]) -> str:
         """`step(step(... value))`, for as long as the mask that `holds` gives is set in any lane."""
@@ -251,15 +252,15 @@ class VectorInstructions:
         """Whether the mask holds in any lane."""
         if self.lanes == 1:
             return mask
-        bits = self._append(f"bitcast {self.mask} {mask} to i{self.lanes}")
-        return self._append(f"icmp ne i{self.lanes} {bits}, 0")
+        bits = self.append(f"bitcast {self.mask} {mask} to i{self.lanes}")
+        return self.append(f"icmp ne i{self.lanes} {bits}, 0")
 
     def start_block(self, name: str) -> None:
         """Begin a basic block, to which the lines before have branched."""
         self.body.lines.append(f"{name}:")
         self.body.block = name
 
-    def _avx512(self, name: str, *operands: str, control: int | None = None) -> str:
+    def native_instruction(self, name: str, *operands: str, control: int | None = None) -> str:
         """An AVX-512 instruction on all lanes; `control` is its immediate operand."""
         kind = {32: "ps", 64: "pd"}[self.fmt.bits]
         mask = f"i{max(8, self.lanes)}"
@@ -275,7 +276,7 @@ class VectorInstructions:
         symbol = f"@llvm.x86.avx512.{'mask.' if masked else ''}{name}.{kind}.{width}"
         self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(types)})")
         arguments = ", ".join(f"{t} {v}" for t, v in zip(types, values, strict=True))
-        return self._append(f"call {self.floats} {symbol}({arguments})")
+        return self.append(f"call {self.floats} {symbol}({arguments})")
 
     def lookup(self, index: str, table: Sequence[float]) -> str:
         """The entry of `table` whose number is in the low bits of `index`; for a writer that `has_tables`."""
@@ -288,7 +289,7 @@ class VectorInstructions:
             kinds, operands = [*kinds, self.floats], [*operands, f"<{', '.join(items[self.lanes :])}>"]
         self.body.needs.add(f"declare {self.floats} {symbol}({', '.join(kinds)})")
         arguments = ", ".join(f"{kind} {operand}" for kind, operand in zip(kinds, operands, strict=True))
-        return self._append(f"call {self.floats} {symbol}({arguments})")
+        return self.append(f"call {self.floats} {symbol}({arguments})")
 
     def gather(self, index: str, name: str, table: Sequence[float]) -> str:
         """The entries of a table in memory at integer indices."""
@@ -296,13 +297,13 @@ class VectorInstructions:
         items = ", ".join(f"{kind} {self.fmt.literal(value)}" for value in table)
         symbol = f"@at_{name}_{self.fmt.suffix}"
         self.body.needs.add(f"{symbol} = private unnamed_addr constant [{len(table)} x {kind}] [{items}]")
-        address = self._append(f"getelementptr {kind}, ptr {symbol}, {self.integers} {index}")
+        address = self.append(f"getelementptr {kind}, ptr {symbol}, {self.integers} {index}")
         if self.lanes == 1:
-            return self._append(f"load {kind}, ptr {address}")
+            return self.append(f"load {kind}, ptr {address}")
         pointers, mask = f"<{self.lanes} x ptr>", f"<{self.lanes} x i1>"
         call = f"@llvm.masked.gather.v{self.lanes}{self.fmt.suffix}.v{self.lanes}p0"
         self.body.needs.add(f"declare {self.floats} {call}({pointers}, {mask}, {self.floats})")
         operands = (
             f"{pointers} align {self.fmt.bits // 8} {address}, {mask} splat (i1 true), {self.floats} poison"
         )
-        return self._append(f"call {self.floats} {call}({operands})")
+        return self.append(f"call {self.floats} {call}({operands})")

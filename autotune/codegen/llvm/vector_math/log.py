@@ -8,9 +8,10 @@ from functools import cache
 from math import inf, nan
 from typing import Final
 
+from autotune.codegen.llvm.vector_math.compositions import polynomial, rough_reciprocal, split_exponent
 from autotune.codegen.llvm.vector_math.fits import LOG_TAIL
+from autotune.codegen.llvm.vector_math.instructions import VectorWriter
 from autotune.codegen.llvm.vector_math.parts import LN2, LN2_PARTS, two_sum
-from autotune.codegen.llvm.vector_math.writer import VectorWriter
 
 __all__ = ["log", "log1p", "log2", "log10"]
 
@@ -59,18 +60,18 @@ def _everywhere(w: VectorWriter, x: str, core: Core, of_two: float) -> str:
 def _log_core(w: VectorWriter, x: str) -> str:
     """log(x) for positive normal x; for every x where the exponent is split natively."""
     high, low = LN2_PARTS[w.fmt.dtype]
-    m, e = w.split_exponent(x)
+    m, e = split_exponent(w, x)
     f = w.sub(m, w.const(1.0))
     if w.fmt.dtype == "float32":
         half_square = w.mul(w.mul(f, f), w.const(0.5))
-        tail = w.polynomial(f, LOG_TAIL["float32"])
+        tail = polynomial(w, f, LOG_TAIL["float32"])
         cube = w.mul(w.mul(f, f), f)
         small = w.sub(w.fma(e, w.const(low), w.mul(cube, tail)), half_square)
         return w.fma(e, w.const(high), w.add(f, small))
     # log(1+f) = 2s + s*R(s**2) = f - s*(f - R(s**2)), s = f/(2+f): a form of msun's e_log.c.
     s = _quotient(w, f, w.add(f, w.const(2.0)))
     square = w.mul(s, s)
-    rest = w.fma(w.neg(square), w.polynomial(square, LOG_TAIL["float64"]), f)
+    rest = w.fma(w.neg(square), polynomial(w, square, LOG_TAIL["float64"]), f)
     correction = w.fma(e, w.const(-low), w.mul(s, rest))
     return w.fma(e, w.const(high), w.sub(f, correction))
 
@@ -79,7 +80,7 @@ def _quotient(w: VectorWriter, a: str, b: str) -> str:
     """a/b, for b whose inverse is a normal number."""
     if not w.native:
         return w.div(a, b)
-    inverse = w.rough_reciprocal(b)
+    inverse = rough_reciprocal(w, b)
     quotient = w.mul(a, inverse)
     return w.fma(w.fma(w.neg(quotient), b, a), inverse, quotient)
 
@@ -106,7 +107,7 @@ def _parts(number: Decimal, digits: int) -> tuple[float, float]:
 
 def _to_base(w: VectorWriter, x: str, base: int) -> str:
     (scale, scale_low), (unit, unit_low) = _base(w.fmt.dtype, base)
-    m, e = w.split_exponent(x)
+    m, e = split_exponent(w, x)
     f = w.sub(m, w.const(1.0))
     rest = _log1p_rest(w, f)
     low = w.fma(rest, w.const(scale), w.fma(f, w.const(scale_low), w.mul(e, w.const(unit_low))))
@@ -121,8 +122,8 @@ def _log1p_rest(w: VectorWriter, f: str) -> str:
     """log(1 + f) - f for 1 + f from sqrt(1/2) to sqrt(2)."""
     if w.fmt.dtype == "float32":
         square = w.mul(f, f)
-        tail = w.polynomial(f, LOG_TAIL["float32"])
+        tail = polynomial(w, f, LOG_TAIL["float32"])
         return w.fma(w.mul(square, f), tail, w.mul(square, w.const(-0.5)))
     s = _quotient(w, f, w.add(f, w.const(2.0)))
     square = w.mul(s, s)
-    return w.neg(w.mul(s, w.fma(w.neg(square), w.polynomial(square, LOG_TAIL["float64"]), f)))
+    return w.neg(w.mul(s, w.fma(w.neg(square), polynomial(w, square, LOG_TAIL["float64"]), f)))

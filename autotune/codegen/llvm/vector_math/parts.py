@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from autotune.codegen.llvm.vector_math.compositions import polynomial, round_with_bits
 from autotune.codegen.llvm.vector_math.fits import EXP
-from autotune.codegen.llvm.vector_math.writer import VectorWriter
+from autotune.codegen.llvm.vector_math.instructions import VectorWriter
 
 __all__ = [
     "LN2",
@@ -54,7 +55,7 @@ def exp_range(w: VectorWriter) -> tuple[float, float]:
     The lower one is far below the first subnormal number, so that a masked score, minus infinity, becomes 0 at
     full speed: a product that underflows costs some 150 cycles in microcode, `vscalef` by 2**-n does not from
     n = 4*(bias + 1) on (read on a Cascade Lake, where exp(-inf) took twelve times as long as exp(-1)), and the
-    two factors of `VectorWriter.scale` are exact zeros at n = 2*bias.
+    two factors of `scale` are exact zeros at n = 2*bias.
     """
     n = 5 * (w.fmt.bias + 1) if w.native else 2 * w.fmt.bias
     return -n * LN2, _EXP_HIGH[w.fmt.dtype]
@@ -62,13 +63,13 @@ def exp_range(w: VectorWriter) -> tuple[float, float]:
 
 def exp_kernel(w: VectorWriter, r: str) -> str:
     """exp(r) - 1 for |r| <= ln2/2."""
-    tail = w.polynomial(r, EXP[w.fmt.dtype])
+    tail = polynomial(w, r, EXP[w.fmt.dtype])
     return w.fma(w.mul(r, r), tail, r)
 
 
 def reduce_by_ln2(w: VectorWriter, x: str) -> tuple[str, str, str]:
     """(n, k, r) with x = n*ln2 + r, |r| <= ln2/2; n and k are the same integer."""
     high, low = LN2_PARTS[w.fmt.dtype]
-    n, k = w.round_with_bits(x, LOG2_E)
+    n, k = round_with_bits(w, x, LOG2_E)
     r = w.fma(n, w.const(-low), w.fma(n, w.const(-high), x))
     return n, k, r

@@ -12,8 +12,18 @@ from functools import cache
 from math import inf, nan
 from typing import Final
 
+from autotune.codegen.llvm.vector_math.compositions import (
+    clamp,
+    polynomial,
+    reciprocal,
+    round_with_bits,
+    scale,
+    split_around_one,
+    split_exponent,
+    unusual,
+)
 from autotune.codegen.llvm.vector_math.fits import ATANH_TAIL, EXP2_NARROW, LOG1P_TAIL, LOG2_WIDE
-from autotune.codegen.llvm.vector_math.instructions import FLOATS
+from autotune.codegen.llvm.vector_math.instructions import FLOATS, VectorWriter
 from autotune.codegen.llvm.vector_math.parts import (
     LN2,
     LN2_PARTS,
@@ -23,7 +33,6 @@ from autotune.codegen.llvm.vector_math.parts import (
     reduce_by_ln2,
     two_product,
 )
-from autotune.codegen.llvm.vector_math.writer import VectorWriter
 
 __all__ = ["power"]
 
@@ -72,13 +81,13 @@ def _inverse(index: int, bits: int) -> float:
 def _log2_by_table(w: VectorWriter, size: str) -> tuple[str, str]:
     """log2(size) as a sum of two, some ten bits more than the type has: log2(c) + log1p(r)/ln 2, r = size/c - 1."""
     table = _pieces(w.fmt.dtype)
-    m, e = w.split_around_one(size)
+    m, e = split_around_one(w, size)
     piece = w.integer("lshr", w.bits(m), w.int_const(w.fmt.mantissa - _PIECE_BITS[w.fmt.dtype]))
     r = w.fma(m, w.lookup(piece, table.inverses), w.const(-1.0))
     minus_half = w.mul(r, w.const(-0.5))
     u = w.fma(minus_half, r, r)  # log1p(r) = u + u_low
     u_low = w.fma(minus_half, r, w.sub(r, u))
-    u_low = w.fma(w.mul(w.mul(r, r), r), w.polynomial(r, LOG1P_TAIL[w.fmt.dtype]), u_low)
+    u_low = w.fma(w.mul(w.mul(r, r), r), polynomial(w, r, LOG1P_TAIL[w.fmt.dtype]), u_low)
     factor, factor_low = (w.const(part) for part in table.log2_e)
     scaled, scaled_low = two_product(w, u, factor)
     scaled_low = w.fma(u_low, factor, w.fma(u, factor_low, scaled_low))
@@ -91,13 +100,13 @@ def _pow_magnitude_by_table(w: VectorWriter, size: str, y: str) -> str:
     high, low = _log2_by_table(w, size)
     product, product_low = two_product(w, high, y)
     product_low = w.fma(low, y, product_low)
-    z = w.clamp(product, -5.0 * (w.fmt.bias + 1), w.fmt.bias + 3.0)
-    n, k = w.round_with_bits(z, 1.0)
+    z = clamp(w, product, -5.0 * (w.fmt.bias + 1), w.fmt.bias + 3.0)
+    n, k = round_with_bits(w, z, 1.0)
     r = w.sub(z, n)
     r = w.select(w.compare("oeq", z, product), w.add(r, product_low), r)
     if w.fmt.dtype == "float32":
-        return w.scale(w.polynomial(r, EXP2_NARROW), n, k)
-    return w.scale(w.add(exp_kernel(w, w.mul(r, w.const(LN2))), w.const(1.0)), n, k)
+        return scale(w, polynomial(w, r, EXP2_NARROW), n, k)
+    return scale(w, w.add(exp_kernel(w, w.mul(r, w.const(LN2))), w.const(1.0)), n, k)
 
 
 def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
@@ -109,19 +118,19 @@ def _scaled_log2(w: VectorWriter, size: str, y: str) -> tuple[str, str]:
             _scaled_log2(half, a, b) for a, b in zip(w.halves(size), w.halves(y), strict=True)
         )
         return w.joined(n_low, n_high), w.joined(r_low, r_high)
-    m, e = d.split_exponent(d.extend_from(w, size))
+    m, e = split_exponent(d, d.extend_from(w, size))
     f = d.sub(m, d.const(1.0))
-    log2 = d.fma(f, d.polynomial(f, LOG2_WIDE), e)
-    z = d.clamp(d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
-    n, _ = d.round_with_bits(z, 1.0)
+    log2 = d.fma(f, polynomial(d, f, LOG2_WIDE), e)
+    z = clamp(d, d.mul(d.extend_from(w, y), log2), -160.0, 130.0)
+    n, _ = round_with_bits(d, z, 1.0)
     return w.truncate(n), w.truncate(d.sub(z, n))
 
 
 def _pow_magnitude_wide(w: VectorWriter, size: str, y: str) -> str:
     """|x|**y of float32, the logarithm in float64, for finite x != 0 and finite y."""
     n, r = _scaled_log2(w, size, y)
-    _, k = w.round_with_bits(n, 1.0)
-    return w.scale(w.polynomial(r, EXP2_NARROW), n, k)
+    _, k = round_with_bits(w, n, 1.0)
+    return scale(w, polynomial(w, r, EXP2_NARROW), n, k)
 
 
 def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
@@ -130,11 +139,11 @@ def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
     log(m) = 2s + s**3 * (2/3 + s**2*T(s**2)), s = (m-1)/(m+1), with s, s**3 and 2/3 as sums of two.
     """
     high, low = LN2_PARTS["float64"]
-    m, e = w.split_exponent(x)
+    m, e = split_exponent(w, x)
     numerator = w.sub(m, w.const(1.0))
     denominator = w.add(m, w.const(1.0))
     rest = w.sub(m, w.sub(denominator, w.const(1.0)))
-    inverse = w.reciprocal(denominator)
+    inverse = reciprocal(w, denominator)
     s = w.mul(numerator, inverse)
     remainder = w.fma(w.neg(s), denominator, numerator)
     s_low = w.mul(w.fma(w.neg(s), rest, remainder), inverse)
@@ -146,7 +155,7 @@ def _log_double(w: VectorWriter, x: str) -> tuple[str, str]:
 
     third = 2.0 / 3.0
     third_low = float.fromhex("0x1.5555555555555p-55")  # 2/3 - float64(2/3)
-    tail = w.fma(w.polynomial(square, ATANH_TAIL), square, w.const(third_low))
+    tail = w.fma(polynomial(w, square, ATANH_TAIL), square, w.const(third_low))
     factor, factor_low = fast_two_sum(w, w.const(third), tail)
     term, term_low = two_product(w, cube, factor)
     term_low = w.fma(cube, factor_low, w.fma(cube_low, factor, term_low))
@@ -164,9 +173,9 @@ def _pow_magnitude_double(w: VectorWriter, size: str, y: str) -> str:
     product_low = w.fma(low, y, product_low)
     in_range = w.compare("olt", w.fabs(product), w.const(1000.0))
     product_low = w.select(in_range, product_low, w.const(0.0))
-    z = w.clamp(product, *exp_range(w))
+    z = clamp(w, product, *exp_range(w))
     n, k, r = reduce_by_ln2(w, z)
-    return w.scale(w.add(exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
+    return scale(w, w.add(exp_kernel(w, w.add(r, product_low)), w.const(1.0)), n, k)
 
 
 def _log_of_size(w: VectorWriter, size: str) -> tuple[str, str]:
@@ -202,7 +211,7 @@ def power(w: VectorWriter, x: str, y: str) -> str:
     if w.has_tables(1 << _PIECE_BITS[w.fmt.dtype]):
         magnitude = _pow_magnitude_by_table
     result = magnitude(w, w.fabs(x), y)
-    return w.corrected_where(w.unusual(x, y), result, lambda value: _special(w, x, y, value))
+    return w.corrected_where(unusual(w, x, y), result, lambda value: _special(w, x, y, value))
 
 
 def _special(w: VectorWriter, x: str, y: str, magnitude: str) -> str:

@@ -11,8 +11,9 @@ from functools import cache
 from math import factorial, inf, nan
 from typing import Final
 
+from autotune.codegen.llvm.vector_math.compositions import polynomial, round_with_bits
+from autotune.codegen.llvm.vector_math.instructions import VectorWriter
 from autotune.codegen.llvm.vector_math.parts import fast_two_sum, two_product, two_sum
-from autotune.codegen.llvm.vector_math.writer import VectorWriter
 
 __all__ = ["cosine", "sine", "tangent"]
 
@@ -106,7 +107,7 @@ def _far(w: VectorWriter, x: str, kernel: Kernel) -> str:
 def _remainder(w: VectorWriter, x: str) -> tuple[str, str]:
     """(r, k) with x = k*pi/2 + r and |r| not above pi/4."""
     first, second, third = _parts_of_half_pi(w, 3)
-    n, k = w.round_with_bits(x, 1 / first)
+    n, k = round_with_bits(w, x, 1 / first)
     r = w.fma(n, w.const(-first), x)
     return w.fma(n, w.const(-third), w.fma(n, w.const(-second), r)), k
 
@@ -132,7 +133,7 @@ def _far_remainder(w: VectorWriter, x: str) -> tuple[str, str]:
     first, second = _parts_of_half_pi(w, 2)
     product, rest = two_product(w, high, w.const(first))
     rest = w.fma(high, w.const(second), w.fma(low, w.const(first), rest))
-    _, k = w.round_with_bits(turns, 1.0)
+    _, k = round_with_bits(w, turns, 1.0)
     return w.add(product, rest), k
 
 
@@ -164,7 +165,7 @@ def _tangent(w: VectorWriter, r: str, turns: str) -> str:
 def _sine_kernel(w: VectorWriter, r: str) -> str:
     terms = [(-1.0) ** (n + 1) / factorial(2 * n + 3) for n in range(_SINE[w.fmt.dtype])]
     square = w.mul(r, r)
-    return w.fma(w.mul(r, square), w.polynomial(square, terms), r)
+    return w.fma(w.mul(r, square), polynomial(w, square, terms), r)
 
 
 def _cosine_kernel(w: VectorWriter, r: str) -> str:
@@ -173,4 +174,4 @@ def _cosine_kernel(w: VectorWriter, r: str) -> str:
     half = w.mul(square, w.const(0.5))
     head = w.sub(w.const(1.0), half)
     lost = w.sub(w.sub(w.const(1.0), head), half)
-    return w.add(head, w.fma(w.mul(square, square), w.polynomial(square, terms), lost))
+    return w.add(head, w.fma(w.mul(square, square), polynomial(w, square, terms), lost))

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from autotune.bench.contest import Contest, Entry, Pace, Reading, difference
 from autotune.bench.own import enter, known_history, tune_up_to
 from autotune.bench.problem import Case, Problem, write_graph, write_inputs, write_onnx, write_recipe
 from autotune.bench.result import OWN_NAMES, Result
+from autotune.bench.side_by_side import Competitor, Pace, Reading, SideBySide, difference
 from autotune.bench.systems import System
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
@@ -36,7 +36,7 @@ class PeerTuning:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchmarkPlan:
     """What to compare: threads, peers, pace, and how many trials to tune before (None: not at all)."""
 
     threads: Sequence[int]
@@ -52,7 +52,7 @@ class Plan:
 
 
 def compare(
-    cases: Iterable[Case], plan: Plan, say: Say, versions: dict[str, str] | None = None
+    cases: Iterable[Case], plan: BenchmarkPlan, say: Say, versions: dict[str, str] | None = None
 ) -> Iterator[Result]:
     """Run every case at every number of threads; each result as soon as it is there.
 
@@ -64,17 +64,17 @@ def compare(
     for threads in plan.threads:
         with (
             tempfile.TemporaryDirectory(prefix="autotune-bench-") as name,
-            Contest(threads, Path(name), plan.pace) as contest,
+            SideBySide(threads, Path(name), plan.pace) as running,
         ):
             for number, case in enumerate(listed, start=1):
                 say(f"[{number}/{len(listed)}] {case.family} {case.name}, {threads} threads")
                 folder = Path(name) / str(number)
                 folder.mkdir()
-                result = _one(case, plan, contest, folder, say, left)
+                result = _one(case, plan, running, folder, say, left)
                 shutil.rmtree(folder)  # of large models nothing must stay until the end
                 say(f"    {_short(result)}")
                 if versions is not None:
-                    versions.update(contest.versions)
+                    versions.update(running.versions)
                 yield result
 
 
@@ -97,8 +97,10 @@ class _Share:
             self.seconds = max(0.0, self.seconds - seconds)
 
 
-def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say, left: _Share) -> Result:
-    threads = contest.threads
+def _one(
+    case: Case, plan: BenchmarkPlan, running: SideBySide, folder: Path, say: Say, left: _Share
+) -> Result:
+    threads = running.threads
     try:
         problem = case.build()
     except UsageError:
@@ -121,7 +123,7 @@ def _one(case: Case, plan: Plan, contest: Contest, folder: Path, say: Say, left:
     if tunes:
         limits = plan.peer_tuning
         say(f"    peers tune up to {limits.trials} trials, {limits.seconds / 60:.0f} minutes at most")
-    readings = contest.run([*(own.entries if own else ()), *peers])
+    readings = running.run([*(own.entries if own else ()), *peers])
     errors = _errors(problem, readings, {peer.name for peer in plan.peers if peer.form == "graph"})
     bare = {name: replace(reading, outputs=()) for name, reading in readings.items()}
     return Result(case, threads, problem.flops, problem.bytes, bare, errors, own, failure, history)
@@ -133,7 +135,7 @@ def _kept_folder(folder: Path, case: Case, threads: int) -> Path:
     return folder / f"{name}-{threads}-threads"
 
 
-def _tune(problem: Problem, plan: Plan, threads: int, say: Say, left: _Share) -> None:
+def _tune(problem: Problem, plan: BenchmarkPlan, threads: int, say: Say, left: _Share) -> None:
     """Up to the plan's number of trials, in this problem's share of the time."""
     seconds = left.take()
     if seconds is not None and seconds < _LEAST_TUNE_S:
@@ -166,7 +168,7 @@ def peer_entries(
     folder: Path,
     tuning: PeerTuning | None = None,
     kept: Path | None = None,
-) -> list[Entry]:
+) -> list[Competitor]:
     """The problem in the form that each peer loads; peers without a form of it are left out.
 
     One that tunes keeps what it finds in ``kept``, by default below ``folder``.
@@ -181,14 +183,14 @@ def peer_entries(
             mine = write_inputs(problem, folder / "graph_inputs", peer=False)
             where = write_graph(problem, folder / "graph", kept or folder / "kept")
             limits = tuning or PeerTuning()
-            entries.append(Entry(peer.name, peer, where, mine, limits.trials, limits.seconds))
+            entries.append(Competitor(peer.name, peer, where, mine, limits.trials, limits.seconds))
             continue
         elif problem.model is None:
             continue
         elif peer.form not in forms:
             write = write_onnx if peer.form == "onnx" else write_recipe
             forms[peer.form] = write(problem.model, folder / f"model.{peer.form}")
-        entries.append(Entry(peer.name, peer, forms[peer.form], inputs))
+        entries.append(Competitor(peer.name, peer, forms[peer.form], inputs))
     return entries
 
 
@@ -212,4 +214,4 @@ def _short(result: Result) -> str:
     return ", ".join([*parts, *[f"FAILED: {text}" for text in failures if text]])
 
 
-__all__ = ["PeerTuning", "Plan", "compare", "peer_entries"]
+__all__ = ["BenchmarkPlan", "PeerTuning", "compare", "peer_entries"]

@@ -274,10 +274,10 @@ def speed(name: str, dtype: str, lanes: int, rounds: int) -> Speed:
     y = rng.uniform(-2.0, 2.0, _TIMED_ELEMENTS).astype(dtype)
     out = np.empty_like(x)
     expression, theirs = numpy_form(name)
-    contenders = (compiled(name, lanes, dtype), theirs)
+    competitors = (compiled(name, lanes, dtype), theirs)
     best = [float("inf"), float("inf")]
     for _ in range(rounds):
-        for index, run in enumerate(contenders):
+        for index, run in enumerate(competitors):
             run(x, y, out)
             begin = time.perf_counter_ns()
             run(x, y, out)

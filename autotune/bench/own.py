@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotune.bench.contest import Entry
 from autotune.bench.problem import Problem, write_inputs
+from autotune.bench.side_by_side import Competitor
 from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.planned import TUNED
@@ -34,7 +34,7 @@ _NOTHING_TO_SEARCH = Budget(per_workload=1)
 class Own:
     """Our entries of a problem. ``hits`` of ``dispatches`` have a tuned schedule."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[Competitor, ...]
     compile_s: float
     hits: int
     dispatches: int
@@ -51,7 +51,7 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
     compile_s = time.perf_counter() - begin
     path = folder / "default.atm"
     artifact.save(plain.image, path)
-    entries = [Entry(UNTUNED_NAME, OURS, str(path), inputs)]
+    entries = [Competitor(UNTUNED_NAME, OURS, str(path), inputs)]
     hits = 0
     if database is not None:
         done = compile_in_detail(problem.graph, target="host", threads=threads, database=database)
@@ -59,7 +59,7 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
         if hits:
             tuned = folder / "tuned.atm"
             artifact.save(done.image, tuned)
-            entries.append(Entry(TUNED_NAME, OURS, str(tuned), inputs))
+            entries.append(Competitor(TUNED_NAME, OURS, str(tuned), inputs))
     return Own(tuple(entries), compile_s, hits, len(plain.image.dispatches))
 
 

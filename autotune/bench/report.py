@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from autotune.bench.contest import Reading
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME
 from autotune.bench.result import FLOORS, OWN_NAMES, Result
+from autotune.bench.side_by_side import Reading
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio, scientific
 
 RATIO_NOTE = "÷ best: our latency (tuned where it is known) ÷ the fastest peer's; below 1 we are faster"
@@ -29,33 +29,33 @@ def side_by_side(
     first: str = "case",
     with_family: bool = True,
 ) -> Table:
-    """One row a case: every contender's latency, our ratios, and the difference of outputs.
+    """One row a case: every competitor's latency, our ratios, and the difference of outputs.
 
     ``labels`` are the peers' by name, in order. The last row has geometric means.
     """
     tuned = any(result.min_ns(TUNED_NAME) is not None for result in results)
     ours = [UNTUNED_NAME, *([TUNED_NAME] if tuned else [])]
-    rivals = any(name not in FLOORS for name in labels)
+    peers = any(name not in FLOORS for name in labels)
     columns = [first, *ours, *labels.values()]
-    columns += ["÷ best", "÷ best (medians)"] if rivals else []
+    columns += ["÷ best", "÷ best (medians)"] if peers else []
     columns += ["default speed ÷ tuned"] if tuned else []
-    columns += [head for head, _ in extras] + (["max. rel. error"] if rivals else [])
+    columns += [head for head, _ in extras] + (["max. rel. error"] if peers else [])
     rows = []
     for result in results:
         name = f"{result.case.family} {result.case.name}" if with_family else result.case.name
-        cells = [name, *(cell(result, contender) for contender in [*ours, *labels])]
-        cells += [ratio(result.ratio()), ratio(result.ratio(median=True))] if rivals else []
+        cells = [name, *(cell(result, competitor) for competitor in [*ours, *labels])]
+        cells += [ratio(result.ratio()), ratio(result.ratio(median=True))] if peers else []
         cells += [ratio(result.default_to_tuned)] if tuned else []
         cells += [of(result) for _, of in extras]
-        cells += [scientific(max(result.errors.values(), default=None))] if rivals else []
+        cells += [scientific(max(result.errors.values(), default=None))] if peers else []
         rows.append(tuple(cells))
-    rows.append(tuple(_means(results, len(ours) + len(labels), rivals, tuned, len(extras))))
-    notes = [CELL_NOTE, *([RATIO_NOTE] if rivals else []), *_failures(results)]
+    rows.append(tuple(_means(results, len(ours) + len(labels), peers, tuned, len(extras))))
+    notes = [CELL_NOTE, *([RATIO_NOTE] if peers else []), *_failures(results)]
     return Table(title, tuple(columns), tuple(rows), tuple(notes))
 
 
 def cell(result: Result, name: str) -> str:
-    """A contender's latency, or why there is none."""
+    """A competitor's latency, or why there is none."""
     reading = result.readings.get(name)
     if reading is None:
         return "failed" if result.failure and name in OWN_NAMES else NOTHING
@@ -64,15 +64,15 @@ def cell(result: Result, name: str) -> str:
     return f"{duration(reading.latency.min_ns)} ({duration(reading.latency.median_ns)})"
 
 
-def _means(results: Sequence[Result], contenders: int, rivals: bool, tuned: bool, extras: int) -> list[str]:
-    cells = ["geometric mean", *[""] * contenders]
-    if rivals:
+def _means(results: Sequence[Result], competitors: int, peers: bool, tuned: bool, extras: int) -> list[str]:
+    cells = ["geometric mean", *[""] * competitors]
+    if peers:
         cells.append(ratio(geometric_mean(r.ratio() for r in results)))
         cells.append(ratio(geometric_mean(r.ratio(median=True) for r in results)))
     if tuned:
         cells.append(ratio(geometric_mean(r.default_to_tuned for r in results)))
     cells += [""] * extras
-    return [*cells, scientific(_worst(results))] if rivals else cells
+    return [*cells, scientific(_worst(results))] if peers else cells
 
 
 def _worst(results: Iterable[Result]) -> float | None:
@@ -97,7 +97,7 @@ def _failures(results: Iterable[Result]) -> list[str]:
 
 
 def _failure(name: str, reading: Reading) -> tuple[str, str]:
-    """Who failed and why: a contender, or else its tuner; no reason if neither did."""
+    """Who failed and why: a competitor, or else its tuner; no reason if neither did."""
     if reading.failure or reading.tuned is None:
         return name, reading.failure
     return f"{name}'s tuner", reading.tuned.failure
@@ -126,7 +126,7 @@ def gigaflops(result: Result) -> str:
 
 
 def gigaflops_of(name: str) -> Callable[[Result], str]:
-    """A contender's rate."""
+    """A competitor's rate."""
 
     def rate(result: Result) -> str:
         ns = result.min_ns(name)
@@ -141,7 +141,7 @@ def percent_of(floor: str) -> Callable[[Result], str]:
 
 
 def native_of(name: str | None = None) -> Callable[[Result], str]:
-    """A contender's fastest run without Python's share; our best entry's for None."""
+    """A competitor's fastest run without Python's share; our best entry's for None."""
 
     def native(result: Result) -> str:
         reading = result.readings.get(name or result.ours_name)

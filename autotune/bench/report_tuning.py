@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.bench.contest import Tuned
 from autotune.bench.own import UNTUNED_NAME
 from autotune.bench.result import Result
+from autotune.bench.side_by_side import Tuned
 from autotune.bench.tables import NOTHING, Table, geometric_mean, ratio
 
 _NOTES = (

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from autotune.bench.contest import Reading
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own
 from autotune.bench.problem import Case
+from autotune.bench.side_by_side import Reading
 from autotune.tuning.history import History
 
 OWN_NAMES = (UNTUNED_NAME, TUNED_NAME)
@@ -34,12 +34,12 @@ class Result:
     history: History | None = None
 
     def min_ns(self, name: str) -> float | None:
-        """A contender's fastest run."""
+        """A competitor's fastest run."""
         reading = self.readings.get(name)
         return reading.latency.min_ns if reading and reading.latency else None
 
     def median_ns(self, name: str) -> float | None:
-        """A contender's median run."""
+        """A competitor's median run."""
         reading = self.readings.get(name)
         return reading.latency.median_ns if reading and reading.latency else None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.bench import machine
-from autotune.bench.compare import Plan, Say, compare
+from autotune.bench.compare import BenchmarkPlan, Say, compare
 from autotune.bench.problem import Case
 from autotune.bench.result import Result
 from autotune.bench.tables import Document, Table
@@ -28,7 +28,7 @@ class Page:
 def run(
     page: Page,
     cases: Iterable[Case],
-    plan: Plan,
+    plan: BenchmarkPlan,
     tables: Tables,
     say: Say,
     save: Callable[[Document], None] | None = None,

@@ -41,15 +41,18 @@ def _tables(threads: str, results: Sequence[Result], labels: Mapping[str, str]) 
     from autotune.bench.suites import quantised
     from autotune.bench.tables import NOTHING, ratio
 
-    twins = {r.case.name: r for r in results if r.case.family == quantised.FLOAT}
+    floats = {r.case.name: r for r in results if r.case.family == quantised.FLOAT}
 
     def float_cell(result: Result) -> str:
-        twin = twins.get(result.case.name)
-        return NOTHING if twin is None else report.cell(twin, twin.ours_name)
+        plain = floats.get(result.case.name)
+        return NOTHING if plain is None else report.cell(plain, plain.ours_name)
 
     def to_float(result: Result) -> str:
-        twin = twins.get(result.case.name)
-        own, other = result.min_ns(result.ours_name), twin.min_ns(twin.ours_name) if twin else None
+        plain = floats.get(result.case.name)
+        own, other = (
+            result.min_ns(result.ours_name),
+            plain.min_ns(plain.ours_name) if plain else None,
+        )
         return ratio(own / other if own is not None and other is not None else None)
 
     extras = [("Gop/s", report.gigaflops), ("float32", float_cell), ("÷ float32", to_float)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ABOUT = (
     "Whole models beside other runtimes, float32, batch as the model has it. `default`: nothing tuned; `tuned`: "
-    "with the schedules of the database. All contenders get the same model and the same random input."
+    "with the schedules of the database. All competitors get the same model and the same random input."
 )
 
 

@@ -60,14 +60,14 @@ class Asked:
         The systems ``first`` take part before the peers. Raises MissingExtraError for a peer that is not
         installed, and what :func:`autotune.bench.compare.compare` raises.
         """
-        from autotune.bench.compare import PeerTuning, Plan
-        from autotune.bench.contest import Pace
+        from autotune.bench.compare import BenchmarkPlan, PeerTuning
         from autotune.bench.session import Page, run
+        from autotune.bench.side_by_side import Pace
         from autotune.bench.systems import find_peers
 
         systems = [*first, *find_peers(self.peers, self.peer_pythons)]
         labels = {system.name: system.label for system in systems}
-        plan = Plan(
+        plan = BenchmarkPlan(
             self.threads,
             systems,
             Pace(rounds=self.rounds, turn_s=self.turn, native=native),
@@ -185,7 +185,7 @@ def _options(
             default=rounds,
             show_default=True,
             metavar="N",
-            help="Turns that each contender gets.",
+            help="Turns that each competitor gets.",
         ),
         click.option(
             "--turn",
@@ -193,7 +193,7 @@ def _options(
             default=0.1,
             show_default=True,
             metavar="SECONDS",
-            help="How long each contender runs in a round.",
+            help="How long each competitor runs in a round.",
         ),
         shared.output_option,
         json_option,

@@ -25,7 +25,7 @@ class Frame:
         self.extents: dict[IterVar, int] = {}
         self.values: dict[IterVar, Lin] = {}
         self.bases: dict[Split, Lin] = {}
-        self.settled: set[Split] = set()
+        self.decided: set[Split] = set()
         self.guarded: set[Split] = set()
         self.opened: set[IterVar] = set()
         self.conditions: list[tuple[Expr, bool]] = []
@@ -46,7 +46,7 @@ class Frame:
         new = object.__new__(Frame)
         new.stage, new.op, new.region, new._parents = self.stage, self.op, self.region, self._parents
         new.extents, new.values, new.bases = dict(self.extents), dict(self.values), dict(self.bases)
-        new.settled, new.guarded, new.opened = set(self.settled), set(self.guarded), set(self.opened)
+        new.decided, new.guarded, new.opened = set(self.decided), set(self.guarded), set(self.opened)
         new.conditions = list(self.conditions)
         return new
 
@@ -114,7 +114,7 @@ class Frame:
                 width = self.width(relation)
                 low, extent = outer[0].scaled(width) + inner[0], self.extent(iv)
                 size = min((outer[1] - 1) * width + inner[1], extent)
-                if relation.tail == "overlap" and relation not in self.settled and size < extent:
+                if relation.tail == "overlap" and relation not in self.decided and size < extent:
                     # Which iteration is the last is not known yet: any may start early by this much.
                     early = (width - self.rest(relation)) if extent >= width else 0
                     if size + early >= extent:

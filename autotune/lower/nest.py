@@ -1,7 +1,7 @@
 """From a schedule to loops: the nest of one stage after another, remainders with code of their own.
 
 The generator walks the leaf loops of a stage outermost first. Opening a loop may fix the extent of an inner
-one: a split that does not divide is settled there (peeled, overlapped or guarded), so all extents below are
+one: a split that does not divide is decided there (peeled, overlapped or guarded), so all extents below are
 constants. Stages attached to a loop are generated right after it is opened, from the region needed there.
 """
 
@@ -28,7 +28,7 @@ from autotune.lower.ir import (
 from autotune.lower.linear import Lin, constant_form
 from autotune.lower.prefetch import Prefetches
 from autotune.lower.regions import Region
-from autotune.lower.settle import Settler
+from autotune.lower.remainders import Remainders
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
@@ -61,12 +61,12 @@ class NestBuilder:
         self.threads: dict[str, tuple[Var, int]] = {}
         """Thread axes whose loops are open: variable and extent."""
         self.inside_calls: set[Stage] = set()
-        self.settler = Settler(self.simplifier)
+        self.remainders = Remainders(self.simplifier)
         read = {s: [r for e in body for r in reads(e)] for s, body in bodies.items()}
         for stage, last in epilogues.items():
             read[stage] += reads(last)
-        self.bounds = BoundInference(order, read, self.simplifier, self.threads, self.settler.named)
-        self.prefetches = Prefetches(translator, self.bounds, self.settler.named)
+        self.bounds = BoundInference(order, read, self.simplifier, self.threads, self.remainders.named)
+        self.prefetches = Prefetches(translator, self.bounds, self.remainders.named)
         self.elements = Elements(bodies, epilogues, translator, with_origins=with_origins)
 
     def root(self, stage: Stage) -> Stmt:
@@ -108,7 +108,7 @@ class NestBuilder:
         main, tail = frame.branch(), frame.branch()
         for part, size in ((main, width), (tail, extent % width)):
             part.extents[split.inner] = size
-            part.settled.add(split)
+            part.decided.add(split)
         tail.values[iv] = constant_form(extent // width)
         tail.opened.add(iv)
         stmts = [self._loop(main, at, mode, out, extent // width)]
@@ -121,7 +121,7 @@ class NestBuilder:
             return None
         for relation in frame.stage.relations:
             if isinstance(relation, Split) and relation.outer is iv:
-                if relation.tail != "peel" or relation in frame.settled or frame.touched(relation.inner):
+                if relation.tail != "peel" or relation in frame.decided or frame.touched(relation.inner):
                     return None
                 extent, width = frame.extent(relation.parent), frame.width(relation)
                 return relation if extent > width and extent % width else None
@@ -236,8 +236,8 @@ class NestBuilder:
         return self._remainder_or_loop(frame, at, mode, out)
 
     def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
-        """What follows the opening of leaf ``at``: settle splits, then attached stages, then inner loops."""
-        return self.settler.settle(frame, lambda settled: self._attached(settled, at, mode, out))
+        """What follows the opening of leaf ``at``: decide splits, then attached stages, then inner loops."""
+        return self.remainders.follow(frame, lambda decided: self._attached(decided, at, mode, out))
 
     def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """Prefetches, then the stages attached to leaf ``at``, then the loops inside."""

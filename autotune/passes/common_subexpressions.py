@@ -32,11 +32,11 @@ class CommonSubexpressions(GraphPass):
             )
             present = tuple(output != ABSENT for output in node.outputs)
             key = (node.op, current.inputs, tuple(node.attrs.items()), present)
-            twin = seen.setdefault(key, node)
-            if twin is node or set(node.outputs) & set(graph.outputs):
+            equal = seen.setdefault(key, node)
+            if equal is node or set(node.outputs) & set(graph.outputs):
                 rewriter.keep(node)
                 continue
-            for old, new in zip(node.outputs, twin.outputs, strict=True):
+            for old, new in zip(node.outputs, equal.outputs, strict=True):
                 if old != ABSENT:
                     rewriter.replace(old, new)
         return rewriter.finish()
@@ -45,9 +45,9 @@ class CommonSubexpressions(GraphPass):
         first: dict[object, str] = {}
         for name, array in rewriter.graph.constants.items():
             if array.nbytes <= self.max_constant_bytes and name not in rewriter.graph.outputs:
-                twin = first.setdefault(_content(array), name)
-                if twin != name:
-                    rewriter.replace(name, twin)
+                equal = first.setdefault(_content(array), name)
+                if equal != name:
+                    rewriter.replace(name, equal)
 
 
 def _content(array: Array) -> object:

@@ -59,12 +59,12 @@ def channels_first(rank: int) -> tuple[int, ...]:
 
 
 class _Conversion:
-    """One run of the pass: which values have a channels-last twin, and what reads them."""
+    """One run of the pass: which values have a channels-last form, and what reads them."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.rewriter = Rewriter(graph)
-        self.twins: dict[str, str] = {}  # original value -> its channels-last form
+        self.converted: dict[str, str] = {}  # original value -> its channels-last form
         self.flattened: dict[str, tuple[int, ...]] = {}  # flattened in channels-last order: [c, s...]
         self.consumers = graph.consumers()
 
@@ -84,7 +84,7 @@ class _Conversion:
         definition = ops.get(node.op)
         if "layout" in definition.attributes:
             return self._convert_spatial(node, definition.weights)
-        if not any(value in self.twins for value in node.present_inputs):
+        if not any(value in self.converted for value in node.present_inputs):
             return False
         if definition.pointwise:
             return self._convert_elementwise(node)
@@ -106,8 +106,8 @@ class _Conversion:
 
     def _convert_elementwise(self, node: Node) -> bool:
         rank = self._rank(node.outputs[0])
-        twins = [v for v in node.present_inputs if v in self.twins]
-        if any(self._rank(v) != rank for v in twins):
+        converted = [v for v in node.present_inputs if v in self.converted]
+        if any(self._rank(v) != rank for v in converted):
             return False
         self._emit(node, [self._aligned(v, rank) for v in node.inputs], node.attrs)
         return True
@@ -159,23 +159,23 @@ class _Conversion:
     def _emit(self, node: Node, inputs: list[str], attrs: Mapping[str, Attr]) -> None:
         outputs = []
         for output in node.outputs:
-            twin = output if output == ABSENT else self.rewriter.fresh(f"{output}.nhwc")
-            outputs.append(twin)
+            form = output if output == ABSENT else self.rewriter.fresh(f"{output}.nhwc")
+            outputs.append(form)
             if output != ABSENT:
-                self.twins[output] = twin
+                self.converted[output] = form
         self.rewriter.add(Node(node.op, tuple(inputs), tuple(outputs), attrs))
 
     def _original(self, value: str) -> None:
-        """Make sure that the value itself is there, not only its channels-last twin."""
-        if value in self.twins and value not in self.rewriter.types:
+        """Make sure that the value itself is there, not only its channels-last form."""
+        if value in self.converted and value not in self.rewriter.types:
             perm = channels_first(self._rank(value))
-            self.rewriter.become(value, "Transpose", [self.twins[value]], {"perm": perm})
+            self.rewriter.become(value, "Transpose", [self.converted[value]], {"perm": perm})
 
     def _twin(self, value: str) -> str:
         """The channels-last form of a value, made where there is none yet."""
-        if value not in self.twins:
-            self.twins[value] = self._permuted(value, channels_last(self._rank(value)))
-        return self.twins[value]
+        if value not in self.converted:
+            self.converted[value] = self._permuted(value, channels_last(self._rank(value)))
+        return self.converted[value]
 
     def _aligned(self, value: str, rank: int) -> str:
         """An operand that broadcasts to ``rank`` dimensions, in channels-last order."""

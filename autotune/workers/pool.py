@@ -1,4 +1,4 @@
-"""Worker processes that take jobs from queues: builds, measurements and the contenders of a benchmark."""
+"""Worker processes that take jobs from queues: builds, measurements and the competitors of a benchmark."""
 
 from __future__ import annotations
 

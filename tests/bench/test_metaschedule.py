@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from autotune.bench import report, report_tuning, systems, worker
-from autotune.bench.compare import PeerTuning, Plan, compare
-from autotune.bench.contest import Pace, Reading, Tuned
+from autotune.bench.compare import BenchmarkPlan, PeerTuning, compare
 from autotune.bench.own import Own, known_history, tune_up_to
 from autotune.bench.problem import Case, Problem, write_graph
 from autotune.bench.result import Result
+from autotune.bench.side_by_side import Pace, Reading, Tuned
 from autotune.bench.suites import operators
 from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul
@@ -79,10 +79,10 @@ def stub(dies_after: int = -1) -> systems.System:
 
 
 def compared(peer: systems.System, folder: Path, trials: int) -> Result:
-    plan = Plan(
+    plan = BenchmarkPlan(
         (1,),
         (peer,),
-        Pace(rounds=1, turn_s=0.001, settle_s=0.0),
+        Pace(rounds=1, turn_s=0.001, rest_s=0.0),
         peer_tuning=PeerTuning(trials, 60.0, folder),
     )
     (result,) = compare([Case("GMM", "(3,4,5)", lambda: matmul((3, 4, 5), 0))], plan, lambda _: None)

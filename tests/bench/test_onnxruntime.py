@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotune.bench.contest import difference
 from autotune.bench.problem import write_onnx
+from autotune.bench.side_by_side import difference
 from autotune.bench.suites import models
 from autotune.compiler import compile_in_detail
 from autotune.frontends import zoo

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from autotune.bench import machine, report
-from autotune.bench.contest import Reading
 from autotune.bench.problem import Case, Problem
 from autotune.bench.result import Result
+from autotune.bench.side_by_side import Reading
 from autotune.bench.tables import Document, Table, duration, geometric_mean, ratio, scientific
 from autotune.database.records import Latency
 from autotune.errors import InternalError, UsageError

@@ -63,7 +63,7 @@ def test_fused_folded_and_viewed_nodes_are_named_where_their_work_is_done() -> N
 
 
 def test_equal_nodes_are_both_named() -> None:
-    b = ModelBuilder("twins")
+    b = ModelBuilder("equals")
     x = b.input("x", (4, 64))
     total = b.node("Add", [b.node("Exp", [x], "one"), b.node("Exp", [x], "other")], "sum")
     ((*names,),) = origins(b.finish([total]))

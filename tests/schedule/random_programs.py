@@ -451,8 +451,8 @@ class _Writer:
             read = self.existing_read(self.stages[-1], data + reduce)
             value = self.combine(value, read)
         if not reduce and self.chance(0.06):
-            twin = f'te.maximum({value.text}, te.const(1, "{self.dtype}"))'
-            body = f"({value.text}, {twin})"
+            other = f'te.maximum({value.text}, te.const(1, "{self.dtype}"))'
+            body = f"({value.text}, {other})"
             self.run(f'{name}_twin, {name} = te.compute({shape}, lambda {indices}: {body}, name="{name}")')
             self.stages.append(_Source(name, max(value.bound, 1), value.exact))
             return True

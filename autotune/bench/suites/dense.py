@@ -12,7 +12,7 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Array
 
 
-def twins(
+def builders(
     name: str, seed: int, **shapes: Sequence[int]
 ) -> tuple[GraphBuilder, ModelBuilder, dict[str, Array]]:
     """Builders of both forms with the given inputs, and random values for them."""
@@ -29,14 +29,14 @@ def twins(
 def matmul(sizes: Sequence[int], seed: int, batch: Sequence[int] = ()) -> Problem:
     """[batch, n, k] @ [batch, k, m] for sizes (n, m, k); both operands are inputs, so that packing counts."""
     n, m, k = sizes
-    b, peers, arrays = twins("matmul", seed, a=(*batch, n, k), b=(*batch, k, m))
+    b, peers, arrays = builders("matmul", seed, a=(*batch, n, k), b=(*batch, k, m))
     ours, theirs = b.node("MatMul", "a", "b"), peers.node("MatMul", ["a", "b"], "c")
     return Problem(b.graph(ours), arrays, peers.finish([theirs]))
 
 
 def attention_scores(shape: Sequence[int], seed: int) -> Problem:
     """Two transpositions and a batched product: [batch, seq, heads, dim] twice to [batch, heads, seq, seq]."""
-    b, m, arrays = twins("attention_scores", seed, q=shape, k=shape)
+    b, m, arrays = builders("attention_scores", seed, q=shape, k=shape)
     perms = {"q": (0, 2, 1, 3), "k": (0, 2, 3, 1)}
     ours = b.node("MatMul", *(b.node("Transpose", v, perm=perm) for v, perm in perms.items()))
     parts = [m.node("Transpose", [v], f"{v}.heads", perm=perm) for v, perm in perms.items()]
@@ -45,7 +45,7 @@ def attention_scores(shape: Sequence[int], seed: int) -> Problem:
 
 def norm(shape: Sequence[int], seed: int) -> Problem:
     """The root of the sum of squares of each matrix of a batch [batch, rows, columns]."""
-    b, m, arrays = twins("norm", seed, x=shape)
+    b, m, arrays = builders("norm", seed, x=shape)
     squares = b.node("Mul", "x", "x")
     ours = b.node("Sqrt", b.node("ReduceSum", squares, axes=(1, 2), keepdims=0))
     theirs = m.node("ReduceL2", ["x"], "y", axes=[1, 2], keepdims=0)
@@ -54,9 +54,9 @@ def norm(shape: Sequence[int], seed: int) -> Problem:
 
 def softmax(shape: Sequence[int], seed: int) -> Problem:
     """Softmax over axis 1 of a matrix."""
-    b, m, arrays = twins("softmax", seed, x=shape)
+    b, m, arrays = builders("softmax", seed, x=shape)
     ours, theirs = b.node("Softmax", "x", axis=1), m.node("Softmax", ["x"], "y", axis=1)
     return Problem(b.graph(ours), arrays, m.finish([theirs]))
 
 
-__all__ = ["attention_scores", "matmul", "norm", "softmax", "twins"]
+__all__ = ["attention_scores", "builders", "matmul", "norm", "softmax"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from autotune.bench.problem import Case, Problem
-from autotune.bench.suites.dense import twins
+from autotune.bench.suites.dense import builders
 from autotune.frontends.model_builder import ModelBuilder
 
 MEBIBYTE = 1 << 20
@@ -29,14 +29,14 @@ def _matrix(elements: int) -> tuple[int, int]:
 
 
 def _relu(elements: int) -> Problem:
-    b, m, arrays = twins("relu", 0, x=(elements,))
+    b, m, arrays = builders("relu", 0, x=(elements,))
     return Problem(b.graph(b.node("Relu", "x")), arrays, m.finish([m.node("Relu", ["x"], "y")]))
 
 
 def _chain(elements: int) -> Problem:
     """relu(x · scale + y), scale a vector along the last dimension."""
     shape = _matrix(elements)
-    b, m, arrays = twins("chain", 0, x=shape, y=shape)
+    b, m, arrays = builders("chain", 0, x=shape, y=shape)
     scale = np.linspace(0.5, 1.5, shape[1], dtype=np.float32)
     for builder in (b, m):
         builder.constant("scale", scale)
@@ -47,14 +47,14 @@ def _chain(elements: int) -> Problem:
 
 def _silu(elements: int) -> Problem:
     """x · sigmoid(x): arithmetic that has to hide behind the memory."""
-    b, m, arrays = twins("silu", 0, x=(elements,))
+    b, m, arrays = builders("silu", 0, x=(elements,))
     ours = b.node("Mul", "x", b.node("Sigmoid", "x"))
     theirs = m.node("Mul", ["x", m.node("Sigmoid", ["x"], "gate")], "y")
     return Problem(b.graph(ours), arrays, m.finish([theirs]))
 
 
 def _transpose(shape: Sequence[int], perm: Sequence[int], dtype: str = "float32") -> Problem:
-    b, m, arrays = twins("transpose", 0)
+    b, m, arrays = builders("transpose", 0)
     for builder in (b, m):
         builder.input("x", tuple(shape), dtype)
     arrays["x"] = np.random.default_rng(0).integers(0, 256, tuple(shape)).astype(dtype)
@@ -63,21 +63,21 @@ def _transpose(shape: Sequence[int], perm: Sequence[int], dtype: str = "float32"
 
 
 def _reduction(op: str, shape: Sequence[int], axes: Sequence[int]) -> Problem:
-    b, m, arrays = twins("reduction", 0, x=shape)
+    b, m, arrays = builders("reduction", 0, x=shape)
     m.constant("axes", np.asarray(axes, np.int64))
     ours = b.node(op, "x", axes=tuple(axes), keepdims=0)
     return Problem(b.graph(ours), arrays, m.finish([m.node(op, ["x", "axes"], "y", keepdims=0)]))
 
 
 def _softmax(shape: Sequence[int], axis: int) -> Problem:
-    b, m, arrays = twins("softmax", 0, x=shape)
+    b, m, arrays = builders("softmax", 0, x=shape)
     ours = b.node("Softmax", "x", axis=axis)
     return Problem(b.graph(ours), arrays, m.finish([m.node("Softmax", ["x"], "y", axis=axis)]))
 
 
 def _concat(elements: int, axis: int) -> Problem:
     shape = _matrix(elements // 2)
-    b, m, arrays = twins("concat", 0, x=shape, y=shape)
+    b, m, arrays = builders("concat", 0, x=shape, y=shape)
     ours = b.node("Concat", "x", "y", axis=axis)
     return Problem(b.graph(ours), arrays, m.finish([m.node("Concat", ["x", "y"], "z", axis=axis)]))
 
@@ -85,7 +85,7 @@ def _concat(elements: int, axis: int) -> Problem:
 def _gather(elements: int, width: int = 256) -> Problem:
     """Every row of a table once, in random order."""
     rows = max(1, elements // width)
-    b, m, arrays = twins("gather", 0, table=(rows, width))
+    b, m, arrays = builders("gather", 0, table=(rows, width))
     for builder in (b, m):
         builder.input("index", (rows,), "int64")
     arrays["index"] = np.random.default_rng(0).permutation(rows).astype(np.int64)
@@ -95,7 +95,7 @@ def _gather(elements: int, width: int = 256) -> Problem:
 
 def _pool(elements: int, op: str, kernel: int, stride: int) -> Problem:
     n, h, w, c = _image(elements)
-    b, _, arrays = twins("pool", 0, x=(n, h, w, c))
+    b, _, arrays = builders("pool", 0, x=(n, h, w, c))
     m = ModelBuilder("pool")
     m.input("x", (n, c, h, w))
     window: dict[str, Any] = {"kernel_shape": (kernel, kernel), "strides": (stride, stride)}

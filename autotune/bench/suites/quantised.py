@@ -1,4 +1,4 @@
-"""Quantised products and convolutions as ONNX has them, each with its float32 twin; the same model for everybody."""
+"""Quantised products and convolutions as ONNX has them, each beside its float32 form; everybody gets the same model."""
 
 from __future__ import annotations
 

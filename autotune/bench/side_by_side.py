@@ -1,4 +1,4 @@
-"""Contenders take turns at one problem, each in a process of its own; what was read of each."""
+"""Competitors take turns at one problem, each in a process of its own; what was read of each."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _NATIVE_ROUNDS = 3
 class Pace:
     """How long to measure: ``rounds`` turns of about ``turn_s`` seconds each, at least ``least`` runs.
 
-    Between turns everybody rests for ``settle_s``: the threads of the one before may still spin, those of
+    Between turns everybody rests for ``rest_s``: the threads of the one before may still spin, those of
     ONNX Runtime and OpenBLAS for tens of milliseconds.
     """
 
     rounds: int = 10
     turn_s: float = 0.1
-    settle_s: float = 0.1
+    rest_s: float = 0.1
     least: int = 2
     most: int = 2000
     native: bool = False
@@ -42,10 +42,10 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One contender of a problem: which system runs which file; ``inputs`` are .npy paths by name.
+class Competitor:
+    """One system at a problem: which system runs which file; ``inputs`` are .npy paths by name.
 
-    ``trials`` is how many a contender that tunes gets, in ``tune_s`` seconds at most.
+    ``trials`` is how many a competitor that tunes gets, in ``tune_s`` seconds at most.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a contender's tuner did, earlier runs of the benchmark included; ``failure`` says why it stopped."""
+    """What a competitor's tuner did, earlier runs of the benchmark included; ``failure`` says why it stopped."""
 
     trials: int
     seconds: float
@@ -68,7 +68,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one contender did: latency, outputs, how long loading took; ``failure`` says why not."""
+    """What one competitor did: latency, outputs, how long loading took; ``failure`` says why not."""
 
     latency: Latency | None = None
     outputs: tuple[Array, ...] = ()
@@ -81,10 +81,10 @@ class Reading:
     """The fastest run without Python's share, where it was asked for."""
 
     tuned: Tuned | None = None
-    """For a contender that tunes."""
+    """For a competitor that tunes."""
 
 
-class Contest:
+class SideBySide:
     """Worker processes for a number of threads; they start when first needed and stay for all problems."""
 
     def __init__(self, threads: int, folder: Path, pace: Pace | None = None) -> None:
@@ -94,7 +94,7 @@ class Contest:
         self._folder = folder
         self._workers = WorkerPool()
 
-    def __enter__(self) -> Contest:
+    def __enter__(self) -> SideBySide:
         return self
 
     def __exit__(
@@ -102,10 +102,10 @@ class Contest:
     ) -> None:
         self._workers.close()
 
-    def run(self, entries: Sequence[Entry]) -> dict[str, Reading]:
+    def run(self, entries: Sequence[Competitor]) -> dict[str, Reading]:
         """Load everybody, run once, then time them in turns; readings by name.
 
-        A contender that fails is a reading with its failure; the others go on.
+        A competitor that fails is a reading with its failure; the others go on.
         """
         readings = {entry.name: self._prepare(entry) for entry in entries}
         able = [entry for entry in entries if not readings[entry.name].failure]
@@ -128,18 +128,18 @@ class Contest:
             )
         return readings
 
-    def _native(self, entries: Sequence[Entry]) -> dict[str, float]:
+    def _native(self, entries: Sequence[Competitor]) -> dict[str, float]:
         """The fastest of a few turns of each."""
         found: dict[str, float] = {}
         for _ in range(_NATIVE_ROUNDS):
             for entry in entries:
-                time.sleep(self.pace.settle_s)
+                time.sleep(self.pace.rest_s)
                 ns = self._ask(entry, {"do": "native", "seconds": self.pace.turn_s}).get("ns")
                 if ns is not None:
                     found[entry.name] = min(found.get(entry.name, ns), ns)
         return found
 
-    def _prepare(self, entry: Entry) -> Reading:
+    def _prepare(self, entry: Competitor) -> Reading:
         tuned = self._tune(entry) if entry.system.tunes else None
         loaded = self._ask(entry, {"do": "load", **self._subject(entry)}, _LOAD_S)
         if "error" in loaded:
@@ -153,7 +153,7 @@ class Contest:
         outputs = tuple(np.load(path, allow_pickle=False) for path in ran["paths"])
         return Reading(outputs=outputs, load_s=loaded["seconds"], tuned=tuned)
 
-    def _tune(self, entry: Entry) -> Tuned:
+    def _tune(self, entry: Competitor) -> Tuned:
         """A tuner that dies or takes too long counts with what it had found."""
         request = {"do": "tune", **self._subject(entry)}
         answer = self._ask(entry, {**request, "trials": entry.trials}, entry.tune_s)
@@ -162,17 +162,19 @@ class Contest:
             answer = self._ask(entry, {**request, "trials": 0})
         return Tuned(0, 0.0, 0.0, failure) if "error" in answer else Tuned(**answer, failure=failure)
 
-    def _subject(self, entry: Entry) -> dict[str, Any]:
+    def _subject(self, entry: Competitor) -> dict[str, Any]:
         return {"model": entry.model, "threads": self.threads, "inputs": dict(entry.inputs)}
 
-    def _turn(self, entry: Entry) -> list[int]:
+    def _turn(self, entry: Competitor) -> list[int]:
         pace = self.pace
-        time.sleep(pace.settle_s)
+        time.sleep(pace.rest_s)
         request = {"do": "time", "seconds": pace.turn_s, "least": pace.least, "most": pace.most}
         return list(self._ask(entry, request).get("ns", ()))
 
-    def _ask(self, entry: Entry, request: Mapping[str, Any], timeout_s: float = _RUN_S) -> dict[str, Any]:
-        """What a contender's own worker answers: two contenders of one system do not share it."""
+    def _ask(
+        self, entry: Competitor, request: Mapping[str, Any], timeout_s: float = _RUN_S
+    ) -> dict[str, Any]:
+        """What a competitor's own worker answers: two competitors of one system do not share it."""
         if not self._workers.has(entry.name):
             environment = entry.system.environment(self.threads)
             self._workers.add(entry.name, WorkerProcess(entry.system.command, environment))
@@ -197,4 +199,4 @@ def difference(ours: Sequence[Array], theirs: Sequence[Array], adapt: Callable[[
     return worst
 
 
-__all__ = ["Contest", "Entry", "Pace", "Reading", "Tuned", "difference"]
+__all__ = ["Competitor", "Pace", "Reading", "SideBySide", "Tuned", "difference"]

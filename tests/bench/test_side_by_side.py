@@ -1,4 +1,4 @@
-"""Contenders in processes of their own: turns, failures, differences of outputs."""
+"""Competitors in processes of their own: turns, failures, differences of outputs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import psutil
 import pytest
 
 from autotune.bench import systems
-from autotune.bench.compare import Plan, _Share, compare, peer_entries
-from autotune.bench.contest import Contest, Entry, Pace, difference
+from autotune.bench.compare import BenchmarkPlan, _Share, compare, peer_entries
 from autotune.bench.own import enter, runs_known, tune_up_to
 from autotune.bench.problem import Case, Problem, write_recipe
+from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
 from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul
 from autotune.bench.worker import SYSTEMS, Worker, serve, timed
 from autotune.errors import MissingExtraError, UsageError
 
-PACE = Pace(rounds=2, turn_s=0.002, settle_s=0.0)
+PACE = Pace(rounds=2, turn_s=0.002, rest_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def problem() -> Problem:
 def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
     case = Case("square", "matmul", lambda: problem)
     said: list[str] = []
-    plan = Plan((1,), (systems.OPENBLAS, systems.COPY), PACE)
+    plan = BenchmarkPlan((1,), (systems.OPENBLAS, systems.COPY), PACE)
     versions: dict[str, str] = {}
     (result,) = compare([case], plan, said.append, versions)
     assert not result.failure
@@ -89,10 +89,10 @@ def test_a_contender_that_dies_or_fails_is_a_row_and_the_others_go_on(
     dying = systems.System("dying", "Dying", "bytes", (sys.executable, "-c", "raise SystemExit(3)"))
     own = enter(problem, tmp_path, 1, None)
     (good,) = peer_entries(problem, [systems.OPENBLAS], tmp_path)
-    broken = Entry("broken", systems.OURS, str(tmp_path / "missing.atm"), good.inputs)
-    entries = [*own.entries, Entry("dying", dying, "", {}), broken, good]
-    with Contest(1, tmp_path, Pace(rounds=1, turn_s=0.001, settle_s=0.0)) as contest:
-        readings = contest.run(entries)
+    broken = Competitor("broken", systems.OURS, str(tmp_path / "missing.atm"), good.inputs)
+    entries = [*own.entries, Competitor("dying", dying, "", {}), broken, good]
+    with SideBySide(1, tmp_path, Pace(rounds=1, turn_s=0.001, rest_s=0.0)) as running:
+        readings = running.run(entries)
     assert "exit code 3" in readings["dying"].failure
     assert "ArtifactError" in readings["broken"].failure
     assert readings["numpy"].latency is not None
@@ -106,7 +106,7 @@ def test_a_case_that_cannot_be_built_or_compiled_is_a_row(monkeypatch: pytest.Mo
     def refused(*_: object) -> None:
         raise UsageError("no such file")
 
-    plan = Plan((1,), pace=Pace(rounds=1, turn_s=0.0, settle_s=0.0))
+    plan = BenchmarkPlan((1,), pace=Pace(rounds=1, turn_s=0.0, rest_s=0.0))
     (result,) = compare([Case("family", "broken", broken)], plan, print)
     assert result.failure == "RuntimeError: no such operator"
     monkeypatch.setattr("autotune.bench.compare.enter", lambda *_: broken())
@@ -212,7 +212,9 @@ def test_another_version_takes_part_from_an_environment_of_its_own(tmp_path: Pat
     python.chmod(0o755)
     peers = systems.find_peers(["earlier"], [str(python)])
     problem = convolution(Convolution((5, 6), 3, 4, 3, pad=1), 0)
-    (result,) = compare([Case("C2D", "small", lambda: problem)], Plan((1,), peers, PACE), lambda _: None)
+    (result,) = compare(
+        [Case("C2D", "small", lambda: problem)], BenchmarkPlan((1,), peers, PACE), lambda _: None
+    )
     assert {name: reading.failure for name, reading in result.readings.items()} == {
         "default": "",
         "earlier": "",

@@ -11,15 +11,15 @@ from autotune.schedule.relations import Fuse, Split
 from autotune.te.expr import Const, Expr, IterVar, Var, binary
 
 
-class Settler:
-    """Settles splits as soon as their outer loop is open: peeled, overlapped or guarded."""
+class Remainders:
+    """Decides splits as soon as their outer loop is open: peeled, overlapped or guarded."""
 
     def __init__(self, simplifier: Simplifier) -> None:
         self.simplifier = simplifier
         self.named: dict[Expr, Lin] = {}
         """Values that got a name of their own."""
 
-    def settle(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
+    def follow(self, frame: Frame, then: Callable[[Frame], Stmt]) -> Stmt:
         """Give values to all loops that follow from open ones; ``then`` makes the code inside, for each case."""
         # A loop of one iteration has its value before it is opened: regions inferred outside of it are exact.
         for iv in frame.stage.leaf_iter_vars:
@@ -31,7 +31,7 @@ class Settler:
                 if relation.fused in frame.values and relation.outer not in frame.values:
                     return self._unfuse(frame, relation, then)
             elif relation.outer in frame.values or relation.inner in frame.values:
-                wrap = self._settle_split(frame, relation, then)
+                wrap = self._decide_split(frame, relation, then)
                 if wrap is not None:
                     return wrap
         return then(frame)
@@ -46,7 +46,7 @@ class Settler:
         return self._named(
             frame,
             [(fuse.outer, outer), (fuse.inner, inner)],
-            lambda: self.settle(frame, then),
+            lambda: self.follow(frame, then),
         )
 
     def _named(self, frame: Frame, values: list[tuple[IterVar, Lin]], body: Callable[[], Stmt]) -> Stmt:
@@ -68,17 +68,17 @@ class Settler:
         names.append((var, value))
         return Lin({var: 1}, 0)
 
-    def _settle_split(self, frame: Frame, split: Split, then: Callable[[Frame], Stmt]) -> Stmt | None:
+    def _decide_split(self, frame: Frame, split: Split, then: Callable[[Frame], Stmt]) -> Stmt | None:
         """Advance one split; None when there is nothing to do, else the code from here on."""
         if split.parent in frame.values:
             return None
         width, rest = frame.width(split), frame.rest(split)
         if split.outer in frame.values and split.inner not in frame.values:
-            if split in frame.settled:
+            if split in frame.decided:
                 return None
-            frame.settled.add(split)
+            frame.decided.add(split)
             if rest != width and not frame.touched(split.inner):
-                return self._settle_tail(frame, split, width, rest, then)
+                return self._decide_tail(frame, split, width, rest, then)
             if rest != width:
                 frame.guarded.add(split)
                 frame.extents[split.inner] = width
@@ -88,15 +88,15 @@ class Settler:
         base = frame.bases.get(split)
         inner = frame.values[split.inner]
         value = frame.values[split.outer].scaled(width) + inner if base is None else base + inner
-        if split in frame.guarded or (split not in frame.settled and rest != width):
+        if split in frame.guarded or (split not in frame.decided and rest != width):
             condition = self.simplifier.compared("<", value, constant_form(frame.extent(split.parent)))
             if not (isinstance(condition, Const) and condition.value):
                 frame.conditions.append((condition, split.parent.kind == "reduce"))
         frame.values[split.parent] = value
         frame.opened.add(split.parent)
-        return self.settle(frame, then)
+        return self.follow(frame, then)
 
-    def _settle_tail(
+    def _decide_tail(
         self, frame: Frame, split: Split, width: int, rest: int, then: Callable[[Frame], Stmt]
     ) -> Stmt:
         outer = frame.values[split.outer]
@@ -107,17 +107,17 @@ class Settler:
             low = self.simplifier.form(binary("min", outer.scaled(width).expr(), extent - width))
             frame.bases[split] = self._name(split.parent.name + ".base", low, names)
             frame.extents[split.inner] = width
-            return _lets(names, self.settle(frame, then))
+            return _lets(names, self.follow(frame, then))
         if split.tail == "guard":
             frame.guarded.add(split)
             frame.extents[split.inner] = width
-            return self.settle(frame, then)
+            return self.follow(frame, then)
         condition = self.simplifier.compared("<", outer, constant_form(last))
         main, tail = frame.branch(), frame.branch()
         main.extents[split.inner] = width
         tail.extents[split.inner] = rest
         if isinstance(condition, Const):
-            return self.settle(main if condition.value else tail, then)
+            return self.follow(main if condition.value else tail, then)
         tail.values[split.outer] = constant_form(last)
         names = []
         if len(outer.terms) > 1 or outer.constant:
@@ -125,8 +125,8 @@ class Settler:
             outer = main.values[split.outer] = self._give_name(split.outer.name, outer, names)
             condition = self.simplifier.compared("<", outer, constant_form(last))
         with self.simplifier.narrowed(outer, last - 1):
-            body = self.settle(main, then)
-        return _lets(names, If(condition, body, self.settle(tail, then)))
+            body = self.follow(main, then)
+        return _lets(names, If(condition, body, self.follow(tail, then)))
 
 
 def _lets(names: list[tuple[Var, Lin]], body: Stmt) -> Stmt:
@@ -135,4 +135,4 @@ def _lets(names: list[tuple[Var, Lin]], body: Stmt) -> Stmt:
     return body
 
 
-__all__ = ["Settler"]
+__all__ = ["Remainders"]

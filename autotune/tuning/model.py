@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.codegen import wire
@@ -23,9 +22,8 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.compare import ROUNDS, Code, Profile, Version
 from autotune.tuning.job import Subject
-from autotune.tuning.measure.timing import statistics
 from autotune.tuning.sites import Site
-from autotune.tuning.turns import Turns
+from autotune.tuning.turns import Turns, time_both
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -46,40 +44,25 @@ def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[l
         names.setdefault(dispatch.workload.key, []).append(dispatch.name)
     workloads = distinct_workloads(parts)
     rankings = rank(workloads, target, None, preference, within=PROMISING)
-    now, later, sites = list[_Use](), list[_Use](), list[Site]()
+    sites = []
     for workload in workloads:
-        mine, found = tuple(names[workload.key]), rankings.get(workload.key)
+        found = rankings.get(workload.key)
         options = (found.chosen, *found.promising) if found else (Option(workload),)
-        sites.append(Site(mine, workload, tuple(dict.fromkeys(options))))
-        now += _uses(mine, sites[-1].default)
-        later += [use for option in sites[-1].options[1:] for use in _uses(mine, option)]
-    return _subjects([*now, *later], target), sites
+        sites.append(Site(tuple(names[workload.key]), workload, tuple(dict.fromkeys(options))))
+    return _subjects(sites, target), sites
 
 
-@dataclass(frozen=True)
-class _Use:
-    """Dispatches that execute a workload, directly or as a step of an option."""
-
-    names: tuple[str, ...]
-    workload: Workload
-
-
-def _uses(names: Sequence[str], option: Option) -> list[_Use]:
-    if option.steps is None:
-        return [_Use(tuple(names), option.workload)]
-    return [
-        _Use(tuple(f"{name}/{option.name}/{step.name}" for name in names), step.workload)
-        for step in option.steps.dispatches
-    ]
-
-
-def _subjects(uses: Sequence[_Use], target: Target) -> list[Subject]:
-    """The distinct workloads, each with all dispatches that execute it."""
-    names: dict[str, list[str]] = {}
-    for use in uses:
-        names.setdefault(use.workload.key, []).extend(use.names)
-    workloads = {use.workload.key: use.workload for use in uses}
-    return [subject_of(workloads[key], target, tuple(found)) for key, found in names.items()]
+def _subjects(sites: Sequence[Site], target: Target) -> list[Subject]:
+    """The distinct workloads of all options, those of the defaults first, each with the dispatches that execute it."""
+    later = [(site, option) for site in sites for option in site.options[1:]]
+    names: dict[Workload, list[str]] = {}
+    for site, option in [*((site, site.default) for site in sites), *later]:
+        steps = (
+            [""] if option.steps is None else [f"/{option.name}/{d.name}" for d in option.steps.dispatches]
+        )
+        for region, step in zip(option.regions, steps, strict=True):
+            names.setdefault(region, []).extend(name + step for name in site.names)
+    return [subject_of(workload, target, tuple(found)) for workload, found in names.items()]
 
 
 def subject_of(workload: Workload, target: Target, names: tuple[str, ...]) -> Subject:
@@ -143,11 +126,9 @@ class MeasuredModel:
         _, images = self._assembled(versions, out_of_time)
         if len(images) < 2:
             return None
-        with Turns(images, self._seed) as turns:
-            before, after = turns.time(rounds, lambda: out_of_time() or time.monotonic() - begin > _LIMIT_S)
-        if before is None or after is None:
-            return None
-        return statistics(before.ravel()), statistics(after.ravel())
+        return time_both(
+            images, self._seed, rounds, lambda: out_of_time() or time.monotonic() - begin > _LIMIT_S
+        )
 
     def _assembled(
         self, versions: Sequence[Version], out_of_time: Callable[[], bool]

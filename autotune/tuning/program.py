@@ -21,9 +21,8 @@ from autotune.target import Target
 from autotune.tuning.api import DatabaseLike, opened, runnable, shown_to
 from autotune.tuning.budget import Budget
 from autotune.tuning.compare import ROUNDS, Code, Profile, Version
-from autotune.tuning.measure.timing import statistics
 from autotune.tuning.report import Report, nanoseconds, times
-from autotune.tuning.turns import Turns
+from autotune.tuning.turns import Turns, time_both
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
@@ -176,11 +175,7 @@ class ProgramAlone:
         self, tuned: Code, out_of_time: Callable[[], bool], rounds: int = ROUNDS
     ) -> tuple[Latency, Latency] | None:
         """The default and the ``tuned`` schedule, taking turns."""
-        with Turns([self._image({}), self._image(tuned)], self._seed) as turns:
-            before, after = turns.time(rounds, out_of_time)
-        if before is None or after is None:
-            return None
-        return statistics(before.ravel()), statistics(after.ravel())
+        return time_both([self._image({}), self._image(tuned)], self._seed, rounds, out_of_time)
 
     def _image(self, code: Code) -> ModuleImage:
         from autotune.codegen.backend import compile_schedule

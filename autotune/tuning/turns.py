@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.database.records import Latency
 from autotune.tuning.measure.pool import WORKER
+from autotune.tuning.measure.timing import statistics
 from autotune.tuning.paired import least_rounds
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess
@@ -132,4 +134,15 @@ class Turns:
             return None
 
 
-__all__ = ["Readings", "Turns"]
+def time_both(
+    images: Sequence[ModuleImage], seed: int, rounds: int, out_of_time: Callable[[], bool]
+) -> tuple[Latency, Latency] | None:
+    """Two versions as a whole, taking turns; None without time for it, or if one fails."""
+    with Turns(images, seed) as turns:
+        before, after = turns.time(rounds, out_of_time)
+    if before is None or after is None:
+        return None
+    return statistics(before.ravel()), statistics(after.ravel())
+
+
+__all__ = ["Readings", "Turns", "time_both"]

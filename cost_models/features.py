@@ -25,7 +25,7 @@ from search_spaces.nest import LoopNest, Numbers
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
-    from autotune.graph.region import Workload
+    from autotune.graph.program import AnyWorkload
     from search_spaces.space import Space
 
 Matrix = NDArray[np.float32]
@@ -113,7 +113,7 @@ def _by_access() -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def _described(workload: Workload) -> tuple[float, ...]:
+def _described(workload: AnyWorkload) -> tuple[float, ...]:
     """The features :data:`_WORKLOAD`: numbers of stages and of reductions, then of the stage with most arithmetic.
 
     Of its reads, those are reused that do not move along one of its axes; in dimensions of a window they move along

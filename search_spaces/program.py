@@ -5,36 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autotune import te
-from autotune.errors import InternalError
-from autotune.schedule.knob import Columns, Config
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
     from autotune.graph.program import ProgramWorkload
-    from autotune.graph.region import RegionProgram
     from autotune.schedule.schedule import Schedule
     from autotune.target import Target
-    from search_spaces.nest import LoopNest
-    from search_spaces.sketch import Sketch
+    from search_spaces.sketch import Choices, Sketch
 
 FAMILY = "program"
 
 
 @dataclass(frozen=True)
 class SketchRecipe:
-    """Schedules of a sketch."""
+    """Schedules of a sketch; its own tensors are not those of the workload, so its steps are replayed by name."""
 
     sketch: Sketch
 
-    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
-        """The steps of ``config`` on a fresh schedule of the program."""
-        schedule: Schedule = te.create_schedule(list(program.outputs))
-        return self.sketch.bind(config).apply(schedule)
-
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """Not known: see :attr:`~search_spaces.space.Space.described`."""
-        raise InternalError("the loops of a user's sketch are not derived")
+    def steps(self, schedule: Schedule, config: Choices) -> None:
+        """Apply the steps of ``config``."""
+        self.sketch.bind(config).apply(schedule)
 
 
 def space(workload: ProgramWorkload, target: Target, sketch: Sketch) -> Space:

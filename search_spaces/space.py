@@ -161,13 +161,13 @@ class Space:
     def population(self, rng: np.random.Generator, n: int) -> Population:
         """``n`` *distinct* legal candidates in random order; all of them where there are no more than n."""
         if self.exact and self.size() <= max(n, 256):
-            everything = self.enumerate()
+            everything = self._settled(self.enumerate())
             return everything.take(rng.permutation(len(everything))[:n])
-        found = self.sample(rng, n).distinct()
+        found = self._settled(self.sample(rng, n)).distinct()
         for _ in range(16):
             if len(found) >= n:
                 break
-            found = Population.concatenate([found, self.sample(rng, n)]).distinct()
+            found = Population.concatenate([found, self._settled(self.sample(rng, n))]).distinct()
         return found.take(np.arange(min(n, len(found))))
 
     def random(self, rng: np.random.Generator, n: int) -> list[dict[str, Value]]:
@@ -228,7 +228,20 @@ class Space:
         changed = centre.indexes[rows]
         changed[np.arange(len(rows)), positions[steps]] = others[rows, steps]
         population = Population(self.knobs, changed)
-        return population.take(self.legal(population.columns())).distinct()
+        return self._settled(population.take(self.legal(population.columns()))).distinct()
+
+    def _settled(self, population: Population) -> Population:
+        """What a user's function takes, with the defaults for knobs that make no difference."""
+        if self.sketch is None or not len(population):
+            return population
+        indexes = population.indexes.copy()
+        taken = np.ones(len(indexes), dtype=np.bool_)
+        for rows, path in self.sketch.paths(population.columns()):
+            taken[rows] = path.error is None
+            for position, knob in enumerate(self.knobs):
+                if path.error is None and knob.name not in path.active:
+                    indexes[rows, position] = knob.default_index
+        return Population(self.knobs, indexes).take(taken)
 
     def default(self) -> dict[str, Value]:
         """The declared defaults where legal, else the legal candidate of each group nearest to them."""
@@ -258,13 +271,8 @@ class Space:
         self.recipe.steps(schedule, checked)
         return schedule
 
-    @property
-    def described(self) -> bool:
-        """Whether the loops of candidates are known before they are built."""
-        return self.sketch is None
-
     def loop_nests(self, population: Population) -> Iterator[tuple[NDArray[np.intp], LoopNest]]:
-        """Rows of a population and their loop nests, each row once; of a space that is :attr:`described`."""
+        """Rows of a population and their loop nests, each row once."""
         for chunk in population.chunks():
             rows, columns = np.arange(len(population))[chunk], population.take(chunk).columns()
             if not hasattr(self.recipe, "steps"):
@@ -277,9 +285,16 @@ class Space:
     def _nests(self) -> Nests:
         """The loop nests that follow from the steps."""
         from search_spaces.nest.derive import About, Nests
+
+        program = self.workload.program()
+        about = About(self.family, self.workload.flops, self.target, program.constants, program.strides)
+        return Nests(self.sketch or self._of_recipe(program), about)
+
+    def _of_recipe(self, program: RegionProgram) -> Sketch:
+        """The sketch that the recipe's function is."""
         from search_spaces.sketch import Sketch
 
-        recipe, program = self.recipe, self.workload.program()
+        recipe = self.recipe
         assert hasattr(recipe, "steps")
 
         def steps(schedule: Schedule) -> None:
@@ -288,9 +303,7 @@ class Space:
             schedule.replaying = False
             legality.check(schedule, f"the steps of {self.family}")
 
-        sketch = Sketch(steps, program.outputs, self.knobs, self.constraints)
-        about = About(self.family, self.workload.flops, self.target, program.constants, program.strides)
-        return Nests(sketch, about)
+        return Sketch(steps, program.outputs, self.knobs, self.constraints)
 
     def to_json(self) -> dict[str, Any]:
         """A description for the database: knobs, constraint names, versions."""

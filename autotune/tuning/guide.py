@@ -77,11 +77,9 @@ class Guide:
         return np.vstack(parts), np.asarray(latency), np.asarray(number)
 
     def features(self, space: Space, population: Population) -> Matrix:
-        """The rows that :meth:`score` reads, float32 [n, F]; of unknown loops nothing but the knobs tells."""
+        """The rows that :meth:`score` reads, float32 [n, F]."""
         from cost_models import features
 
-        if not space.described:
-            return np.zeros((len(population), len(features.names())), np.float32)
         return features.extract(space, population)
 
     def score(self, space: Space, population: Population, features: Matrix) -> NDArray[Any]:

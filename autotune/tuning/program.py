@@ -89,7 +89,8 @@ def tune_schedule(
     """Search the knobs of a schedule function for the fastest schedule of a program of tensor expressions.
 
     ``function`` takes a schedule and calls primitives on it; ``s.knob(name, values)`` declares what is searched, and
-    ``s.require`` which values go together. None stands for a function made from the program's structure. ``args`` are
+    ``s.require`` which values go together. None stands for a function made from the program's structure, with the cost
+    model's choice as its default. ``args`` are
     the tensors of the program in the order of the call, as for ``autotune.build``; those that are computed are its
     outputs. Candidates are built, checked against NumPy and timed as those of models are, and stored in the same
     ``database``: the same call continues where the last one ended. The other arguments are those of
@@ -102,6 +103,7 @@ def tune_schedule(
     from autotune.tuning.job import Job, Options, Subject
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.samplers import factory
+    from cost_models import analytic
     from search_spaces.automatic import automatic
     from search_spaces.program import space
     from search_spaces.sketch import Sketch
@@ -119,18 +121,19 @@ def tune_schedule(
             "the schedule function declares no knobs: write s.knob(name, values) for what may change"
         )
     mine = space(workload, chosen, sketch)
+    default = mine.default() if function is not None else analytic.default_config(mine)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
         job = Job(
             model=name,
-            subjects=[Subject((name,), workload, mine, mine.default())],
+            subjects=[Subject((name,), workload, mine, default)],
             target=chosen,
             budget=limit,
             database=store,
             measurer=pool,
             progress=shown_to(progress, callback, quiet=quiet),
             options=options,
-            whole=ProgramAlone(name, mine, seed),
+            whole=ProgramAlone(name, mine, default, seed),
             head_s=time.monotonic() - begun,
         )
         report = job.run()
@@ -153,9 +156,10 @@ class ProgramAlone:
 
     nbytes = 0
 
-    def __init__(self, name: str, space: Space, seed: int) -> None:
+    def __init__(self, name: str, space: Space, default: Config, seed: int) -> None:
         self.name = name
         self._space = space
+        self._default = default
         self._seed = seed
 
     def rankings(self) -> dict[str, Ranking]:
@@ -185,7 +189,7 @@ class ProgramAlone:
         if built is not None:
             return image_of(wire.from_json(built.payload), space.target, self.name)
         program = space.workload.program()
-        schedule = space.apply(program, space.default())
+        schedule = space.apply(program, self._default)
         return image_of(compile_schedule(schedule, program.args, space.target), space.target, self.name)
 
 

@@ -48,7 +48,7 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
     slots = (body.arithmetic + body.loads + body.stores) / machine.issue_width
     issue = np.maximum.reduce([arithmetic, loads, body.stores / machine.store_ports, slots])
     # Ports are not kept equally busy: the more loads among the arithmetic, the more of both is lost.
-    issue = issue + machine.port_conflict * np.minimum(arithmetic, loads)
+    issue = issue + machine.port_conflict * np.minimum(arithmetic, body.loads / machine.load_ports)
     # A core works on the results after these before they are complete, as far as it looks ahead.
     ahead = np.maximum(machine.window / np.maximum(body.instructions * repeats, 1.0), 1.0)
     chain = machine.latency * body.arithmetic / np.maximum(body.chains * ahead, 1.0)

@@ -48,11 +48,6 @@ def _unary(op: str, shape: Sequence[int], **attributes: Any) -> Workload:
     return _workload(b, b.node(op, b.input("x", shape), **attributes))
 
 
-def _residual(*shape: int) -> Workload:
-    b = GraphBuilder("residual")
-    return _workload(b, b.node("Relu", b.node("Add", b.input("x", shape), b.input("y", shape))))
-
-
 def _gather(rows: int, width: int, picked: int) -> Workload:
     """Rows of a table at int64 indices."""
     b = GraphBuilder("gather")
@@ -106,7 +101,7 @@ def workloads() -> Mapping[str, Mapping[str, Workload]]:
             "mean 448²×64 3×3": _pool("AveragePool", (448, 448, 64), 3, 1),
         },
         "elementwise": {
-            "add 3000×33": _residual(3000, 33),
+            "heads 128×12×64": _unary("Transpose", (1, 128, 12, 64), perm=(0, 2, 3, 1)),
             "transpose 1024×768": _unary("Transpose", (1024, 768), perm=(1, 0)),
             "channels last 64×112²": _unary("Transpose", (1, 64, 112, 112), perm=(0, 2, 3, 1)),
             "gather 4096 of 20000×256": _gather(20_000, 256, 4096),

@@ -121,7 +121,7 @@ class Axes:
         at = stage
         while at.attach_stage is not None and at.attach_ivar is not None:
             parent = at.attach_stage
-            around = parent.leaf_iter_vars[: parent.leaf_iter_vars.index(at.attach_ivar) + 1]
+            around = parent.leaf_iter_vars[: parent.leaf("derive", at.attach_ivar) + 1]
             for loop in around:
                 found |= {self.names[axis] for axis in roots(parent, loop) if axis in self.names}
             at = parent

@@ -161,7 +161,9 @@ class Bodies:
 
     def array(self, value: Value) -> Numbers:
         """A value as an array [n]."""
-        return np.broadcast_to(np.asarray(value, dtype=np.float64), (self._n,))
+        result = np.empty(self._n)
+        result[...] = value
+        return result
 
 
 def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Value, Value, Any]:
@@ -172,13 +174,16 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     """
     count: Value = 1.0
     saved: Any = False
-    for terms in source.dims:
-        every: Value = 1
-        span: Value = 1
+    for terms, offsets in zip(source.dims, source.offsets, strict=True):
+        every: Value = len(offsets)
+        span: Value = 1 + max(offsets) - min(offsets)
         for name, factor in terms.items():
             times = step.times(name)
             every = every * times
             span = span + abs(factor) * (times - 1)
+        if any(name in step.vector for name in terms):
+            count = count * every  # vectors that overlap are loads of their own
+            continue
         count = count * least(every, span)
         saved = saved | (np.asarray(span) < every)
     moving = [name for name in step.vector if name in source.moved]

@@ -129,7 +129,7 @@ class Derivation:
                 continue
             loop = stage.loop_named(loop_name)
             extents: dict[str, Value] = {}
-            for inner in stage.leaf_iter_vars[stage.leaf_iter_vars.index(loop) + 1 :]:
+            for inner in stage.leaf_iter_vars[stage.leaf("derive", loop) + 1 :]:
                 for name, extent in digits(frames[stage], inner, self.name):
                     extents[name] = extents.get(name, 1) * extent
             moved = [self.name(axis) for axis in roots(stage, loop)]

@@ -76,7 +76,7 @@ class Frame:
         extent, split = self.extent(iv), self._parents.get(iv)
         if not isinstance(split, Split) or split.outer is not iv or split.tail != "peel":
             return extent
-        before = self.stage.leaf_iter_vars[: self.stage.leaf_iter_vars.index(iv)]
+        before = set(self.stage.leaf_iter_vars[: self.stage.leaf("derive", iv)])
         shared = either(self.is_kind(iv, "parallel"), self.is_kind(iv, "vectorized"))
         inner, parent = self.width(split), self.extent(split.parent)
         apart = both(both(parent > inner, negated(self.touched(split.inner, before))), negated(shared))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 from search_spaces.analysis import cost_of
 from search_spaces.nest.axes import Axes, Terms
+from search_spaces.nest.counting import operations_of
 from search_spaces.nest.places import Places
 from search_spaces.nest.replay import Replayed
 
@@ -30,6 +31,8 @@ class Source:
     looked_up: frozenset[str]
     inside: Stage | None
     """The producer, where it is computed in the same kernel."""
+    offsets: tuple[frozenset[int], ...] = ()
+    """For each dimension the constants that reads which move alike have beside what moves them."""
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -47,7 +50,7 @@ class Kernels:
 
     def __init__(self, replayed: Replayed, config: Config, constants: frozenset[str]) -> None:
         self.places = Places(replayed)
-        self._operations: dict[Stage, int] = {}
+        self._operations: dict[Stage, float] = {}
         self._frames = self.places.frames({name: np.asarray(value) for name, value in config.items()})
         self._constants = constants
         self.work = {stage: self._work(stage) for stage in self.places.stages}
@@ -63,13 +66,14 @@ class Kernels:
         self.axes = Axes(self.places, [*self.stages, *self.before], self.main)
         self.axes.rename(self._by_tensors())
 
-    def operations(self, stage: Stage) -> int:
+    def operations(self, stage: Stage) -> float:
         """Arithmetic of one element of a stage, or of one step of a reduction, in vector instructions."""
         if stage not in self._operations:
             body = self.places.bodies[stage]
             sources = body[0].sources if isinstance(body[0], Reduce) else body
-            found = {id(node): node for expr in sources for node in nodes(expr)}
-            self._operations[stage] = sum(cost_of(node) for node in found.values())
+            axes = (*stage.op.axis, *stage.op.reduce_axis)
+            written_out = [axis for axis in axes if stage.kind_of(axis) == "unrolled"]
+            self._operations[stage] = operations_of(sources, written_out)
         return self._operations[stage]
 
     def finish(self, stage: Stage) -> int:
@@ -91,7 +95,9 @@ class Kernels:
         found: dict[tuple[object, ...], Source] = {}
         for read in self.places.reads[stage]:
             source = self._source(stage, read)
-            found.setdefault(source.key, source)
+            known = found.setdefault(source.key, source)
+            both = zip(known.offsets, source.offsets, strict=True)
+            found[source.key] = replace(known, offsets=tuple(a | b for a, b in both))
         return list(found.values())
 
     def _source(self, stage: Stage, read: Read) -> Source:
@@ -104,7 +110,8 @@ class Kernels:
             looked_up |= looked
         exact = all(self.axes.is_exact(index) for index in read.indices)
         inside = producer if producer in self.stages else None
-        return Source(stage, read.tensor, tuple(dims), exact, frozenset(looked_up), inside)
+        offsets = tuple(frozenset({self.places.indexes.form(index).constant}) for index in read.indices)
+        return Source(stage, read.tensor, tuple(dims), exact, frozenset(looked_up), inside, offsets)
 
     def _by_tensors(self) -> dict[str, str]:
         """Axes by the dimensions that they walk along: paths that compute the same by other stages agree in them."""
@@ -153,7 +160,7 @@ def around(stage: Stage) -> list[tuple[Stage, Sequence[IterVar]]]:
     found: list[tuple[Stage, Sequence[IterVar]]] = [(stage, stage.leaf_iter_vars)]
     while stage.attach_stage is not None and stage.attach_ivar is not None:
         parent = stage.attach_stage
-        count = parent.leaf_iter_vars.index(stage.attach_ivar) + 1
+        count = parent.leaf("derive", stage.attach_ivar) + 1
         found.insert(0, (parent, parent.leaf_iter_vars[:count]))
         stage = parent
     return found

@@ -80,7 +80,7 @@ class Places:
 
     def _regions(self, frame: Frame, iv: IterVar, columns: Columns) -> dict[Stage, list[Box]]:
         """What one iteration of a loop needs of the stages that are computed inside of it."""
-        at = frame.stage.leaf_iter_vars.index(iv)
+        at = frame.stage.leaf("derive", iv)
         inside = self._inside(frame.stage, at)
         boxes: dict[Stage, Boxes] = {frame.stage: self._boxes(frame, at)}
         regions: dict[Stage, list[Box]] = {}
@@ -95,7 +95,7 @@ class Places:
 
     def _boxes(self, frame: Frame, at: int) -> Boxes:
         """What the axes of a stage cover once its loops up to number ``at`` are open."""
-        opened = frame.stage.leaf_iter_vars[: at + 1]
+        opened = set(frame.stage.leaf_iter_vars[: at + 1])
         found = {}
         for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
             begin: dict[Expr, int] = {axis: 1} if frame.touched(axis, opened) is not False else {}

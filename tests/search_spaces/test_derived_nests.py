@@ -7,9 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from autotune import te
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
+from autotune.schedule import Schedule
 from cost_models import analytic
+from search_spaces.nest import LoopNest
+from search_spaces.nest.derive import About, Nests
+from search_spaces.sketch import Sketch
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
@@ -52,3 +57,44 @@ def test_a_prediction_is_the_same_in_any_company(name: str) -> None:
     together = analytic.predict(space, population)
     alone = [analytic.predict(space, [population.config(row)])[0] for row in range(len(population))]
     np.testing.assert_allclose(alone, together, rtol=1e-9)
+
+
+def nest_of(tensor: te.Tensor, function: Callable[[Schedule], object]) -> LoopNest:
+    """The loop nest of a program under a schedule function without knobs."""
+    ((_, nest),) = Nests(Sketch(function, [tensor]), About("program", 1.0, make.AVX512)).parts({})
+    return nest
+
+
+def stencil() -> te.Tensor:
+    a = te.placeholder((130,), name="A")
+    return te.compute((128,), lambda i: a[i] + a[i + 1] + a[i + 2], name="B")
+
+
+def test_neighbours_in_vectors_are_loads_of_their_own() -> None:
+    b = stencil()
+    nest = nest_of(b, lambda s: s[b].vectorize(s[b].split(s[b].op.axis[0], factor=16)[1]))
+    assert nest.body.loads.tolist() == [3]
+
+
+def test_unrolled_iterations_share_the_elements_that_they_read() -> None:
+    b = stencil()
+    nest = nest_of(b, lambda s: s[b].unroll(s[b].split(s[b].op.axis[0], factor=4)[1]))
+    assert nest.body.loads.tolist() == [6]
+
+
+def test_iterations_that_are_written_out_share_arithmetic_and_have_no_conditions() -> None:
+    a = te.placeholder((16,), name="A")
+
+    def value(n: te.IterVar, i: te.IterVar) -> te.Expr:
+        double = a[i] * 2.0
+        return te.if_then_else(n == 0, double, double + 1.0)
+
+    b = te.compute((2, 16), value, name="B")
+
+    def schedule(s: Schedule) -> None:
+        s[b].unroll(s[b].op.axis[0])
+        s[b].vectorize(s[b].op.axis[1])
+
+    assert nest_of(b, schedule).body.arithmetic.tolist() == [2]  # one product, one sum
+    rolled = nest_of(b, lambda s: s[b].vectorize(s[b].op.axis[1]))
+    assert rolled.body.arithmetic.tolist() == [3]  # product, sum and selection, in each iteration

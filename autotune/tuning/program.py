@@ -90,11 +90,10 @@ def tune_schedule(
 
     ``function`` takes a schedule and calls primitives on it; ``s.knob(name, values)`` declares what is searched, and
     ``s.require`` which values go together. None stands for a function made from the program's structure, with the cost
-    model's choice as its default. ``args`` are
-    the tensors of the program in the order of the call, as for ``autotune.build``; those that are computed are its
-    outputs. Candidates are built, checked against NumPy and timed as those of models are, and stored in the same
-    ``database``: the same call continues where the last one ended. The other arguments are those of
-    :func:`autotune.tune`.
+    model's choice as its default. ``args`` are the tensors of the program in the order of the call, as for
+    ``autotune.build``; those that are computed are its outputs. Candidates are built, checked against NumPy and timed
+    as those of models are, and stored in the same ``database``: the same call continues where the last one ended. The
+    other arguments are those of :func:`autotune.tune`.
 
     Raises KnobError and ScheduleError where the function's declarations or default steps are wrong, UsageError, and
     MeasureError where no candidate works.

@@ -17,7 +17,7 @@ from search_spaces.sketch import Sketch
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-programs.md"
 SMALLER = {
     "PIXELS, CHANNELS = 14, 256": "PIXELS, CHANNELS = 14, 32",
-    "ROWS, COLUMNS = 2048, 1024": "ROWS, COLUMNS = 32, 128",
+    "ROWS, COLUMNS = 8192, 1024": "ROWS, COLUMNS = 32, 128",
     "SIZE = 2048": "SIZE = 64",
 }
 

@@ -34,7 +34,6 @@ FIELDS: Mapping[str, tuple[float, float]] = {
     "l2_bytes_per_cycle": (1.0, 512.0),
     "l3_bytes_per_cycle": (0.5, 512.0),
     "write_cost": (0.0, 8.0),
-    "l3_lost": (0.0, 8.0),
     "core_stream": (0.05, 256.0),
     "all_streams": (0.05, 1024.0),
     "l2_latency": (2.0, 200.0),

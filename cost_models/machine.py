@@ -201,7 +201,6 @@ def _from_table(target: Target) -> Machine:
         window=core.window,
         l2_bytes_per_cycle=core.l2,
         l3_bytes_per_cycle=core.l3,
-        l3_lost=core.l3_lost,
         write_cost=core.write_cost,
         near_pages=core.pages,
         l1=float(target.l1_bytes),

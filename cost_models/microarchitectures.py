@@ -16,10 +16,9 @@ from types import MappingProxyType
 class Core:
     """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
 
-    Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core,
-    what short runs and writes cost there as in Machine;
-    ``window`` are entries of the reorder
-    buffer, ``pages`` those of the first level of address translation.
+    Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core, what a write
+    costs there as in Machine; ``window`` are entries of the reorder buffer, ``pages`` those of the first level of
+    address translation.
     """
 
     hertz: float = 2.6e9
@@ -31,7 +30,6 @@ class Core:
     window: float = 224.0
     l2: float = 32.0
     l3: float = 12.0
-    l3_lost: float = 1.0
     write_cost: float = 2.0
     pages: float = 64.0
 
@@ -58,7 +56,6 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             issue_width=6.0,
             latency=5.0,
             l3=18.0,
-            l3_lost=0.1,
             write_cost=1.0,
         ),
         "znver3": Core(
@@ -69,7 +66,6 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             issue_width=6.0,
             window=256.0,
             l3=22.0,
-            l3_lost=0.1,
             write_cost=1.0,
         ),
         "znver4": Core(
@@ -81,7 +77,6 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             window=320.0,
             l2=31.0,
             l3=26.0,
-            l3_lost=0.1,
             write_cost=1.0,
             pages=72.0,
         ),

@@ -142,24 +142,4 @@ def chase(name: str) -> str:
     )
 
 
-def runs(name: str, lanes: int, lines_of_run: int, mask: int) -> str:
-    """A step reads a run of lines whose place it takes from a table of 8-byte offsets in front of the data.
-
-    The table has ``mask`` + 1 entries.
-    """
-    vector = f"<{lanes} x float>"
-    body = [
-        f"  %entry_of = and i64 %i, {mask}",
-        "  %slot = getelementptr i64, ptr %data, i64 %entry_of",
-        "  %offset = load i64, ptr %slot, align 8",
-        "  %here = getelementptr i8, ptr %data, i64 %offset",
-    ]
-    for number in range(lines_of_run * 64 // (4 * lanes)):
-        body += [
-            f"  %a{number} = getelementptr i8, ptr %here, i64 {number * 4 * lanes}",
-            f"  %v{number} = load volatile {vector}, ptr %a{number}, align 4",
-        ]
-    return _loop(name, [], "", body)
-
-
-__all__ = ["chase", "moves", "multiply_adds", "runs", "stream"]
+__all__ = ["chase", "moves", "multiply_adds", "stream"]

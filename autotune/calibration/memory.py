@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from autotune.calibration import kernels
 from autotune.calibration.probe import Kernel, Probe, Reading, lap, lap_together
-from cost_models.machine import Machine
 
 Values = dict[str, tuple[float, Reading]]
 
@@ -83,27 +82,14 @@ def _level_sizes(probe: Probe) -> dict[str, int]:
 
 
 def _caches(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
-    """Bytes a cycle of each level, and of the last one what writing costs, and lines in no order."""
+    """Bytes a cycle of each level, and of the last one what writing costs."""
     found, lanes = {}, probe.lanes
     for name, size in _level_sizes(probe).items():
         read = probe.time(kernels.stream("kernel", lanes, size), area.ctypes.data)
         found[f"{name}_bytes_per_cycle"] = (_STEP / read.best / hertz * 1e9, read)
         copied = probe.time(kernels.stream("kernel", lanes, size // 2, copy=True), area.ctypes.data)
         found["write_cost"] = (max(copied.best / read.best - 1.0, 0.0), copied)
-        if name == "l3":
-            apart = probe.time(_scattered(probe, area, size), area.ctypes.data)
-            # Bytes of a stream that take as long as the line, of those that a short run costs beside its own.
-            lost = (_STEP * apart.best / read.best - _LINE) / Machine.short_run
-            found["l3_lost"] = (max(lost, 0.0), apart)
     return found
-
-
-def _scattered(probe: Probe, area: NDArray[np.uint8], size: int) -> str:
-    """A kernel whose steps read one line each, anywhere in ``size`` bytes behind the table of their places."""
-    count = size // _LINE // 8
-    places = np.random.default_rng(0).permutation(size // _LINE)[:count] * _LINE + 8 * count
-    area[: 8 * count].view(np.int64)[:] = places
-    return kernels.runs("kernel", probe.lanes, 1, count - 1)
 
 
 def _memory(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:

@@ -87,7 +87,7 @@ def test_compile_run_query_and_explain_use_what_was_tuned(
     used = [answer for answer in answers if answer["used"]]
     assert all(answer["hit"] and answer["speedup"] >= 1.0 for answer in used)
     divided = [answer for answer in answers if not answer["used"]]
-    assert all(answer["decision"]["chosen"] != "direct" for answer in divided)
+    assert all(answer["ranking"]["chosen"] != "direct" for answer in divided)
     code, out, _ = run(capsys, "query", answers[0]["workload"][:10], "--explain", *options)
     assert (code, out.startswith(answers[0]["workload"][:12])) == (0, True)
     assert "space convolution" in out

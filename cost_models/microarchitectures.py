@@ -17,8 +17,7 @@ class Core:
     """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
 
     Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core, what a write
-    costs there as in Machine; ``window`` are entries of the reorder buffer, ``pages`` those of the first level of
-    address translation.
+    costs there as in Machine; ``window`` are entries of the reorder buffer.
     """
 
     hertz: float = 2.6e9
@@ -31,7 +30,6 @@ class Core:
     l2: float = 32.0
     l3: float = 12.0
     write_cost: float = 2.0
-    pages: float = 64.0
 
 
 _SKYLAKE_SERVER = Core()
@@ -42,7 +40,7 @@ _CORES: Mapping[str, Core] = MappingProxyType(
         "cooperlake": _SKYLAKE_SERVER,
         "icelake-client": Core(hertz=2.9e9, issue_width=5.0, window=352.0, l2=40.0, l3=12.0),
         "icelake-server": Core(hertz=2.9e9, issue_width=5.0, window=352.0, l2=40.0, l3=10.0),
-        "sapphirerapids": Core(hertz=2.9e9, issue_width=6.0, window=512.0, l2=40.0, l3=10.0, pages=96.0),
+        "sapphirerapids": Core(hertz=2.9e9, issue_width=6.0, window=512.0, l2=40.0, l3=10.0),
         "haswell": Core(hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, window=192.0, l2=28.0),
         "broadwell": Core(
             hertz=2.8e9, arithmetic=64, loads=64, stores=32, latency=5.0, window=192.0, l2=28.0
@@ -78,13 +76,12 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             l2=31.0,
             l3=26.0,
             write_cost=1.0,
-            pages=72.0,
         ),
     }
 )
 """By the name that LLVM has for the processor."""
 _GENERIC: Mapping[str, Core] = MappingProxyType(
-    {"aarch64": Core(hertz=2.5e9, arithmetic=32, loads=32, stores=32, pages=48.0)}
+    {"aarch64": Core(hertz=2.5e9, arithmetic=32, loads=32, stores=32)}
 )
 """By architecture, where the processor is none of those above or a mere level."""
 

@@ -14,7 +14,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
 from autotune.te.depth import walks_deep
-from autotune.te.expr import Expr, Read, Reduce
+from autotune.te.expr import Expr, Read, Reduce, cast
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import reads, substitute, transform
 
@@ -167,7 +167,11 @@ def inlined_bodies(order: Sequence[Stage]) -> tuple[dict[Stage, tuple[Expr, ...]
             if producer.attach_type != "inline" or not isinstance(producer.op, ComputeOp):
                 return None
             body = bodies[producer][node.tensor.value_index]
-            return substitute(body, dict(zip(producer.op.axis, node.indices, strict=True)))
+            # An index may be of a narrower type than the loop variable that it stands for.
+            indices = [
+                cast(index, axis.dtype) for axis, index in zip(producer.op.axis, node.indices, strict=True)
+            ]
+            return substitute(body, dict(zip(producer.op.axis, indices, strict=True)))
 
         first = stage.op.body[0]
         if isinstance(first, Reduce):

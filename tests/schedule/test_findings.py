@@ -367,3 +367,16 @@ def test_a_remainder_of_one_is_an_axis_of_one_place() -> None:
     panels = s.transform_layout(b, lambda i, j: [i, j // 1, j % 1])
     assert panels.shape == (4, 6, 1)
     assert_computes(s, [a], c)
+
+
+def test_a_stage_that_is_inlined_at_a_looked_up_index_of_32_bits() -> None:
+    """Its conditions compared the index with numbers of 64 bits, which LLVM refuses."""
+    p = te.placeholder((4,), name="P", dtype="int32")
+    q = te.placeholder((8,), name="Q")
+    padded = te.compute((8,), lambda i: te.if_then_else(te.all(i >= 1, i < 7), q[i - 1], 0.0), name="T")
+    inside = lambda i: te.all(p[i] >= 0, p[i] < 8)  # noqa: E731
+    c = te.compute((4,), lambda i: te.if_then_else(inside(i), padded[p[i]], 1.0), name="C")
+    s = te.create_schedule(c.op)
+    s[padded].compute_inline()
+    s[c].vectorize(s[c].op.axis[0])
+    assert_computes(s, [p, q], c)

@@ -69,12 +69,22 @@ def history(database: Database, subjects: Sequence[Subject], sites: Sequence[Sit
 
 
 def _timed(runs: Iterable[Run], jobs: Iterable[JobRow]) -> list[tuple[float, Run]]:
-    """Each run with the seconds of tuning before it; runs that came from elsewhere have no time and count as 0."""
-    begins, before = dict[str, float](), 0.0
+    """Each run with the seconds of tuning before it; runs that came from elsewhere have no time and count as 0.
+
+    A job that was continued worked for fewer seconds than passed since it began: no run is later than its end.
+    """
+    before, known = 0.0, dict[str, tuple[JobRow, float]]()
     for job in sorted(jobs, key=lambda job: job.created):
-        begins[job.id] = job.created - before
+        known[job.id] = (job, before)
         before += job.elapsed_s
-    return [(max(0.0, run.created - begins.get(run.job, run.created)), run) for run in runs]
+
+    def seconds(run: Run) -> float:
+        if run.job not in known:
+            return 0.0
+        job, before = known[run.job]
+        return before + min(max(0.0, run.created - job.created), job.elapsed_s)
+
+    return [(seconds(run), run) for run in runs]
 
 
 __all__ = ["History", "Step", "history"]

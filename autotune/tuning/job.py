@@ -236,7 +236,11 @@ class Job:
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
         host, known = platform.node(), versions(self.target)
-        return lambda run: replace(run, host=host, versions=known, job=row.id, created=time.time())
+        # Steady within a session: the system's clock may be set while a job runs.
+        began = time.time() - time.monotonic()
+        return lambda run: replace(
+            run, host=host, versions=known, job=row.id, created=began + time.monotonic()
+        )
 
     def _listener(self, row: JobRow, status: Status) -> Callable[[Task, Run], None]:
         said = time.monotonic()

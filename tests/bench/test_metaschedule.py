@@ -176,9 +176,9 @@ def test_jobs_follow_one_another_in_a_history() -> None:
     def job(name: str, created: float, elapsed: float) -> JobRow:
         return JobRow(name, "", "", "", "", JobRow.DONE, "", elapsed, created, created)
 
-    runs = [run("late", 1003.0), run("early", 102.0), run("elsewhere", 5.0)]
+    runs = [run("late", 1003.0), run("early", 102.0), run("elsewhere", 5.0), run("early", 700.0)]
     timed = _timed(runs, [job("late", 1000.0, 9.0), job("early", 100.0, 20.0)])
-    assert [seconds for seconds, _ in timed] == [23.0, 2.0, 0.0]
+    assert [seconds for seconds, _ in timed] == [23.0, 2.0, 0.0, 20.0], "the last after a pause of its job"
 
 
 def test_without_tvm_one_line_says_how_to_install_it(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from autotune.schedule.knob import Columns
 from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
+from search_spaces.nest.bodies import KEPT
 from search_spaces.tile_ahead import image_ahead, image_fetches
 from search_spaces.tile_blocked import reduction_blocks
 from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
@@ -26,8 +27,6 @@ from search_spaces.tile_loads import loads_of, restarts_of, stalls_of
 from search_spaces.tile_shape import TileShape
 from search_spaces.tile_staging import outside_operations, passes, scratch_of
 
-# Share of the loads that serve several positions which stay in a register in between.
-_KEPT = 0.5
 _CAP = 6.0
 
 
@@ -165,7 +164,7 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
         loads=loads,
         stores=np.zeros(len(steps)),
         chains=tile.accumulators,
-        registers=tile.accumulators + tile.vectors + 1 + np.minimum(_KEPT * shared, _CAP),
+        registers=tile.accumulators + tile.vectors + 1 + np.minimum(KEPT * shared, _CAP),
         instructions=arithmetic + loads,
         stalls=stalls + library_stalls(shape, columns, arithmetic),
         narrow=narrow,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from autotune.calibration import kernels
 from autotune.calibration.probe import PAGE, Probe, Reading, page_aligned
+from search_spaces.nest import CACHE_LINE
 
 _CLOCK_STEPS, _LINKS, _MOVES, _PAGES = 20, 16, 16, 256
-_LINE = 64
 
 
 def clock(probe: Probe) -> tuple[float, Reading]:
@@ -38,10 +38,10 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Reading]]:
 
     within = [width * number for number in range(_MOVES)]
     chain, chained = cycles(kernels.multiply_adds("kernel", lanes, 1, _LINKS))
-    straight, _ = per_load([_LINE * number for number in range(_MOVES)])
-    split, crossing = per_load([_LINE * number + _LINE - width // 2 for number in range(_MOVES)])
-    near, _ = per_load([_LINE * number for number in range(_PAGES)])
-    far, translated = per_load([PAGE * number + _LINE * number % PAGE for number in range(_PAGES)])
+    straight, _ = per_load([CACHE_LINE * number for number in range(_MOVES)])
+    split, crossing = per_load([CACHE_LINE * number + CACHE_LINE - width // 2 for number in range(_MOVES)])
+    near, _ = per_load([CACHE_LINE * number for number in range(_PAGES)])
+    far, translated = per_load([PAGE * number + CACHE_LINE * number % PAGE for number in range(_PAGES)])
     # As many of each kind as a core of six could start while it is busy with the multiply-adds.
     mixed = kernels.multiply_adds("kernel", lanes, 8, 1, loads=8, integers=(7, 4))
     return {

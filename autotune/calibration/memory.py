@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from autotune.calibration import kernels
 from autotune.calibration.probe import Kernel, Probe, Reading, lap, lap_together
+from search_spaces.nest import CACHE_LINE
 
 Values = dict[str, tuple[float, Reading]]
 
@@ -21,7 +22,6 @@ _STEP = 256
 """Bytes that a step of a stream reads."""
 _SLICE = 4 << 20
 _MOST, _LEAST = 256 << 20, 64 << 20
-_LINE = 64
 _HOPS = 1500
 """Steps of one walk through a chain of addresses."""
 _ROUNDS = 32
@@ -53,7 +53,7 @@ def _huge(nbytes: int) -> NDArray[np.uint8]:
     """Memory in huge pages where the system gives them: NumPy asks for them in large arrays, as modules have it."""
     area = np.empty(nbytes + _SLICE, np.uint8)
     area.fill(1)
-    start = -area.ctypes.data % _LINE
+    start = -area.ctypes.data % CACHE_LINE
     return area[start : start + nbytes]
 
 
@@ -132,12 +132,12 @@ def _latencies(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
 
 def _walked(walk: Kernel, area: NDArray[np.uint8], size: int) -> Reading:
     """Nanoseconds of a step from one line to another anywhere in ``size`` bytes, which nothing can foresee."""
-    rng, lines = np.random.default_rng(0), size // _LINE
+    rng, lines = np.random.default_rng(0), size // CACHE_LINE
     order = rng.permutation(lines)
-    words = area[: lines * _LINE].view(np.int64)
+    words = area[: lines * CACHE_LINE].view(np.int64)
     base = area.ctypes.data
-    words[order * (_LINE // 8)] = base + np.roll(order, -1) * _LINE
-    starts = base + rng.integers(0, lines, _ROUNDS) * _LINE
+    words[order * (CACHE_LINE // 8)] = base + np.roll(order, -1) * CACHE_LINE
+    starts = base + rng.integers(0, lines, _ROUNDS) * CACHE_LINE
     if lines <= 1 << 17:  # all of it is brought to its cache
         walk(base, lines)
     return Reading.of([lap(walk, int(start), _HOPS) / _HOPS for start in starts])

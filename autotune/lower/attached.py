@@ -43,7 +43,7 @@ class BoundInference:
 
     def regions(self, frame: Frame, at: int, own: Mapping[Expr, Box]) -> dict[Stage, Region]:
         """Regions of all stages attached inside, as seen from loop ``at`` of the frame's stage with ``own`` boxes."""
-        inside = self._inside(frame.stage, at)
+        inside = attached_inside(self.order, frame.stage, at)
         boxes: dict[Stage, Mapping[Expr, Box]] = {frame.stage: own}
         regions: dict[Stage, Region] = {}
         for stage in reversed(self.order):
@@ -67,15 +67,6 @@ class BoundInference:
             regions[stage] = region
             boxes[stage] = whole_boxes(stage, region)
         return regions
-
-    def _inside(self, stage: Stage, at: int) -> set[Stage]:
-        """Stages attached to leaf ``at`` of a stage or deeper, and to those."""
-        deeper = stage.leaf_iter_vars[at:]
-        result: set[Stage] = set()
-        for other in self.order:
-            if other.attach_stage is stage and any(other.attach_ivar is iv for iv in deeper):
-                result |= {other} | self._inside(other, 0)
-        return result
 
     def _of_all_threads(self, stage: Stage, region: Region) -> Region:
         """What all threads of the block need together: the thread axes around run over their whole range."""
@@ -121,6 +112,16 @@ class BoundInference:
         return False
 
 
+def attached_inside(stages: Sequence[Stage], stage: Stage, at: int) -> set[Stage]:
+    """Those of ``stages`` that are attached to leaf ``at`` of a stage or deeper, and to those."""
+    deeper = stage.leaf_iter_vars[at:]
+    found: set[Stage] = set()
+    for other in stages:
+        if other.attach_stage is stage and any(other.attach_ivar is iv for iv in deeper):
+            found |= {other} | attached_inside(stages, other, 0)
+    return found
+
+
 def local_place(stage: Stage, region: Region) -> Place:
     """Memory for a region of an attached stage."""
     shape = tuple(extent for _, extent in region)
@@ -132,4 +133,4 @@ def local_place(stage: Stage, region: Region) -> Place:
     return Place(buffers, tuple(low for low, _ in region))
 
 
-__all__ = ["BLOCK_SCOPES", "BoundInference", "local_place"]
+__all__ = ["BLOCK_SCOPES", "BoundInference", "attached_inside", "local_place"]

@@ -17,11 +17,18 @@ Expression: TypeAlias = Any
 """A nested tuple as above, or a plain value."""
 
 
-def _least(a: Any, b: Any) -> Any:
+def ceil_div(a: Any, b: Any) -> Any:
+    """The quotient of integers, rounded up."""
+    return -(-a // b)
+
+
+def least(a: Any, b: Any) -> Any:
+    """The smaller of two numbers, or of each two of arrays."""
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
 
 
-def _greatest(a: Any, b: Any) -> Any:
+def most(a: Any, b: Any) -> Any:
+    """The larger of two numbers, or of each two of arrays."""
     return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
 
 
@@ -31,9 +38,9 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "//": operator.floordiv,
     "%": operator.mod,
-    "ceil_div": lambda a, b: -(-a // b),
-    "min": _least,
-    "max": _greatest,
+    "ceil_div": ceil_div,
+    "min": least,
+    "max": most,
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -108,9 +115,12 @@ def expression_text(expression: Expression) -> str:
 __all__ = [
     "OPERATORS",
     "Expression",
+    "ceil_div",
     "evaluate",
     "expression_text",
     "is_arithmetic",
     "is_expression",
     "knobs_in",
+    "least",
+    "most",
 ]

@@ -6,8 +6,9 @@ from autotune.te.depth import walks_deep
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, Not, Read, Reduce, Select, Var
 
-_LEVEL = {"or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3}
-_LEVEL |= {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}
+INFIX = {"or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3}
+INFIX |= {"+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5}
+"""Operators between their operands, with how tightly they bind."""
 _SYMBOL = {"and": "&&", "or": "||"}
 
 
@@ -36,7 +37,7 @@ def _text(node: Expr, level: int) -> str:
     if isinstance(node, Binary) and node.op in ("min", "max", "max_number"):
         return f"{node.op}({_text(node.a, 0)}, {_text(node.b, 0)})"
     if isinstance(node, Binary | Compare):
-        mine = _LEVEL[node.op]
+        mine = INFIX[node.op]
         right = _text(node.b, mine + 1)
         text = f"{_text(node.a, mine)} {_SYMBOL.get(node.op, node.op)} {right}"
         return f"({text})" if mine < level else text

@@ -17,6 +17,7 @@ from autotune.te.depth import walks_deep
 from autotune.te.dtypes import INDEX_DTYPE
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
 from autotune.te.operations import MAX, MAX_NUMBER, MIN, PROD, SUM
+from autotune.te.printer import INFIX
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 from autotune.te.traversal import children, nodes
 
@@ -25,18 +26,6 @@ HEADER = "program"
 
 REDUCERS = {reducer.name: reducer for reducer in (SUM, PROD, MAX, MIN, MAX_NUMBER)}
 """Reducers that the text names; others are written out."""
-
-INFIX = {"or": 1, "and": 2, "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3} | {
-    "+": 4,
-    "-": 4,
-    "*": 5,
-    "/": 5,
-    "//": 5,
-    "%": 5,
-}
-"""Operators between their operands, with how tightly they bind."""
-
-_ATOM = 6
 
 
 def program_text(args: Sequence[Tensor]) -> str:
@@ -187,4 +176,4 @@ def constant_text(node: Const) -> str:
     return number if node.dtype == "float32" else f'const("{node.dtype}", {number})'
 
 
-__all__ = ["HEADER", "INFIX", "REDUCERS", "constant_text", "program_text", "signature"]
+__all__ = ["HEADER", "REDUCERS", "constant_text", "program_text", "signature"]

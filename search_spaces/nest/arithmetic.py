@@ -6,23 +6,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from autotune.schedule.knob_expression import ceil_div, least, most
+
 Value: TypeAlias = Any
 """One number for all candidates, or an array of them [n]."""
-
-
-def ceil_div(a: Value, b: Value) -> Value:
-    """The quotient of integers, rounded up."""
-    return -(-a // b)
-
-
-def least(a: Value, b: Value) -> Value:
-    """The smaller of two numbers, or of each two of arrays."""
-    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
-
-
-def most(a: Value, b: Value) -> Value:
-    """The larger of two numbers, or of each two of arrays."""
-    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
 
 
 def where(condition: Any, a: Value, b: Value) -> Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ FOLD = 12.0
 """Vector instructions that add up the lanes of a register."""
 _REGISTERS = 64
 """Vectors of a buffer that stays in registers, at most."""
-_KEPT = 0.5
+KEPT = 0.5
 """Share of the loads that serve several positions which stay in a register in between."""
 
 
@@ -46,12 +47,12 @@ class Step:
     @property
     def elements(self) -> Value:
         """Repetitions of the body outside of its vectors."""
-        return _product(self.repeats.values())
+        return math.prod(self.repeats.values())
 
     @property
     def width(self) -> Value:
         """Elements of a vector loop."""
-        return _product(self.vector.values())
+        return math.prod(self.vector.values())
 
 
 class Bodies:
@@ -77,15 +78,12 @@ class Bodies:
         return self._steps[stage]
 
     def _step(self, stage: Stage) -> Step:
-        steps: Value = 1
         repeats: dict[str, Value] = {}
         vector: dict[str, Value] = {}
         results: Value = 1
         folds = False
-        for at, loops in around(stage)[:-1]:
-            for loop in loops:
-                steps = steps * self.frames[at].extent(loop)
-        tiles, frame = steps, self.frames[stage]
+        steps = tiles = self.entries(stage)
+        frame = self.frames[stage]
         for loop in stage.leaf_iter_vars:
             extent = frame.extent(loop)
             unrolled, vectorized = (frame.is_kind(loop, kind) for kind in ("unrolled", "vectorized"))
@@ -98,6 +96,10 @@ class Bodies:
                 for name, times in digits(frame, loop, self.kernels.axes.name) if runs is not False else ():
                     target[name] = target.get(name, 1) * where(runs, times, 1)
         return Step(steps, tiles, repeats, vector, results, folds)
+
+    def entries(self, stage: Stage) -> Value:
+        """How often the loops around a stage enter its own."""
+        return math.prod(self.frames[at].extent(loop) for at, loops in around(stage)[:-1] for loop in loops)
 
     def body(self, stage: Stage, fetches: Value = 0.0) -> Body:
         """The body of a stage, with ``fetches`` more instructions that load ahead."""
@@ -115,13 +117,13 @@ class Bodies:
             shared, turned = shared + where(saved, mine, 0.0), turned | np.asarray(more > 0)
             if any(name in source.moved for name in step.vector):
                 along = [times for name, times in step.repeats.items() if name in step.vector]
-                operand = vectors * _product(along)
+                operand = vectors * math.prod(along)
         reduces = bool(stage.op.reduce_axis)
         results = step.results * (1 if step.folds else vectors)
         stored = 0.0 if reduces else where(self.in_registers(stage), 0.0, results)
         # One result is updated once for each step of the reduction; what is added meanwhile is worked out beside.
         updates = step.elements / step.results if reduces else 1
-        registers = results + operand + 1 + _KEPT * shared
+        registers = results + operand + 1 + KEPT * shared
         if not reduces:  # a block that is turned is worked on in groups of lines
             group = least(step.width, max(1, GROUP_BYTES // ITEM_BYTES[stage.op.dtypes[0]]))
             registers = where(turned, group, 2 * results) + 2
@@ -152,7 +154,7 @@ class Bodies:
         return self._in_registers[stage]
 
     def _stays(self, stage: Stage, frame: Frame) -> Any:
-        few: Any = _product(frame.sizes[axis] for axis in stage.op.axis) <= _REGISTERS * self.lanes(stage)
+        few: Any = math.prod(frame.sizes[axis] for axis in stage.op.axis) <= _REGISTERS * self.lanes(stage)
         for loop in stage.leaf_iter_vars:
             if loop.kind == "data":
                 inside = either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized"))
@@ -206,11 +208,4 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     return count * vectors * lanes, 0.0, saved
 
 
-def _product(values: Any) -> Value:
-    result: Value = 1
-    for value in values:
-        result = result * value
-    return result
-
-
-__all__ = ["FOLD", "Bodies", "Step"]
+__all__ = ["FOLD", "KEPT", "Bodies", "Step"]

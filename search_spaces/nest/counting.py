@@ -7,6 +7,7 @@ for all of its iterations, as in the sums of Winograd's transforms.
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -37,9 +38,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 def operations_of(exprs: Sequence[Expr], unrolled: Sequence[IterVar]) -> float:
     """Vector instructions of one iteration, on average over those of the ``unrolled`` axes."""
     deciding = [axis for axis in unrolled if _decides(exprs, axis)]
-    count = 1
-    for axis in deciding:
-        count *= axis.extent
+    count = math.prod(axis.extent for axis in deciding)
     if not deciding or count > _MOST:
         found = {id(node): node for expr in exprs for node in nodes(expr)}
         return float(sum(cost_of(node) for node in found.values()))

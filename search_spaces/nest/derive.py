@@ -201,11 +201,7 @@ class Derivation:
             for axis in stage.op.axis:
                 mine = mine * bodies.frames[stage].sizes[axis]
             mine = where(kept, 0.0, mine)
-            times: Value = 1.0
-            for at, loops in around(stage)[:-1]:
-                for loop in loops:
-                    times = times * bodies.frames[at].extent(loop)
-            size, filled = size + mine, filled + mine * times
+            size, filled = size + mine, filled + mine * bodies.entries(stage)
         if isinstance(size, float) and not size:
             return None
         return bodies.array(size), bodies.array(filled / np.maximum(size, 1.0))
@@ -214,9 +210,7 @@ class Derivation:
 def _tags(bodies: Bodies) -> dict[str, Numbers]:
     """Sizes of the main stage's tile by which learned models know it."""
     step = bodies.step(bodies.kernels.main)
-    vectors: Value = 1
-    for name in step.vector:
-        vectors = vectors * step.times(name)
+    vectors = math.prod(step.times(name) for name in step.vector)
     return {
         "vectors": bodies.array(vectors),
         "rows": bodies.array(step.results / vectors),

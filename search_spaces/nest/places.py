@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from autotune.lower.attached import attached_inside
 from autotune.lower.program import inlined_bodies
 from autotune.schedule.knob import Columns
 from autotune.schedule.knob_expression import evaluate
@@ -81,7 +82,7 @@ class Places:
     def _regions(self, frame: Frame, iv: IterVar, columns: Columns) -> dict[Stage, list[Box]]:
         """What one iteration of a loop needs of the stages that are computed inside of it."""
         at = frame.stage.leaf("derive", iv)
-        inside = self._inside(frame.stage, at)
+        inside = attached_inside(self.stages, frame.stage, at)
         boxes: dict[Stage, Boxes] = {frame.stage: self._boxes(frame, at)}
         regions: dict[Stage, list[Box]] = {}
         for stage in reversed(self.stages):
@@ -100,15 +101,6 @@ class Places:
         for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
             begin: dict[Expr, int] = {axis: 1} if frame.touched(axis, opened) is not False else {}
             found[axis] = Box(frame.reach(axis, opened), begin, axis.start, frame.grain(axis, opened))
-        return found
-
-    def _inside(self, stage: Stage, at: int) -> set[Stage]:
-        """Stages computed at loop number ``at`` of a stage or deeper, and in those."""
-        deeper = stage.leaf_iter_vars[at:]
-        found: set[Stage] = set()
-        for other in self.stages:
-            if other.attach_stage is stage and any(other.attach_ivar is iv for iv in deeper):
-                found |= {other} | self._inside(other, 0)
         return found
 
 

@@ -37,12 +37,12 @@ def hidden(columns: Columns, lines: float = 1.0) -> Numbers | None:
     """
     if "ahead" not in columns:
         return None
-    return hidden_by(column(columns, "ahead", 0), lines)
+    return np.asarray(hidden_by(column(columns, "ahead", 0), lines))
 
 
-def hidden_by(distance: Any, lines: Any) -> Numbers:
+def hidden_by(distance: Any, lines: Any) -> Any:
     """The same where each of ``lines`` is fetched ``distance`` bytes ahead."""
-    return np.asarray(np.minimum(distance / np.maximum(_REACH / lines, _LEAST_REACH), 1.0))
+    return np.minimum(distance / np.maximum(_REACH / lines, _LEAST_REACH), 1.0)
 
 
 def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -> list[ReadForm]:

@@ -1,41 +1,53 @@
-"""Arithmetic on what may be one number for all candidates, or an array with one for each."""
+"""Arithmetic on what may be one number for all candidates, or stand for an array with one for each."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from autotune.schedule.knob_expression import ceil_div, least, most
+from search_spaces.nest.recorded import Quantity
 
 Value: TypeAlias = Any
-"""One number for all candidates, or an array of them [n]."""
+"""One number for all candidates, or an array of them [n], or a quantity that stands for one."""
+Knobs: TypeAlias = Mapping[str, Value]
+"""The values of knobs by name."""
 
 
 def where(condition: Any, a: Value, b: Value) -> Value:
     """One of two values for each candidate."""
-    if isinstance(condition, bool):
+    if _is_known(condition):
         return a if condition else b
+    for one in (condition, a, b):
+        if isinstance(one, Quantity):
+            return one.apply(np.where, condition, a, b)
     return np.where(condition, a, b)
 
 
 def either(a: Any, b: Any) -> Any:
     """Whether one of two conditions holds, for each candidate."""
-    if isinstance(a, bool):
+    if _is_known(a):
         return True if a else b
-    return either(b, a) if isinstance(b, bool) else a | b
+    return either(b, a) if _is_known(b) else a | b
 
 
 def both(a: Any, b: Any) -> Any:
     """Whether two conditions hold, for each candidate."""
-    if isinstance(a, bool):
+    if _is_known(a):
         return b if a else False
-    return both(b, a) if isinstance(b, bool) else a & b
+    return both(b, a) if _is_known(b) else a & b
 
 
 def negated(a: Any) -> Any:
     """Whether a condition does not hold, for each candidate."""
-    return not a if isinstance(a, bool) else ~a
+    return not a if _is_known(a) else ~a
 
 
-__all__ = ["Value", "both", "ceil_div", "either", "least", "most", "negated", "where"]
+def _is_known(condition: Any) -> bool:
+    """Whether a condition is the same for all candidates."""
+    return isinstance(condition, bool | np.bool_)
+
+
+__all__ = ["Knobs", "Value", "both", "ceil_div", "either", "least", "most", "negated", "where"]

@@ -11,11 +11,11 @@ import numpy as np
 
 from autotune.schedule.stage import Stage
 from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
-from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, where
+from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, where
 from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, Source, around
-from search_spaces.nest.loops import Body, Numbers
+from search_spaces.nest.loops import Body
 
 FOLD = 12.0
 """Vector instructions that add up the lanes of a register."""
@@ -56,13 +56,12 @@ class Step:
 
 
 class Bodies:
-    """The bodies of all stages of a kernel for one population of ``n``."""
+    """The bodies of all stages of a kernel."""
 
-    def __init__(self, kernels: Kernels, frames: Mapping[Stage, Frame], target: Target, n: int) -> None:
+    def __init__(self, kernels: Kernels, frames: Mapping[Stage, Frame], target: Target) -> None:
         self.kernels = kernels
         self.frames = frames
         self._target = target
-        self._n = n
         self._steps: dict[Stage, Step] = {}
         self._in_registers: dict[Stage, Any] = {}
 
@@ -114,13 +113,13 @@ class Bodies:
             mine, more, saved = _loads(step, source, vectors, lanes)
             mine = where(self.in_registers(source.inside), 0.0, mine)
             loads, arithmetic = loads + mine, arithmetic + more
-            shared, turned = shared + where(saved, mine, 0.0), turned | np.asarray(more > 0)
+            shared, turned = shared + where(saved, mine, 0.0), either(turned, more > 0)
             if any(name in source.moved for name in step.vector):
                 along = [times for name, times in step.repeats.items() if name in step.vector]
                 operand = vectors * math.prod(along)
         reduces = bool(stage.op.reduce_axis)
         results = step.results * (1 if step.folds else vectors)
-        stored = 0.0 if reduces else where(self.in_registers(stage), 0.0, results)
+        stored: Value = 0.0 if reduces else where(self.in_registers(stage), 0.0, results)
         # One result is updated once for each step of the reduction; what is added meanwhile is worked out beside.
         updates = step.elements / step.results if reduces else 1
         registers = results + operand + 1 + KEPT * shared
@@ -128,13 +127,13 @@ class Bodies:
             group = least(step.width, max(1, GROUP_BYTES // ITEM_BYTES[stage.op.dtypes[0]]))
             registers = where(turned, group, 2 * results) + 2
         return Body(
-            steps=self.array(step.steps),
-            arithmetic=self.array(arithmetic),
-            loads=self.array(loads),
-            stores=self.array(stored),
-            chains=self.array(arithmetic / updates),
-            registers=self.array(registers),
-            instructions=self.array(arithmetic + loads + stored),
+            steps=step.steps,
+            arithmetic=arithmetic,
+            loads=loads,
+            stores=stored,
+            chains=arithmetic / updates,
+            registers=registers,
+            instructions=arithmetic + loads + stored,
         )
 
     def outside(self, stage: Stage) -> Value:
@@ -161,12 +160,6 @@ class Bodies:
                 few = both(few, either(inside, frame.extent(loop) == 1))
         return few
 
-    def array(self, value: Value) -> Numbers:
-        """A value as an array [n]."""
-        result = np.empty(self._n)
-        result[...] = value
-        return result
-
 
 def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Value, Value, Any]:
     """Load instructions of one read, arithmetic that puts vectors together, whether loads serve several positions.
@@ -187,7 +180,7 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
             count = count * every  # vectors that overlap are loads of their own
             continue
         count = count * least(every, span)
-        saved = saved | (np.asarray(span) < every)
+        saved = either(saved, span < every)
     moving = [name for name in step.vector if name in source.moved]
     if not moving:
         return count, 0.0, saved
@@ -200,8 +193,8 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     least_lines = max(1, GROUP_BYTES // item)
     along = [other for other in last if last[other] == 1 and other in step.repeats]
     if source.exact and along:  # a block of lines, turned in registers
-        pieces = np.maximum(1.0, step.width * item / GROUP_BYTES)
-        turned = np.asarray(step.times(along[0])) >= least_lines
+        pieces = most(1.0, step.width * item / GROUP_BYTES)
+        turned = step.times(along[0]) >= least_lines
         stages = float(np.log2(max(1, GROUP_BYTES // item)))
         gathered = count * vectors * lanes
         return where(turned, count * pieces, gathered), where(turned, count * stages, 0.0), saved

@@ -18,7 +18,7 @@ from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES, Target
 from autotune.te.tensor import Tensor
-from search_spaces.nest.arithmetic import Value, either, negated, where
+from search_spaces.nest.arithmetic import Knobs, Value, either, most, negated, where
 from search_spaces.nest.axes import roots
 from search_spaces.nest.bodies import Bodies
 from search_spaces.nest.digits import digits
@@ -26,7 +26,9 @@ from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, around
 from search_spaces.nest.loops import Access, Loop, LoopKind, LoopNest, Numbers, Pass
+from search_spaces.nest.recorded import Recording
 from search_spaces.nest.replay import Replayed, followed
+from search_spaces.nest.template import Template
 from search_spaces.sketch import Path, Sketch
 
 Dims = tuple[tuple[tuple[str, int], ...], ...]
@@ -62,14 +64,20 @@ class Derivation:
         root = self.kernels.root
         hints = [hint for hints in root.pragmas.values() for hint in hints]
         self._streamed = NONTEMPORAL in hints
+        recording = Recording()
+        self._template = Template(self._derived({name: recording.knob(name) for name in config}), recording)
 
     def nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population."""
-        n = len(next(iter(columns.values()), [0]))
+        return self._template.nest(columns)
+
+    def _derived(self, knobs: Knobs) -> LoopNest:
+        """The loop nest where the knobs have some values."""
         kernels = self.kernels
-        bodies = Bodies(kernels, kernels.places.frames(columns), self.about.target, n)
-        fetched = self._fetched(bodies.frames, columns)
+        bodies = Bodies(kernels, kernels.places.frames(knobs), self.about.target)
+        fetched = self._fetched(bodies.frames, knobs)
         step = bodies.step(kernels.main)
+        outside: Value = sum((bodies.outside(stage) for stage in kernels.stages), 0.0)
         fetches = sum((where(f.distance > 0, f.lines(step), 0.0) for f in fetched), 0.0)
         return LoopNest(
             family=self.about.family,
@@ -77,12 +85,12 @@ class Derivation:
             flops=float(self.about.flops),
             extents=self._extents,
             loops=tuple(self._loops(bodies)),
-            accesses=tuple(self._accesses(fetched, bodies)),
+            accesses=tuple(self._accesses(fetched)),
             body=bodies.body(kernels.main, fetches),
             rests=tuple(bodies.body(stage) for stage in self._others),
-            passes=tuple(self._passes(bodies)),
-            tail_operations=bodies.array(sum((bodies.outside(stage) for stage in kernels.stages), 0.0)),
-            serial=self._serial(columns, n),
+            passes=tuple(self._passes()),
+            tail_operations=outside,
+            serial=self._serial(knobs),
             scratch=self._scratch(bodies),
             tags=_tags(bodies),
         )
@@ -101,7 +109,7 @@ class Derivation:
                 kind = _KINDS.get("parallel" if shared else stage.kind_of(loop), "serial")
                 for name, extent in digits(bodies.frames[stage], loop, self.name):
                     if not (isinstance(extent, int) and extent == 1):
-                        found.append(Loop(name, bodies.array(extent), kind))
+                        found.append(Loop(name, extent, kind))
         return found
 
     @cached_property
@@ -111,15 +119,15 @@ class Derivation:
         axes = [axis for stage in stages for axis in (*stage.op.axis, *stage.op.reduce_axis)]
         return {self.name(axis): self.kernels.axes.size(self.name(axis)) for axis in axes}
 
-    def _serial(self, columns: Columns, n: int) -> Any:
+    def _serial(self, knobs: Knobs) -> Any:
         """Which candidates run on one worker."""
         root, loops = self.kernels.chain[0]
         shared: Any = False
         for loop in loops:
-            shared = either(shared, evaluate(self.replayed.is_kind(root, loop, "parallel"), columns))
-        return np.broadcast_to(np.asarray(negated(shared)), (n,))
+            shared = either(shared, evaluate(self.replayed.is_kind(root, loop, "parallel"), knobs))
+        return negated(shared)
 
-    def _fetched(self, frames: Mapping[Stage, Frame], columns: Columns) -> list[Fetched]:
+    def _fetched(self, frames: Mapping[Stage, Frame], knobs: Knobs) -> list[Fetched]:
         """What is fetched ahead, and how far."""
         found = []
         schedule = self.replayed.schedule
@@ -133,14 +141,14 @@ class Derivation:
                 for name, extent in digits(frames[stage], inner, self.name):
                     extents[name] = extents.get(name, 1) * extent
             moved = [self.name(axis) for axis in roots(stage, loop)]
-            distance = evaluate(given, columns)
+            distance = evaluate(given, knobs)
             sources = [s for s in self.kernels.sources[stage] if s.tensor.op.name == tensor]
             found += [Fetched(source, distance, moved, extents) for source in sources]
         return found
 
-    def _accesses(self, fetched: Sequence[Fetched], bodies: Bodies) -> list[Access]:
-        ahead = {f.source.key: bodies.array(f.share) for f in fetched}
-        streamed = bodies.array(1.0) > 0 if self._streamed else None
+    def _accesses(self, fetched: Sequence[Fetched]) -> list[Access]:
+        ahead = {f.source.key: f.share for f in fetched}
+        streamed: Value = self._streamed or None
         written = [replace(access, streamed=streamed) for access in self._written]
         return [*written, *(replace(access, ahead=ahead.get(key)) for key, access in self._read.items())]
 
@@ -180,13 +188,13 @@ class Derivation:
                 known |= {self.name(axis) for axis in roots(at, loop)}
         return frozenset(beside - around_it - own)
 
-    def _passes(self, bodies: Bodies) -> list[Pass]:
+    def _passes(self) -> list[Pass]:
         """Kernels before the main one read their inputs and write what they compute."""
         found = []
         for root in self.kernels.passes:
-            size = math.prod(root.op.shape) * ITEM_BYTES[root.op.dtypes[0]]
-            read = sum(math.prod(t.shape) * ITEM_BYTES[t.dtype] for t in root.op.input_tensors)
-            found.append(Pass(root.op.name, bodies.array(read), bodies.array(size)))
+            size: Value = math.prod(root.op.shape) * ITEM_BYTES[root.op.dtypes[0]]
+            read: Value = sum(math.prod(t.shape) * ITEM_BYTES[t.dtype] for t in root.op.input_tensors)
+            found.append(Pass(root.op.name, read, size))
         return found
 
     def _scratch(self, bodies: Bodies) -> tuple[Numbers, Numbers] | None:
@@ -204,7 +212,7 @@ class Derivation:
             size, filled = size + mine, filled + mine * bodies.entries(stage)
         if isinstance(size, float) and not size:
             return None
-        return bodies.array(size), bodies.array(filled / np.maximum(size, 1.0))
+        return size, filled / most(size, 1.0)
 
 
 def _tags(bodies: Bodies) -> dict[str, Numbers]:
@@ -212,9 +220,9 @@ def _tags(bodies: Bodies) -> dict[str, Numbers]:
     step = bodies.step(bodies.kernels.main)
     vectors = math.prod(step.times(name) for name in step.vector)
     return {
-        "vectors": bodies.array(vectors),
-        "rows": bodies.array(step.results / vectors),
-        "unroll": bodies.array(step.elements / step.results),
+        "vectors": vectors,
+        "rows": step.results / vectors,
+        "unroll": step.elements / step.results,
     }
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from autotune.schedule.knob import Columns
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.relations import Fuse, Split
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar
-from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, negated, where
+from search_spaces.nest.arithmetic import Knobs, Value, both, ceil_div, either, least, most, negated, where
 from search_spaces.nest.replay import Replayed
 
 
@@ -23,12 +22,12 @@ class Frame:
     """Extents of a stage's loops where it computes ``sizes`` of its axes, one number or an array [n] each."""
 
     def __init__(
-        self, replayed: Replayed, stage: Stage, columns: Columns, sizes: Mapping[IterVar, Value]
+        self, replayed: Replayed, stage: Stage, knobs: Knobs, sizes: Mapping[IterVar, Value]
     ) -> None:
         self.stage = stage
         self.sizes = sizes
         self._replayed = replayed
-        self._columns = columns
+        self._knobs = knobs
         self._extents: dict[IterVar, Value] = dict(sizes)
         self._parents: dict[IterVar, Split | Fuse] = {}
         self.splits: dict[IterVar, Split] = {}
@@ -58,7 +57,7 @@ class Frame:
     def width(self, split: Split) -> Value:
         """Distance of neighbouring iterations of the outer loop of a split: the extent of whole inner loops."""
         extent = self.extent(split.parent)
-        given = evaluate(self._replayed.width(split), self._columns)
+        given = evaluate(self._replayed.width(split), self._knobs)
         return least(given, extent) if split.factor else ceil_div(extent, least(given, extent))
 
     def rest(self, split: Split) -> Value:
@@ -84,7 +83,7 @@ class Frame:
 
     def is_kind(self, iv: IterVar, kind: str) -> Any:
         """Whether a loop is parallel, unrolled or vectorized: a bool, or an array of them [n]."""
-        return evaluate(self._replayed.is_kind(self.stage, iv, kind), self._columns)
+        return evaluate(self._replayed.is_kind(self.stage, iv, kind), self._knobs)
 
     def reach(self, iv: IterVar, opened: Collection[IterVar]) -> Value:
         """How many values a variable takes while the loops that are not ``opened`` run."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
-
 from autotune.schedule.knob import Config
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar, Read, Reduce
@@ -51,7 +49,7 @@ class Kernels:
     def __init__(self, replayed: Replayed, config: Config, constants: frozenset[str]) -> None:
         self.places = Places(replayed)
         self._operations: dict[Stage, float] = {}
-        self._frames = self.places.frames({name: np.asarray(value) for name, value in config.items()})
+        self._frames = self.places.frames(config)
         self._constants = constants
         self.work = {stage: self._work(stage) for stage in self.places.stages}
         groups: dict[Stage, list[Stage]] = {}
@@ -129,7 +127,7 @@ class Kernels:
         total = float(max(1, self.operations(stage)))
         for at, loops in around(stage):
             for loop in loops:
-                total *= float(np.max(self._frames[at].extent(loop)))
+                total *= float(self._frames[at].extent(loop))
         return total
 
     def _hoisted(self, group: Sequence[Stage]) -> bool:

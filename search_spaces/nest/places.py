@@ -7,13 +7,12 @@ from functools import cached_property
 
 from autotune.lower.attached import attached_inside
 from autotune.lower.program import inlined_bodies
-from autotune.schedule.knob import Columns
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Expr, IterVar, Read
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from autotune.te.traversal import reads
-from search_spaces.nest.arithmetic import Value
+from search_spaces.nest.arithmetic import Knobs, Value
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.regions import Box, Boxes, Indexes
 from search_spaces.nest.replay import Replayed
@@ -49,37 +48,37 @@ class Places:
                     found[source].append((reader, read))
         return found
 
-    def frames(self, columns: Columns) -> dict[Stage, Frame]:
-        """The loops of each stage for the candidates in ``columns``."""
+    def frames(self, knobs: Knobs) -> dict[Stage, Frame]:
+        """The loops of each stage for the candidates in ``knobs``."""
         found: dict[Stage, Frame] = {}
         waiting = list(reversed(self.stages))
         while waiting:
             ready = [s for s in waiting if s.attach_stage is None or s.attach_stage in found]
             for stage in ready:
                 if stage.attach_stage is None:
-                    found[stage] = self._frame(stage, columns, [Box(e) for e in self._shape(stage, columns)])
+                    found[stage] = self._frame(stage, knobs, [Box(e) for e in self._shape(stage, knobs)])
             for parent, iv in {(s.attach_stage, s.attach_ivar): None for s in ready if s.attach_stage}:
                 assert parent is not None
                 assert iv is not None
-                for stage, region in self._regions(found[parent], iv, columns).items():
+                for stage, region in self._regions(found[parent], iv, knobs).items():
                     if stage.attach_stage is parent and stage.attach_ivar is iv:
-                        found[stage] = self._frame(stage, columns, region)
+                        found[stage] = self._frame(stage, knobs, region)
             waiting = [stage for stage in waiting if stage not in found]
         return found
 
-    def _frame(self, stage: Stage, columns: Columns, region: Sequence[Box]) -> Frame:
+    def _frame(self, stage: Stage, knobs: Knobs, region: Sequence[Box]) -> Frame:
         sizes = dict(zip(stage.op.axis, (box.size for box in region), strict=True))
-        sizes |= {axis: self._root(axis, columns) for axis in stage.op.reduce_axis}
-        return Frame(self.replayed, stage, columns, sizes)
+        sizes |= {axis: self._root(axis, knobs) for axis in stage.op.reduce_axis}
+        return Frame(self.replayed, stage, knobs, sizes)
 
-    def _root(self, axis: IterVar, columns: Columns) -> Value:
+    def _root(self, axis: IterVar, knobs: Knobs) -> Value:
         extent = self.replayed.roots.get(axis)
-        return axis.extent if extent is None else evaluate(extent, columns)
+        return axis.extent if extent is None else evaluate(extent, knobs)
 
-    def _shape(self, stage: Stage, columns: Columns) -> list[Value]:
-        return [self._root(axis, columns) for axis in stage.op.axis]
+    def _shape(self, stage: Stage, knobs: Knobs) -> list[Value]:
+        return [self._root(axis, knobs) for axis in stage.op.axis]
 
-    def _regions(self, frame: Frame, iv: IterVar, columns: Columns) -> dict[Stage, list[Box]]:
+    def _regions(self, frame: Frame, iv: IterVar, knobs: Knobs) -> dict[Stage, list[Box]]:
         """What one iteration of a loop needs of the stages that are computed inside of it."""
         at = frame.stage.leaf("derive", iv)
         inside = attached_inside(self.stages, frame.stage, at)
@@ -88,9 +87,9 @@ class Places:
         for stage in reversed(self.stages):
             if stage in inside:
                 uses = [(read, boxes[reader]) for reader, read in self.uses[stage]]
-                regions[stage] = self.indexes.required(self._shape(stage, columns), uses)
+                regions[stage] = self.indexes.required(self._shape(stage, knobs), uses)
                 whole = dict(zip(stage.op.axis, regions[stage], strict=True))
-                whole |= {a: Box(self._root(a, columns), {}, a.start) for a in stage.op.reduce_axis}
+                whole |= {a: Box(self._root(a, knobs), {}, a.start) for a in stage.op.reduce_axis}
                 boxes[stage] = whole
         return regions
 

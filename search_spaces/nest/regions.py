@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.lower.linear import Lin, Simplifier
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read
-from search_spaces.nest.arithmetic import Value, least, most, where
+from search_spaces.nest.arithmetic import Value, both, either, least, most, where
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Indexes:
             widest = (inner.size + divisor - 2) // divisor + 1
             size = where(aligned, (inner.size - 1) // divisor + 1, widest)
             return Box(size, begin, 0 if begin else inner.start // divisor, 1)
-        inside = (inner.size == 1) | (aligned & (inner.size <= divisor))
+        inside = either(inner.size == 1, both(aligned, inner.size <= divisor))
         return Box(where(inside, inner.size, divisor))
 
     def required(self, shape: Sequence[Value], uses: Sequence[tuple[Read, Boxes]]) -> list[Box]:
@@ -110,7 +110,7 @@ def _inside(box: Box | None, extent: Value) -> Box:
     whole = box.size >= extent
     if isinstance(whole, bool | np.bool_):
         return Box(extent) if whole else box
-    return Box(np.minimum(box.size, extent), box.terms, np.where(whole, 0, box.start), box.grain)
+    return Box(np.minimum(box.size, extent), box.terms, where(whole, 0, box.start), box.grain)
 
 
 __all__ = ["Box", "Boxes", "Indexes"]

@@ -25,6 +25,7 @@ TILED = {
 
 PLAIN = {
     "attention": "search_spaces.attention",
+    "chain": "search_spaces.chain",
     "reduction": "search_spaces.reduction",
     "softmax": "search_spaces.softmax",
     "normalization": "search_spaces.normalization",

@@ -24,6 +24,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "codegen.cpu": 8,
         "codegen.fast_math": 6,
         "space.attention": 6,
+        "space.chain": 1,
         "space.contraction": 7,
         "space.convolution": 4,
         "space.depthwise": 3,

@@ -21,7 +21,7 @@ from autotune.garbage import collector_paused
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
 from autotune.passes.origins import with_own_names
-from autotune.passes.partition import Partition, PartitionOptions, partition
+from autotune.passes.partition import OF_A_MODEL, Partition, PartitionOptions, partition
 from autotune.passes.pipeline import Observer, run_passes, standard_passes
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.schedule.trace import Trace
@@ -114,7 +114,7 @@ def divide(
     """
     graph = _graph_of(model, shapes)
     passes = standard_passes(layout, activations)
-    return partition(run_passes(graph, passes, observer), options)
+    return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
 
 
 def _graph_of(model: Model, shapes: Shapes | None) -> Graph:

@@ -27,7 +27,7 @@ OPTION = "option"
 """The kind of site by which comparisons of the options of a workload are stored."""
 
 DOUBT = 1.02
-"""By how much an estimate must be better than that of the direct way: it is one dispatch, and as exact as a sum is."""
+"""By how much an estimate must be better than that of the plain way: it has the fewest steps, and is exact."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Ranking:
 
     @property
     def promising(self) -> tuple[Option, ...]:
-        """The options that are worth measuring: the direct one, and those whose estimate says so."""
+        """The options that are worth measuring: the plain one, and those whose estimate says so."""
         least = min(time.latency_ns for time in self.times)
         return tuple(
             time.option
             for time in self.times
-            if time.option.steps is None or time.latency_ns <= time.option.promising * least
+            if time.option.plain or time.latency_ns <= time.option.promising * least
         )
 
     def __str__(self) -> str:
@@ -155,7 +155,7 @@ def _compared(
 
 def _with_doubt(time: OptionTime) -> float:
     """The estimate that counts."""
-    return time.latency_ns * (1.0 if time.option.steps is None else DOUBT)
+    return time.latency_ns * (1.0 if time.option.plain else DOUBT)
 
 
 def option_key(option: Option, target: Target) -> str:

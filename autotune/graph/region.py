@@ -1,8 +1,9 @@
 """Dispatch regions and workloads.
 
-A region is the part of a graph that becomes one dispatch: at most one anchor (a contraction,
-convolution, pool, reduction, softmax or normalisation) with elementwise operators and data movement
-around it. A workload is a region in canonical form; its text is what the database stores.
+A region is the part of a graph that becomes one dispatch: an anchor (a contraction, convolution, pool,
+reduction, softmax or normalisation), or a chain of anchors each of which reads what the one before makes, with
+elementwise operators and data movement around it. A workload is a region in canonical form; its text is what the
+database stores.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 
 from autotune import te
 from autotune.errors import GraphError, InputError
@@ -27,7 +30,7 @@ class Region:
     """A graph without constants; `constant_inputs` are the inputs known at compile time.
 
     Raises GraphError if it has constants, no nodes, unused inputs, outputs that no node computes, or
-    more than one anchor.
+    anchors that do not follow one another.
     """
 
     graph: Graph
@@ -51,23 +54,45 @@ class Region:
         passed = [v for v in graph.outputs if v not in made]
         if passed:
             raise GraphError(f"{where}: output {passed[0]!r} is not computed in it")
-        anchors = [n for n in graph.nodes if ops.get(n.op).role == "anchor"]
-        if len(anchors) > 1:
-            named = ", ".join(f"{n.name!r} ({n.op})" for n in anchors)
-            raise GraphError(f"{where} has {len(anchors)} anchors, one is allowed: {named}")
+        anchors = self.anchors
+        for first, second in pairwise(anchors):
+            if not self._reads(second, first):
+                named = ", ".join(f"{n.name!r} ({n.op})" for n in anchors)
+                raise GraphError(
+                    f"{where} has {len(anchors)} anchors, of which each must read what the one before makes: {named}"
+                )
+
+    @cached_property
+    def anchors(self) -> tuple[Node, ...]:
+        """The nodes that decide how the region is scheduled, in order: none, one, or a chain."""
+        return tuple(n for n in self.graph.nodes if ops.get(n.op).role == "anchor")
 
     @property
     def anchor(self) -> Node | None:
-        """The node that decides how the region is scheduled."""
-        return next((n for n in self.graph.nodes if ops.get(n.op).role == "anchor"), None)
+        """The last of them."""
+        return self.anchors[-1] if self.anchors else None
 
     @property
     def kind(self) -> WorkloadKind:
         """What decides how it is scheduled; "elementwise" without an anchor."""
-        anchor = self.anchor
-        if anchor is None:
+        if len(self.anchors) > 1:
+            return "chain"
+        if not self.anchors:
             return "elementwise"
+        (anchor,) = self.anchors
         return ops.get(anchor.op).workload_kind(self.graph.input_types(anchor), anchor.attrs)
+
+    def _reads(self, node: Node, other: Node) -> bool:
+        """Whether a node reads what another one makes, directly or through others."""
+        producers, waiting, seen = self.graph.producers(), list(node.present_inputs), set[str]()
+        while waiting:
+            value = waiting.pop()
+            if value in other.outputs:
+                return True
+            if value in producers and value not in seen:
+                seen.add(value)
+                waiting += producers[value].present_inputs
+        return False
 
     def arguments(self) -> tuple[str, ...]:
         """This region's value names in the order of the workload's arguments: inputs, outputs."""
@@ -80,8 +105,8 @@ class Region:
 class RegionProgram:
     """A region as tensor expressions.
 
-    `anchor` is the anchor's reduction for contractions, convolutions, pools and reductions, and the
-    anchor's output for softmax and normalisation. `constants` and `strides` are by tensor name.
+    `anchor` is the last anchor's reduction for contractions, convolutions, pools and reductions, and its output for
+    softmax and normalisation. `constants` and `strides` are by tensor name.
     """
 
     inputs: tuple[te.Tensor, ...]

@@ -16,6 +16,7 @@ from autotune.errors import UsageError
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph, Node
 from autotune.graph.region import Workload
+from autotune.passes.apart import Apart
 from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.base import PROMISING, Algorithm
 from autotune.passes.causal_rows import CausalRows
@@ -29,7 +30,9 @@ from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
 from autotune.suggest import listing
 
+APART = Apart()
 RULES: tuple[Algorithm, ...] = (
+    APART,
     Winograd(2),
     Winograd(4),
     Winograd(6),
@@ -43,7 +46,10 @@ RULES: tuple[Algorithm, ...] = (
 """What is tried on every workload; those that cannot compute it drop out."""
 
 DIRECT = "direct"
-"""The option that every workload has: one dispatch, as exact as a sum is."""
+"""The option of every workload with one anchor at most: one dispatch, as exact as a sum is."""
+
+TOGETHER = "together"
+"""The same of a chain of anchors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +70,11 @@ class Option:
     prologue: Graph | None = None
 
     @property
+    def plain(self) -> bool:
+        """Whether this is the one that others must clearly beat: a dispatch for each anchor, as exact as a sum is."""
+        return self.name in (DIRECT, APART.label)
+
+    @property
     def regions(self) -> tuple[Workload, ...]:
         """The workload of each dispatch, in order."""
         if self.steps is None:
@@ -79,11 +90,11 @@ class Option:
 
 
 def allowed(workload: Workload, preference: Preference, *, speculative: bool = False) -> list[Option]:
-    """The options that may be used, the direct one first; speculative ones if they are asked for, or named.
+    """The options that may be used, the plain one first; speculative ones if they are asked for, or named.
 
     Raises UsageError for an unknown algorithm.
     """
-    wanted, names = preference.algorithm, (DIRECT, *(rule.label for rule in RULES))
+    wanted, names = preference.algorithm, (DIRECT, TOGETHER, *(rule.label for rule in RULES))
     if wanted is not None and wanted not in names:
         raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, names)}")
     found = options_of(workload, speculative=speculative or wanted is not None)
@@ -93,24 +104,32 @@ def allowed(workload: Workload, preference: Preference, *, speculative: bool = F
 
 
 def options_of(workload: Workload, *, speculative: bool = True) -> tuple[Option, ...]:
-    """All ways to compute a workload, the direct one first and those of speculative rules last, if at all."""
+    """All ways to compute a workload, the plain one first and speculative ones last, if at all.
+
+    To compute a chain of anchors together is speculative.
+    """
     known = _options(workload, speculative=False)
     return (*known, *_options(workload, speculative=True)) if speculative else known
 
 
 @lru_cache(maxsize=4096)
 def _options(workload: Workload, *, speculative: bool) -> tuple[Option, ...]:
-    """What the rules that are speculative, or those that are not, make of a workload."""
+    """The options that are speculative, or those that are not."""
     graph = _opened(workload)
-    found = [] if speculative else [Option(workload)]
+    is_chain = len(workload.region.anchors) > 1
+    found = [Option(workload, TOGETHER if is_chain else DIRECT)] if speculative == is_chain else []
+    earlier = _options(workload, speculative=False) if speculative else ()
+    known = {(workload,), *(option.regions for option in earlier)}
     for rule in RULES:
         changed = rule.apply(graph) if rule.speculative == speculative else graph
         if changed is not graph:
             body, prologue = _folded(changed, graph)
             steps = rule.divide(body)
-            if _placeable(steps, workload) and steps.dispatches[0].workload != workload:
-                figures = rule.label, rule.error, rule.growth, rule.promising
-                found.append(Option(workload, *figures, steps, prologue))
+            figures = rule.label, rule.error, rule.growth, rule.promising
+            option = Option(workload, *figures, steps, prologue)
+            if _placeable(steps, workload) and option.regions not in known:
+                found.append(option)
+                known.add(option.regions)
     return tuple(found)
 
 
@@ -176,4 +195,4 @@ def _is_plain(graph: Graph, value: str) -> bool:
     return found.strides is None or is_dense(found.shape, found.strides)
 
 
-__all__ = ["DIRECT", "RULES", "Option", "allowed", "options_of"]
+__all__ = ["DIRECT", "RULES", "TOGETHER", "Option", "allowed", "options_of"]

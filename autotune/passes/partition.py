@@ -96,6 +96,10 @@ class PartitionOptions:
     in_place_concat: bool = True
 
 
+OF_A_MODEL = PartitionOptions(FusionOptions(chains=True))
+"""How a model is divided: what may be one dispatch is; the options of its workload divide it again."""
+
+
 def partition(graph: Graph, options: PartitionOptions | None = None) -> Partition:
     """Divide a graph into dispatches.
 
@@ -273,4 +277,4 @@ def _dispatch_name(number: int, nodes: Sequence[Node]) -> str:
     return f"{number:03d}_{'_'.join(shown)}"
 
 
-__all__ = ["Dispatch", "InPlace", "Partition", "PartitionOptions", "partition"]
+__all__ = ["OF_A_MODEL", "Dispatch", "InPlace", "Partition", "PartitionOptions", "partition"]

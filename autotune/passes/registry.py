@@ -10,6 +10,7 @@ from autotune.passes.base import GraphPass
 from autotune.suggest import listing
 
 PASSES: Mapping[str, str] = {
+    "apart": "autotune.passes.apart:Apart",
     "apply_to_parts": "autotune.passes.apply_to_parts:ApplyToParts",
     "attention": "autotune.passes.attention:Attention",
     "attention_blocks": "autotune.passes.attention_blocks:AttentionBlocks",

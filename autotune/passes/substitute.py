@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from autotune.graph.canonical import canonical_graph
 from autotune.graph.ir import Array, TensorType, fresh_name
 from autotune.passes.options import Option
+from autotune.passes.origins import union
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.views import Placement
 
@@ -61,12 +63,10 @@ class _Substitution:
         given = {v: self.constants[names[v]] for v in region.inputs if names[v] in self.constants}
         computed = option.constants(given)
         self.constants.update({names[v]: array for v, array in computed.items() if v not in arguments})
-        for step in steps.dispatches:
+        for step, origins in zip(steps.dispatches, _origins(dispatch, steps.dispatches), strict=True):
             inputs, outputs = (tuple(names[v] for v in vs) for vs in (step.inputs, step.outputs))
             name = f"{dispatch.name}/{step.name}"
-            self.dispatches.append(
-                replace(step, name=name, inputs=inputs, outputs=outputs, origins=dispatch.origins)
-            )
+            self.dispatches.append(replace(step, name=name, inputs=inputs, outputs=outputs, origins=origins))
 
     def finish(self) -> Partition:
         """The new partition, without what nothing reads any more."""
@@ -79,6 +79,21 @@ class _Substitution:
             types=self.types,
             constants=constants,
         )
+
+
+def _origins(dispatch: Dispatch, steps: Sequence[Dispatch]) -> list[tuple[str, ...]]:
+    """The model's nodes behind each step: those of the values that it makes, or all where it makes other ones."""
+    graph = dispatch.region.graph
+    _, names = canonical_graph(graph)
+    known = {names[v]: node.origins for node in graph.nodes for v in node.present_outputs}
+    computed = union(*known.values())
+    viewed = tuple(origin for origin in dispatch.origins if origin not in computed)
+    found = []
+    for step in steps:
+        made = [known.get(v, ()) for node in step.region.graph.nodes for v in node.present_outputs]
+        mine = union(*made)
+        found.append(union(mine, viewed) if mine else dispatch.origins)
+    return found
 
 
 def _composed(placement: Placement, names: Mapping[str, str], roots: Mapping[str, Placement]) -> Placement:

@@ -160,8 +160,8 @@ class Comparing:
         return True
 
     def _open_options(self, site: Site) -> list[Option]:
-        """The default, the direct one, and those that may be the fastest, as far as they work."""
-        first = [site.default, *(option for option in site.options if option.steps is None)]
+        """The default, the plain one, and those that may be the fastest, as far as they work."""
+        first = [site.default, *(option for option in site.options if option.plain)]
         found = dict.fromkeys([*first, *self.sites.open_options(site)])
         return [option for option in found if self.sites.latency(option) < float("inf")]
 

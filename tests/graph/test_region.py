@@ -194,7 +194,7 @@ def test_several_outputs_keep_their_order() -> None:
 def two_anchors() -> Graph:
     b = GraphBuilder("r")
     x = b.input("x", (2, 2))
-    return b.graph(b.node("Softmax", b.node("MatMul", x, x)))
+    return b.graph(b.node("Add", b.node("MatMul", x, x), b.node("Softmax", x)))
 
 
 def with_constant() -> Graph:
@@ -217,7 +217,10 @@ def passed_through() -> Graph:
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (two_anchors(), "has 2 anchors, one is allowed: 'matmul' (MatMul), 'softmax' (Softmax)"),
+        (
+            two_anchors(),
+            "has 2 anchors, of which each must read what the one before makes: 'matmul' (MatMul), 'softmax' (Softmax)",
+        ),
         (with_constant(), "has constants: they must be inputs"),
         (Graph("r", (), (), (), {}), "computes nothing"),
         (unused_input(), "input 'z' is not used"),

@@ -19,6 +19,7 @@ GOLDEN = Path(__file__).parent / "golden" / "versions.json"
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "attention": lambda: w.attention((2, 20, 16), 24, 16),
+    "chain": lambda: w.depthwise_chain((1, 10, 12, 16), 24),
     "contraction": lambda: w.matmul(30, 40, 50),
     "convolution": lambda: w.conv((1, 9, 11, 8), 24, 3, stride=2, pad=1),
     "depthwise": lambda: w.conv((1, 10, 12, 16), 16, 3, pad=1, group=16),

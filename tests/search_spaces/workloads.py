@@ -77,6 +77,27 @@ def conv(
     return of(b, b.node("Relu", out), {"w", "bias"} if bias else {"w"})
 
 
+def depthwise_chain(
+    image: tuple[int, int, int, int], oc: int, kernel: int = 3, stride: int = 1, *, residual: bool = False
+) -> Workload:
+    """A depthwise convolution of an [n, h, w, c] image with bias and clipping, then a 1x1 convolution."""
+    c = image[-1]
+    b = GraphBuilder("chain")
+    window = {"strides": (stride,) * 2, "pads": (kernel // 2,) * 4, "group": c}
+    x = b.node("Conv", b.input("x", image), b.input("w", (kernel, kernel, 1, c)), layout="NHWC", **window)
+    x = b.node("Clip", b.node("Add", x, b.input("bias", (c,))), min=0.0, max=6.0)
+    out = b.node("Conv", x, b.input("v", (1, 1, c, oc)), layout="NHWC")
+    if residual:
+        out = b.node("Add", out, b.input("r", b.type_of(out).shape))
+    return of(b, out, {"w", "bias", "v"})
+
+
+def chained_products(m: int, k: int, n: int) -> Workload:
+    """Rows that are normalised after a product: a chain that no family has tiles for."""
+    b = GraphBuilder("chain")
+    return of(b, b.node("Softmax", b.node("MatMul", b.input("x", (m, k)), b.input("w", (k, n)))), {"w"})
+
+
 def stem(image: tuple[int, int, int, int], oc: int, kernel: int, stride: int, pad: int) -> Workload:
     """A channels-last convolution of an image [n, c, h, w]."""
     n, c, h, w = image

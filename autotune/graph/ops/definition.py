@@ -27,7 +27,7 @@ AnchorKind: TypeAlias = Literal[
 ]
 """Kinds of operators that decide how their dispatch is scheduled."""
 Kind: TypeAlias = Literal[AnchorKind, "elementwise", "movement", "shape"]
-WorkloadKind: TypeAlias = Literal[AnchorKind, "depthwise", "elementwise"]
+WorkloadKind: TypeAlias = Literal[AnchorKind, "depthwise", "chain", "elementwise"]
 ViewKind: TypeAlias = Literal["reshape", "permutation", "window", "join"]
 """How a result can lie in its operand's memory, or the other way round: as the same elements in the same order, with
 its axes in another order, as a part of it; or its operands as parts of it."""

@@ -1,0 +1,46 @@
+"""Edges between two anchors: which may be computed in one dispatch, the first in strips inside the second's blocks.
+
+What lies between them then never leaves the caches. This says where it is possible; whether it pays is measured:
+the two apart are another option of the same site (:mod:`autotune.passes.apart`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from autotune.graph import ops
+from autotune.graph.ir import Graph, Node
+from autotune.passes.attributes import integer, ints, is_channels_last
+
+Fits = Callable[[Graph, Node], bool]
+
+
+def may_chain(graph: Graph, first: Node, second: Node) -> bool:
+    """Whether ``second``, an anchor that reads what ``first`` and operations after it make, may compute it itself."""
+    return any(begins(graph, first) and ends(graph, second) for begins, ends in EDGES.values())
+
+
+def _is_depthwise(graph: Graph, node: Node) -> bool:
+    kind = ops.get(node.op).workload_kind(graph.input_types(node), node.attrs)
+    return kind == "depthwise" and _is_image(graph, node)
+
+
+def _is_pointwise(graph: Graph, node: Node) -> bool:
+    """Whether a node is a 1x1 convolution of every pixel."""
+    if node.op != "Conv" or not _is_image(graph, node) or integer(node, "group") != 1:
+        return False
+    steps, padding = ints(node, "strides"), ints(node, "pads")
+    return ints(node, "kernel_shape") == (1, 1) and set(steps) == {1} and not any(padding)
+
+
+def _is_image(graph: Graph, node: Node) -> bool:
+    return graph.type_of(node.inputs[0]).rank == 4 and is_channels_last(node)
+
+
+EDGES: Mapping[str, tuple[Fits, Fits]] = {
+    "depthwise, then 1x1 convolution": (_is_depthwise, _is_pointwise),
+}
+"""What an edge leads from, and what to."""
+
+
+__all__ = ["EDGES", "may_chain"]

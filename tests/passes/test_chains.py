@@ -1,0 +1,107 @@
+"""Edges between anchors as options: what may be one dispatch is one site, apart until a comparison says otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler.plan import OPTION, option_key, plan_of, rank
+from autotune.database import Comparison, Database, Latency, WorkloadRow
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
+from autotune.graph.region import Workload
+from autotune.passes.options import TOGETHER, Option, options_of
+from autotune.passes.partition import partition
+from autotune.passes.preference import Preference
+from autotune.passes.substitute import substitute
+from autotune.runtime.module import Module
+from autotune.target import Target
+
+
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def separable(*, twice: bool = False, kernel: int = 1, returned: bool = False) -> Graph:
+    """A depthwise convolution with ReLU, then one of 1x1 with a residual."""
+    b = GraphBuilder("separable")
+    x = b.input("x", (1, 9, 11, 6))
+    window = {"layout": "NHWC", "pads": (1,) * 4, "group": 6}
+    y = b.node("Relu", b.node("Conv", x, b.constant("w", normal(3, 3, 1, 6)), **window), name="between")
+    pads = {"pads": (kernel // 2,) * 4}
+    z = b.node("Conv", y, b.constant("v", normal(kernel, kernel, 6, 5)), layout="NHWC", **pads)
+    z = b.node("Add", z, b.input("r", (1, 9, 11, 5)), name="z")
+    if twice:
+        return b.graph(z, b.node("Sigmoid", y, name="s"))
+    return b.graph(z, y) if returned else b.graph(z)
+
+
+def option(workload: Workload, name: str) -> Option:
+    return next(option for option in options_of(workload) if option.name == name)
+
+
+def kinds(graph: Graph) -> list[str]:
+    return [workload.kind for workload in distinct_workloads(divide(graph))]
+
+
+def test_two_anchors_are_one_site_that_divides_again() -> None:
+    (workload,) = distinct_workloads(divide(separable()))
+    assert workload.kind == "chain"
+    found = {o.name: [region.kind for region in o.regions] for o in options_of(workload)}
+    assert found == {
+        "apart": ["depthwise", "convolution"],
+        "matrix product": ["depthwise", "contraction"],
+        "together": ["chain"],
+    }
+    ops = [[node.op for node in region.region.graph.nodes] for region in option(workload, "apart").regions]
+    assert ops == [["Conv", "Relu"], ["Conv", "Add"]]
+
+
+@pytest.mark.parametrize("change", [{"twice": True}, {"returned": True}, {"kernel": 3}])
+def test_no_chain_where_another_reads_what_lies_between_or_windows_overlap(change: dict[str, bool]) -> None:
+    assert "chain" not in kinds(separable(**change))
+
+
+def test_a_graph_by_itself_is_divided_into_single_anchors() -> None:
+    found = partition(separable()).dispatches
+    assert [dispatch.workload.kind for dispatch in found] == ["depthwise", "convolution"]
+
+
+def test_nothing_is_computed_together_before_it_was_compared(tmp_path) -> None:
+    target = Target.parse("x86-64-v3", threads=1)
+    (workload,) = distinct_workloads(divide(separable()))
+    with Database(tmp_path / "tuning.db") as store:
+        store.add_target(target)
+        store.add_workload(WorkloadRow(workload.key, workload.text, workload.kind, 1, 1))
+        (ranking,) = rank([workload], target, store, Preference()).values()
+        assert TOGETHER not in str(ranking)
+        assert TOGETHER in str(*rank([workload], target, store, Preference(), within=2.0).values())
+        both = option(workload, TOGETHER)
+        row = Comparison(both.name, option_key(both, target), Latency(5, 1e4, 1e4, 0.0), won=True)
+        store.compared(workload.key, target.key, OPTION, [row], "net")
+        plan = plan_of([workload], target, store, Preference())
+        assert plan.options[workload.key].name == TOGETHER
+        done = compile_in_detail(separable(), target=target, database=store)
+    assert [d.workload.kind for d in done.partition.dispatches] == ["chain"]
+
+
+@pytest.mark.parametrize("name", ["apart", "matrix product", "together"])
+def test_a_model_computes_the_same_by_any(name: str) -> None:
+    graph, target = separable(), Target.detect(1)
+    inputs = {"x": normal(1, 9, 11, 6), "r": normal(1, 9, 11, 5)}
+    plain = compile_in_detail(graph, target=target, options=None, algorithm="apart")
+    other = compile_in_detail(graph, target=target, algorithm=name)
+    assert len(other.partition.dispatches) == (1 if name == "together" else 2)
+    one, two = (Module(done.image).run(inputs)["z"] for done in (plain, other))
+    np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
+
+
+def test_each_step_names_the_nodes_of_the_model_that_it_computes() -> None:
+    parts = divide(separable())
+    (workload,) = distinct_workloads(parts)
+    divided = substitute(parts, {workload.key: option(workload, "apart")})
+    first, second = (dispatch.origins for dispatch in divided.dispatches)
+    assert "between" in first
+    assert "z" in second
+    assert not set(first) & set(second)

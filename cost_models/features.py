@@ -194,10 +194,10 @@ def _common(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
 
 def _levels(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
     """Working sets against the caches at evenly spread levels of the nest, outermost first."""
-    depth = len(nest.loops)
-    found = {}
+    found, everyone = {}, np.arange(len(nest))
     for i in range(_LEVELS):
-        at = nest.working_sets[round(i * depth / _LEVELS)]
+        level = nest.level(np.rint(i * nest.depths / _LEVELS).astype(np.intp))
+        at = nest.working_sets[level, everyone]
         found[f"log_set_l1_{i}"] = _log(at / machine.l1)
         found[f"log_set_l2_{i}"] = _log(at / machine.l2)
     return found
@@ -207,13 +207,13 @@ def _accesses(nest: LoopNest) -> dict[str, Numbers]:
     """The largest tensors: bytes touched inside and in the middle, and how often they are reread."""
     sizes = [math.prod(access.shape) * access.item_bytes for access in nest.accesses]
     order = np.argsort([-size for size in sizes], kind="stable")
-    zero, depth = np.zeros(len(nest)), len(nest.loops)
+    zero = np.zeros(len(nest))
+    half = nest.level((nest.depths + 1) // 2), np.arange(len(nest))
     found: dict[str, Numbers] = {}
     for i in range(_ACCESSES):
         inner, middle, reuse, panel = zero, zero, zero, zero
         if i < len(order):
             access, lines = nest.accesses[order[i]], nest.touched[order[i]].lines
-            half = (depth + 1) // 2
             inner, middle = _log(lines[-1]), _log(lines[half])
             entries = nest.touched[order[i]].entries[half]
             reuse = _log(lines[half] * entries / np.maximum(lines[0], 1.0))

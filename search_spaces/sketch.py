@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from autotune import te
 from autotune.errors import AutotuneError, KnobError
 from autotune.schedule.knob import Columns, Config, Knob, Value
-from autotune.schedule.knob_expression import Expression, evaluate
+from autotune.schedule.knob_expression import Expression, evaluate, knobs_in
 from autotune.schedule.knob_value import KnobRecord
 from autotune.schedule.trace import Trace
 from autotune.suggest import did_you_mean
@@ -152,15 +152,15 @@ class Sketch:
         pending = [(self._root, np.arange(len(next(iter(columns.values()), [0]))))]
         while pending:
             node, rows = pending.pop()
-            mine = {name: column[rows] for name, column in columns.items()}
             if node.path is None and node.question is None:
-                first = range(min(_ATTEMPTS, len(rows)))
-                error = self._explore({name: mine[name][i].item() for name in mine} for i in first)
+                configs = ({name: columns[name][row].item() for name in columns} for row in rows[:_ATTEMPTS])
+                error = self._explore(configs)
                 node.path = Path(error=error) if error is not None else node.path
             if node.path is not None:
                 found.append((rows, node.path))
                 continue
-            outcomes = np.broadcast_to(evaluate(node.question, mine), (len(rows),))
+            asked = {name: columns[name][rows] for name in knobs_in(node.question)}
+            outcomes = np.broadcast_to(evaluate(node.question, asked), (len(rows),))
             pending += [(node.answer(o.item()), rows[outcomes == o]) for o in np.unique(outcomes)]
         return found
 

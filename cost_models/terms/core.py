@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cost_models.machine import Machine
-from search_spaces.nest import Body, LoopNest, Numbers
+from search_spaces.nest import WRITTEN_OUT, Body, LoopNest, Numbers
 
 
 class Core(NamedTuple):
@@ -32,13 +32,11 @@ def core(nest: LoopNest, machine: Machine) -> Core:
 def _repeats(nest: LoopNest) -> Numbers:
     """How often the body runs [n] before its results are complete, and the next ones need nothing of them."""
     written = {axis for access in nest.accesses if access.write for axis in access.axes}
-    found = np.ones(len(nest))
+    found, inside = np.ones(len(nest)), np.ones(len(nest), np.bool_)
     for loop in reversed(nest.loops):
-        if loop.kind in ("unrolled", "vectorized"):
-            continue
-        if loop.axis in written and np.any(loop.extent > 1):
-            break
-        found = found * loop.extent
+        if loop.kind not in WRITTEN_OUT:
+            inside = inside & (loop.extent == 1) if loop.axis in written else inside
+            found = np.where(inside, found * loop.extent, found)
     return found
 
 

@@ -6,7 +6,6 @@ What a level of the loop nest touches is loaded once where it fits a cache, by t
 
 from __future__ import annotations
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +40,7 @@ def _into(nest: LoopNest, capacity: float, machine: Machine, lost: float) -> Num
     does not move stays, because its reuse distance is that same working set. Bytes that prefetchers do not bring
     count as those of a long run which take as long, as far as this is ``lost`` on the way.
     """
-    sets = nest.working_sets[: _body(nest) + 1]
+    sets = nest.working_sets[: nest.body_level + 1]
     level = np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
     here = (level, np.arange(len(nest)))
     total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
@@ -57,12 +56,6 @@ def _into(nest: LoopNest, capacity: float, machine: Machine, lost: float) -> Num
         total = total + through
     # What fits whole is there already: written by the dispatch before, or read by the last run.
     return np.where(sets[0] <= capacity, 0.0, total) + streamed
-
-
-def _body(nest: LoopNest) -> int:
-    """The level of the innermost body: it loads each element once, whether or not the lines stay."""
-    inside = itertools.takewhile(lambda loop: loop.kind in ("unrolled", "vectorized"), reversed(nest.loops))
-    return len(nest.loops) - sum(1 for _ in inside)
 
 
 def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:

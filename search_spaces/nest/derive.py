@@ -28,7 +28,7 @@ from search_spaces.nest.kernel import Kernels, around
 from search_spaces.nest.loops import Access, Loop, LoopKind, LoopNest, Numbers, Pass
 from search_spaces.nest.recorded import Recording
 from search_spaces.nest.replay import Replayed, followed
-from search_spaces.nest.template import Template
+from search_spaces.nest.template import Joint, Part, Template
 from search_spaces.sketch import Path, Sketch
 
 Dims = tuple[tuple[tuple[str, int], ...], ...]
@@ -64,15 +64,9 @@ class Derivation:
         root = self.kernels.root
         hints = [hint for hints in root.pragmas.values() for hint in hints]
         self._streamed = NONTEMPORAL in hints
-        recording = Recording()
-        self._template = Template(self._derived({name: recording.knob(name) for name in config}), recording)
 
-    def nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population."""
-        return self._template.nest(columns)
-
-    def _derived(self, knobs: Knobs) -> LoopNest:
-        """The loop nest where the knobs have some values."""
+    def nest(self, knobs: Knobs) -> LoopNest:
+        """The loop nests where the knobs have some values."""
         kernels = self.kernels
         bodies = Bodies(kernels, kernels.places.frames(knobs), self.about.target)
         fetched = self._fetched(bodies.frames, knobs)
@@ -232,24 +226,45 @@ class Nests:
     def __init__(self, sketch: Sketch, about: About) -> None:
         self._sketch = sketch
         self._about = about
-        self._known: dict[int, tuple[Path, Derivation]] = {}
+        self._known: dict[int, tuple[Path, Template, Joint]] = {}
+        self._joints: list[Joint] = []
 
     def parts(self, columns: Columns) -> list[tuple[NDArray[np.intp], LoopNest]]:
-        """The loop nests of a population by path; raises what the schedule function raises for one that it refuses."""
-        found = []
+        """The loop nests of a population, those of as many paths in one as can be.
+
+        Raises what the schedule function raises for a candidate that it refuses.
+        """
+        found: dict[Joint, list[tuple[NDArray[np.intp], Part]]] = {}
         for rows, path in self._sketch.paths(columns):
             mine = {name: column[rows] for name, column in columns.items()}
-            found.append((rows, self._derivation(path, mine).nest(mine)))
-        return found
+            template, joint = self._template(path, mine)
+            found.setdefault(joint, []).append((rows, (template, mine, len(rows))))
+        return [
+            (np.concatenate([rows for rows, _ in parts]), joint.nest([part for _, part in parts]))
+            for joint, parts in found.items()
+        ]
 
-    def _derivation(self, path: Path, columns: Columns) -> Derivation:
+    def _template(self, path: Path, columns: Columns) -> tuple[Template, Joint]:
         if path.schedule is None:
             raise path.error or InternalError("a path without a schedule")
         if id(path) not in self._known:
             config = {name: column[0].item() for name, column in columns.items()}
-            made = Derivation(followed(path.schedule, path.trace), config, self._about)
-            self._known[id(path)] = path, made
-        return self._known[id(path)][1]
+            derivation, recording = (
+                Derivation(followed(path.schedule, path.trace), config, self._about),
+                Recording(),
+            )
+            nest = derivation.nest({name: recording.knob(name) for name in config})
+            template = Template(nest, recording)
+            self._known[id(path)] = path, template, self._joint(template)
+        return self._known[id(path)][1:]
+
+    def _joint(self, template: Template) -> Joint:
+        """Where a path's loop nest stands beside those of others."""
+        for joint in self._joints:
+            if joint.admit(template):
+                return joint
+        self._joints.append(Joint(template))
+        return self._joints[-1]
 
 
 __all__ = ["About", "Derivation", "Nests"]

@@ -7,6 +7,7 @@ follow from the linear index expressions, as in Ansor's buffer-access features (
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
 LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
+WRITTEN_OUT = ("unrolled", "vectorized")
+"""Kinds of loops whose iterations are one piece of code."""
 CACHE_LINE = 64
 WAY_BYTES = 4096
 _PAGE_BYTES = 4096
@@ -111,7 +114,8 @@ class LoopNest:
 
     ``rests`` are the bodies of those tiles that are smaller than the others, in addition to ``body``.
     ``serial`` [n] marks candidates whose parallel loops run on one worker. ``scratch`` is (bytes [n], times
-    filled [n]) of producers stored once a block.
+    filled [n]) of producers stored once a block. ``slots`` [loops, n] says which of the
+    loops are a candidate's own, where some are of others only.
     """
 
     family: str
@@ -127,6 +131,7 @@ class LoopNest:
     serial: NDArray[np.bool_] | None = None
     scratch: tuple[Numbers, Numbers] | None = None
     tags: Mapping[str, Numbers] = field(default_factory=dict)
+    slots: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.body.steps)
@@ -139,6 +144,25 @@ class LoopNest:
             if loop.kind == "parallel":
                 result = result * loop.extent
         return result if self.serial is None else np.where(self.serial, 1.0, result)
+
+    @cached_property
+    def body_level(self) -> int:
+        """The level of the innermost body: it loads each element once, whether or not the lines stay."""
+        inside = itertools.takewhile(lambda loop: loop.kind in WRITTEN_OUT, reversed(self.loops))
+        return len(self.loops) - sum(1 for _ in inside)
+
+    @cached_property
+    def depths(self) -> NDArray[np.intp]:
+        """How many loops are a candidate's own [n]."""
+        own = np.full(len(self), len(self.loops), np.intp)
+        return own if self.slots is None else self.slots.sum(axis=0)
+
+    def level(self, own: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The levels that are inside of so many of a candidate's own loops [n]."""
+        if self.slots is None:
+            return own
+        outside: NDArray[np.intp] = np.cumsum(self.slots, axis=0) - self.slots
+        return np.asarray((outside < own).sum(axis=0))
 
     @cached_property
     def walks(self) -> tuple[LoopNest, NDArray[np.intp]]:
@@ -338,6 +362,7 @@ __all__ = [
     "CACHE_LINE",
     "STREAMS",
     "WAY_BYTES",
+    "WRITTEN_OUT",
     "Access",
     "Body",
     "Loop",

@@ -1,8 +1,8 @@
-"""Loop nests whose numbers are not there yet, and the program that computes them for a population."""
+"""Loop nests whose numbers are not there yet, and what computes them for populations of several paths at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from autotune.schedule.knob import Columns
+from search_spaces.nest.joined import OWN, expanded, frame_of, joined, positions
 from search_spaces.nest.loops import Access, Body, Loop, LoopNest
 from search_spaces.nest.recorded import Recording
 
@@ -19,19 +20,63 @@ Numbering = Callable[[Any, DTypeLike], Any]
 
 
 class Template:
-    """A loop nest of quantities of a recording, and of numbers that all candidates share."""
+    """The loop nest of a path, of quantities of a recording and of numbers that all its candidates share."""
 
     def __init__(self, nest: LoopNest, recording: Recording) -> None:
-        self._nest = nest
-        values: list[Any] = []
-        with_numbers(nest, lambda value, dtype: values.append(value))
-        self._program = recording.program(values)
+        self.nest = nest
+        self._recording = recording
+        self.fit(frame_of(nest))
 
-    def nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population."""
-        n = len(next(iter(columns.values()), [0]))
-        results = iter(self._program.run(columns))
-        return with_numbers(self._nest, lambda value, dtype: _array(next(results), n, dtype))
+    def fit(self, frame: LoopNest) -> None:
+        """Compute the numbers of a frame that has room for this loop nest from here on."""
+        values: list[Any] = []
+        with_numbers(expanded(self.nest, frame), lambda value, dtype: values.append(value))
+        self.numbers = self._recording.program(values)
+        self.slots = np.zeros(len(frame.loops), np.bool_)
+        self.slots[positions(self.nest, frame)] = True
+
+
+Part = tuple[Template, Columns, int]
+"""What a path computes, the values of its candidates' knobs, and how many they are."""
+
+
+class Joint:
+    """Paths whose loop nests one frame has room for."""
+
+    def __init__(self, template: Template) -> None:
+        self._frame = frame_of(template.nest)
+        self._templates = [template]
+
+    def admit(self, template: Template) -> bool:
+        """Make room for one more path; False where its loop nest can't stand beside the others."""
+        frame = joined(self._frame, frame_of(template.nest))
+        if frame is None:
+            return False
+        self._templates.append(template)
+        for one in self._templates if frame != self._frame else [template]:
+            one.fit(frame)
+        self._frame = frame
+        return True
+
+    def nest(self, parts: Sequence[Part]) -> LoopNest:
+        """The loop nests of a population, part after part."""
+        slots = np.stack([template.slots for template, _, _ in parts], axis=1)
+        counts = [n for _, _, n in parts]
+        values = iter(_matrix(parts))
+        nest = with_numbers(self._frame, lambda value, dtype: next(values).astype(dtype, copy=False))
+        return nest if slots.all() else replace(nest, slots=slots.repeat(counts, axis=1))
+
+
+def _matrix(parts: Sequence[Part]) -> NDArray[np.float64]:
+    """The numbers of a population, one row a number."""
+    rows = [template.numbers.run(columns) for template, columns, _ in parts]
+    matrix = np.empty((len(rows[0]), sum(n for _, _, n in parts)))
+    begin = 0
+    for numbers, (_, _, n) in zip(rows, parts, strict=True):
+        for row, number in zip(matrix[:, begin : begin + n], numbers, strict=True):
+            row[...] = number
+        begin += n
+    return matrix
 
 
 def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
@@ -54,26 +99,12 @@ def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
 
 
 def _access(access: Access, number: Numbering) -> Access:
-    given: dict[str, DTypeLike] = {"panel": bool, "streamed": bool, "ahead": float}
-    own = {name: value for name in given if (value := getattr(access, name)) is not None}
-    return (
-        replace(access, **{name: number(value, given[name]) for name, value in own.items()})
-        if own
-        else access
-    )
+    own = {name: getattr(access, name) for name in OWN if getattr(access, name) is not None}
+    return replace(access, **{name: number(value, OWN[name]) for name, value in own.items()})
 
 
 def _body(body: Body, number: Numbering) -> Body:
     return Body(*(number(getattr(body, name), float) for name in _BODY))
 
 
-def _array(value: Any, n: int, dtype: DTypeLike) -> NDArray[Any]:
-    """A value as an array [n]."""
-    if isinstance(value, np.ndarray) and value.dtype == dtype and value.shape == (n,):
-        return value
-    result = np.empty(n, dtype)
-    result[...] = value
-    return result
-
-
-__all__ = ["Template", "with_numbers"]
+__all__ = ["Joint", "Template", "with_numbers"]

@@ -11,7 +11,7 @@ from autotune.bench.problem import Problem, write_inputs
 from autotune.bench.side_by_side import Competitor
 from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, divide
-from autotune.compiler.planned import TUNED
+from autotune.database import State
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.runtime import artifact
@@ -32,7 +32,7 @@ _NOTHING_TO_SEARCH = Budget(per_workload=1)
 
 @dataclass(frozen=True)
 class Own:
-    """Our entries of a problem. ``hits`` of ``dispatches`` have a tuned schedule."""
+    """Our entries of a problem. ``hits`` of ``dispatches`` were confirmed faster than the default."""
 
     entries: tuple[Competitor, ...]
     compile_s: float
@@ -41,7 +41,7 @@ class Own:
 
 
 def enter(problem: Problem, folder: Path, threads: int, database: str | None) -> Own:
-    """Compile without and, where the database knows any of its workloads, with the database.
+    """Compile without and, where that makes other machine code, with the database.
 
     Raises what compiling raises.
     """
@@ -55,8 +55,8 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
     hits = 0
     if database is not None:
         done = compile_in_detail(problem.graph, target="host", threads=threads, database=database)
-        hits = sum(dispatch.schedule_source == TUNED for dispatch in done.image.dispatches)
-        if hits:
+        hits = sum(dispatch.schedule_source == State.TUNED for dispatch in done.image.dispatches)
+        if not done.image.same_code(plain.image):
             tuned = folder / "tuned.atm"
             artifact.save(done.image, tuned)
             entries.append(Competitor(TUNED_NAME, OURS, str(tuned), inputs))

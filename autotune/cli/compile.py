@@ -33,7 +33,9 @@ from autotune.cli.options import (
 @oversubscription_option
 @tolerance_option
 @shape_option
-@click.option("--require-hit", is_flag=True, help="Fail unless every workload has a measured schedule.")
+@click.option(
+    "--require-hit", is_flag=True, help="Fail unless candidates were measured beside every default."
+)
 @click.option("--details", is_flag=True, help="Print a line a dispatch.")
 @verify_option
 @json_option

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=1,
     metavar="K",
-    help="The K fastest runs of each, confirmed first.",
+    help="The K fastest runs of each, those read inside a model first.",
 )
 @click.option("--explain", is_flag=True, help="Show the workload, its search space and the schedule.")
 @json_option
@@ -120,10 +120,9 @@ def lines_of(answer: Answer, top: int) -> list[str]:
 
 
 def _fastest(answer: Answer) -> list[Run]:
-    """The best run, then those that were confirmed, then those with nothing but a first reading.
+    """The best run, then those that were read inside a model, then those that were read alone only.
 
-    First readings are optimistic, as each is the smallest of many: they do not compare with
-    confirmed ones.
+    Readings alone are optimistic, as each is the smallest of many: they do not compare with the others.
     """
     from autotune.database import Hit
 
@@ -140,7 +139,7 @@ def _line(run: Run) -> str:
 
     known = run.confirmed_ns is not None
     latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)
-    return f"    {latency:>10} {'confirmed' if known else 'first reading':<13}  {run.config_json}"
+    return f"    {latency:>10} {'inside a model' if known else 'alone':<14}  {run.config_json}"
 
 
 def _when(run: Run) -> str:
@@ -181,7 +180,9 @@ def to_json(answer: Answer) -> dict[str, Any]:
     return base | {
         "latency_ns": best,
         "default_ns": default,
-        "speedup": found.speedup,
+        "state": answer.evidence.state.value,
+        "gain": None if answer.evidence.ratio is None else answer.evidence.ratio.to_json(),
+        "trials": answer.evidence.trials,
         "runs": found.runs,
         "ok": found.ok,
         "best": asdict(found.best),

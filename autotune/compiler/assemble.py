@@ -166,7 +166,7 @@ class _Assembly:
             dispatch.name,
             dispatch.workload.key,
             dispatch.workload.kind,
-            planned.source,
+            planned.evidence.state.value,
             planned.trace.to_json(),
             dispatch.origins,
         )

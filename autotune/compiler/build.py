@@ -79,13 +79,12 @@ class BuildTask:
         None for a schedule that a caller gave, which may name instructions of the caller's own, and while IR is
         dumped: the text of a build worker's code stays there.
         """
-        if self.planned.source == GIVEN or settings.current().dump:
+        if self.planned.evidence == GIVEN or settings.current().dump:
             return None
         return {
             "do": "build",
             "workload": self.planned.workload.text,
             "trace": self.planned.trace.to_json(),
-            "source": self.planned.source,
             "target": self.target.to_json(),
         }
 
@@ -97,7 +96,7 @@ class BuildTask:
 def answer_build(request: Mapping[str, Any]) -> dict[str, Any]:
     """The build worker's side of :class:`BuildTask`."""
     workload, trace = Workload.parse(request["workload"]), Trace.from_json(request["trace"])
-    task = BuildTask(Planned(workload, trace, request["source"]), Target.from_json(request["target"]))
+    task = BuildTask(Planned(workload, trace, GIVEN), Target.from_json(request["target"]))
     return wire.to_json(task.run())
 
 

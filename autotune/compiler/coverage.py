@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
 
 from autotune.compiler.plan import Plan, Ranking
-from autotune.compiler.planned import DEFAULT
+from autotune.database.evidence import Evidence, State
 from autotune.passes.partition import Partition
 
 
 @dataclass(frozen=True)
 class DispatchCoverage:
-    """One dispatch: its workload, the source of its schedule and, for a default, the reason.
+    """One dispatch: its workload, how well its code is known to be the one to use and, where nothing is known, why.
 
-    ``latency_ns`` is what was measured for a tuned schedule; ``nodes`` are the model's nodes it comes from.
+    ``latency_ns`` is what was measured for a schedule of the database; ``nodes`` are the model's nodes it comes from.
     """
 
     name: str
     kind: str
     workload_key: str
-    source: str
+    evidence: Evidence
     reason: str
     flops: int
     latency_ns: float | None
     nodes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it; the state, the trials and the confirmed gain instead of the evidence."""
+        ratio = self.evidence.ratio
+        known = {key: value for key, value in vars(self).items() if key != "evidence"}
+        return known | {
+            "state": self.evidence.state.value,
+            "trials": self.evidence.trials,
+            "gain": None if ratio is None else ratio.to_json(),
+        }
 
 
 @dataclass(frozen=True)
@@ -35,40 +47,45 @@ class CoverageReport:
     rankings: tuple[Ranking, ...] = ()
 
     @property
-    def covered(self) -> tuple[DispatchCoverage, ...]:
-        """Dispatches whose schedule is not the default one."""
-        return tuple(d for d in self.dispatches if d.source != DEFAULT)
+    def tuned(self) -> tuple[DispatchCoverage, ...]:
+        """Dispatches whose code was confirmed faster than the default, inside a model."""
+        return tuple(d for d in self.dispatches if d.evidence.state is State.TUNED)
 
     @property
     def missed(self) -> tuple[DispatchCoverage, ...]:
-        """Dispatches with the default schedule."""
-        return tuple(d for d in self.dispatches if d.source == DEFAULT)
+        """Dispatches for which nothing was searched: those that ``require_hit`` refuses."""
+        return tuple(d for d in self.dispatches if not d.evidence.searched)
 
     @property
     def flops_fraction(self) -> float:
-        """Share of the arithmetic that runs tuned schedules, 0 to 1."""
+        """Share of the arithmetic in :attr:`tuned` dispatches, 0 to 1."""
         total = sum(d.flops for d in self.dispatches)
-        return sum(d.flops for d in self.covered) / total if total else 0.0
+        return sum(d.flops for d in self.tuned) / total if total else 0.0
 
     def __str__(self) -> str:
-        """One line, e.g. ``41 of 43 dispatches tuned, 96 % of FLOPs``."""
+        """One line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``."""
         share = f"{100 * self.flops_fraction:.0f} % of FLOPs"
-        return f"{len(self.covered)} of {len(self.dispatches)} dispatches tuned, {share}"
+        line = f"{len(self.tuned)} of {len(self.dispatches)} dispatches tuned, {share}"
+        count = Counter(d.evidence.state for d in self.dispatches)
+        rest = [
+            f"{count[state]} {state.counted}" for state in State if count[state] and state is not State.TUNED
+        ]
+        return "; ".join([line, ", ".join(rest)] if rest else [line])
 
     def details(self) -> str:
         """The one line, then a line a dispatch, then a line a workload with several options."""
         lines = [str(self)]
         for d in self.dispatches:
-            latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs"
+            latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs alone"
             why = f"  ({d.reason})" if d.reason else ""
-            lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.source}{latency}{why}")
+            lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.evidence}{latency}{why}")
         several = [r for r in self.rankings if len(r.times) > 1]
         lines += [f"  {r.workload.kind}  {r.workload.key[:12]}  {r}" for r in several]
         return "\n".join(lines)
 
     def to_json(self) -> str:
         """The dispatches as a JSON list of objects."""
-        return json.dumps([asdict(d) for d in self.dispatches], separators=(",", ":"))
+        return json.dumps([d.to_json() for d in self.dispatches], separators=(",", ":"))
 
 
 def coverage(partition: Partition, plan: Plan) -> CoverageReport:
@@ -76,16 +93,16 @@ def coverage(partition: Partition, plan: Plan) -> CoverageReport:
     rows = []
     for dispatch in partition.dispatches:
         workload = dispatch.workload
-        schedule = plan.schedules[workload.key]
+        evidence, reason = plan.evidence(workload.key)
         rows.append(
             DispatchCoverage(
                 dispatch.name,
                 workload.kind,
                 workload.key,
-                schedule.source,
-                schedule.reason,
+                evidence,
+                reason,
                 workload.flops,
-                schedule.latency_ns,
+                plan.schedules[workload.key].latency_ns,
                 dispatch.origins,
             )
         )

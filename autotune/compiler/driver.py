@@ -64,7 +64,7 @@ def compile_in_detail(
 
     Raises:
         ModelImportError: the model cannot be imported.
-        MissError: with ``require_hit``, a dispatch has no tuned schedule.
+        MissError: with ``require_hit``, nothing was searched for a dispatch.
         LoweringError: with ``verify``, a schedule is wrong; with a counterexample.
         MissingExtraError: with ``verify``, islpy is not installed.
     """
@@ -158,14 +158,14 @@ class _Opened:
 
 
 def _miss_message(name: str, report: CoverageReport) -> str:
-    shown = [f"  {d.name} ({d.kind}): {d.reason}" for d in report.missed[:8]]
+    shown = [f"  {d.name} ({d.kind}): {d.reason or d.evidence}" for d in report.missed[:8]]
     more = len(report.missed) - len(shown)
     return "\n".join(
         [
-            f"no tuned schedule for {len(report.missed)} of {len(report.dispatches)} dispatches of {name!r}:",
+            f"nothing was searched for {len(report.missed)} of {len(report.dispatches)} dispatches of {name!r}:",
             *shown,
             *([f"  ... and {more} more"] if more else []),
-            "  tune the model first, or compile without requiring hits",
+            "  tune the model first, or for longer, or compile without requiring hits",
         ]
     )
 

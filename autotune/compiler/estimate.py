@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from autotune.database.records import Ratio
 from autotune.graph.region import Workload
 from autotune.passes.options import Option, options_of
 from autotune.target import Target
@@ -27,14 +28,16 @@ class Source(StrEnum):
 
 @dataclass(frozen=True)
 class OptionTime:
-    """What an option takes, in ns for one execution, and how that is known."""
+    """What an option takes, in ns for one execution, how that is known, and its ratio to the default if compared."""
 
     option: Option
     latency_ns: float
     source: Source
+    ratio: Ratio | None = None
 
     def __str__(self) -> str:
-        text = f"{self.option.name}: {self.latency_ns / 1e3:.1f} µs {self.source}"
+        gain = "" if self.ratio is None else f", {self.ratio}"
+        text = f"{self.option.name}: {self.latency_ns / 1e3:.1f} µs {self.source}{gain}"
         if self.option.growth == 1:
             return text
         return f"{text} (inputs to {np.finfo(np.float32).max / self.option.growth:.0e})"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, Source
 from autotune.compiler.planned import Planned, schedule_for
+from autotune.database.evidence import Evidence, State
 from autotune.graph.region import Workload
 from autotune.passes.options import Option, allowed
 from autotune.passes.partition import Partition
@@ -20,7 +22,7 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
-    from autotune.database.records import Comparison
+    from autotune.database.records import Comparison, Ratio
     from autotune.database.store import Database
 
 OPTION = "option"
@@ -65,6 +67,7 @@ class Ranking:
                     "name": time.option.name,
                     "latency_ns": time.latency_ns,
                     "source": time.source.value,
+                    "gain": None if time.ratio is None else time.ratio.to_json(),
                     "declared_error": time.option.error,
                     "growth": time.option.growth,
                 }
@@ -84,6 +87,28 @@ class Plan:
     def options(self) -> dict[str, Option]:
         """The option of each workload that has several, by its key."""
         return {key: ranking.chosen for key, ranking in self.rankings.items()}
+
+    def evidence(self, key: str) -> tuple[Evidence, str]:
+        """How well it is known that what a resulting workload runs is the one to use, and what is to be said of it.
+
+        A schedule that was not tuned may belong to an option that was confirmed to be faster.
+        """
+        planned = self.schedules[key]
+        gain = self._gains.get(key)
+        if gain is None or planned.evidence.state is State.TUNED:
+            return planned.evidence, planned.reason
+        name, ratio = gain
+        return replace(planned.evidence, state=State.TUNED, ratio=ratio), f"as {name}, {planned.evidence}"
+
+    @cached_property
+    def _gains(self) -> dict[str, tuple[str, Ratio]]:
+        """Name and ratio of options that were confirmed faster than the default one, by the keys of their regions."""
+        return {
+            region.key: (ranking.chosen.name, ranking.times[0].ratio)
+            for ranking in self.rankings.values()
+            if ranking.times[0].ratio is not None and ranking.times[0].ratio.changed
+            for region in ranking.chosen.regions
+        }
 
     def apply(self, parts: Partition) -> Partition:
         """The model's dispatches with the options in their places."""
@@ -147,9 +172,9 @@ def _compared(
     named = {option.name: option for option in options}
     found = [(row, named[row.name]) for row in rows if row.name in named]
     found = [(row, option) for row, option in found if row.key == option_key(option, target)]
-    timed = [(not row.won, row.latency.min_ns, option) for row, option in found if row.latency is not None]
-    order = sorted(timed, key=lambda entry: entry[:2])
-    times = [OptionTime(option, ns, Source.MEASURED) for _, ns, option in order]
+    timed = [(row, row.latency.min_ns, option) for row, option in found if row.latency is not None]
+    order = sorted(timed, key=lambda entry: (not entry[0].won, entry[1]))
+    times = [OptionTime(option, ns, Source.MEASURED, row.ratio) for row, ns, option in order]
     return times, [option for row, option in found if row.latency is None]
 
 

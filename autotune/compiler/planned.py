@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune import te
+from autotune.database.evidence import Evidence, State
 from autotune.errors import ScheduleError
 from autotune.graph.region import RegionProgram, Workload
 from autotune.schedule.trace import Trace
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
     from search_spaces.space import Space
 
-GIVEN, TUNED, DEFAULT = "given", "tuned", "default"
+GIVEN = Evidence(State.GIVEN)
+"""Of a schedule that a caller gives."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +32,15 @@ class Scheduled:
 
 @dataclass(frozen=True)
 class Planned:
-    """The schedule of a workload, where it came from, and why it is not a tuned one.
+    """The schedule of a workload, how well it is known to be the one to use, and why there is none of the database.
 
-    ``latency_ns`` is the measured latency of a tuned schedule, None for others. ``scheduled`` is
+    ``latency_ns`` is the latency that was measured of a schedule of the database, None for others. ``scheduled`` is
     the trace already applied to a fresh program, where that was done to choose it.
     """
 
     workload: Workload
     trace: Trace
-    source: str
+    evidence: Evidence
     reason: str = ""
     latency_ns: float | None = None
     scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
@@ -61,25 +63,35 @@ def schedule_for(
     space = spaces.space_for(workload, target)
     if database is None:
         return _default(workload, space, "no database was given")
-    from autotune.database.query import Miss
+    from autotune.database.query import Miss, MissReason
 
-    found = database.best(workload.key, target.key, space.key)
+    found = database.lookup(workload.key, target.key, space.key)
     if isinstance(found, Miss):
-        return _default(workload, space, f"{found.found}; {found.advice}")
+        state = State.FAILED if found.reason is MissReason.ALL_FAILED else State.DEFAULT
+        return _default(workload, space, f"{found.found}; {found.advice}", state)
+    best, evidence = found.best, found.evidence
     try:
-        trace = Trace.from_json(found.trace_json)
+        trace = Trace.from_json(best.trace_json)
         applied = apply(workload, trace)
     except ScheduleError as error:
         return _default(workload, space, f"the stored schedule does not apply: {error}")
-    return Planned(workload, trace, TUNED, latency_ns=found.latency_ns, scheduled=applied)
+    if evidence.state is State.DEFAULT and _single(space):
+        evidence = Evidence(State.ONLY)
+    return Planned(workload, trace, evidence, latency_ns=best.latency_ns, scheduled=applied)
 
 
-def _default(workload: Workload, space: Space, reason: str) -> Planned:
+def _default(workload: Workload, space: Space, reason: str, state: State = State.DEFAULT) -> Planned:
     from cost_models import analytic
 
     program = workload.program()
     schedule = space.apply(program, analytic.default_config(space))
-    return Planned(workload, schedule.trace, DEFAULT, reason, scheduled=Scheduled(program, schedule))
+    evidence = Evidence(State.ONLY if _single(space) else state)
+    return Planned(workload, schedule.trace, evidence, reason, scheduled=Scheduled(program, schedule))
+
+
+def _single(space: Space) -> bool:
+    """Whether there is nothing to choose."""
+    return all(len(knob.values) == 1 for knob in space.knobs)
 
 
 def apply(workload: Workload, trace: Trace) -> Scheduled:
@@ -92,4 +104,4 @@ def apply(workload: Workload, trace: Trace) -> Scheduled:
     return Scheduled(program, trace.apply(te.create_schedule(list(program.outputs))))
 
 
-__all__ = ["DEFAULT", "GIVEN", "TUNED", "Planned", "Scheduled", "apply", "schedule_for"]
+__all__ = ["GIVEN", "Planned", "Scheduled", "apply", "schedule_for"]

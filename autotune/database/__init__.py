@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from autotune.database.evidence import Evidence, State
 from autotune.database.query import Hit, Miss, MissReason
 from autotune.database.records import (
     Comparison,
@@ -33,6 +34,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "Comparison",
     "Database",
+    "Evidence",
     "Hit",
     "JobRow",
     "Key",
@@ -43,5 +45,6 @@ __all__ = [
     "Outcome",
     "Ratio",
     "Run",
+    "State",
     "WorkloadRow",
 ]

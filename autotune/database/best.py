@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
 from autotune.database.query import Miss, miss
-from autotune.database.records import Key, Run
+from autotune.database.records import Comparison, Key, Origin, Run
 
 _CANDIDATES = 64
 """How many of the fastest runs are looked at to find the best: more than are ever compared."""
@@ -41,6 +41,18 @@ def outcomes_of(connection: Connection, key: Key) -> dict[str, int]:
     return rows.counts(connection.execute(query).all())
 
 
+def trials_of(connection: Connection, key: Key) -> int:
+    """Number of runs of a key beside the default's."""
+    mine = and_(rows.of(key), schema.runs.c.origin != Origin.DEFAULT.value)
+    return connection.execute(select(func.count()).select_from(schema.runs).where(mine)).scalar_one()
+
+
+def comparison_of(connection: Connection, key: Key) -> tuple[Comparison, ...]:
+    """The candidates of the newest comparison of a key's schedules."""
+    query = rows.select_comparison(key.workload, key.target, "schedule", key.space)
+    return tuple(rows.comparison_from_row(row) for row in connection.execute(query))
+
+
 def diagnose(connection: Connection, key: Key) -> Miss:
     """Why there is no run for a key."""
     columns = schema.runs.c
@@ -60,4 +72,4 @@ def diagnose(connection: Connection, key: Key) -> Miss:
     )
 
 
-__all__ = ["CLEARLY", "best_of", "diagnose", "one", "outcomes_of"]
+__all__ = ["CLEARLY", "best_of", "comparison_of", "diagnose", "one", "outcomes_of", "trials_of"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from autotune.database.records import Key, Run
+from autotune.database.evidence import Evidence, State
+from autotune.database.records import Comparison, Key, Origin, Run
 
 
 class MissReason(StrEnum):
@@ -34,20 +35,35 @@ class Miss:
 class Hit:
     """The best run for a key, and what it is compared with.
 
-    ``runs`` counts every run stored for the key, ``ok`` those that were timed; ``default`` is the
-    run of the default schedule, None when it was never measured.
+    ``runs`` counts every run stored for the key, ``ok`` those that were timed, ``trials`` those of candidates beside
+    the default; ``default`` is the run of the default schedule, None when it was never measured. ``compared`` has
+    the newest comparison of the key's schedules inside a model, empty if there was none.
     """
 
     best: Run
     default: Run | None
     runs: int
     ok: int
+    trials: int = 0
+    compared: tuple[Comparison, ...] = ()
+
+    @property
+    def evidence(self) -> Evidence:
+        """How well it is known that the best run is the one to use."""
+        won = next((row for row in self.compared if row.won and row.run == self.best.id), None)
+        if won is not None and won.ratio is not None and won.ratio.changed:
+            return Evidence(State.TUNED, self.trials, won.ratio)
+        if won is not None and won.ratio is None and any(row.ratio is not None for row in self.compared):
+            return Evidence(State.CONFIRMED, self.trials)
+        if self.best.origin is not Origin.DEFAULT:
+            return Evidence(State.UNCONFIRMED, self.trials)
+        return Evidence(State.TRIED if self.trials else State.DEFAULT, self.trials)
 
     @property
     def latencies(self) -> tuple[float | None, float]:
         """Latencies in ns of the default (None if never measured) and of the best.
 
-        The confirmed readings if both have one, as only these were taken side by side.
+        The readings inside a model where both have one, as only these were taken side by side.
         """
         best, default = self.best, self.default
         if default is None or default.latency is None:
@@ -57,10 +73,9 @@ class Hit:
         return default.latency_ns, best.latency_ns
 
     @property
-    def speedup(self) -> float | None:
-        """Default latency divided by the best one; None without a measured default."""
-        default, best = self.latencies
-        return None if default is None else default / best
+    def side_by_side(self) -> bool:
+        """Whether :attr:`latencies` were read inside a model, and not alone."""
+        return self.latencies[1] == self.best.confirmed_ns
 
 
 TUNE = "run `autotune tune` with this model and this --db"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from autotune.errors import DatabaseError
 
@@ -106,13 +107,44 @@ class Run:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A candidate's latency over the incumbent's: the median of the rounds' ratios, and its 95 % interval.
+    """A candidate's latency over the incumbent's: the median of the readings' ratios, and its 95 % interval.
 
-    The interval is None where there were too few rounds for one.
+    The interval is None where there were too few readings for one. Printed it is a speed-up, or what there is
+    instead of one.
+
+    >>> print(Ratio(0.8, (0.78, 0.82)), Ratio(0.98, (0.95, 1.01)), Ratio(0.5), sep="; ")
+    1.25× (1.22× to 1.28×); no change (0.99× to 1.05×); unconfirmed
     """
 
     median: float
     interval: tuple[float, float] | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster the candidate is; None where the interval does not exclude that nothing changed."""
+        return 1 / self.median if self.changed else None
+
+    @property
+    def changed(self) -> bool:
+        """Whether the interval excludes 1."""
+        return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
+
+    def to_json(self) -> dict[str, Any]:
+        """The speed-up, null where there is none, and what it follows from."""
+        return {"speedup": self.speedup, "ratio": self.median, "interval": self.interval, "text": str(self)}
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return "unconfirmed"
+        low, high = self.interval
+        if low == high == 1:
+            return "no change: the same machine code"
+        bounds = f"({1 / high:.2f}× to {1 / low:.2f}×)"
+        return f"{1 / self.median:.2f}× {bounds}" if self.changed else f"no change {bounds}"
+
+
+SAME_CODE = Ratio(1.0, (1.0, 1.0))
+"""Of a candidate whose machine code is the incumbent's: nothing to read."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +220,7 @@ class JobRow:
 
 
 __all__ = [
+    "SAME_CODE",
     "Comparison",
     "JobRow",
     "Key",

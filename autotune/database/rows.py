@@ -266,10 +266,12 @@ def layers_from_row(row: Row[Any]) -> tuple[str, ...]:
         return tuple(_text(name, "name") for name in names)
 
 
-def select_comparison(workload: str, target: str, site: str) -> Select[Any]:
-    """The candidates of the newest comparison of a kind of site of a workload on a target."""
+def select_comparison(workload: str, target: str, site: str, key: str | None = None) -> Select[Any]:
+    """The candidates of the newest comparison of a kind of site of a workload on a target; of schedules with ``key``,
+    that of a search space."""
     columns = schema.comparisons.c
     same = and_(columns.workload_key == workload, columns.target_key == target, columns.site == site)
+    same = same if key is None else and_(same, columns.key == key)
     newest = select(func.max(columns.created)).where(same).scalar_subquery()
     return select(schema.comparisons).where(same, columns.created == newest).order_by(columns.id)
 

@@ -187,7 +187,7 @@ class Database:
         return self.session.read(answer)
 
     def lookup(self, workload_key: str, target_key: str, space_key: str) -> Hit | Miss:
-        """:meth:`best` with the default that it beats and the number of runs behind it."""
+        """:meth:`best` with how well it is known: the default, the number of runs and the newest comparison."""
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Hit | Miss:
@@ -196,7 +196,9 @@ class Database:
                 return best.diagnose(connection, key)
             outcomes = best.outcomes_of(connection, key)
             default = best.one(connection, rows.select_default(key))
-            return Hit(found, default, sum(outcomes.values()), outcomes.get(Outcome.OK.value, 0))
+            ok, trials = outcomes.get(Outcome.OK.value, 0), best.trials_of(connection, key)
+            compared = best.comparison_of(connection, key)
+            return Hit(found, default, sum(outcomes.values()), ok, trials, compared)
 
         return self.session.read(answer)
 

@@ -106,8 +106,8 @@ class TensorSpec:
 class DispatchInfo:
     """Where the code of a dispatch came from.
 
-    ``schedule_source`` is ``tuned``, ``default``, ...; ``trace_json`` is the schedule itself. ``nodes`` are the
-    names of the model's nodes that it computes.
+    ``schedule_source`` is a value of :class:`autotune.database.State`: ``tuned``, ``default``, ...; ``trace_json`` is
+    the schedule itself. ``nodes`` are the names of the model's nodes that it computes.
     """
 
     name: str
@@ -137,6 +137,13 @@ class ModuleImage:
     metadata: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[IndexCheck, ...] = ()
     """In the order of their commands."""
+
+    def same_code(self, other: ModuleImage) -> bool:
+        """Whether both execute the same machine code at the same places, whatever schedules it came from."""
+        mine, its = (
+            (image.objects, image.commands, image.checks, image.arena_bytes) for image in (self, other)
+        )
+        return mine == its
 
 
 __all__ = [

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune import settings
-from autotune.database import Database, Hit, Key, Miss, Run
+from autotune.database import Database, Evidence, Hit, Key, Miss, Run, State
 from autotune.errors import MissError, UsageError
 from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
 from autotune.tuning.budget import Budget
-from autotune.tuning.report import Report, nanoseconds, times
+from autotune.tuning.report import Report, nanoseconds
 
 if TYPE_CHECKING:
     from autotune.compiler.driver import Compilation, Model, Shapes
@@ -188,8 +188,9 @@ def compile(
 
     Without ``database`` the default one is used if it exists. Algorithms of a declared error above
     ``tolerance`` are not used. ``shapes`` gives the sizes of inputs with symbolic dimensions, by input
-    name. Raises MissError with ``require_hit`` when a workload has no measured schedule, and UsageError for
-    more threads than usable cores without ``allow_oversubscription``.
+    name. Raises MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no
+    candidate was measured beside the default), and UsageError for more threads than usable cores without
+    ``allow_oversubscription``.
     """
     from autotune.runtime.module import Module
 
@@ -260,13 +261,14 @@ class Answer:
 
     ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first.
     ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where another option
-    divides it.
+    divides it, and ``evidence`` how well it is known to be the one to use.
     """
 
     names: tuple[str, ...]
     workload: AnyWorkload
     answer: Hit | Miss
     top: tuple[Run, ...]
+    evidence: Evidence
     ranking: Ranking | None = None
     planned: Planned | None = None
     nodes: tuple[str, ...] = ()
@@ -285,14 +287,15 @@ class Answer:
 
     @property
     def summary(self) -> str:
-        """What is known, in a line: latencies and how many runs worked, or why there is nothing."""
+        """What is known, in a line: how well, latencies and how many runs worked, or why there is nothing."""
         found = self.answer
         if isinstance(found, Miss):
             return str(found)
         default, best = found.latencies
+        where = f"inside {found.best.inside}" if found.side_by_side else "alone"
         why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""
         return (
-            f"{nanoseconds(best)} (default {nanoseconds(default)}, {times(found.speedup)}), "
+            f"{self.evidence}; {nanoseconds(best)} {where} (default {nanoseconds(default)}), "
             f"{found.ok} of {found.runs} runs worked{why}"
         )
 
@@ -337,7 +340,12 @@ def query(
                 space = space_for(workload, chosen).key
             key = Key(workload.key, chosen.key, space)
             found, fastest = store.lookup(key.workload, key.target, key.space), tuple(store.top(key, top))
-            return Answer(names, workload, found, fastest, ranking, plan.schedules.get(workload.key), nodes)
+            planned = plan.schedules.get(workload.key)
+            if planned is not None:
+                evidence, _ = plan.evidence(workload.key)
+            else:
+                evidence = Evidence(State.DEFAULT) if isinstance(found, Miss) else found.evidence
+            return Answer(names, workload, found, fastest, evidence, ranking, planned, nodes)
 
         answers = []
         for workload, names, nodes in asked:

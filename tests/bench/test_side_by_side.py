@@ -23,7 +23,13 @@ from autotune.bench.side_by_side import Competitor, Pace, SideBySide, difference
 from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul
 from autotune.bench.worker import SYSTEMS, Worker, serve, timed
+from autotune.compiler import distinct_workloads, divide
+from autotune.compiler.planned import schedule_for
+from autotune.database import Database, Origin
 from autotune.errors import MissingExtraError, UsageError
+from autotune.schedule.trace import Trace
+from autotune.target import Target
+from tests.database.examples import record, schedules
 
 PACE = Pace(rounds=2, turn_s=0.002, rest_s=0.0)
 
@@ -124,11 +130,25 @@ def test_tuning_stops_at_the_runs_that_are_known(problem: Problem, tmp_path: Pat
     assert runs_known(problem, 1, database) == 3
     assert tune_up_to(problem, 3, 1, database).session_trials == 0
     assert tune_up_to(problem, 4, 1, database, per_workload=True).session_trials == 1
-    own = enter(problem, tmp_path, 1, database)
-    assert [entry.name for entry in own.entries] == ["default", "tuned"]
-    assert own.hits == own.dispatches == 1
     with pytest.raises(UsageError, match="give --db FILE"):
         tune_up_to(problem, 3, 1, None)
+
+
+@pytest.mark.parametrize(("winner", "entered"), [("t", ["default", "tuned"]), ("d", ["default"])])
+def test_tuned_code_is_entered_where_it_is_other_code(
+    problem: Problem, tmp_path: Path, winner: str, entered: list[str]
+) -> None:
+    (workload,), target = distinct_workloads(divide(problem.graph)), Target.detect(1)
+    path = tmp_path / "tuning.db"
+    default = schedule_for(workload, target, None, {}).trace.to_json()
+    with Database(path) as store:
+        record(store, workload, target, default, 100.0, "d", Origin.DEFAULT)
+        record(store, workload, target, Trace().to_json(), 90.0)
+        both = schedules(*zip(store.records(), (100.0, 90.0), strict=True), won=64 * winner)
+        store.compared(workload.key, target.key, "schedule", both, "net")
+    own = enter(problem, tmp_path, 1, str(path))
+    assert [entry.name for entry in own.entries] == entered
+    assert (own.hits, own.dispatches) == (len(entered) - 1, 1)
 
 
 def test_time_for_tuning_is_shared_by_what_is_left() -> None:

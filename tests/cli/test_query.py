@@ -55,13 +55,13 @@ def test_confirmed_readings_are_shown_and_come_first(
     database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = query(capsys, workload.key, "--db", database, "--top", 3, *ASKED)
-    rows = re.findall(r'^ +([\d.]+) µs (confirmed|first reading) +\{"is": "(.)"\}$', out, re.M)
+    rows = re.findall(r'^ +([\d.]+) µs (inside a model|alone) +\{"is": "(.)"\}$', out, re.M)
     assert rows == [
-        ("4.0", "confirmed", "b"),
-        ("9.0", "confirmed", "a"),
-        ("3.0", "first reading", "c"),
+        ("4.0", "inside a model", "b"),
+        ("9.0", "inside a model", "a"),
+        ("3.0", "alone", "c"),
     ]
-    assert "  4.0 µs (default -" in out
+    assert "  tuned, 2.25× (2.23× to 2.27×); 4.0 µs inside net (default -" in out
     (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--top", 2, "--json", *ASKED))
     assert [run["trace_key"] for run in answer["top"]] == ["b", "a"]
 

@@ -1,7 +1,6 @@
 """Whole models: machine code against NumPy, schedule sources, coverage, memory, constants."""
 
 import json
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from autotune.compiler import (
     distinct_workloads,
     divide,
 )
-from autotune.database.records import Key, Latency, Outcome, Run, WorkloadRow
+from autotune.database.records import Origin
 from autotune.database.store import Database
 from autotune.errors import MissError, ScheduleError, UsageError
 from autotune.frontends import zoo_built
@@ -27,7 +26,7 @@ from autotune.passes.partition import PartitionOptions
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from search_spaces import spaces
+from tests.database.examples import record, schedules
 
 MODELS = {
     "tiny_cnn": zoo_built.tiny_cnn,
@@ -138,7 +137,7 @@ def test_given_schedules_come_first():
     graph = load(MODELS["mlp"]())
     compilation = check(graph, schedules=plain_schedules(graph))
     assert {d.schedule_source for d in compilation.image.dispatches} == {"given"}
-    assert str(compilation.coverage) == "2 of 2 dispatches tuned, 100 % of FLOPs"
+    assert str(compilation.coverage) == "0 of 2 dispatches tuned, 0 % of FLOPs; 2 given"
     assert [d.trace_json for d in compilation.image.dispatches] == [Trace().to_json()] * 2
 
 
@@ -150,33 +149,17 @@ def test_a_given_schedule_that_does_not_apply():
         compile_in_detail(graph, schedules={workload.key: trace})
 
 
-def record(database, workload, target, trace_json, latency=1000.0):
-    space = spaces.space_for(workload, target)
-    database.add_workload(
-        WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
-    )
-    database.add_target(target)
-    database.add_space(space.key, workload.key, "{}")
-    database.record(
-        Run(
-            Key(workload.key, target.key, space.key),
-            trace_key="t" * 64,
-            trace_json=trace_json,
-            config_json="{}",
-            outcome=Outcome.OK,
-            latency=Latency(3, latency, latency, 0.0),
-            error=0.0,
-            created=time.time(),
-        )
-    )
-
-
 def test_the_database_is_looked_up(tmp_path):
     graph, target = load(MODELS["mlp"]()), Target.detect()
     first, second = distinct_workloads(divide(graph))
     path = tmp_path / "tuning.db"
     with Database(path) as database:
         record(database, first, target, Trace().to_json())
+        (faster,) = database.records()
+        record(database, first, target, Trace().to_json(), 2000.0, "d", Origin.DEFAULT)
+        default = database.records()[-1]
+        rows = schedules((default, 2000.0), (faster, 1000.0), won=faster.trace_key)
+        database.compared(first.key, target.key, "schedule", rows, "net")
     for source in (path, str(path)):
         compilation = check(graph, database=source, target=target)
         assert [d.schedule_source for d in compilation.image.dispatches] == ["tuned", "default"]
@@ -184,8 +167,30 @@ def test_the_database_is_looked_up(tmp_path):
     assert report.dispatches[0].latency_ns == 1000.0
     assert report.flops_fraction == first.flops / (first.flops + second.flops)
     assert "is not in the database" in report.missed[0].reason
-    assert json.loads(compilation.image.metadata["coverage"])[0]["source"] == "tuned"
+    kept = json.loads(compilation.image.metadata["coverage"])[0]
+    assert (kept["state"], kept["trials"], kept["gain"]["speedup"]) == ("tuned", 1, 2.0)
     assert len(report.details().splitlines()) == 3
+
+
+def test_only_what_was_confirmed_counts_as_tuned(tmp_path):
+    graph, target = load(MODELS["mlp"]()), Target.detect()
+    first, second = distinct_workloads(divide(graph))
+    with Database(tmp_path / "tuning.db") as database:
+        for workload in (first, second):
+            record(database, workload, target, Trace().to_json(), 2000.0, "d", Origin.DEFAULT)
+        report = compile_in_detail(graph, database=database, target=target).coverage
+        assert str(report) == "0 of 2 dispatches tuned, 0 % of FLOPs; 2 default not searched"
+        with pytest.raises(MissError, match=r"for 2 of 2 dispatches .*\n.*: default, not searched\n"):
+            compile_in_detail(graph, database=database, target=target, require_hit=True)
+        record(database, first, target, Trace().to_json(), 1000.0)
+        record(database, second, target, Trace().to_json(), 1990.0)
+        report = compile_in_detail(graph, database=database, target=target, require_hit=True).coverage
+        assert [str(d.evidence) for d in report.dispatches] == ["unconfirmed, 1 trial", "default, 1 trial"]
+        default, other = database.records(workload=second.key)
+        rows = schedules((default, 2000.0), (other, 1990.0), won=default.trace_key)
+        database.compared(second.key, target.key, "schedule", rows, "net")
+        report = compile_in_detail(graph, database=database, target=target).coverage
+    assert str(report) == "0 of 2 dispatches tuned, 0 % of FLOPs; 1 unconfirmed, 1 default confirmed"
 
 
 def test_a_stored_schedule_that_does_not_apply_is_a_miss(tmp_path):
@@ -195,7 +200,7 @@ def test_a_stored_schedule_that_does_not_apply_is_a_miss(tmp_path):
         record(database, workload, target, '{"version":1,"steps":[["compute_inline","nope",[]]]}')
         compilation = check(graph, database=database, target=target)
     choice = compilation.coverage.dispatches[0]
-    assert choice.source == "default"
+    assert str(choice.evidence) == "default, not searched"
     assert choice.reason.startswith("the stored schedule does not apply: step 0")
 
 
@@ -203,10 +208,10 @@ def test_requiring_hits():
     with pytest.raises(MissError) as error:
         compile_in_detail(load(MODELS["mlp"]()), require_hit=True)
     assert str(error.value) == (
-        "no tuned schedule for 2 of 2 dispatches of 'mlp':\n"
+        "nothing was searched for 2 of 2 dispatches of 'mlp':\n"
         "  000_matmul_add_relu (contraction): no database was given\n"
         "  001_matmul_add (contraction): no database was given\n"
-        "  tune the model first, or compile without requiring hits"
+        "  tune the model first, or for longer, or compile without requiring hits"
     )
 
 
@@ -227,7 +232,7 @@ def test_dumps(tmp_path, monkeypatch):
     folder = tmp_path / "mlp"
     assert "matmul_add_relu" in (folder / "dispatches.txt").read_text()
     assert (folder / "memory_plan.txt").read_text().startswith("arena ")
-    assert (folder / "coverage.txt").read_text().startswith("2 of 2 dispatches tuned")
+    assert (folder / "coverage.txt").read_text().startswith("0 of 2 dispatches tuned, 0 % of FLOPs; 2 given")
     suffixes = sorted("".join(p.suffixes) for p in (folder / "workloads").iterdir())
     assert suffixes == [".ll"] * 2 + [".region.txt"] * 2 + [".schedule.py"] * 2
 

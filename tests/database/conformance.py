@@ -10,6 +10,7 @@ import pytest
 
 from autotune.database import (
     Database,
+    Evidence,
     Hit,
     JobRow,
     Latency,
@@ -17,6 +18,7 @@ from autotune.database import (
     MissReason,
     Origin,
     Run,
+    State,
     WorkloadRow,
     schema,
 )
@@ -80,7 +82,8 @@ class Conformance:
             assert best.trace_key == "b"
             hit = database.lookup(KEY.workload, KEY.target, KEY.space)
             assert isinstance(hit, Hit)
-            assert (hit.runs, hit.ok, hit.speedup) == (3, 2, 1.25)
+            assert (hit.runs, hit.ok, hit.latencies) == (3, 2, (100.0, 80.0))
+            assert (hit.evidence, hit.side_by_side) == (Evidence(State.UNCONFIRMED, 2), False)
             assert [r.trace_key for r in database.top(KEY, 5)] == ["b", "a"]
 
     def test_the_winner_of_the_newest_comparison_is_used(self, where: str) -> None:
@@ -93,6 +96,28 @@ class Conformance:
             assert (best.trace_key, best.confirmed_ns, best.inside) == ("b", 85.0, "net")
             compare(database, schedules((a, 84.0), (b, 83.9), (c, 84.5), won="c"), "other net")
             assert (_best(database).trace_key, _best(database).inside) == ("c", "other net")
+
+    def test_how_well_it_is_known_that_a_schedule_is_the_one_to_use(self, where: str) -> None:
+        def known() -> Evidence:
+            found = database.lookup(KEY.workload, KEY.target, KEY.space)
+            assert isinstance(found, Hit)
+            return found.evidence
+
+        with Database(where) as database:
+            database.record(run("default", 100.0, origin=Origin.DEFAULT))
+            assert known() == Evidence(State.DEFAULT)
+            database.record(run("a", 99.0))
+            assert known() == Evidence(State.TRIED, 1)
+            database.record(run("b", 80.0))
+            assert known() == Evidence(State.UNCONFIRMED, 2)
+            default, a, b = database.records()
+            won = schedules((default, 100.0), (a, 90.0), won="a")
+            compare(database, won)
+            assert known() == Evidence(State.UNCONFIRMED, 2)  # of b, which is clearly faster alone
+            compare(database, schedules((default, 100.0), (a, 90.0), (b, 101.0), won="a"))
+            assert known() == Evidence(State.TUNED, 2, won[1].ratio)
+            compare(database, schedules((default, 100.0), (a, 97.0), won="default"))
+            assert known() == Evidence(State.CONFIRMED, 2)
 
     def test_what_was_not_compared_is_believed_only_if_it_is_clearly_faster(self, where: str) -> None:
         with Database(where) as database:

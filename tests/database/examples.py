@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
 from sqlalchemy.engine import Connection
 
-from autotune.database import Comparison, Database, JobRow, Key, Latency, Outcome, Ratio, Run, WorkloadRow
+from autotune.database import (
+    Comparison,
+    Database,
+    JobRow,
+    Key,
+    Latency,
+    Origin,
+    Outcome,
+    Ratio,
+    Run,
+    WorkloadRow,
+)
+from autotune.graph.region import Workload
 from autotune.target import Target
+from search_spaces.spaces import space_for
 
 HOST = Target.parse("x86-64-v3", threads=2)
 OTHER = Target.parse("x86-64-v4", threads=8)
@@ -20,6 +34,28 @@ def run(trace: str, ns: float | None, **changes: object) -> Run:
     outcome = Outcome.OK if latency else Outcome.CRASHED
     base = Run(KEY, trace, "[]", '{"tile": 4}', outcome, latency, created=1.0)
     return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def record(
+    database: Database,
+    workload: Workload,
+    target: Target,
+    trace_json: str,
+    ns: float = 1000.0,
+    name: str = "t",
+    origin: Origin = Origin.SEARCH,
+) -> None:
+    """Store a run of a workload of today: a schedule that took so many ns."""
+    space = space_for(workload, target)
+    database.add_workload(
+        WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
+    )
+    database.add_target(target)
+    database.add_space(space.key, workload.key, "{}")
+    key, took = Key(workload.key, target.key, space.key), Latency(3, ns, ns, 0.0)
+    assert database.record(
+        Run(key, 64 * name, trace_json, "{}", Outcome.OK, took, 0.0, origin=origin, created=time.time())
+    )
 
 
 def prepare(database: Database) -> None:
@@ -39,9 +75,19 @@ def job(fingerprint: str = "f", owner: str = "me", name: str = "j1") -> JobRow:
 
 
 def schedules(*found: tuple[Run, float], won: str) -> list[Comparison]:
-    """Runs from the database that took so many ns beside each other; the one with the trace ``won`` won."""
+    """Runs from the database that took so many ns beside each other, the incumbent first; that with the trace ``won``
+    won."""
+    incumbent = found[0][1]
     return [
-        Comparison(r.trace_key, r.key.space, latency(ns), r.trace_key == won, run=r.id) for r, ns in found
+        Comparison(
+            r.trace_key,
+            r.key.space,
+            latency(ns),
+            r.trace_key == won,
+            Ratio(ns / incumbent, (0.99 * ns / incumbent, 1.01 * ns / incumbent)) if number else None,
+            run=r.id,
+        )
+        for number, (r, ns) in enumerate(found)
     ]
 
 

@@ -1,0 +1,78 @@
+"""How well it is known that a schedule is the one to use: confirmed inside a model, read alone, or not searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autotune.database.records import Ratio
+
+
+class State(StrEnum):
+    """Why a schedule is used."""
+
+    GIVEN = "given"
+    """By the caller."""
+    TUNED = "tuned"
+    """Confirmed faster than the default, inside a model and taking turns with it."""
+    UNCONFIRMED = "unconfirmed"
+    """Clearly faster than the default when read alone; not compared inside a model yet."""
+    CONFIRMED = "default confirmed"
+    """The default; candidates were compared with it inside a model, and none was faster."""
+    TRIED = "default after trials"
+    """The default; candidates were read alone, and none of them was compared inside a model."""
+    ONLY = "default, the only one"
+    """There is nothing to choose."""
+    FAILED = "default, all failed"
+    """The default; what was measured, itself included, failed."""
+    DEFAULT = "default"
+    """The default; no candidate was measured beside it."""
+
+    @property
+    def counted(self) -> str:
+        """For lists of how many there are of each."""
+        return "default not searched" if self is State.DEFAULT else str(self)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of the schedule that a workload gets.
+
+    ``trials`` counts the candidates measured beside the default, ``ratio`` is the latency inside a model over the
+    default's, where the schedule won against it.
+    """
+
+    state: State
+    trials: int = 0
+    ratio: Ratio | None = None
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> print(Evidence(State.TUNED, 40, Ratio(0.8, (0.78, 0.82))))
+        tuned, 1.25× (1.22× to 1.28×)
+        >>> print(Evidence(State.TRIED, 1), Evidence(State.DEFAULT), sep="; ")
+        default, 1 trial; default, not searched
+        """
+        trials = f"{self.trials} trial{'' if self.trials == 1 else 's'}"
+        match self.state:
+            case State.TUNED:
+                return f"tuned, {self.ratio}"
+            case State.UNCONFIRMED:
+                return f"unconfirmed, {trials}"
+            case State.CONFIRMED:
+                return "default, confirmed"
+            case State.TRIED:
+                return f"default, {trials}"
+            case State.DEFAULT:
+                return "default, not searched"
+            case other:
+                return str(other)
+
+    @property
+    def searched(self) -> bool:
+        """Whether there was a choice to make and candidates were measured for it, or none to make."""
+        return self.state not in (State.FAILED, State.DEFAULT)
+
+
+__all__ = ["Evidence", "State"]

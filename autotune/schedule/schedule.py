@@ -81,11 +81,11 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
         return ordered([self[op] for op in self.outputs], self._producers)
 
     def _producers(self, stage: Stage) -> list[Stage]:
-        return [self[tensor] for tensor in stage.op.input_tensors]
+        return [self._stages[tensor.op] for tensor in stage.op.input_tensors]
 
     def reads_from(self, consumer: Stage, producer: Stage) -> bool:
         """Whether ``consumer`` needs ``producer``, directly or through other stages."""
-        return consumer is not producer and any(s is producer for s in ordered([consumer], self._producers))
+        return consumer is not producer and producer in ordered([consumer], self._producers)
 
     def readers_of(self, producer: Stage) -> list[Stage]:
         """Stages that read ``producer`` directly."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +57,9 @@ class Step:
 class Bodies:
     """The bodies of all stages of a kernel."""
 
-    def __init__(self, kernels: Kernels, frames: Mapping[Stage, Frame], target: Target) -> None:
+    def __init__(self, kernels: Kernels, target: Target) -> None:
         self.kernels = kernels
-        self.frames = frames
+        self.frames = kernels.frames
         self._target = target
         self._steps: dict[Stage, Step] = {}
         self._in_registers: dict[Stage, Any] = {}

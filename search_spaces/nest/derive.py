@@ -18,7 +18,7 @@ from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES, Target
 from autotune.te.tensor import Tensor
-from search_spaces.nest.arithmetic import Knobs, Value, either, most, negated, where
+from search_spaces.nest.arithmetic import Value, either, most, negated, where
 from search_spaces.nest.axes import roots
 from search_spaces.nest.bodies import Bodies
 from search_spaces.nest.digits import digits
@@ -26,7 +26,6 @@ from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, around
 from search_spaces.nest.loops import Access, Loop, LoopKind, LoopNest, Numbers, Pass
-from search_spaces.nest.recorded import Recording
 from search_spaces.nest.replay import Replayed, followed
 from search_spaces.nest.template import Joint, Part, Template
 from search_spaces.sketch import Path, Sketch
@@ -65,11 +64,15 @@ class Derivation:
         hints = [hint for hints in root.pragmas.values() for hint in hints]
         self._streamed = NONTEMPORAL in hints
 
-    def nest(self, knobs: Knobs) -> LoopNest:
-        """The loop nests where the knobs have some values."""
+    @property
+    def template(self) -> Template:
+        """The loop nests where the knobs have any values."""
+        return Template(self._nest(), self.kernels.recording)
+
+    def _nest(self) -> LoopNest:
         kernels = self.kernels
-        bodies = Bodies(kernels, kernels.places.frames(knobs), self.about.target)
-        fetched = self._fetched(bodies.frames, knobs)
+        bodies = Bodies(kernels, self.about.target)
+        fetched = self._fetched(bodies.frames)
         step = bodies.step(kernels.main)
         outside: Value = sum((bodies.outside(stage) for stage in kernels.stages), 0.0)
         fetches = sum((where(f.distance > 0, f.lines(step), 0.0) for f in fetched), 0.0)
@@ -84,7 +87,7 @@ class Derivation:
             rests=tuple(bodies.body(stage) for stage in self._others),
             passes=tuple(self._passes()),
             tail_operations=outside,
-            serial=self._serial(knobs),
+            serial=self._serial(),
             scratch=self._scratch(bodies),
             tags=_tags(bodies),
         )
@@ -113,15 +116,17 @@ class Derivation:
         axes = [axis for stage in stages for axis in (*stage.op.axis, *stage.op.reduce_axis)]
         return {self.name(axis): self.kernels.axes.size(self.name(axis)) for axis in axes}
 
-    def _serial(self, knobs: Knobs) -> Any:
+    def _serial(self) -> Any:
         """Which candidates run on one worker."""
         root, loops = self.kernels.chain[0]
         shared: Any = False
         for loop in loops:
-            shared = either(shared, evaluate(self.replayed.is_kind(root, loop, "parallel"), knobs))
+            shared = either(
+                shared, evaluate(self.replayed.is_kind(root, loop, "parallel"), self.kernels.knobs)
+            )
         return negated(shared)
 
-    def _fetched(self, frames: Mapping[Stage, Frame], knobs: Knobs) -> list[Fetched]:
+    def _fetched(self, frames: Mapping[Stage, Frame]) -> list[Fetched]:
         """What is fetched ahead, and how far."""
         found = []
         schedule = self.replayed.schedule
@@ -135,7 +140,7 @@ class Derivation:
                 for name, extent in digits(frames[stage], inner, self.name):
                     extents[name] = extents.get(name, 1) * extent
             moved = [self.name(axis) for axis in roots(stage, loop)]
-            distance = evaluate(given, knobs)
+            distance = evaluate(given, self.kernels.knobs)
             sources = [s for s in self.kernels.sources[stage] if s.tensor.op.name == tensor]
             found += [Fetched(source, distance, moved, extents) for source in sources]
         return found
@@ -249,12 +254,7 @@ class Nests:
             raise path.error or InternalError("a path without a schedule")
         if id(path) not in self._known:
             config = {name: column[0].item() for name, column in columns.items()}
-            derivation, recording = (
-                Derivation(followed(path.schedule, path.trace), config, self._about),
-                Recording(),
-            )
-            nest = derivation.nest({name: recording.knob(name) for name in config})
-            template = Template(nest, recording)
+            template = Derivation(followed(path.schedule, path.trace), config, self._about).template
             self._known[id(path)] = path, template, self._joint(template)
         return self._known[id(path)][1:]
 

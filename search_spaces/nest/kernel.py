@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import numpy as np
 
 from autotune.schedule.knob import Config
 from autotune.schedule.stage import Stage
@@ -15,6 +18,7 @@ from search_spaces.analysis import cost_of
 from search_spaces.nest.axes import Axes, Terms
 from search_spaces.nest.counting import operations_of
 from search_spaces.nest.places import Places
+from search_spaces.nest.recorded import Recording
 from search_spaces.nest.replay import Replayed
 
 
@@ -48,10 +52,12 @@ class Kernels:
 
     def __init__(self, replayed: Replayed, config: Config, constants: frozenset[str]) -> None:
         self.places = Places(replayed)
+        self.recording = Recording()
+        self.knobs = {name: self.recording.knob(name) for name in config}
+        self.frames = self.places.frames(self.knobs)
         self._operations: dict[Stage, float] = {}
-        self._frames = self.places.frames(config)
         self._constants = constants
-        self.work = {stage: self._work(stage) for stage in self.places.stages}
+        self.work = self._work(config)
         groups: dict[Stage, list[Stage]] = {}
         for stage in reversed(self.places.stages):
             groups.setdefault(root_of(stage), []).append(stage)
@@ -123,12 +129,16 @@ class Kernels:
                     found.setdefault(next(iter(terms)), f"{source.tensor.name}.{dimension}")
         return found
 
-    def _work(self, stage: Stage) -> float:
-        total = float(max(1, self.operations(stage)))
-        for at, loops in around(stage):
-            for loop in loops:
-                total *= float(self._frames[at].extent(loop))
-        return total
+    def _work(self, config: Config) -> dict[Stage, float]:
+        """Arithmetic of each stage in one of the candidates."""
+        stages = self.places.stages
+        steps = [
+            math.prod(self.frames[at].extent(loop) for at, loops in around(stage) for loop in loops)
+            for stage in stages
+        ]
+        values = {name: np.asarray(value) for name, value in config.items()}
+        counts = self.recording.program(steps).run(values)
+        return {s: max(1, self.operations(s)) * float(n) for s, n in zip(stages, counts, strict=True)}
 
     def _hoisted(self, group: Sequence[Stage]) -> bool:
         """Whether a kernel reads compile-time constants only."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from autotune.schedule.knob import Columns
 from search_spaces.nest.joined import OWN, expanded, frame_of, joined, positions
 from search_spaces.nest.loops import Access, Body, Loop, LoopNest
-from search_spaces.nest.recorded import Recording
+from search_spaces.nest.recorded import Program, Recording
 
 _BODY = tuple(entry.name for entry in fields(Body))
 Numbering = Callable[[Any, DTypeLike], Any]
@@ -25,15 +25,24 @@ class Template:
     def __init__(self, nest: LoopNest, recording: Recording) -> None:
         self.nest = nest
         self._recording = recording
-        self.fit(frame_of(nest))
+        self._fitted: tuple[LoopNest, Fitted] | None = None
 
-    def fit(self, frame: LoopNest) -> None:
-        """Compute the numbers of a frame that has room for this loop nest from here on."""
-        values: list[Any] = []
-        with_numbers(expanded(self.nest, frame), lambda value, dtype: values.append(value))
-        self.numbers = self._recording.program(values)
-        self.slots = np.zeros(len(frame.loops), np.bool_)
-        self.slots[positions(self.nest, frame)] = True
+    def fitted(self, frame: LoopNest) -> Fitted:
+        """What computes the numbers of a frame that has room for this loop nest."""
+        if self._fitted is None or self._fitted[0] is not frame:
+            values: list[Any] = []
+            with_numbers(expanded(self.nest, frame), lambda value, dtype: values.append(value))
+            slots = np.zeros(len(frame.loops), np.bool_)
+            slots[positions(self.nest, frame)] = True
+            self._fitted = frame, Fitted(self._recording.program(values), slots)
+        return self._fitted[1]
+
+
+class Fitted(NamedTuple):
+    """Computes the numbers of a frame for the candidates of a path, whose own loops are in some of its ``slots``."""
+
+    program: Program
+    slots: NDArray[np.bool_]
 
 
 Part = tuple[Template, Columns, int]
@@ -45,34 +54,31 @@ class Joint:
 
     def __init__(self, template: Template) -> None:
         self._frame = frame_of(template.nest)
-        self._templates = [template]
 
     def admit(self, template: Template) -> bool:
         """Make room for one more path; False where its loop nest can't stand beside the others."""
         frame = joined(self._frame, frame_of(template.nest))
         if frame is None:
             return False
-        self._templates.append(template)
-        for one in self._templates if frame != self._frame else [template]:
-            one.fit(frame)
-        self._frame = frame
+        self._frame = self._frame if frame == self._frame else frame
         return True
 
     def nest(self, parts: Sequence[Part]) -> LoopNest:
         """The loop nests of a population, part after part."""
-        slots = np.stack([template.slots for template, _, _ in parts], axis=1)
+        fitted = [template.fitted(self._frame) for template, _, _ in parts]
+        slots = np.stack([one.slots for one in fitted], axis=1)
         counts = [n for _, _, n in parts]
-        values = iter(_matrix(parts))
+        numbers = [one.program.run(columns) for one, (_, columns, _) in zip(fitted, parts, strict=True)]
+        values = iter(_matrix(numbers, counts))
         nest = with_numbers(self._frame, lambda value, dtype: next(values).astype(dtype, copy=False))
         return nest if slots.all() else replace(nest, slots=slots.repeat(counts, axis=1))
 
 
-def _matrix(parts: Sequence[Part]) -> NDArray[np.float64]:
-    """The numbers of a population, one row a number."""
-    rows = [template.numbers.run(columns) for template, columns, _ in parts]
-    matrix = np.empty((len(rows[0]), sum(n for _, _, n in parts)))
+def _matrix(parts: Sequence[Sequence[Any]], counts: Sequence[int]) -> NDArray[np.float64]:
+    """The numbers of parts of a population, one row a number."""
+    matrix = np.empty((len(parts[0]), sum(counts)))
     begin = 0
-    for numbers, (_, _, n) in zip(rows, parts, strict=True):
+    for numbers, n in zip(parts, counts, strict=True):
         for row, number in zip(matrix[:, begin : begin + n], numbers, strict=True):
             row[...] = number
         begin += n

@@ -15,7 +15,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "graph.compute": 8,  # the tensor expression that an operator becomes
         "graph.region": 1,  # how a region's text is read back
         "schedule.primitives": 1,
-        "lower.bounds": 1,
+        "lower.bounds": 2,
         "lower.tails": 2,
         "lower.vectorize": 1,
         "lower.unroll": 1,

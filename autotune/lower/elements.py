@@ -66,7 +66,7 @@ class Elements:
                 if isinstance(part, Store):
                     part.origin = origin
         conditions = [c for c, is_reduce in frame.conditions if mode in ("all", "update") or not is_reduce]
-        conditions += frame.bounds_conditions(self.translator.simplifier, frame.op.shape)
+        conditions += frame.bounds_conditions(self.translator.simplifier)
         for condition in reversed(dict.fromkeys(conditions)):
             if isinstance(condition, Const):
                 if not condition.value:

@@ -29,6 +29,8 @@ class Frame:
         self.guarded: set[Split] = set()
         self.opened: set[IterVar] = set()
         self.conditions: list[tuple[Expr, bool]] = []
+        self.bounded: set[IterVar] = set()
+        """Axes of which the code around makes sure that they stay inside the tensor."""
         for axis, (_, extent) in zip(self.op.axis, region, strict=True):
             self.extents[axis] = extent
         for axis in self.op.reduce_axis:
@@ -47,7 +49,7 @@ class Frame:
         new.stage, new.op, new.region, new._parents = self.stage, self.op, self.region, self._parents
         new.extents, new.values, new.bases = dict(self.extents), dict(self.values), dict(self.bases)
         new.decided, new.guarded, new.opened = set(self.decided), set(self.guarded), set(self.opened)
-        new.conditions = list(self.conditions)
+        new.conditions, new.bounded = list(self.conditions), set(self.bounded)
         return new
 
     # -- extents ---------------------------------------------------------------------------------------------
@@ -145,11 +147,16 @@ class Frame:
                 result[axis] = self.values[axis] + axis.start
         return result
 
-    def bounds_conditions(self, simplifier: Simplifier, shape: tuple[int, ...]) -> list[Expr]:
-        """Conditions that keep the computed region inside the tensor; those that always hold are dropped."""
+    def bounds_conditions(self, simplifier: Simplifier) -> list[Expr]:
+        """Conditions that keep the axes whose loops are open inside the tensor, as far as nothing around does.
+
+        Those that always hold are dropped.
+        """
         result: list[Expr] = []
         values = self.axis_values()
-        for axis, size in zip(self.op.axis, shape, strict=True):
+        for axis, size in zip(self.op.axis, self.op.shape, strict=True):
+            if axis in self.bounded or axis not in values:
+                continue
             value = values[axis]
             for condition in (
                 simplifier.compared("<", value, constant_form(size)),

@@ -32,7 +32,7 @@ from autotune.lower.remainders import Remainders
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, IterVar, Var
+from autotune.te.expr import Const, Expr, IterVar, Var
 from autotune.te.traversal import reads
 
 REGISTER_ELEMENTS = 2048
@@ -61,6 +61,8 @@ class NestBuilder:
         self.threads: dict[str, tuple[Var, int]] = {}
         """Thread axes whose loops are open: variable and extent."""
         self.inside_calls: set[Stage] = set()
+        self.holding: set[Expr] = set()
+        """Conditions that the code around the current place makes sure of."""
         self.remainders = Remainders(self.simplifier)
         read = {s: [r for e in body for r in reads(e)] for s, body in bodies.items()}
         for stage, last in epilogues.items():
@@ -237,7 +239,27 @@ class NestBuilder:
 
     def _opened(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """What follows the opening of leaf ``at``: decide splits, then attached stages, then inner loops."""
-        return self.remainders.follow(frame, lambda decided: self._attached(decided, at, mode, out))
+        return self.remainders.follow(frame, lambda decided: self._within_bounds(decided, at, mode, out))
+
+    def _within_bounds(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
+        """What follows, where the elements that an attached stage computes are inside of its tensor.
+
+        That is tested as soon as the open loops tell, once for all that is inside. Threads that meet at barriers must
+        all get there: for them each element is tested.
+        """
+        stage = frame.stage
+        if stage.attach_stage is None or self.threads or stage in self.inside_calls:
+            return self._attached(frame, at, mode, out)
+        conditions = [c for c in frame.bounds_conditions(self.simplifier) if c not in self.holding]
+        frame.bounded |= {axis for axis in frame.op.axis if axis in frame.values}
+        if any(isinstance(condition, Const) for condition in conditions):
+            return sequence([])  # none of them holds always
+        self.holding.update(conditions)
+        stmt = self._attached(frame, at, mode, out)
+        self.holding.difference_update(conditions)
+        for condition in reversed(conditions):
+            stmt = If(condition, stmt, None)
+        return stmt
 
     def _attached(self, frame: Frame, at: int, mode: str, out: Place) -> Stmt:
         """Prefetches, then the stages attached to leaf ``at``, then the loops inside."""

@@ -20,6 +20,7 @@ from autotune.schedule.knob import Config
 from autotune.te.tensor import ComputeOp, post_order
 from cost_models.machine import Machine
 from cost_models.terms import Terms, terms
+from cost_models.terms.core import registers
 from search_spaces.analysis import operations, read_forms
 from search_spaces.nest import LoopNest, Numbers
 from search_spaces.population import Population
@@ -187,7 +188,7 @@ def _common(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
         "loads_per_arithmetic": body.loads / work,
         "stores_per_arithmetic": body.stores / work,
         "log_chains": _log(body.chains),
-        "register_share": body.registers / machine.registers,
+        "register_share": registers(body, machine) / machine.registers,
         "log_instructions": _log(body.instructions),
     }
 

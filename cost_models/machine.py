@@ -53,6 +53,10 @@ class Machine:
     longer (9 x 3 at products of size 300, 14 x 2 at 1000)."""
     spill_cycles: float = 4.0
     """Cycles of a step for each register beyond them."""
+    kept_share: float = 0.5
+    """Share of the loads that serve several iterations of a body which stay in a register in between."""
+    kept_registers: float = 6.0
+    """Registers that hold such loads, at most."""
     instruction_cache: float = 1500.0
     """Instructions of a body that are fetched as fast as they run."""
     fetch_share: float = 0.5
@@ -92,7 +96,7 @@ class Machine:
     scratch_share: float = 0.7
     """Share of a cache that scratch memory may take before it is evicted."""
 
-    # Lines and pages: measured and shown by ``autotune devices``, read by no term yet; so are the latencies above
+    # Lines and pages
     line_split_cycles: float = 1.1
     """Cycles lost by a vector load that crosses a cache line: products of sizes 128 to 320, the operand at multiples
     of a line against 16 bytes beside."""

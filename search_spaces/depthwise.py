@@ -14,7 +14,7 @@ from search_spaces.constraint import Constraint
 from search_spaces.space import Space
 from search_spaces.tile_ahead import image_knob
 from search_spaces.tile_knobs import column
-from search_spaces.tiled import stage_knob, tiled_space
+from search_spaces.tiled import TileSteps, stage_knob, tiled_space
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -49,7 +49,7 @@ def windowed(family: str, workload: Workload, target: Target, shape: TileShape) 
         constraints.append(
             Constraint("window_body", tuple(reads), small, "the unrolled window would be too long")
         )
-    return tiled_space(family, workload, target, shape, knobs, constraints)
+    return tiled_space(family, workload, target, shape, knobs, constraints, TileSteps(shape))
 
 
 __all__ = ["FAMILY", "space", "windowed"]

@@ -315,4 +315,4 @@ class Space:
         }
 
 
-__all__ = ["Recipe", "Space"]
+__all__ = ["Recipe", "Space", "StepsRecipe"]

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.schedule.index_map import IndexMap
-from autotune.schedule.knob import Columns, Config, Knob
+from autotune.schedule.knob import Columns, Knob
 from autotune.target import Target
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Numbers, Pass
 from search_spaces.plain import schedule_plain, worth_sharing
+from search_spaces.sketch import Choices
 from search_spaces.tile_common import equals, item_bytes
 from search_spaces.tile_library import TILES
 from search_spaces.tile_shape import TileShape
@@ -61,7 +62,7 @@ def left_constraints(shape: TileShape, knobs: list[Knob]) -> list[Constraint]:
     return [Constraint("left", ("left", "rows", "tail", *kernel), holds, why)]
 
 
-def pack_left(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Config) -> Stage | None:
+def pack_left(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Choices) -> Stage | None:
     """The stage that makes panels of the left operand, at the root; None where the rows are read where they lie."""
     if config.get("left", ROWS) not in (PANELS, BLOCK):
         return None
@@ -74,7 +75,9 @@ def pack_left(schedule: Schedule, shape: TileShape, accumulator: Stage, config: 
     return schedule[schedule.transform_layout(packed, IndexMap(texts))]
 
 
-def place_left(panels: Stage | None, shape: TileShape, stored: Stage, block: IterVar, config: Config) -> None:
+def place_left(
+    panels: Stage | None, shape: TileShape, stored: Stage, block: IterVar, config: Choices
+) -> None:
     """Transpose a vector of steps at a time, before the kernel or for each block."""
     if panels is None:
         return
@@ -94,7 +97,7 @@ def place_left(panels: Stage | None, shape: TileShape, stored: Stage, block: Ite
         panels.parallel(panels.fuse(*batch, panel) if batch else panel)
 
 
-def prefetch_left(accumulator: Stage, shape: TileShape, steps: IterVar, config: Config) -> None:
+def prefetch_left(accumulator: Stage, shape: TileShape, steps: IterVar, config: Choices) -> None:
     """Fetch what the body will read of the left operand, one instruction a row."""
     read = _left(shape)
     if config.get("left") == AHEAD and read is not None:

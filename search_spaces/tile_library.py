@@ -6,16 +6,17 @@ epilogue over it. The last block starts early where the size is no multiple, so 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune import library
-from autotune.schedule.knob import Columns, Config, Knob
+from autotune.schedule.knob import Columns, Knob
 from autotune.te.library_calls import library_matmul
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Numbers
+from search_spaces.sketch import Choices
 from search_spaces.tile_common import equals, whole
 from search_spaces.tile_knobs import WHOLE, column, row_tiles, vector_tiles
 from search_spaces.tile_shape import TileShape
@@ -76,7 +77,7 @@ def library_stalls(shape: TileShape, columns: Columns, arithmetic: Numbers) -> N
     return np.where(called, (_EXTRA + packed) * arithmetic, 0.0)
 
 
-def call_library(stage: Stage, shape: TileShape, config: Config, width: int) -> None:
+def call_library(stage: Stage, shape: TileShape, config: Choices, width: Any) -> None:
     """Replace the loops of a block by a call; ``stage`` holds the sums of one block."""
     assert isinstance(stage.op, ComputeOp)
     names = [axis.name for axis in shape.structure.anchor.axis]

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from autotune.schedule.knob import Columns
 from search_spaces.analysis import ReadForm, operations, read_forms
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
-from search_spaces.nest.bodies import KEPT
-from search_spaces.tile_ahead import image_ahead, image_fetches
 from search_spaces.tile_blocked import reduction_blocks
 from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
@@ -26,8 +24,6 @@ from search_spaces.tile_library import library_stalls
 from search_spaces.tile_loads import loads_of, restarts_of, stalls_of
 from search_spaces.tile_shape import TileShape
 from search_spaces.tile_staging import outside_operations, passes, scratch_of
-
-_CAP = 6.0
 
 
 def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> LoopNest:
@@ -153,7 +149,6 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
         stalls = stalls + stalls_of(shape, read, tile, mine, pack)
     if shape.spatial:
         fetches = left_fetches(shape, columns, tile.rows[shape.spatial[-1]])
-        fetches = fetches + image_fetches(shape, columns, tile)
         loads, narrow = loads + fetches, narrow + fetches
     last = float(shape.extents[shape.window[-1]]) if shape.window else 1.0
     inner = np.where(equals(columns, "reduce_order", "channel"), last, _steps(shape, columns, tile))
@@ -164,10 +159,11 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
         loads=loads,
         stores=np.zeros(len(steps)),
         chains=tile.accumulators,
-        registers=tile.accumulators + tile.vectors + 1 + np.minimum(KEPT * shared, _CAP),
+        registers=tile.accumulators + tile.vectors + 1,
         instructions=arithmetic + loads,
         stalls=stalls + library_stalls(shape, columns, arithmetic),
         narrow=narrow,
+        shared=shared,
     )
 
 
@@ -177,13 +173,7 @@ def _accesses(
     anchor, plan = shape.structure.anchor, shape.structure
     reduce = frozenset((*shape.window, shape.main))
     strides = plan.program.strides
-    found = [
-        replace(
-            _access(read, {}, strides, panel=_in_order(shape, read, pack, block)),
-            ahead=image_ahead(shape, read, columns, tile),
-        )
-        for read in shape.reads
-    ]
+    found = [_access(read, {}, strides, panel=_in_order(shape, read, pack, block)) for read in shape.reads]
     names = {axis.name: axis.name for axis in anchor.axis}
     output = tuple(((axis.name, 1),) for axis in anchor.axis)
     stored = plan.stored.output(0)

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from autotune.schedule.index_map import IndexMap
-from autotune.schedule.knob import Columns, Config, Knob
+from autotune.schedule.knob import Columns, Knob
 from autotune.te.tensor import ComputeOp
 from search_spaces.analysis import operations, read_forms
 from search_spaces.nest import Numbers
+from search_spaces.sketch import Choices
 from search_spaces.tile_common import equals
 from search_spaces.tile_shape import TileShape
 
@@ -37,7 +38,7 @@ def order_knob(shape: TileShape) -> list[Knob]:
     return [Knob.of("stage_order", (READ, SOURCE), SOURCE, about)]
 
 
-def order_staged(schedule: Schedule, shape: TileShape, config: Config) -> None:
+def order_staged(schedule: Schedule, shape: TileShape, config: Choices) -> None:
     """Store the copies in the order of their sources, if ``config`` says so."""
     if config.get("stage_order", READ) != SOURCE:
         return

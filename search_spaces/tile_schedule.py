@@ -7,14 +7,14 @@ van de Geijn (TOMS 2008) in the form of TVM's CPU schedules.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from autotune import te
-from autotune.schedule.knob import Config
+from autotune.schedule.knob_value import KnobValue, maximum
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp
 from search_spaces.dot_tile import tensorize_group
 from search_spaces.plain import schedule_plain
+from search_spaces.sketch import Choices
 from search_spaces.tile_ahead import fetch_image
 from search_spaces.tile_knobs import WHOLE
 from search_spaces.tile_left import pack_left, place_left, prefetch_left
@@ -25,25 +25,22 @@ from search_spaces.tile_patches import is_packing, schedule_patches
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
-    from autotune.graph.region import RegionProgram
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
 
 
-def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> Schedule:
-    """The schedule of ``program`` with the register tile of ``config``."""
-    schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None:
+    """Apply the register tile of ``config``."""
     plan = shape.structure
     for op in (*plan.side, *plan.epilogue):
         if op.name != plan.stored.name and op.reduction is None:
             schedule[op.name].compute_inline()
     order_staged(schedule, shape, config)
-    k_block = int(config.get("k_block", WHOLE))
     by_library = config.get("kernel", TILES) != TILES
-    in_blocks = by_library or k_block != WHOLE
+    in_blocks = by_library or config.get("k_block", WHOLE) != WHOLE
     looped = config.get("epilogue") == "looped" and not in_blocks
     stored, accumulator = _accumulator(schedule, shape, looped)
-    width = int(config["vectors"]) * shape.lanes
+    width = config["vectors"] * shape.lanes
     if config.get("pack"):
         pack_weights(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
     left = pack_left(schedule, shape, accumulator, config)
@@ -53,19 +50,17 @@ def schedule_tile(program: RegionProgram, shape: TileShape, config: Config) -> S
         place = call_library if by_library else _block_accumulator
         place(accumulator, shape, config, width)
     else:
-        block, tiles, inner = _tile_stored(stored, shape, config, width)
+        block, tiles, along, inner = _tile_stored(stored, shape, config, width)
         if looped:
             _spill(schedule[plan.anchor.name], stored, tiles[-1], shape)
         accumulator.compute_at(stored, tiles[-1])
         _tile_accumulator(accumulator, shape, config)
         _finish(stored, shape, inner, looped)
+        fetch_image(stored, shape, tiles, along, config)
     place_left(left, shape, stored, block, config)
-    _place_producers(schedule, shape, stored, block, str(config.get("stage", "root")))
-    if not in_blocks:
-        fetch_image(stored, shape, tiles, config)
+    _place_producers(schedule, shape, stored, block, config)
     for op in plan.rest:
         schedule_plain(schedule[op.name], shape.lanes, inline=True)
-    return schedule
 
 
 def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[Stage, Stage]:
@@ -80,56 +75,72 @@ def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[St
 
 
 def _tile_stored(
-    stage: Stage, shape: TileShape, config: Config, width: int
-) -> tuple[IterVar, list[IterVar], list[IterVar]]:
-    """Split, reorder and parallelise the stored stage: (block loop, tile loops, loops in a tile)."""
+    stage: Stage, shape: TileShape, config: Choices, width: Any
+) -> tuple[IterVar, list[IterVar], IterVar, list[IterVar]]:
+    """Split, reorder and parallelise the stored stage.
+
+    Returns the block loop, the tile loops, which of them walks along rows, and the loops in a tile.
+    """
     axes = _named(stage, shape)
-    tail = str(config["tail"])
+    tail = config["tail"]
     vector_tail = "peel" if config.get("pack") else tail
     vector_tiles, columns = stage.split(axes[shape.vector], factor=width, tail=vector_tail)
     outer, inner = {}, {}
     for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False):
-        outer[axis], inner[axis] = stage.split(axes[axis], factor=int(config[knob]), tail=tail)
-    row_blocks: list[IterVar] = []
+        outer[axis], inner[axis] = stage.split(axes[axis], factor=config[knob], tail=tail)
     row_tiles = [outer[axis] for axis in shape.spatial]
-    if shape.spatial and config["row_block"] != WHOLE:
-        block, row_tiles[0] = stage.split(row_tiles[0], factor=int(config["row_block"]))
-        row_blocks = [block]
-    vector_blocks: list[IterVar] = []
-    if config["vector_block"] != WHOLE:
-        block, vector_tiles = stage.split(vector_tiles, factor=int(config["vector_block"]))
-        vector_blocks = [block]
-    rows_first = config.get("block_order", "rows") == "rows"
-    blocks = row_blocks + vector_blocks if rows_first else vector_blocks + row_blocks
-    blocks = [axes[axis] for axis in shape.batch] + blocks
-    rows_outside = config.get("tile_order", "vector") == "rows"
-    tiles = [*row_tiles, vector_tiles] if rows_outside else [vector_tiles, *row_tiles]
-    stage.reorder(*blocks, *tiles, *(inner[axis] for axis in shape.spatial), columns)
+    row_blocks: list[IterVar] = []
+    if shape.spatial:
+        row_blocks, row_tiles[0] = _blocks(stage, row_tiles[0], config["row_block"])
+    vector_blocks, vector_tiles = _blocks(stage, vector_tiles, config["vector_block"])
+    blocks = _ordered(stage, vector_blocks, row_blocks, config.get("block_order", "rows") == "vector")
+    blocks = [*(axes[axis] for axis in shape.batch), *blocks]
     if not blocks:  # everything is one block: a loop of one iteration to attach to
-        one, tiles[0] = stage.split(tiles[0], nparts=1)
+        one, vector_tiles = stage.split(vector_tiles, nparts=1)
         blocks = [one]
+    tiles = _ordered(stage, [vector_tiles], row_tiles, config.get("tile_order", "vector") == "vector")
+    stage.reorder(*blocks, *tiles, *(inner[axis] for axis in shape.spatial), columns)
     block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
-    if config["parallel"]:
-        stage.parallel(block)
-    return block, tiles, [*(inner[axis] for axis in shape.spatial), columns]
+    stage.parallel(block, when=config["parallel"])
+    along = row_tiles[-1] if row_tiles else tiles[-1]
+    return block, tiles, along, [*(inner[axis] for axis in shape.spatial), columns]
 
 
-def _tile_accumulator(stage: Stage, shape: TileShape, config: Config) -> None:
+def _blocks(stage: Stage, loop: IterVar, size: Any, tail: Any = "peel") -> tuple[list[IterVar], IterVar]:
+    """A loop over blocks of ``size`` iterations of a loop, and the loop in them; no such loop if one block is all."""
+    if not isinstance(size, KnobValue) and size == WHOLE:
+        return [], loop
+    block, inside = stage.split(loop, factor=maximum(size, (size == WHOLE) * loop.extent), tail=tail)
+    return [block], inside
+
+
+def _ordered(stage: Stage, loops: list[IterVar], others: list[IterVar], outside: Any) -> list[IterVar]:
+    """Up to one loop outside of the ``others`` or inside of them.
+
+    A knob that says which need not change the steps: the loop is split in two, one of which does not repeat.
+    """
+    if not loops or not others or not isinstance(outside, KnobValue):
+        return [*loops, *others] if outside else [*others, *loops]
+    (loop,) = loops
+    outer, inner = stage.split(loop, factor=maximum(1, loop.extent - outside * loop.extent))
+    return [outer, *others, inner]
+
+
+def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
     """Reduction outside, rows unrolled, vectors innermost."""
     axes = _named(stage, shape)
     assert isinstance(stage.op, ComputeOp)
     reduce = dict(zip(_reduce_names(shape), stage.op.reduce_axis, strict=True))
-    main, step = stage.split(reduce[shape.main], factor=int(config["unroll"]) * shape.group)
+    main, step = stage.split(reduce[shape.main], factor=config["unroll"] * shape.group)
     window = [reduce[axis] for axis in shape.window]
     vectors, lanes = stage.split(axes[shape.vector], factor=shape.lanes)
-    loops = [*window, main] if config.get("reduce_order", "window") == "window" else [main, *window]
+    loops = _ordered(stage, [main], window, config.get("reduce_order", "window") == "channel")
     rows = [axes[axis] for axis in shape.spatial]
     batch = [axes[axis] for axis in shape.batch]
     stage.reorder(*batch, *loops, step, *rows, vectors, lanes)
-    prefetch_left(stage, shape, main, config)
-    if config.get("unroll_window"):
-        for loop in window:
-            stage.unroll(loop)
+    prefetch_left(stage, shape, loops[0], config)
+    for loop in window:
+        stage.unroll(loop, when=config.get("unroll_window", False))
     if shape.dot is not None:
         step = tensorize_group(stage, shape.dot, step, lanes)
     for loop in (step, *rows, vectors):
@@ -138,39 +149,31 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Config) -> None:
         stage.vectorize(lanes)
 
 
-def _block_stored(stage: Stage, shape: TileShape, config: Config, width: int) -> IterVar:
+def _block_stored(stage: Stage, shape: TileShape, config: Choices, width: Any) -> IterVar:
     """Split the stored stage into blocks and run the epilogue over each; returns the block loop."""
     axes = _named(stage, shape)
-    tail = str(config["tail"])
+    tail = config["tail"]
     rows, columns = [axes[axis] for axis in shape.spatial], axes[shape.vector]
     row_blocks: list[IterVar] = []
-    vector_blocks: list[IterVar] = []
-    if rows and config["row_block"] != WHOLE:
-        knob = "outer_rows" if len(rows) == 2 else "rows"
-        size = int(config["row_block"]) * int(config[knob])
-        block, rows[0] = stage.split(rows[0], factor=size, tail=tail)
-        row_blocks = [block]
-    if config["vector_block"] != WHOLE:
-        size = int(config["vector_block"]) * width
-        block, columns = stage.split(columns, factor=size, tail="peel" if config.get("pack") else tail)
-        vector_blocks = [block]
-    rows_first = config.get("block_order", "rows") == "rows"
-    blocks = row_blocks + vector_blocks if rows_first else vector_blocks + row_blocks
-    blocks = [axes[axis] for axis in shape.batch] + blocks
+    if rows:
+        size = config["row_block"] * config["outer_rows" if len(rows) == 2 else "rows"]
+        row_blocks, rows[0] = _blocks(stage, rows[0], size, tail)
+    vector_tail = "peel" if config.get("pack") else tail
+    vector_blocks, columns = _blocks(stage, columns, config["vector_block"] * width, vector_tail)
+    blocks = _ordered(stage, vector_blocks, row_blocks, config.get("block_order", "rows") == "vector")
+    blocks = [*(axes[axis] for axis in shape.batch), *blocks]
     stage.reorder(*blocks, *rows, columns)
     if not blocks:  # everything is one block: a loop of one iteration to attach to
         one, rest = stage.split(rows[0] if rows else columns, nparts=1)
         rows, columns = ([rest, *rows[1:]], columns) if rows else ([], rest)
         blocks = [one]
     block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
-    if config["parallel"]:
-        stage.parallel(block)
-    lanes = columns if columns.extent == shape.lanes else stage.split(columns, factor=shape.lanes)[1]
-    stage.vectorize(lanes)
+    stage.parallel(block, when=config["parallel"])
+    stage.vectorize(stage.split(columns, factor=shape.lanes)[1])
     return block
 
 
-def _block_accumulator(stage: Stage, shape: TileShape, config: Config, width: int) -> None:
+def _block_accumulator(stage: Stage, shape: TileShape, config: Choices, width: Any) -> None:
     """Blocks of the reduction outside, then tiles, then the steps of a block with sums in registers."""
     axes = _named(stage, shape)
     assert isinstance(stage.op, ComputeOp)
@@ -179,18 +182,16 @@ def _block_accumulator(stage: Stage, shape: TileShape, config: Config, width: in
     vectors, lanes = stage.split(columns, factor=shape.lanes)
     outer, inner = {}, {}
     for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False):
-        outer[axis], inner[axis] = stage.split(axes[axis], factor=int(config[knob]))
+        outer[axis], inner[axis] = stage.split(axes[axis], factor=config[knob])
     row_tiles, rows = [outer[axis] for axis in shape.spatial], [inner[axis] for axis in shape.spatial]
-    blocks, steps = stage.split(reduce[shape.main], factor=int(config["k_block"]))
-    steps, step = stage.split(steps, factor=int(config["unroll"]))
-    rows_outside = config.get("tile_order", "vector") == "rows"
-    tiles = [*row_tiles, vector_tiles] if rows_outside else [vector_tiles, *row_tiles]
+    blocks, steps = stage.split(reduce[shape.main], factor=config["k_block"])
+    steps, step = stage.split(steps, factor=config["unroll"])
+    tiles = _ordered(stage, [vector_tiles], row_tiles, config.get("tile_order", "vector") == "vector")
     batch = [axes[axis] for axis in shape.batch]
     window = [reduce[axis] for axis in shape.window]
-    by_window = config.get("reduce_order", "window") == "window"
-    loops = [*window, steps] if by_window else [steps, *window]
+    loops = _ordered(stage, [steps], window, config.get("reduce_order", "window") == "channel")
     stage.reorder(*batch, blocks, *tiles, *loops, step, *rows, vectors, lanes)
-    prefetch_left(stage, shape, steps, config)
+    prefetch_left(stage, shape, loops[0], config)
     for loop in (step, *rows, vectors):
         stage.unroll(loop)
     stage.vectorize(lanes)
@@ -219,9 +220,12 @@ def _finish(stage: Stage, shape: TileShape, inner: list[IterVar], looped: bool) 
     stage.vectorize(lanes)
 
 
-def _place_producers(schedule: Schedule, shape: TileShape, stored: Stage, block: IterVar, where: str) -> None:
+def _place_producers(
+    schedule: Schedule, shape: TileShape, stored: Stage, block: IterVar, config: Choices
+) -> None:
     """Views are inlined; padding and prologues are stored whole, or once a block."""
     plan = shape.structure
+    in_block = config.get("stage", "root") == "block"
     for op in reversed(plan.producers):  # readers first
         stage = schedule[op.name]
         if op.reduction is not None:
@@ -229,7 +233,7 @@ def _place_producers(schedule: Schedule, shape: TileShape, stored: Stage, block:
         elif op.name not in shape.staged:
             stage.compute_inline()
         else:
-            at_block = where == "block" and op.name not in shape.whole
+            at_block = op.name not in shape.whole and bool(in_block)
             if at_block:
                 stage.compute_at(stored, block)
             if is_packing(op, plan.anchor):

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from autotune import te
 from autotune.schedule.knob import Columns, Config, Knob
 from search_spaces.constraint import Constraint
 from search_spaces.nest import LoopNest
-from search_spaces.space import Space
+from search_spaces.sketch import Choices
+from search_spaces.space import Space, StepsRecipe
 from search_spaces.tile_knobs import tile_constraints, tile_knobs
 from search_spaces.tile_nest import tile_nest
 from search_spaces.tile_schedule import schedule_tile
@@ -25,6 +27,17 @@ _LONG_EPILOGUE = 10
 
 
 @dataclass(frozen=True)
+class TileSteps:
+    """Schedules of a register-tiled anchor, from which its loop nests follow."""
+
+    shape: TileShape
+
+    def steps(self, schedule: Schedule, config: Choices) -> None:
+        """Apply the tile of ``config``."""
+        schedule_tile(schedule, self.shape, config)
+
+
+@dataclass(frozen=True)
 class TileRecipe:
     """Schedules and loop nests of a register-tiled anchor."""
 
@@ -34,7 +47,9 @@ class TileRecipe:
 
     def schedule(self, program: RegionProgram, config: Config) -> Schedule:
         """The program with the tile of ``config``."""
-        return schedule_tile(program, self.shape, config)
+        schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+        schedule_tile(schedule, self.shape, config)
+        return schedule
 
     def loop_nest(self, columns: Columns) -> LoopNest:
         """The loop nests of a population."""
@@ -48,6 +63,7 @@ def tiled_space(
     shape: TileShape,
     knobs: Sequence[Knob] = (),
     constraints: Sequence[Constraint] = (),
+    recipe: StepsRecipe | None = None,
 ) -> Space:
     """A register-tiled space with the common knobs and the family's own."""
     return Space(
@@ -56,7 +72,7 @@ def tiled_space(
         family=family,
         knobs=(*tile_knobs(shape, target), *knobs, *_epilogue_knob(shape)),
         constraints=(*tile_constraints(shape, target), *constraints),
-        recipe=TileRecipe(workload, shape, family),
+        recipe=recipe or TileRecipe(workload, shape, family),
     )
 
 
@@ -75,4 +91,4 @@ def stage_knob(shape: TileShape) -> list[Knob]:
     return [Knob.of("stage", ("root", "block"), "root", "where padding and prologues are stored")]
 
 
-__all__ = ["TileRecipe", "stage_knob", "tiled_space"]
+__all__ = ["TileRecipe", "TileSteps", "stage_knob", "tiled_space"]

@@ -75,6 +75,17 @@ class Frame:
         extent, width = self.extent(split.parent), self.width(split)
         return extent - (-(-extent // width) - 1) * width if extent else 0
 
+    def undivided(self, iv: IterVar) -> IterVar:
+        """The loop that has the same iterations as ``iv``, before splits whose other part does not repeat."""
+        relation = self._parents.get(iv)
+        while isinstance(relation, Split):
+            other = relation.inner if iv is relation.outer else relation.outer
+            if self.extent(other) != 1:
+                break
+            iv = relation.parent
+            relation = self._parents.get(iv)
+        return iv
+
     def inside_reduction(self, split: Split) -> bool:
         """Whether loops of a split run inside a reduction loop, where an element must not be updated twice."""
         leaves = self.stage.leaf_iter_vars

@@ -121,8 +121,9 @@ class NestBuilder:
         """The split whose remainder becomes a second loop nest after loop ``iv``, if there is one."""
         if frame.stage.kind_of(iv) in ("parallel", "vectorized"):
             return None
+        loop = frame.undivided(iv)
         for relation in frame.stage.relations:
-            if isinstance(relation, Split) and relation.outer is iv:
+            if isinstance(relation, Split) and relation.outer is loop:
                 if relation.tail != "peel" or relation in frame.decided or frame.touched(relation.inner):
                     return None
                 extent, width = frame.extent(relation.parent), frame.width(relation)

@@ -40,6 +40,11 @@ def _repeats(nest: LoopNest) -> Numbers:
     return found
 
 
+def registers(body: Body, machine: Machine) -> Numbers:
+    """Vector registers [n] that a body needs, those for loads that several iterations use included."""
+    return body.registers + np.minimum(machine.kept_share * body.shared, machine.kept_registers)
+
+
 def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
     arithmetic = body.arithmetic / machine.arithmetic_ports
     loads = (body.loads - body.narrow) / machine.load_ports + body.narrow / machine.scalar_load_ports
@@ -50,13 +55,14 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
     # A core works on the results after these before they are complete, as far as it looks ahead.
     ahead = np.maximum(machine.window / np.maximum(body.instructions * repeats, 1.0), 1.0)
     chain = machine.latency * body.arithmetic / np.maximum(body.chains * ahead, 1.0)
-    spilled = np.maximum(body.registers - machine.registers * machine.register_share, 0.0)
+    spilled = np.maximum(registers(body, machine) - machine.registers * machine.register_share, 0.0)
+    stalls = body.stalls + machine.line_split_cycles * body.split + machine.page_cycles * body.pages
     seconds = body.steps / machine.hertz
     return Core(
-        ports=seconds * (issue + body.stalls + machine.step_overhead),
+        ports=seconds * (issue + stalls + machine.step_overhead),
         latency=seconds * np.maximum(chain - issue, 0.0),
         spills=seconds * machine.spill_cycles * spilled * body.arithmetic / np.maximum(body.chains, 1.0),
     )
 
 
-__all__ = ["Core", "core"]
+__all__ = ["Core", "core", "registers"]

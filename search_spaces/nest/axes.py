@@ -96,8 +96,9 @@ class Axes:
             indices = [read.indices[dimension] for _, read in uses]
             moved = [self.terms(index) for index in indices]
             (name, *others) = {n for terms in moved for n in terms} or {""}
-            same = name and not others and all(terms == {name: 1} for terms in moved)
-            if same and axis not in self._pairs:
+            if name and not others and all(terms == {name: 1} for terms in moved):
+                for part in self._pairs.get(axis, ()):  # its readers' loops say where it is
+                    self._pairs.pop(part, None)
                 self.names[axis], self._terms[axis] = name, {name: 1}
             else:
                 self._own(stage, axis, indices)

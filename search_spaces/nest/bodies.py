@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,17 @@ from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
 from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, where
 from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import Kernels, Source, around
+from search_spaces.nest.kernel import Kernels, Source, around, root_of
 from search_spaces.nest.loops import Body
 
 FOLD = 12.0
 """Vector instructions that add up the lanes of a register."""
 _REGISTERS = 64
 """Vectors of a buffer that stays in registers, at most."""
-KEPT = 0.5
-"""Share of the loads that serve several positions which stay in a register in between."""
+
+_PAGE = 4096
+_NEAR_PAGES = 64
+"""Pages whose addresses the first level of translation knows."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,16 @@ class Bodies:
     def step(self, stage: Stage) -> Step:
         """How the loops around and of a stage run its body."""
         if stage not in self._steps:
-            self._steps[stage] = self._step(stage)
+            self._steps[stage] = self._step(stage, self.frames[stage])
         return self._steps[stage]
 
-    def _step(self, stage: Stage) -> Step:
+    def _step(self, stage: Stage, frame: Frame) -> Step:
         repeats: dict[str, Value] = {}
         vector: dict[str, Value] = {}
         results: Value = 1
         folds = False
-        steps = tiles = self.entries(stage)
-        frame = self.frames[stage]
+        tiles = self.entries(stage)
+        steps = tiles * frame.filled
         for loop in stage.leaf_iter_vars:
             extent = frame.extent(loop)
             unrolled, vectorized = (frame.is_kind(loop, kind) for kind in ("unrolled", "vectorized"))
@@ -99,19 +102,54 @@ class Bodies:
         """How often the loops around a stage enter its own."""
         return math.prod(self.frames[at].extent(loop) for at, loops in around(stage)[:-1] for loop in loops)
 
-    def body(self, stage: Stage, fetches: Value = 0.0) -> Body:
-        """The body of a stage, with ``fetches`` more instructions that load ahead."""
-        step, lanes = self.step(stage), self.lanes(stage)
+    def bodies(self, stage: Stage, fetches: Value = 0.0) -> list[Body]:
+        """The body of a stage, which loads ``fetches`` times ahead, and those of its smaller last tiles."""
+        whole: Value = 1
+        found = []
+        for share, frame in self._smaller(stage):
+            step = self._step(stage, frame)
+            found.append(self.body(stage, replace(step, steps=step.steps * whole * share), fetches))
+            whole = whole * (1 - share)
+        step = self.step(stage)
+        return [self.body(stage, replace(step, steps=step.steps * whole), fetches), *found]
+
+    def _smaller(self, stage: Stage) -> Iterator[tuple[Value, Frame]]:
+        """Where a peeled split leaves a smaller last tile around a stage: the share of such tiles, and their loops."""
+        root, name = self.frames[root_of(stage)], self.kernels.axes.name
+        for axis in stage.op.axis if root.stage is not stage else ():
+            split = next(
+                (root.splits[a] for a in root.stage.op.axis if name(a) == name(axis) and a in root.splits),
+                None,
+            )
+            if split is None:
+                continue
+            rest = root.rest(split)
+            cut = both(root.tail(split, "peel"), rest < root.width(split))
+            if cut is not False:
+                share = where(cut, 1.0 / root.extent(split.outer), 0.0)
+                yield share, self.frames[stage].resized({axis: least(rest, self.frames[stage].sizes[axis])})
+
+    def body(self, stage: Stage, step: Step, fetches: Value = 0.0) -> Body:
+        """The body of ``step``, which loads ``fetches`` times ahead."""
+        lanes = self.lanes(stage)
         vectors = ceil_div(step.width, lanes) if step.vector else 1
-        arithmetic = step.elements * vectors * float(max(1, self.kernels.operations(stage)))
+        held = self._holds(stage)
+        # What is in registers already may be stored as it is.
+        arithmetic = step.elements * vectors * float(max(0 if held else 1, self.kernels.operations(stage)))
         if step.folds:
             arithmetic = arithmetic + step.results * FOLD
         turned: Any = False
-        loads, shared, operand = fetches, 0.0, 1
+        loads, narrow, shared, operand = fetches, 0.0, 0.0, 1
+        split: Value = 0.0
+        pages: Value = 0.0
         for source in self.kernels.sources[stage]:
             mine, more, saved = _loads(step, source, vectors, lanes)
             mine = where(self.in_registers(source.inside), 0.0, mine)
             loads, arithmetic = loads + mine, arithmetic + more
+            if source.in_vectors(step.vector):
+                split = split + mine * source.crossing(least(step.width, lanes))
+                pages = pages + self._pages(step, source)
+            narrow = narrow + (0.0 if source.moved & step.vector.keys() else mine)
             shared, turned = shared + where(saved, mine, 0.0), either(turned, more > 0)
             if any(name in source.moved for name in step.vector):
                 along = [times for name, times in step.repeats.items() if name in step.vector]
@@ -121,10 +159,10 @@ class Bodies:
         stored: Value = 0.0 if reduces else where(self.in_registers(stage), 0.0, results)
         # One result is updated once for each step of the reduction; what is added meanwhile is worked out beside.
         updates = step.elements / step.results if reduces else 1
-        registers = results + operand + 1 + KEPT * shared
+        registers = results + operand + 1
         if not reduces:  # a block that is turned is worked on in groups of lines
             group = least(step.width, max(1, GROUP_BYTES // ITEM_BYTES[stage.op.dtypes[0]]))
-            registers = where(turned, group, 2 * results) + 2
+            registers = where(turned, group, results if held else 2 * results) + 2
         return Body(
             steps=step.steps,
             arithmetic=arithmetic,
@@ -133,7 +171,24 @@ class Bodies:
             chains=arithmetic / updates,
             registers=registers,
             instructions=arithmetic + loads + stored,
+            narrow=narrow if reduces else 0.0,
+            shared=shared if reduces else 0.0,
+            split=split,
+            pages=pages,
         )
+
+    def _pages(self, step: Step, source: Source) -> Value:
+        """Rows of a tall matrix that one execution of the body reads: each is on a page of its own.
+
+        The first level of address translation no longer knows their addresses when the next tile comes by.
+        """
+        found: Value = 0.0
+        for axis in source.stage.op.reduce_axis:
+            name = self.kernels.axes.name(axis)
+            down = any(name in terms for terms in source.dims[:-1])
+            if down and source.row_bytes * self.kernels.axes.size(name) > _NEAR_PAGES * _PAGE:
+                found = found + min(1.0, source.row_bytes / _PAGE) * step.times(name)
+        return found
 
     def outside(self, stage: Stage) -> Value:
         """Vector instructions at the beginning and the end of a stage's reductions."""
@@ -141,7 +196,14 @@ class Bodies:
             return 0.0
         step = self.step(stage)
         vectors = ceil_div(step.width, self.lanes(stage)) if step.vector and not step.folds else 1
-        return step.tiles * step.results * vectors * float(2 + self.kernels.finish(stage))
+        # Those that stay in registers are stored by their readers.
+        stored = where(self.in_registers(stage), 0.0, 1.0)
+        return step.tiles * step.results * vectors * (1.0 + stored + self.kernels.finish(stage))
+
+    def _holds(self, stage: Stage) -> bool:
+        """Whether a stage reads nothing but what is in registers."""
+        inside = [self.in_registers(source.inside) for source in self.kernels.sources[stage]]
+        return bool(inside) and all(kept is not False for kept in inside)
 
     def in_registers(self, stage: Stage | None) -> Any:
         """Whether what a stage computes stays in registers: few elements, all of them of unrolled loops."""
@@ -151,6 +213,18 @@ class Bodies:
             self._in_registers[stage] = self._stays(stage, self.frames[stage])
         return self._in_registers[stage]
 
+    def in_memory(self, stage: Stage) -> bool:
+        """Whether a stage has loops that may repeat and are not written out."""
+        frame = self.frames[stage]
+        data = [loop for loop in stage.leaf_iter_vars if loop.kind == "data"]
+        written_out = [
+            either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized")) for loop in data
+        ]
+        return any(
+            out is False and not _is_one(frame.extent(loop))
+            for loop, out in zip(data, written_out, strict=True)
+        )
+
     def _stays(self, stage: Stage, frame: Frame) -> Any:
         few: Any = math.prod(frame.sizes[axis] for axis in stage.op.axis) <= _REGISTERS * self.lanes(stage)
         for loop in stage.leaf_iter_vars:
@@ -158,6 +232,10 @@ class Bodies:
                 inside = either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized"))
                 few = both(few, either(inside, frame.extent(loop) == 1))
         return few
+
+
+def _is_one(extent: Value) -> bool:
+    return isinstance(extent, int) and extent == 1
 
 
 def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Value, Value, Any]:
@@ -183,11 +261,9 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     moving = [name for name in step.vector if name in source.moved]
     if not moving:
         return count, 0.0, saved
-    last = source.dims[-1] if source.dims else {}
-    (name, *_) = moving
-    row_known = not (set(moving) & source.looked_up)
-    if last.get(name) == 1 and row_known and all(name not in terms for terms in source.dims[:-1]):
+    if source.in_vectors(moving):
         return count * vectors, 0.0, saved
+    last = source.dims[-1] if source.dims else {}
     item = ITEM_BYTES[source.tensor.dtype]
     least_lines = max(1, GROUP_BYTES // item)
     along = [other for other in last if last[other] == 1 and other in step.repeats]
@@ -200,4 +276,4 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     return count * vectors * lanes, 0.0, saved
 
 
-__all__ = ["FOLD", "KEPT", "Bodies", "Step"]
+__all__ = ["FOLD", "Bodies", "Step"]

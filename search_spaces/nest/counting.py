@@ -35,12 +35,20 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def operations_of(exprs: Sequence[Expr], unrolled: Sequence[IterVar]) -> float:
-    """Vector instructions of one iteration, on average over those of the ``unrolled`` axes."""
+def operations_of(exprs: Sequence[Expr], unrolled: Sequence[IterVar], inner: Sequence[IterVar]) -> float:
+    """Vector instructions of one iteration, on average over those of the ``unrolled`` axes.
+
+    Conditions that no axis of the ``inner`` loop moves are decided outside of it.
+    """
     deciding = [axis for axis in unrolled if _decides(exprs, axis)]
     count = math.prod(axis.extent for axis in deciding)
     if not deciding or count > _MOST:
         found = {id(node): node for expr in exprs for node in nodes(expr)}
+        for node in [node for node in found.values() if isinstance(node, Select)]:
+            tests = list(nodes(node.cond))
+            if not any(test is axis for test in tests for axis in inner):
+                for decided in (node, *tests):
+                    found.pop(id(decided), None)
         return float(sum(cost_of(node) for node in found.values()))
     counter = _Counter(deciding)
     for values in itertools.product(*(range(axis.start, axis.start + axis.extent) for axis in deciding)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ from autotune.lower.ir import NONTEMPORAL
 from autotune.schedule.knob import Columns, Config
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
-from autotune.target import ITEM_BYTES, Target
+from autotune.target import ITEM_BYTES
 from autotune.te.tensor import Tensor
 from search_spaces.nest.arithmetic import Value, either, most, negated, where
 from search_spaces.nest.axes import roots
@@ -24,7 +24,7 @@ from search_spaces.nest.bodies import Bodies
 from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import Kernels, around
+from search_spaces.nest.kernel import About, Kernels, around
 from search_spaces.nest.loops import Access, Loop, LoopKind, LoopNest, Numbers, Pass
 from search_spaces.nest.replay import Replayed, followed
 from search_spaces.nest.template import Joint, Part, Template
@@ -41,24 +41,13 @@ _KINDS: Mapping[str, LoopKind] = {
 }
 
 
-@dataclass(frozen=True)
-class About:
-    """What loop nests say of a program beside its loops: family, target, inputs known at compile time, strides."""
-
-    family: str
-    flops: float
-    target: Target
-    constants: frozenset[str] = frozenset()
-    strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-
-
 class Derivation:
     """The loop nests of the candidates of one path."""
 
     def __init__(self, replayed: Replayed, config: Config, about: About) -> None:
         self.about = about
         self.replayed = replayed
-        self.kernels = Kernels(replayed, config, about.constants)
+        self.kernels = Kernels(replayed, config, about)
         self.name = self.kernels.axes.name
         root = self.kernels.root
         hints = [hint for hints in root.pragmas.values() for hint in hints]
@@ -73,18 +62,18 @@ class Derivation:
         kernels = self.kernels
         bodies = Bodies(kernels, self.about.target)
         fetched = self._fetched(bodies.frames)
-        step = bodies.step(kernels.main)
         outside: Value = sum((bodies.outside(stage) for stage in kernels.stages), 0.0)
-        fetches = sum((where(f.distance > 0, f.lines(step), 0.0) for f in fetched), 0.0)
+        fetches = sum((f.instructions for f in fetched), 0.0)
+        main, *smaller = bodies.bodies(kernels.main, fetches)
         return LoopNest(
             family=self.about.family,
             lanes=bodies.lanes(kernels.main),
             flops=float(self.about.flops),
             extents=self._extents,
             loops=tuple(self._loops(bodies)),
-            accesses=tuple(self._accesses(fetched)),
-            body=bodies.body(kernels.main, fetches),
-            rests=tuple(bodies.body(stage) for stage in self._others),
+            accesses=tuple(self._accesses(fetched, bodies)),
+            body=main,
+            rests=(*smaller, *(bodies.body(stage, bodies.step(stage)) for stage in self._others)),
             passes=tuple(self._passes()),
             tail_operations=outside,
             serial=self._serial(),
@@ -104,9 +93,15 @@ class Derivation:
             for loop in loops:
                 shared = self.replayed.is_kind(stage, loop, "parallel") is not False
                 kind = _KINDS.get("parallel" if shared else stage.kind_of(loop), "serial")
+                unrolled = bodies.frames[stage].is_kind(loop, "unrolled")
                 for name, extent in digits(bodies.frames[stage], loop, self.name):
-                    if not (isinstance(extent, int) and extent == 1):
+                    if isinstance(extent, int) and extent == 1:
+                        continue
+                    if isinstance(unrolled, bool):
                         found.append(Loop(name, extent, kind))
+                        continue
+                    found.append(Loop(name, where(unrolled, 1, extent)))
+                    found.append(Loop(name, where(unrolled, extent, 1), "unrolled"))
         return found
 
     @cached_property
@@ -129,27 +124,38 @@ class Derivation:
     def _fetched(self, frames: Mapping[Stage, Frame]) -> list[Fetched]:
         """What is fetched ahead, and how far."""
         found = []
-        schedule = self.replayed.schedule
+        chain = [(stage, loop) for stage, loops in self.kernels.chain for loop in loops]
         for (stage_name, tensor, loop_name), given in self.replayed.distances.items():
-            stage = schedule.stage_named(stage_name)
-            if stage not in frames or stage not in self.kernels.stages:
+            around = next(
+                (pair for pair in chain if (pair[0].op.name, pair[1].name) == (stage_name, loop_name)), None
+            )
+            if around is None:
                 continue
-            loop = stage.loop_named(loop_name)
             extents: dict[str, Value] = {}
-            for inner in stage.leaf_iter_vars[stage.leaf("derive", loop) + 1 :]:
-                for name, extent in digits(frames[stage], inner, self.name):
+            bodies: Value = 1
+            for stage, loop in chain[chain.index(around) + 1 :]:
+                frame = frames[stage]
+                inside = either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized"))
+                bodies = bodies * where(inside, 1, frame.extent(loop))
+                for name, extent in digits(frame, loop, self.name):
                     extents[name] = extents.get(name, 1) * extent
-            moved = [self.name(axis) for axis in roots(stage, loop)]
+            moved = [self.name(axis) for axis in roots(*around)]
             distance = evaluate(given, self.kernels.knobs)
-            sources = [s for s in self.kernels.sources[stage] if s.tensor.op.name == tensor]
-            found += [Fetched(source, distance, moved, extents) for source in sources]
+            for source in (s for stage in self.kernels.stages for s in self.kernels.sources[stage]):
+                if source.tensor.op.name == tensor:
+                    found.append(Fetched(source, distance, moved, extents, bodies))
         return found
 
-    def _accesses(self, fetched: Sequence[Fetched]) -> list[Access]:
-        ahead = {f.source.key: f.share for f in fetched}
+    def _accesses(self, fetched: Sequence[Fetched], bodies: Bodies) -> list[Access]:
+        ahead: dict[tuple[object, ...], Value] = {}
+        for f in fetched:  # in one of several loops, as knobs say
+            ahead[f.source.key] = ahead.get(f.source.key, 0.0) + f.share
         streamed: Value = self._streamed or None
         written = [replace(access, streamed=streamed) for access in self._written]
-        return [*written, *(replace(access, ahead=ahead.get(key)) for key, access in self._read.items())]
+        return [
+            *written,
+            *(replace(access, ahead=ahead.get(key)) for key, access in self._read(bodies).items()),
+        ]
 
     @cached_property
     def _written(self) -> list[Access]:
@@ -158,23 +164,24 @@ class Derivation:
         tensors = [root.op.output(number) for number in range(len(root.op.dtypes))]
         return [replace(self._access(t, dims, self._outside(root)), write=True) for t in tensors]
 
-    @cached_property
-    def _read(self) -> dict[tuple[object, ...], Access]:
+    def _read(self, bodies: Bodies) -> dict[tuple[object, ...], Access]:
         """What is read of memory, once where several stages go through the same elements."""
         found: dict[tuple[object, ...], Access] = {}
         for stage in self.kernels.stages:
             for source in self.kernels.sources[stage]:
-                if source.inside is None and source.key not in found:
+                if source.key not in found and (source.inside is None or bodies.in_memory(source.inside)):
                     dims = tuple(tuple(terms.items()) for terms in source.dims)
                     access = self._access(source.tensor, dims, self._outside(stage))
-                    found[source.key] = replace(access, looked_up=bool(source.looked_up))
+                    # What was computed for an iteration around lies as it is read.
+                    panel: Value = None if source.inside is None else True
+                    found[source.key] = replace(access, looked_up=bool(source.looked_up), panel=panel)
         return found
 
     def _access(self, tensor: Tensor, dims: Dims, outside: frozenset[str]) -> Access:
-        item = ITEM_BYTES[tensor.dtype]
-        strides = self.about.strides.get(tensor.name, ())
-        row = strides[-2] * item if len(strides) > 1 else 0
-        return Access(tensor.name, item, dims, tensor.shape, outside=outside, row_bytes=row)
+        row = self.about.row_bytes(tensor)
+        return Access(
+            tensor.name, ITEM_BYTES[tensor.dtype], dims, tensor.shape, outside=outside, row_bytes=row
+        )
 
     def _outside(self, stage: Stage) -> frozenset[str]:
         """The axes whose loops do not repeat what a stage does, because they run before or after it."""
@@ -216,12 +223,16 @@ class Derivation:
 
 def _tags(bodies: Bodies) -> dict[str, Numbers]:
     """Sizes of the main stage's tile by which learned models know it."""
-    step = bodies.step(bodies.kernels.main)
+    kernels = bodies.kernels
+    step = bodies.step(kernels.main)
     vectors = math.prod(step.times(name) for name in step.vector)
+    width = 1 if step.folds else step.width
     return {
         "vectors": vectors,
         "rows": step.results / vectors,
         "unroll": step.elements / step.results,
+        "inline": float(any(bodies.in_memory(stage) for stage in kernels.stages if stage.attach_stage)),
+        "waste": step.tiles * step.results * width / max(math.prod(kernels.main.op.shape), 1),
     }
 
 

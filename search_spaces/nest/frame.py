@@ -40,6 +40,23 @@ class Frame:
                 self._parents[relation.fused] = relation
                 self._fused[relation.outer] = self._fused[relation.inner] = relation
 
+    def resized(self, sizes: Mapping[IterVar, Value]) -> Frame:
+        """The loops where other numbers of some axes are computed."""
+        return Frame(self._replayed, self.stage, self._knobs, {**self.sizes, **sizes})
+
+    @property
+    def filled(self) -> Value:
+        """The share of a reduction's steps that there are: the last ones of a split that does not divide are fewer."""
+        share: Value = 1
+        for split in self.splits.values():
+            if split.parent.kind == "reduce":
+                extent, product = (
+                    self.extent(split.parent),
+                    self.extent(split.outer) * self.extent(split.inner),
+                )
+                share = share * (1 if extent is product else extent / product)
+        return share
+
     def extent(self, iv: IterVar) -> Value:
         """Iterations of a loop."""
         known = self._extents.get(iv)
@@ -67,19 +84,35 @@ class Frame:
 
     def whole(self, iv: IterVar) -> Value:
         """Iterations of a loop that share code: neither peeled ones nor the rest of a split with a nest of its own."""
-        count = self._full(iv)
+        count = self._full(iv, iv)
         first, last = self.stage.peeled.get(iv, (0, 0))
         return most(count - first - last, 1) if first + last else count
 
-    def _full(self, iv: IterVar) -> Value:
-        extent, split = self.extent(iv), self._parents.get(iv)
-        if not isinstance(split, Split) or split.outer is not iv or split.tail != "peel":
-            return extent
-        before = set(self.stage.leaf_iter_vars[: self.stage.leaf("derive", iv)])
-        shared = either(self.is_kind(iv, "parallel"), self.is_kind(iv, "vectorized"))
-        inner, parent = self.width(split), self.extent(split.parent)
-        apart = both(both(parent > inner, negated(self.touched(split.inner, before))), negated(shared))
-        return where(apart, parent // most(inner, 1), extent)
+    def _full(self, iv: IterVar, leaf: IterVar) -> Value:
+        """The same of a loop that has the iterations of ``leaf``, before splits whose other part does not repeat."""
+        found, split = self.extent(iv), self._parents.get(iv)
+        if not isinstance(split, Split):
+            return found
+        if split.outer is iv:
+            found = where(
+                self.apart(split, leaf), self.extent(split.parent) // most(self.width(split), 1), found
+            )
+        single = self.extent(split.inner if iv is split.outer else split.outer) == 1
+        return found if single is False else where(single, self._full(split.parent, leaf), found)
+
+    def apart(self, split: Split, leaf: IterVar) -> Any:
+        """Whether what a split leaves over, of which ``leaf`` is the outer loop, has a nest of its own."""
+        peels = self.tail(split, "peel")
+        if peels is False:
+            return False
+        before = set(self.stage.leaf_iter_vars[: self.stage.leaf("derive", leaf)])
+        shared = either(self.is_kind(leaf, "parallel"), self.is_kind(leaf, "vectorized"))
+        larger = both(peels, self.extent(split.parent) > self.width(split))
+        return both(both(larger, negated(self.touched(split.inner, before))), negated(shared))
+
+    def tail(self, split: Split, tail: str) -> Any:
+        """Whether a split does this with its rest: a bool, or an array of them [n]."""
+        return evaluate(self._replayed.tail(split), self._knobs) == tail
 
     def is_kind(self, iv: IterVar, kind: str) -> Any:
         """Whether a loop is parallel, unrolled or vectorized: a bool, or an array of them [n]."""
@@ -100,11 +133,12 @@ class Frame:
         outer, inner = self.reach(split.outer, opened), self.reach(split.inner, opened)
         extent, width = self.extent(split.parent), self.width(split)
         size = least((outer - 1) * width + inner, extent)
-        if split.tail != "overlap" or self.known(split.outer, opened) is True:
+        overlaps = self.tail(split, "overlap")
+        if overlaps is False or self.known(split.outer, opened) is True:
             return size
         # Which iteration is the last is not known yet: any may start early by so much.
         early = where(extent >= width, width - self.rest(split), 0)
-        early = where(self.known(split.outer, opened), 0, early)
+        early = where(both(overlaps, negated(self.known(split.outer, opened))), early, 0)
         return where(size < extent, least(size + early, extent), size)
 
     def known(self, iv: IterVar, opened: Collection[IterVar]) -> Any:
@@ -127,10 +161,11 @@ class Frame:
         if self.touched(iv, opened) is False:
             return 0
         split = self.splits.get(iv)
-        if split is None or split.tail == "overlap" or split.inner in opened:
+        if split is None or split.inner in opened:
             return 1
         inner = self.grain(split.inner, opened)
-        return np.gcd(self.width(split) * self.grain(split.outer, opened), inner)
+        grain = np.gcd(self.width(split) * self.grain(split.outer, opened), inner)
+        return where(self.tail(split, "overlap"), 1, grain)
 
     def touched(self, iv: IterVar, opened: Collection[IterVar]) -> Any:
         """Whether a loop that a variable is made of is open and runs more than once."""

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from autotune.schedule.knob import Config
 from autotune.schedule.stage import Stage
+from autotune.target import ITEM_BYTES, Target
 from autotune.te.expr import IterVar, Read, Reduce
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 from search_spaces.analysis import cost_of
-from search_spaces.nest.axes import Axes, Terms
+from search_spaces.nest.arithmetic import Value, least, where
+from search_spaces.nest.axes import Axes, Terms, roots
 from search_spaces.nest.counting import operations_of
+from search_spaces.nest.loops import CACHE_LINE
 from search_spaces.nest.places import Places
 from search_spaces.nest.recorded import Recording
 from search_spaces.nest.replay import Replayed
+
+
+@dataclass(frozen=True)
+class About:
+    """What loop nests say of a program beside its loops: family, target, inputs known at compile time, strides."""
+
+    family: str
+    flops: float
+    target: Target
+    constants: frozenset[str] = frozenset()
+    strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def row_bytes(self, tensor: Tensor) -> int:
+        """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
+        steps = self.strides.get(tensor.name, ())
+        return steps[-2] * ITEM_BYTES[tensor.dtype] if len(steps) > 1 else 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +54,8 @@ class Source:
     """The producer, where it is computed in the same kernel."""
     offsets: tuple[frozenset[int], ...] = ()
     """For each dimension the constants that reads which move alike have beside what moves them."""
+    row_bytes: int = 0
+    """Bytes from one row to the next; 0 of what is computed in the same kernel."""
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -46,26 +67,38 @@ class Source:
         """The axes that move it."""
         return frozenset(name for terms in self.dims for name in terms)
 
+    def in_vectors(self, lanes: Collection[str]) -> bool:
+        """Whether neighbours along the axes of ``lanes`` lie next to one another."""
+        moving = [name for name in lanes if name in self.moved]
+        if not moving or set(moving) & self.looked_up or self.dims[-1].get(moving[0]) != 1:
+            return False
+        return all(moving[0] not in terms for terms in self.dims[:-1])
+
+    def crossing(self, lanes: Value) -> Value:
+        """The share of the loads of ``lanes`` elements that cross cache lines: those of rows that are no multiple."""
+        size = lanes * ITEM_BYTES[self.tensor.dtype]
+        return where(self.row_bytes % size == 0, 0.0, least(1.0, size / CACHE_LINE))
+
 
 class Kernels:
-    """The kernels of a path; the nest is about the one with most work, the others are passes before it."""
+    """The kernels of a path; the nest is about the one with the largest reduction, the others are passes before it."""
 
-    def __init__(self, replayed: Replayed, config: Config, constants: frozenset[str]) -> None:
+    def __init__(self, replayed: Replayed, config: Config, about: About) -> None:
         self.places = Places(replayed)
         self.recording = Recording()
         self.knobs = {name: self.recording.knob(name) for name in config}
         self.frames = self.places.frames(self.knobs)
         self._operations: dict[Stage, float] = {}
-        self._constants = constants
+        self._about = about
         self.work = self._work(config)
         groups: dict[Stage, list[Stage]] = {}
         for stage in reversed(self.places.stages):
             groups.setdefault(root_of(stage), []).append(stage)
         computed = {root: group for root, group in groups.items() if not self._hoisted(group)}
-        self.root = max(computed, key=lambda root: sum(self.work[s] for s in computed[root]))
+        self.root = max(computed, key=lambda root: max(map(self._importance, computed[root])))
         self.stages: Sequence[Stage] = computed[self.root]
         self.passes = [root for root in computed if root is not self.root]
-        self.main = max(self.stages, key=lambda stage: self.work[stage])
+        self.main = max(self.stages, key=self._importance)
         self.before = [stage for root in self.passes for stage in computed[root]]
         self.axes = Axes(self.places, [*self.stages, *self.before], self.main)
         self.axes.rename(self._by_tensors())
@@ -76,8 +109,11 @@ class Kernels:
             body = self.places.bodies[stage]
             sources = body[0].sources if isinstance(body[0], Reduce) else body
             axes = (*stage.op.axis, *stage.op.reduce_axis)
-            written_out = [axis for axis in axes if stage.kind_of(axis) == "unrolled"]
-            self._operations[stage] = operations_of(sources, written_out)
+            written_out = [
+                axis for axis in axes if self.places.replayed.is_kind(stage, axis, "unrolled") is True
+            ]
+            inner = roots(stage, stage.leaf_iter_vars[-1]) if stage.leaf_iter_vars else []
+            self._operations[stage] = operations_of(sources, written_out, inner)
         return self._operations[stage]
 
     def finish(self, stage: Stage) -> int:
@@ -115,7 +151,20 @@ class Kernels:
         exact = all(self.axes.is_exact(index) for index in read.indices)
         inside = producer if producer in self.stages else None
         offsets = tuple(frozenset({self.places.indexes.form(index).constant}) for index in read.indices)
-        return Source(stage, read.tensor, tuple(dims), exact, frozenset(looked_up), inside, offsets)
+        return Source(
+            stage,
+            read.tensor,
+            tuple(dims),
+            exact,
+            frozenset(looked_up),
+            inside,
+            offsets,
+            self._row(read, inside),
+        )
+
+    def _row(self, read: Read, inside: Stage | None) -> int:
+        dense = read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] if read.tensor.shape else 0
+        return 0 if inside is not None else self._about.row_bytes(read.tensor) or dense
 
     def _by_tensors(self) -> dict[str, str]:
         """Axes by the dimensions that they walk along: paths that compute the same by other stages agree in them."""
@@ -128,6 +177,10 @@ class Kernels:
                 if len(terms) == 1:
                     found.setdefault(next(iter(terms)), f"{source.tensor.name}.{dimension}")
         return found
+
+    def _importance(self, stage: Stage) -> tuple[bool, float]:
+        """Reductions come before what prepares or finishes them."""
+        return bool(stage.op.reduce_axis), self.work[stage]
 
     def _work(self, config: Config) -> dict[Stage, float]:
         """Arithmetic of each stage in one of the candidates."""
@@ -151,7 +204,7 @@ class Kernels:
 
     def _constant(self, stage: Stage) -> bool:
         if isinstance(stage.op, PlaceholderOp):
-            return stage.op.name in self._constants
+            return stage.op.name in self._about.constants
         inputs = [self.places.replayed.schedule[t] for t in stage.op.input_tensors]
         return isinstance(stage.op, ComputeOp) and bool(inputs) and all(self._constant(s) for s in inputs)
 
@@ -174,4 +227,4 @@ def around(stage: Stage) -> list[tuple[Stage, Sequence[IterVar]]]:
     return found
 
 
-__all__ = ["Kernels", "Source", "around", "root_of"]
+__all__ = ["About", "Kernels", "Source", "around", "root_of"]

@@ -81,7 +81,9 @@ class Body:
 
     ``chains`` counts independent accumulations (their latency overlaps); ``instructions`` is its code size.
     ``narrow`` of the loads are of single elements or fetch a line ahead, which need no port of whole vectors.
-    ``stalls`` are cycles that its loads lose on the way: at borders of cache lines, and in address translation.
+    Of its vector loads ``split`` cross cache lines, and ``pages`` are from a page that was not read since many others.
+    ``stalls`` are other cycles that are lost on the way.
+    ``shared`` of the loads serve several iterations that are written out, and may stay in registers in between.
     """
 
     steps: Numbers
@@ -93,6 +95,9 @@ class Body:
     instructions: Numbers
     stalls: Numbers | float = 0.0
     narrow: Numbers | float = 0.0
+    shared: Numbers | float = 0.0
+    split: Numbers | float = 0.0
+    pages: Numbers | float = 0.0
 
 
 @dataclass(frozen=True)

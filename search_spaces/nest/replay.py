@@ -29,13 +29,14 @@ _KINDS = {"parallel": "parallel", "unroll": "unrolled", "vectorize": "vectorized
 class Replayed:
     """A schedule of one candidate, and what differs in the others.
 
-    ``widths`` are the factors of splits, or their ``nparts``; ``roots`` the extents of axes that a step made of
-    loops. ``kinds`` says of annotated loops when they are parallel, unrolled or vectorized, ``distances`` how many
-    iterations ahead a stage fetches a tensor at a loop.
+    ``widths`` are the factors of splits, or their ``nparts``, ``tails`` what they do with the rest; ``roots`` the
+    extents of axes that a step made of loops. ``kinds`` says of annotated loops when they are parallel, unrolled or
+    vectorized, ``distances`` how many iterations ahead a stage fetches a tensor at a loop.
     """
 
     schedule: Schedule
     widths: dict[Split, Expression] = field(default_factory=dict)
+    tails: dict[Split, Expression] = field(default_factory=dict)
     roots: dict[IterVar, Expression] = field(default_factory=dict)
     kinds: dict[IterVar, dict[str, Expression]] = field(default_factory=dict)
     distances: dict[tuple[str, str, str], Expression] = field(default_factory=dict)
@@ -43,6 +44,10 @@ class Replayed:
     def width(self, split: Split) -> Expression:
         """What was given to a split: the extent of the inner loop, or of the outer one."""
         return self.widths.get(split, split.factor or split.nparts)
+
+    def tail(self, split: Split) -> Expression:
+        """What a split does with the rest: a text, or an expression of knobs."""
+        return self.tails.get(split, split.tail)
 
     def is_kind(self, stage: Stage, iv: IterVar, kind: str) -> Expression:
         """Whether a loop runs so: a bool, or an expression of knobs."""
@@ -75,6 +80,9 @@ def followed(schedule: Schedule, trace: Trace) -> Replayed:
                 given = walk.widths.get((stage.op.name, relation.outer.name))
                 if is_expression(given):
                     result.widths[relation] = given
+                tail = walk.tails.get((stage.op.name, relation.outer.name))
+                if tail is not None:
+                    result.tails[relation] = tail
     return result
 
 
@@ -83,6 +91,7 @@ class _Walk:
 
     def __init__(self, schedule: Schedule) -> None:
         self.widths: dict[tuple[str, str], Expression] = {}
+        self.tails: dict[tuple[str, str], Expression] = {}
         self.kinds: dict[tuple[str, str], dict[str, Expression]] = {}
         self.distances: dict[tuple[str, str, str], Expression] = {}
         self._schedule = schedule
@@ -106,6 +115,8 @@ class _Walk:
         if step.primitive == "split":
             factor, nparts = args.get("factor"), args.get("nparts")
             self._split(step.stage, args["parent"], step.results, factor, nparts)
+            if is_expression(args.get("tail")):
+                self.tails[step.stage, step.results[0]] = args["tail"]
         elif step.primitive == "tile":
             outer, inner = step.results[:2], step.results[2:]
             for number, axis in enumerate("xy"):
@@ -168,8 +179,9 @@ class _Walk:
     def _take_over(self, stage: str, producer: str) -> None:
         """A stage gets loops like those of its producer."""
         self._rename(producer, stage, lambda loop: (loop,))
-        copied = {loop: given for (owner, loop), given in self.widths.items() if owner == producer}
-        self.widths.update({(stage, loop): given for loop, given in copied.items()})
+        for known in (self.widths, self.tails):
+            copied = {loop: given for (owner, loop), given in known.items() if owner == producer}
+            known.update({(stage, loop): given for loop, given in copied.items()})
 
     def _factor(self, tensor: Any, axis: Any, names: Sequence[str]) -> None:
         """The loop becomes an axis of a new stage over the other loops, and the old stage reduces over it."""

@@ -97,4 +97,13 @@ def test_iterations_that_are_written_out_share_arithmetic_and_have_no_conditions
 
     assert nest_of(b, schedule).body.arithmetic.tolist() == [2]  # one product, one sum
     rolled = nest_of(b, lambda s: s[b].vectorize(s[b].op.axis[1]))
-    assert rolled.body.arithmetic.tolist() == [3]  # product, sum and selection, in each iteration
+    assert rolled.body.arithmetic.tolist() == [
+        2
+    ]  # product and sum; the loops are cut where the condition changes
+
+
+def test_conditions_over_lanes_are_part_of_the_body() -> None:
+    a = te.placeholder((16,), name="A")
+    b = te.compute((2, 16), lambda n, i: te.if_then_else(i < 9, a[i] * 2.0, a[i] + 1.0), name="B")
+    nest = nest_of(b, lambda s: s[b].vectorize(s[b].op.axis[1]))
+    assert nest.body.arithmetic.tolist() == [3]  # product, sum and selection

@@ -167,6 +167,33 @@ def test_loops_of_every_family(family: str) -> None:
         compare(places, {}, [lowered], f"{config}\n{schedule.trace}")
 
 
+def without_names(nests: Mapping[str, Nest]) -> dict[str, list[tuple[str, int]]]:
+    return {stage: [(kind, extent) for _, kind, extent in nest] for stage, nest in nests.items()}
+
+
+@pytest.mark.parametrize("family", sorted(FIXED | LARGER))
+def test_one_replay_serves_a_path_of_a_family(family: str) -> None:
+    """Knobs that order loops leave some of one iteration: the code is that of the schedule without them."""
+    space = space_for((FIXED | LARGER)[family](), make.AVX512)
+    if not hasattr(space.recipe, "steps"):
+        return
+    configs = space.random(np.random.default_rng(1), 12)
+    columns = {knob.name: np.asarray([c[knob.name] for c in configs]) for knob in space.knobs}
+    program = space.workload.program()
+    args: list[Tensor] = list(program.args)
+    outputs = [tensor.op for tensor in program.outputs]
+    for rows, path in space._of_recipe(program).paths(columns):
+        programs: list[LoopProgram | None] = []
+        for row in rows:
+            bound = path.trace.bind(configs[row]).apply(te.create_schedule(outputs))
+            programs.append(lower_schedule(bound, args, with_origins=True))
+            own = lower_schedule(space.apply(program, configs[row]), args, with_origins=True)
+            assert without_names(lowered_nests(own)) == without_names(lowered_nests(programs[-1]))
+        places = Places(replayed(te.create_schedule(outputs), path.trace, configs[rows[0]]))
+        mine = {name: column[rows] for name, column in columns.items()}
+        compare(places, mine, programs, f"{family}\n{path.trace}")
+
+
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_one_replay_serves_a_path_of_a_sketch(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):

@@ -8,25 +8,28 @@ from sqlalchemy import Select, and_, func, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
+from autotune.database.inside import Estimate, estimates
 from autotune.database.query import Miss, miss
 from autotune.database.records import Comparison, Key, Origin, Run
 
-_CANDIDATES = 64
-"""How many of the fastest runs are looked at to find the best: more than are ever compared."""
 CLEARLY = 0.9
-"""A run that was never compared is believed only if its first reading is this small in parts of the other's."""
+"""A run that was never compared is believed only if it seems to take this little of what the one in use takes."""
+_PROCESSES = 2
+"""And if it was read inside a model in so many processes."""
 
 
 def best_of(connection: Connection, key: Key) -> Run | None:
     """The run that :meth:`autotune.Database.best` describes."""
     safe = one(connection, rows.select_winner(key)) or one(connection, rows.select_default(key))
-    fastest = connection.execute(rows.select_fastest(key, _CANDIDATES))
-    runs = [rows.from_row(row) for row in fastest]
-    fresh = next((run for run in runs if run.confirmed_ns is None), None)
-    if safe is None or fresh is None:
-        return fresh or safe
-    known = [safe.latency_ns, *(run.latency_ns for run in runs if run.confirmed_ns is not None)]
-    return fresh if fresh.latency_ns < CLEARLY * min(known) else safe
+    if safe is None:
+        return one(connection, rows.select_fastest(key, 1))
+    known = estimates(map(rows.reading_from_row, connection.execute(rows.select_readings(key))))
+    limit = CLEARLY * known.get(safe.trace_key, Estimate()).ratio
+    fast = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
+    runs = (
+        one(connection, rows.select_run(key, trace)) for trace in sorted(fast, key=lambda t: known[t].ratio)
+    )
+    return next((run for run in runs if run is not None and run.confirmed_ns is None), safe)
 
 
 def one(connection: Connection, query: Select[Any]) -> Run | None:

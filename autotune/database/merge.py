@@ -50,13 +50,15 @@ _TABLES = (
     schema.layers,
     schema.runs,
     schema.comparisons,
+    schema.readings,
 )
 """What is referred to comes before what refers to it."""
 
 
 def _everything(connection: Connection) -> dict[Table, list[dict[str, Any]]]:
     """All rows of every table."""
-    return {table: [dict(row._mapping) for row in connection.execute(select(table))] for table in _TABLES}
+    query = {table: select(table) for table in _TABLES} | {schema.readings: rows.select_all_readings()}
+    return {t: [dict(row._mapping) for row in connection.execute(q)] for t, q in query.items()}
 
 
 def _copy(connection: Connection, table: Table, values: list[dict[str, Any]]) -> int:
@@ -65,13 +67,13 @@ def _copy(connection: Connection, table: Table, values: list[dict[str, Any]]) ->
 
 def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> dict[str, Any]:
     """A row without its number, which is the database's own affair, and with that of the run it refers to."""
-    if table not in (schema.runs, schema.comparisons):
+    if table not in (schema.runs, schema.comparisons, schema.readings):
         return row
-    found = {name: value for name, value in row.items() if name != "id"}
+    found = {name: value for name, value in row.items() if name in table.c and name != "id"}
     if found.get("run_id") is not None:
-        key = Key(row["workload_key"], row["target_key"], row["key"])
-        same = select(schema.runs.c.id).where(rows.of(key), schema.runs.c.trace_key == row["name"])
-        found["run_id"] = connection.execute(same).scalar_one()
+        space, trace = ("key", "name") if table is schema.comparisons else ("space_key", "trace_key")
+        key = Key(row["workload_key"], row["target_key"], row[space])
+        found["run_id"] = connection.execute(rows.run_number(key, row[trace])).scalar_one()
     return found
 
 
@@ -83,7 +85,8 @@ def forget(database: Database, unwanted: Iterable[Key]) -> int:
         count = 0
         for key in keys:
             mine = select(schema.runs.c.id).where(rows.of(key))
-            connection.execute(delete(schema.comparisons).where(schema.comparisons.c.run_id.in_(mine)))
+            for table in (schema.comparisons, schema.readings):
+                connection.execute(delete(table).where(table.c.run_id.in_(mine)))
             count += connection.execute(delete(schema.runs).where(rows.of(key))).rowcount
         return count
 

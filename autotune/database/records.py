@@ -171,6 +171,22 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What a run took inside a model, in one process in which whole versions of it took turns.
+
+    ``ratio``: the median over ``rounds`` of its latency over that of the default schedule, whose median was
+    ``default_ns``. ``inside`` names the model; it and ``created`` are set by the database.
+    """
+
+    trace_key: str
+    ratio: float
+    rounds: int
+    default_ns: float
+    inside: str = ""
+    created: float = 0.0
+
+
+@dataclass(frozen=True)
 class WorkloadRow:
     """A stored workload: ``text`` parses back, ``flops`` and ``bytes`` are per execution."""
 
@@ -228,6 +244,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Ratio",
+    "Reading",
     "Run",
     "WorkloadRow",
     "WorkloadSummary",

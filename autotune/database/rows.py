@@ -21,6 +21,7 @@ from autotune.database.records import (
     Origin,
     Outcome,
     Ratio,
+    Reading,
     Run,
     WorkloadRow,
     WorkloadSummary,
@@ -317,3 +318,42 @@ def _ratio(row: Row[Any]) -> Ratio | None:
     bounds = (row.ratio_low, row.ratio_high)
     interval = None if None in bounds else tuple(_number(bound, "ratio") for bound in bounds)
     return Ratio(_number(row.ratio, "ratio"), interval)  # type: ignore[arg-type]
+
+
+def select_all_readings() -> Select[Any]:
+    """What runs took inside models, with the keys of the runs, the oldest first."""
+    runs = schema.runs.c
+    keys = (runs.workload_key, runs.target_key, runs.space_key, runs.trace_key)
+    joined = schema.readings.join(schema.runs, schema.readings.c.run_id == runs.id)
+    return select(schema.readings, *keys).select_from(joined).order_by(schema.readings.c.id)
+
+
+def select_readings(key: Key) -> Select[Any]:
+    """Those of the runs of a key."""
+    return select_all_readings().where(of(key))
+
+
+def select_run(key: Key, trace_key: str) -> Select[Any]:
+    """The run of a schedule."""
+    return select_runs().where(of(key), schema.runs.c.trace_key == trace_key)
+
+
+def run_number(key: Key, trace_key: str) -> Select[Any]:
+    """The number of a run."""
+    return select(schema.runs.c.id).where(of(key), schema.runs.c.trace_key == trace_key)
+
+
+def reading_from_row(row: Row[Any]) -> Reading:
+    """A reading inside a model; raises DatabaseError for a damaged row."""
+    with _sound(f"row {row.id} of readings"):
+        for name in ("ratio", "default_ns"):
+            if not 0 < _number(getattr(row, name), name) < math.inf:
+                raise ValueError(f"its {name} is {getattr(row, name)}")
+        return Reading(
+            _text(row.trace_key, "trace_key"),
+            row.ratio,
+            _whole(row.rounds, "rounds"),
+            row.default_ns,
+            _text(row.inside, "inside"),
+            _time(row.created, "created"),
+        )

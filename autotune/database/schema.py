@@ -18,11 +18,11 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 5
+VERSION = 6
 """Version of the schema that this code writes.
 
 Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
-verdicts. An older database is brought up to date when it is opened to write.
+verdicts; version 6 added readings. An older database is brought up to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
@@ -132,6 +132,21 @@ comparisons = Table(
 )
 """A row a candidate; those that were compared with each other have the same time ``created``, and one has ``won``."""
 
+readings = Table(
+    "readings",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", ForeignKey("runs.id"), nullable=False),
+    Column("ratio", Float, nullable=False),
+    Column("rounds", Integer, nullable=False),
+    Column("default_ns", Float, nullable=False),
+    Column("inside", Text, nullable=False),
+    Column("job", ForeignKey("jobs.id")),
+    Column("created", Float, nullable=False),
+    UniqueConstraint("run_id", "created", name="one_reading_each"),
+)
+"""What runs took inside a model while a job searched: a row for each process that a run was read in."""
+
 layers = Table(
     "layers",
     metadata,
@@ -149,6 +164,7 @@ __all__ = [
     "layers",
     "meta",
     "metadata",
+    "readings",
     "runs",
     "spaces",
     "targets",

@@ -23,6 +23,7 @@ from autotune.database.records import (
     JobRow,
     Key,
     Outcome,
+    Reading,
     Run,
     WorkloadRow,
     WorkloadSummary,
@@ -171,13 +172,30 @@ class Database:
         """The candidates of the newest comparison of a workload's options or schedules; none if there was none."""
         return self._all(rows.select_comparison(workload_key, target_key, site), rows.comparison_from_row)
 
+    def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str = "") -> None:
+        """Store what runs of a key took inside a model; runs that are not in the database are left out."""
+        common = {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
+
+        def insert_all(connection: Connection) -> None:
+            for reading in readings:
+                number = connection.execute(rows.run_number(key, reading.trace_key)).scalar()
+                if number is not None:
+                    figures = {name: getattr(reading, name) for name in ("ratio", "rounds", "default_ns")}
+                    insert_new(connection, schema.readings, {"run_id": number, **figures, **common})
+
+        self.session.write(insert_all)
+
+    def readings(self, key: Key) -> list[Reading]:
+        """What the runs of a key took inside models, the oldest first."""
+        return self._all(rows.select_readings(key), rows.reading_from_row)
+
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """The schedule to use for exactly this key, or why there is none.
 
         The winner of the newest comparison, else the default. A run that was found since, by a job that
-        did not reach its end, takes its place only if its first reading is clearly smaller (CLEARLY, in
-        :mod:`autotune.database.best`) than those of the default and of all that were ever compared: the
-        smallest of many is the luckiest.
+        did not reach its end, takes its place only if it was read inside a model in two processes, and its
+        readings there are clearly smaller (CLEARLY, in :mod:`autotune.database.best`): the smallest of many is
+        the luckiest. Readings alone decide only where the default never worked.
         """
         key = Key(workload_key, target_key, space_key)
 

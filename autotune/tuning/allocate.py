@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import numpy as np
 
@@ -34,10 +34,10 @@ class Allocator:
         self._rng = np.random.default_rng(seed)
         self._explore = explore
 
-    def choose(self) -> Task | None:
-        """The task of the next turn; None when all are finished."""
+    def choose(self, busy: Container[str] = ()) -> Task | None:
+        """The task of the next turn, of those whose workload is not ``busy``; None when all are finished."""
         weights = self._sites.weights()
-        open_tasks = self._open(weights)
+        open_tasks = [task for task in self._open(weights) if task.workload.key not in busy]
         if not open_tasks:
             return None
         if self._rng.random() < self._explore:
@@ -45,12 +45,21 @@ class Allocator:
         return max(open_tasks, key=lambda task: self._gain(task, weights[task.workload.key]))
 
     @property
+    def untried(self) -> list[Task]:
+        """The tasks whose default comes first."""
+        return self._sites.untried
+
+    @property
     def open_tasks(self) -> list[Task]:
         """The tasks that may get a turn."""
         return self._open(self._sites.weights())
 
     def _open(self, weights: Mapping[str, float]) -> list[Task]:
-        unfinished = [task for task in self._tasks if not task.finished and task.workload.key in weights]
+        unfinished = [
+            task
+            for task in self._tasks
+            if not (task.finished or task.at_floor) and task.workload.key in weights
+        ]
         rising = [task for task in unfinished if not task.on_plateau]
         return rising if rising or self._stop_on_plateau else unfinished
 
@@ -61,7 +70,7 @@ class Allocator:
             return float("inf")  # nothing works yet: the model needs it before anything else
         before = task.curve[max(0, runs - 1 - WINDOW)]
         seen = (before - best) / min(WINDOW, runs) if np.isfinite(before) else best
-        hoped = min(best / runs, max(0.0, best - self._similar(task) / BETA))
+        hoped = min(best / runs, max(0.0, best - max(task.floor_ns, self._similar(task) / BETA)))
         return weight * (ALPHA * seen + (1 - ALPHA) * hoped)
 
     def _similar(self, task: Task) -> float:

@@ -23,14 +23,16 @@ from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
-from autotune.tuning.paired import Series, fastest, ratio
-from autotune.tuning.sites import Site, Sites
+from autotune.tuning.paired import Series, fastest, least_rounds, ratio
+from autotune.tuning.sites import LOSING, Site, Sites
 from autotune.tuning.task import Task
-from autotune.tuning.turns import Readings
+from autotune.tuning.turns import Readings, Rounds
 
 TOP = 4
 """How many of the fastest runs are compared with the default."""
 ROUNDS = 12
+EVERY = 4
+"""After so many others the first version has a turn again."""
 SCHEDULE = "schedule"
 """The kind of site by which comparisons of the schedules of a workload are stored."""
 Code = Mapping[str, Built]
@@ -54,6 +56,16 @@ class Profile:
     dispatches: Sequence[tuple[str, str]]
     ns: Readings
 
+    def series(self, workload: str, names: Sequence[str] = ()) -> Series:
+        """Nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its steps, or
+        over those that have the workload."""
+        mine = [
+            number
+            for number, (name, key) in enumerate(self.dispatches)
+            if (name.partition("/")[0] in names if names else key == workload)
+        ]
+        return np.asarray(self.ns[:, mine].sum(axis=1) / (len(names) or len(mine)))
+
 
 class WholeModel(Protocol):
     """The model in which options and schedules are used."""
@@ -61,12 +73,14 @@ class WholeModel(Protocol):
     name: str
     nbytes: int
     """Of its constants."""
+    most: int
+    """How many versions of it there is memory for at once."""
 
     def rankings(self) -> Mapping[str, Ranking]:
         """The options of workloads with several, by workload key: the first of each is what a compilation uses now."""
 
     def read(
-        self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
+        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
 
@@ -104,17 +118,6 @@ class _Question:
     def in_version(self, number: int) -> _Candidate:
         """The candidate with this number; the incumbent where there are fewer."""
         return self.candidates[number if number < len(self.candidates) else 0]
-
-    def series(self, profile: Profile | None) -> Series | None:
-        """A dispatch of the site: the mean over those it has, each with all of its steps."""
-        if profile is None:
-            return None
-        mine = [
-            number
-            for number, (name, key) in enumerate(profile.dispatches)
-            if (name.partition("/")[0] in self.names if self.names else key == self.workload)
-        ]
-        return np.asarray(profile.ns[:, mine].sum(axis=1) / (len(self.names) or len(mine)))
 
 
 @dataclass
@@ -233,8 +236,8 @@ class Comparing:
         best = self._best(task)
         if default is None or best is None:
             return []
-        top = [run for run in self.database.top(key, TOP + 1) if run.latency_ns < default.latency_ns]
-        top = [run for run in top if run.id != default.id][:TOP]
+        by_trace = {run.trace_key: run for run in known}
+        top = [by_trace[trace] for trace in task.leaders(TOP) if trace in by_trace]
         if best.id not in {default.id, *(run.id for run in top)}:
             top = [*top[: TOP - 1], best]
         return [default, *top]
@@ -253,14 +256,18 @@ class Comparing:
             f"reading {len(questions)} workloads inside the model: the default and {count - 1} candidates take "
             f"turns, up to {ROUNDS} rounds"
         )
-        profiles = self.model.read([_version(base, questions, n) for n in range(count)], ROUNDS, late)
+        rounds = Rounds(ROUNDS, least_rounds(count - 1), every=EVERY)
+        profiles = self.model.read([_version(base, questions, n) for n in range(count)], rounds, late)
         if profiles[0] is None:
             self.say("not compared: time is up, or the untuned model itself fails")
             return None
         return [self._decide(question, profiles) for question in questions]
 
     def _decide(self, question: _Question, profiles: Sequence[Profile | None]) -> int:
-        series = [question.series(profile) for profile in profiles[: len(question.candidates)]]
+        series = [
+            None if profile is None else profile.series(question.workload, question.names)
+            for profile in profiles[: len(question.candidates)]
+        ]
         winner = fastest(series)
         rows = list(question.failed)
         for number, (candidate, mine) in enumerate(zip(question.candidates, series, strict=True)):
@@ -292,6 +299,12 @@ class Comparing:
     def _code(self, keys: Iterable[str]) -> dict[str, Built]:
         """The code of the schedules that a compilation would use now, by workload key."""
         return code_in_use([self.sites.task_of[key] for key in sorted(keys)], self.database, self.measurer)
+
+
+def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:
+    """The names of the options that took at most :data:`LOSING` times as long as the fastest."""
+    took = {row.name: row.latency.median_ns for row in rows if row.latency is not None}
+    return frozenset(name for name, ns in took.items() if ns <= LOSING * min(took.values()))
 
 
 def _schedules(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> _Question:
@@ -341,6 +354,7 @@ __all__ = [
     "Profile",
     "Version",
     "WholeModel",
+    "close_behind",
     "code_in_use",
     "code_of",
 ]

@@ -23,9 +23,10 @@ from autotune.schedule.knob import Config
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.compare import Comparing, WholeModel, code_in_use
+from autotune.tuning.compare import Comparing, WholeModel, close_behind, code_in_use
 from autotune.tuning.events import StopTuning
 from autotune.tuning.guide import Guide
+from autotune.tuning.inside import Inside
 from autotune.tuning.loop import Loop
 from autotune.tuning.measure.interface import Measurer
 from autotune.tuning.report import DispatchRow, Report
@@ -67,6 +68,8 @@ class Subject:
     workload: AnyWorkload
     space: Space
     default: Config
+    floor_ns: float = 0.0
+    """What no schedule undercuts."""
 
     @property
     def site(self) -> Site:
@@ -134,8 +137,12 @@ class Job:
             measured=self._listener(row, status),
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
             before_turn=self._before_turn(status),
+            say=lambda text: self._say(status, "search", text),
+            inside=None if self.whole is None else Inside(sites, self.whole),
+            job=row.id,
             batch=self.options.batch,
         )
+        self._rule_out(sites)
         try:
             with self.database.session.telling(lambda text: self._wait(status, text)):
                 return self._work(loop, status, row)
@@ -209,6 +216,8 @@ class Job:
             subject.default,
             options.seed,
             self.budget.per_workload,
+            subject.floor_ns,
+            alone=self.whole is None,
         )
 
     def _status(self, row: JobRow, sites: Sites) -> Status:
@@ -256,13 +265,14 @@ class Job:
         return measured
 
     def _before_turn(self, status: Status) -> Callable[[], None]:
-        """Compares now and then during a long search: a job that is killed then leaves what it has found."""
-        due = _EARLIEST_S
+        """Compares as soon as all defaults were read, and now and then during a long search: options that are far
+        behind get no more trials, and a job that is killed leaves what it has found."""
+        due = 0.0 if status.sites.several and not self._is_short else _EARLIEST_S
 
         def before_turn() -> None:
             nonlocal due
             begin = status.meter.session_s
-            if begin < due:
+            if begin < due or status.sites.untried:
                 return
             self._compare(status, _ON_THE_WAY)
             took = status.meter.session_s - begin
@@ -272,6 +282,22 @@ class Job:
             self._say(status, "search", "")
 
         return before_turn
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether there is no time for options that are not used."""
+        limit = self.budget.limit_s
+        return limit is not None and limit < _EARLIEST_S
+
+    def _rule_out(self, sites: Sites) -> None:
+        """Options that are far behind inside the model get no trials; in a short job all but those in use."""
+        rankings = {} if self.whole is None else self.whole.rankings()
+        for site in sites.several:
+            key = site.workload.key
+            rows = self.database.comparison(key, self.target.key, OPTION)
+            if rows or self._is_short:
+                used = rankings[key].chosen.name if key in rankings else site.default.name
+                sites.rivals[key] = close_behind(rows) | {used}
 
     def _compare(self, status: Status, share: float) -> None:
         """Compare within a share of the time that is left."""
@@ -283,6 +309,7 @@ class Job:
         Comparing(status.sites, self.database, self.measurer, self.whole, status.job, say).run(
             options_late, late
         )
+        self._rule_out(status.sites)
 
     def _say(self, status: Status, phase: str, note: str) -> None:
         status.phase, status.note = phase, note

@@ -1,17 +1,20 @@
-"""The tuning loop: ask → build → look up → check and measure → tell → record."""
+"""The tuning loop: ask → build → look up → check → record → read inside the model → tell."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autotune.database.records import Origin, Run
+from autotune.database.records import Key, Origin, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
+from autotune.schedule.knob import Config
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Meter
 from autotune.tuning.guide import Guide
+from autotune.tuning.inside import Inside
 from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.search import Proposal
@@ -28,14 +31,35 @@ class Store(Protocol):
     def records(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
         """The runs of a key that were stored after the row ``after``."""
 
+    def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
+        """Keep what runs of a key took inside a model."""
+
+    def readings(self, key: Key) -> list[Reading]:
+        """All that was kept of a key."""
+
+
+GENERATION = 8
+"""So many candidates of a workload are read inside the model together, with those of others."""
+LEADERS = 3
+"""So many of the fastest that were read before are read again with them, in another process."""
+_VERSION_S = 0.6
+_PROCESS_S = 3.0
+"""What reading takes a version and a process, until that is known."""
+
 
 @dataclass(frozen=True)
 class Turn:
-    """One candidate on its way through the loop."""
+    """One candidate on its way through the loop; without a proposal an earlier session has checked it."""
 
     task: Task
-    proposal: Proposal
+    config: Config
+    proposal: Proposal | None
     origin: Origin
+
+    @staticmethod
+    def of(task: Task, proposal: Proposal, origin: Origin) -> Turn:
+        """What a search has proposed."""
+        return Turn(task, proposal.config, proposal, origin)
 
 
 @dataclass
@@ -53,9 +77,16 @@ class Loop:
     measured: Callable[[Task, Run], None]
     left_out: Callable[[Task], None] = lambda task: None
     before_turn: Callable[[], None] = lambda: None
+    say: Callable[[str], None] = lambda text: None
+    inside: Inside | None = None
+    """Reads candidates inside the model; without it they count by what they take alone."""
+    job: str = ""
     batch: int = 8
+    waiting: list[tuple[Turn, Built]] = field(default_factory=list)
+    """Those that are to be read inside the model."""
     _pace_s: float = 0.0
     """Seconds a trial, lately."""
+    _version_s: float = _VERSION_S
     suspicion: Suspicion = field(init=False)
 
     def run(self) -> None:
@@ -64,8 +95,7 @@ class Loop:
         Raises MeasureError when it is the machine that fails, and not the candidates.
         """
         proven = any(task.best_ns < float("inf") for task in self.tasks)
-        untried = sum(task.default not in task.search for task in self.tasks)
-        self.suspicion = Suspicion(untried, proven)
+        self.suspicion = Suspicion(len(self.allocator.untried), proven)
         try:
             self._turns()
         except BaseException as error:  # Ctrl-C, or whatever a user's callback raises
@@ -79,30 +109,99 @@ class Loop:
             self.before_turn()
             begin = self.meter.session_s
             turns = self.ask()
-            if not turns:
+            if not turns and not self.waiting:
                 return
-            candidates = [turn.task.candidate(turn.proposal.config) for turn in turns]
+            candidates = [turn.task.candidate(turn.config) for turn in turns]
             for turn, built in zip(turns, self.measurer.build(candidates), strict=True):
                 if self.meter.spent:
                     return
-                task = turn.task
-                known = task.known.get(built.trace_key)
-                measurement = known or self.measure(turn, built)
-                if measurement is None:
-                    continue
-                run = self.record(turn, built, measurement) if known is None else None
-                task.tell(turn.proposal, built, measurement, turn.origin)
-                if run is not None:
-                    self.measured(task, run)
+                self.take(turn, built)
+            self._pace_s = (self.meter.session_s - begin) / max(1, len(turns))
+            last = self.meter.trials_left < 1 or self._is_late()
+            if not turns or last or len(self.waiting) >= self._enough():
+                self.read()
             self.guide.learn()
-            self._pace_s = (self.meter.session_s - begin) / len(turns)
+            if last:
+                return
+
+    def take(self, turn: Turn, built: Built) -> None:
+        """Check a candidate and store it; tell the search of it unless it is to be read inside the model first."""
+        task, proposal = turn.task, turn.proposal
+        known = task.known.get(built.trace_key)
+        if proposal is None or known is not None:
+            if proposal is not None:
+                task.repeat(proposal, built.trace_key)
+            elif built.failed is None:
+                self.waiting.append((turn, built))
+            return
+        measurement = self.measure(turn, built)
+        if measurement is None:
+            return
+        run = self.record(turn, built, measurement)
+        task.check(built, measurement, turn.origin)
+        reads = self.inside is not None and turn.origin is not Origin.DEFAULT
+        if reads and measurement.latency and not task.discarded(measurement):
+            self.waiting.append((turn, built))
+        else:
+            self._tell(turn, proposal, built.trace_key)
+        if run is not None:
+            self.measured(task, run)
+
+    def read(self) -> None:
+        """Read inside the model what waits for it and, once more, the fastest of before; store it, tell the search."""
+        waiting, self.waiting = self.waiting, []
+        if self.inside is None or not waiting:
+            return
+        entries: dict[str, list[Built]] = {}
+        for turn, built in waiting:
+            entries.setdefault(turn.task.workload.key, []).append(built)
+        tasks = {turn.task.workload.key: turn.task for turn, _ in waiting}
+        for key, task in tasks.items():
+            again = [task.built[trace] for trace in task.leaders(LEADERS) if trace in task.built]
+            entries[key] = [*again, *entries[key]][: self.inside.most]
+        self.say(f"reading {len(waiting)} candidates of {len(tasks)} workloads inside the model")
+        begin, count = self.meter.session_s, max(map(len, entries.values())) + 1
+        readings = self.inside.read(entries, lambda: self.meter.seconds_left <= 0)
+        self._version_s = max(0.0, self.meter.session_s - begin - _PROCESS_S) / count
+        for key, found in readings.items():
+            self.store.read_inside(tasks[key].key, found, self.inside.model.name, self.job)
+            tasks[key].read(found)
+        for turn, built in waiting:
+            if turn.proposal is not None:
+                self._tell(turn, turn.proposal, built.trace_key)
+
+    def _tell(self, turn: Turn, proposal: Proposal, trace_key: str) -> None:
+        """Tell the search and the cost model how a candidate ended."""
+        task = turn.task
+        task.tell(proposal, trace_key)
+        if task.known[trace_key].latency:
+            self.guide.observe(task.space, [turn.config], [task.score_ns(trace_key)])
+
+    @property
+    def _most(self) -> int:
+        """How many candidates of a workload wait at most."""
+        return GENERATION if self.inside is None else min(GENERATION, self.inside.most - LEADERS)
+
+    def _enough(self) -> float:
+        """So many that wait are read: half of the room that the workloads which get turns have."""
+        if self.inside is None:
+            return float("inf")
+        return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
+
+    def _is_late(self) -> bool:
+        """Whether no more can be read inside the model than what waits now."""
+        if self.inside is None or not self.waiting:
+            return False
+        most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())
+        reading_s = _PROCESS_S + (most + LEADERS + 1) * self._version_s
+        return self.meter.seconds_left < reading_s + self.batch * self._pace_s
 
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
         """The outcome; None, also for all that follow, where there is nothing to check candidates against."""
         task = turn.task
         if not task.no_reference:
             try:
-                return self.measurer.measure(built, task.best_ns)
+                return self.measurer.measure(built, task.default_alone_ns)
             except NoReferenceError as error:
                 task.no_reference = str(error)
                 self.suspicion.leave_out(f"{task.name}: {error}", default=turn.origin is Origin.DEFAULT)
@@ -110,17 +209,27 @@ class Loop:
         return None
 
     def ask(self) -> list[Turn]:
-        """The next batch: first every task's default schedule, then proposals for one task."""
+        """The next batch: first every task's default schedule, then what was left unread, then proposals for one
+        task; none when all that are open wait to be read."""
         count = int(min(self.batch, self.meter.trials_left))
         if self._pace_s and self.meter.seconds_left < count * self._pace_s:
             count = max(1, int(self.meter.seconds_left / self._pace_s))  # what is built will be measured
-        waiting = [t for t in self.tasks if t.default not in t.search and not t.no_reference]
-        if waiting:
-            return [Turn(task, task.search.suggest(task.default), Origin.DEFAULT) for task in waiting[:count]]
-        while (task := self.allocator.choose()) is not None:
+        untried = self.allocator.untried
+        if untried:
+            return [
+                Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in untried[:count]
+            ]
+        waiting = Counter(turn.task.workload.key for turn, _ in self.waiting)
+        busy = {key for key, number in waiting.items() if number >= self._most}
+        while (task := self.allocator.choose(busy)) is not None:
             self.recall(task)
-            if proposals := task.search.ask(int(min(count, task.room))):
-                return [Turn(task, proposal, Origin.SEARCH) for proposal in proposals]
+            most = int(min(count, self._most - waiting[task.workload.key]))
+            if task.left:
+                taken, task.left = task.left[:most], task.left[most:]
+                return [Turn(task, config, None, Origin.SEARCH) for config in taken]
+            if proposals := task.search.ask(int(min(most, task.room - waiting[task.workload.key]))):
+                return [Turn.of(task, proposal, Origin.SEARCH) for proposal in proposals]
+            busy.add(task.workload.key)
         return []
 
     def recall(self, task: Task) -> None:
@@ -129,14 +238,18 @@ class Loop:
         runs = self.store.records(
             workload=key.workload, target=key.target, space=key.space, after=task.last_run_id
         )
-        fresh = [run for run in runs if run.trace_key not in task.known and run.latency]
-        self.guide.observe(task.space, [run.config for run in fresh], [r.latency_ns for r in fresh])
-        task.recall(runs)
+        if not runs:
+            return
+        mine = {run.trace_key for run in runs if run.trace_key not in task.known and run.latency}
+        task.recall(runs, self.store.readings(key))
+        fresh = [run for run in runs if run.trace_key in mine]
+        scores = [task.score_ns(run.trace_key) for run in fresh]
+        self.guide.observe(task.space, [run.config for run in fresh], scores)
 
     def record(self, turn: Turn, built: Built, measurement: Measurement) -> Run | None:
         """Store a run before anything else hears of it; a failure may have to wait until it is clear that it is
         the candidate's own. None if another process has measured this schedule first: its reading stands."""
-        task, config = turn.task, turn.proposal.config
+        task, config = turn.task, turn.config
         run = self.describe(
             Run(
                 key=task.key,
@@ -155,8 +268,6 @@ class Loop:
         if measurement.latency is not None and run not in new:
             return None
         self.meter.trials += 1
-        if measurement.latency:
-            self.guide.observe(task.space, [config], [measurement.latency_ns])
         return run
 
     def _store(self, runs: Sequence[Run]) -> list[Run]:
@@ -164,4 +275,4 @@ class Loop:
         return [run for run in runs if self.store.record(run)]
 
 
-__all__ = ["Loop", "Store", "Turn"]
+__all__ = ["GENERATION", "LEADERS", "Loop", "Store", "Turn"]

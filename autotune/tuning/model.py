@@ -23,7 +23,7 @@ from autotune.target import Target
 from autotune.tuning.compare import ROUNDS, Code, Profile, Version
 from autotune.tuning.job import Subject
 from autotune.tuning.sites import Site
-from autotune.tuning.turns import Turns, time_both
+from autotune.tuning.turns import Rounds, Turns, time_both
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 10.0
 """For timing the whole model at the end of a job."""
+_MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 16
+"""All versions may take this share of the free memory, each so many times the constants (as they are, packed, and on
+their way); the fewest and the most of them."""
 
 
 def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[list[Subject], list[Site]]:
@@ -71,7 +74,16 @@ def subject_of(workload: Workload, target: Target, names: tuple[str, ...]) -> Su
     from search_spaces.spaces import space_for
 
     space = space_for(workload, target)
-    return Subject(names, workload, space, analytic.default_config(space))
+    floor_ns = 1e9 * analytic.floor(workload, target)
+    return Subject(names, workload, space, analytic.default_config(space), floor_ns)
+
+
+def _versions_at_once(nbytes: int) -> int:
+    """How many versions of a model with constants of so many bytes may be in a process."""
+    import psutil
+
+    room = _MEMORY * psutil.virtual_memory().available / max(1, _COPIES * nbytes)
+    return int(min(_MOST, max(_LEAST, room)))
 
 
 class MeasuredModel:
@@ -91,6 +103,7 @@ class MeasuredModel:
     ) -> None:
         self.name = parts.name
         self.nbytes = sum(array.nbytes for array in parts.constants.values())
+        self.most = _versions_at_once(self.nbytes)
         self._parts = parts
         self._untuned = {site.workload.key: site.default for site in sites}
         self._target = target
@@ -104,7 +117,7 @@ class MeasuredModel:
         return rank(distinct_workloads(self._parts), self._target, self._database, self._preference)
 
     def read(
-        self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
+        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
         divided, images = self._assembled(versions, out_of_time)

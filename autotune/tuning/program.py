@@ -22,7 +22,7 @@ from autotune.tuning.api import DatabaseLike, opened, runnable, shown_to
 from autotune.tuning.budget import Budget
 from autotune.tuning.compare import ROUNDS, Code, Profile, Version
 from autotune.tuning.report import Report, nanoseconds, times
-from autotune.tuning.turns import Turns, time_both
+from autotune.tuning.turns import Rounds, Turns, time_both
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
@@ -154,6 +154,7 @@ class ProgramAlone:
     """A program as the model in which its schedules are compared: one dispatch, whose versions take turns."""
 
     nbytes = 0
+    most = 16
 
     def __init__(self, name: str, space: Space, default: Config, seed: int) -> None:
         self.name = name
@@ -166,7 +167,7 @@ class ProgramAlone:
         return {}
 
     def read(
-        self, versions: Sequence[Version], rounds: int, out_of_time: Callable[[], bool]
+        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
         with Turns([self._image(version.code) for version in versions], self._seed) as turns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from autotune.graph.program import AnyWorkload
@@ -12,7 +12,9 @@ from autotune.passes.options import Option
 from autotune.tuning.task import Task
 
 RULED_OUT = 1.5
-"""An option that takes this much longer than the fastest gets no more turns: tuning rarely gains that."""
+"""An option that takes this much longer than the fastest, by readings alone, gets no more turns."""
+LOSING = 1.15
+"""The same by a comparison inside the model."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Sites:
 
     tasks: Sequence[Task]
     all: Sequence[Site]
+    rivals: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By workload key the names of the options that are not far behind inside the model, where they were compared."""
 
     @cached_property
     def task_of(self) -> Mapping[str, Task]:
@@ -68,9 +72,23 @@ class Sites:
 
     def open_options(self, site: Site) -> list[Option]:
         """The options that may yet turn out to be the fastest, fastest first."""
-        ranked = sorted(site.options, key=self.latency)
+        ranked = sorted(self._rivals(site), key=self.latency)
+        if site.workload.key in self.rivals:
+            return ranked
         limit = RULED_OUT * self.latency(ranked[0])
         return [option for option in ranked if self.latency(option) <= limit]
+
+    def _rivals(self, site: Site) -> list[Option]:
+        """The options that no comparison has ruled out."""
+        rivals = self.rivals.get(site.workload.key)
+        found = [option for option in site.options if rivals is None or option.name in rivals]
+        return found or [site.default]
+
+    @property
+    def untried(self) -> list[Task]:
+        """The tasks of options that no comparison has ruled out whose default is still to be measured."""
+        wanted = {r.key for site in self.all for option in self._rivals(site) for r in option.regions}
+        return [task for task in self.tasks if task.untried and task.workload.key in wanted]
 
     def weights(self) -> dict[str, float]:
         """How many ns the model gains for one that a task gains, now or if its option comes first.
@@ -99,4 +117,4 @@ class Sites:
         return sum(latency(self.task_of[region.key]) for region in option.regions)
 
 
-__all__ = ["RULED_OUT", "Site", "Sites"]
+__all__ = ["LOSING", "RULED_OUT", "Site", "Sites"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from autotune.database.records import Key, Origin, Run
+from autotune.database.inside import Estimate, estimates
+from autotune.database.records import Key, Origin, Reading, Run
 from autotune.errors import AutotuneError
 from autotune.schedule.knob import Config
 from autotune.tuning.measure.interface import Built, Candidate
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
 
 _HOPELESS = 24
 """After so many runs without a single one that worked, a task is given up."""
-_KEPT = 3
+_KEPT = 6
+DISCARDED = 2.0
+"""A candidate that takes this many times as long alone as the default is not read inside the model."""
+_LEFT = 8
+"""So many runs that an earlier session read alone are taken up again."""
 PLATEAU = 32
 """After so many runs that brought nothing beyond noise, others have a better use for the next."""
 _NOISE = 0.01
@@ -31,7 +37,8 @@ class Task:
     """One workload. ``weight`` is how many dispatches of the model have it; ``names`` are theirs.
 
     ``default`` is the configuration used when nothing is tuned; ``curve`` is the best latency in ns
-    after each run, infinite while none worked. ``known`` maps trace keys to their outcomes.
+    after each run, infinite while none worked. ``known`` maps trace keys to their outcomes alone, ``inside`` to what
+    readings inside the model say of them.
     """
 
     names: Sequence[str]
@@ -42,15 +49,23 @@ class Task:
     seed: int = 0
     most: int | None = None
     """No more runs than this, those of earlier jobs included; None for no limit."""
+    floor_ns: float = 0.0
+    """What no schedule undercuts."""
+    alone: bool = True
+    """There is no model to read candidates inside: they count by what they take alone."""
     known: dict[str, Measurement] = field(default_factory=dict)
+    inside: dict[str, Estimate] = field(default_factory=dict)
     curve: list[float] = field(default_factory=list)
     default_ns: float | None = None
+    """Inside the model as soon as it was read there."""
     default_trace: str = ""
     no_reference: str = ""
     """Why its candidates cannot be checked, if they cannot: then none is measured."""
     last_run_id: int = 0
     built: dict[str, Built] = field(default_factory=dict)
     """Code of the default and of the fastest candidates by trace key, so that it is not built again."""
+    left: list[Config] = field(default_factory=list)
+    """What an earlier session has checked but not read inside the model."""
 
     @property
     def name(self) -> str:
@@ -89,6 +104,16 @@ class Task:
         return self.search.exhausted or self.hopeless or not self.room or bool(self.no_reference)
 
     @property
+    def untried(self) -> bool:
+        """Whether its default is still to be measured."""
+        return self.default not in self.search and not self.no_reference
+
+    @property
+    def at_floor(self) -> bool:
+        """Whether nothing is left to gain."""
+        return self.best_ns <= (1 + _NOISE) * self.floor_ns
+
+    @property
     def on_plateau(self) -> bool:
         """Whether the last :data:`PLATEAU` runs brought nothing beyond noise."""
         runs = len(self.curve)
@@ -104,44 +129,101 @@ class Task:
         except AutotuneError as error:
             return replace(made, refused=str(error))
 
-    def tell(self, proposal: Proposal, built: Built, measurement: Measurement, origin: Origin) -> None:
-        """Take the outcome of a proposal; a schedule that is known already adds nothing to the curve."""
-        trace_key = built.trace_key
-        ns = measurement.latency_ns
-        self.search.tell(proposal, ns if measurement.latency else None)
-        if origin is Origin.DEFAULT and measurement.latency:
-            self.default_ns = ns
-        if trace_key not in self.known:
-            self.known[trace_key] = measurement
-            self.curve.append(min(self.best_ns, ns))
+    @property
+    def default_alone_ns(self) -> float:
+        """The default's latency alone; infinite while it is unknown."""
+        found = self.known.get(self.default_trace)
+        return found.latency_ns if found else math.inf
+
+    def discarded(self, measurement: Measurement) -> bool:
+        """Whether a candidate is so slow alone that it is not read inside the model."""
+        return measurement.latency_ns > DISCARDED * self.default_alone_ns
+
+    def score_ns(self, trace_key: str) -> float:
+        """The latency of a run as far as it is known: inside the model, else no better than the default; infinite
+        for a failure."""
+        found, alone = self.known[trace_key], self.default_alone_ns
+        if self.alone or not found.latency or alone == math.inf or self.default_ns is None:
+            return found.latency_ns
+        estimate = self.inside.get(trace_key)
+        return self.default_ns * (estimate.ratio if estimate else max(1.0, found.latency_ns / alone))
+
+    def leaders(self, count: int) -> list[str]:
+        """The fastest runs inside the model, fastest first, as far as they seem faster than the default."""
+        found = {t: e.ratio for t, e in self.inside.items() if e.ratio < 1 and t != self.default_trace}
+        return sorted(found, key=found.__getitem__)[:count]
+
+    def check(self, built: Built, measurement: Measurement, origin: Origin) -> None:
+        """Take what a candidate was alone."""
+        self.known.setdefault(built.trace_key, measurement)
         if measurement.latency:
-            self._keep(built, origin)
+            self.built[built.trace_key] = built
+        if origin is Origin.DEFAULT and measurement.latency:
+            self.default_trace = built.trace_key
+            self.default_ns = self.default_ns or measurement.latency_ns
+
+    def read(self, readings: Sequence[Reading]) -> None:
+        """Take readings inside the model: all with the same default beside them."""
+        for reading in readings:
+            self.inside[reading.trace_key] = self.inside.get(reading.trace_key, Estimate()) + reading
+        if readings and self.default_ns:
+            scale = readings[-1].default_ns / self.default_ns
+            self.curve = [scale * ns for ns in self.curve]
+            self.default_ns = readings[-1].default_ns
+
+    def tell(self, proposal: Proposal, trace_key: str) -> None:
+        """End a proposal by what is known of its schedule."""
+        self.repeat(proposal, trace_key)
+        self.curve.append(min(self.best_ns, self.score_ns(trace_key)))
+        self._forget_code()
+
+    def repeat(self, proposal: Proposal, trace_key: str) -> None:
+        """End a proposal of a schedule that another one gave before."""
+        ns = self.score_ns(trace_key)
+        self.search.tell(proposal, ns if ns < math.inf else None)
 
     def keep_default(self, built: Built) -> None:
         """The code of the default schedule, where an earlier session measured it."""
         self.default_trace = built.trace_key
         self.built[built.trace_key] = built
 
-    def _keep(self, built: Built, origin: Origin) -> None:
-        self.built[built.trace_key] = built
-        if origin is Origin.DEFAULT:
-            self.default_trace = built.trace_key
-        ranked = sorted(self.built.keys() & self.known.keys(), key=lambda key: self.known[key].latency_ns)
+    def _forget_code(self) -> None:
+        """Keep the code of the default and of the fastest."""
+        ranked = sorted(self.built.keys() & self.known.keys(), key=self.score_ns)
         for key in ranked[_KEPT:]:
             if key != self.default_trace:
                 del self.built[key]
 
-    def recall(self, runs: Sequence[Run]) -> None:
-        """Take runs from the database: of an earlier session, or of another process."""
-        for run in runs:
-            self.last_run_id = max(self.last_run_id, run.id or 0)
-            if run.trace_key in self.known:
-                continue
+    def recall(self, runs: Sequence[Run], readings: Sequence[Reading] = ()) -> None:
+        """Take runs from the database, of an earlier session or of another process, and all readings of this task."""
+        fresh = [run for run in runs if run.trace_key not in self.known]
+        self.inside = estimates(readings)
+        self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
+        for run in fresh:
             self.known[run.trace_key] = Measurement(run.outcome, run.latency, run.error, run.message)
-            self.search.add(json.loads(run.config_json), run.latency.min_ns if run.latency else None)
-            self.curve.append(min(self.best_ns, run.latency_ns))
-            if run.origin is Origin.DEFAULT and run.latency:
-                self.default_ns = run.latency_ns
+            mine = run.config == self.default or (run.origin is Origin.DEFAULT and not self.default_trace)
+            if mine and run.latency:
+                self.default_trace, self.default_ns = run.trace_key, run.latency_ns
+        if readings and self.default_ns:
+            self.default_ns = readings[-1].default_ns
+        for run in fresh:
+            ns = self.score_ns(run.trace_key)
+            self.search.add(json.loads(run.config_json), ns if ns < math.inf else None)
+            self.curve.append(min(self.best_ns, ns))
+        self.left += self._unread(fresh)
+
+    def _unread(self, runs: Sequence[Run]) -> list[Config]:
+        """The fastest of those that are still to be read inside the model."""
+        if self.alone or self.default_alone_ns == math.inf:
+            return []
+        found = [
+            run
+            for run in runs
+            if run.latency
+            and run.trace_key not in {*self.inside, self.default_trace}
+            and run.latency_ns <= DISCARDED * self.default_alone_ns
+        ]
+        return [json.loads(run.config_json) for run in sorted(found, key=lambda run: run.latency_ns)[:_LEFT]]
 
 
-__all__ = ["PLATEAU", "Task"]
+__all__ = ["DISCARDED", "PLATEAU", "Task"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,6 @@ from autotune.workers.process import Died, WorkerProcess
 if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
 
-_PROCESSES = 2
-"""In how many fresh processes versions are read, each time in another order: where arrays happen to lie makes a few
-percent."""
-_TURN_NS = 30e6
 _LOAD_S = 300.0
 _TURN_S = 60.0
 _ROLE = "versions"
@@ -32,11 +29,44 @@ Readings = NDArray[np.float64]
 """Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """How often versions take turns: up to ``most`` rounds, fewer when time is up, but ``least`` or none.
+
+    ``processes``: in so many fresh ones, each time in another order: where arrays happen to lie makes a few percent.
+    A turn fills about ``turn_ns``. The first version has a turn at the beginning of a round and after each ``every``
+    others (0: it is one of them), so that it is read in the same moments as they are.
+    """
+
+    most: int
+    least: int = 1
+    processes: int = 2
+    turn_ns: float = 30e6
+    every: int = 0
+
+    def order(self, versions: Sequence[int], number: int) -> Iterator[int]:
+        """The versions of a round in the order of their turns, each round begun by another.
+
+        >>> [*Rounds(8, every=2).order([0, 1, 2, 3], number=1)]
+        [0, 2, 3, 0, 1]
+        """
+        interleaved = bool(self.every) and versions[:1] == [0]
+        others = list(versions[1:] if interleaved else versions)
+        start = number % max(1, len(others))
+        others = [*others[start:], *others[:start]]
+        if not interleaved:
+            yield from others
+            return
+        for first in range(0, max(1, len(others)), self.every):
+            yield 0
+            yield from others[first : first + self.every]
+
+
 class Turns:
     """Images of one model in one worker process; a version that ends the process takes no further turns.
 
     What the caller gave as a list comes back as one in the same order, with None for those. Once all are loaded,
-    as many rounds are read as a comparison needs, whatever the time: fewer decide nothing.
+    the least number of rounds is read, whatever the time: fewer say nothing.
     """
 
     def __init__(self, images: Sequence[ModuleImage], seed: int, command: Sequence[str] = WORKER) -> None:
@@ -46,7 +76,7 @@ class Turns:
         self._command = command
         self._workers = WorkerPool()
         self._loaded = False
-        self._runs: dict[int, int] = {}
+        self._run_ns: dict[int, float] = {}
         self.failures: dict[int, str] = {}
         """Why a version takes no further turns, by its number."""
 
@@ -60,45 +90,49 @@ class Turns:
         self._loaded = False
         self._workers.kill(_ROLE)
 
-    def profile(self, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
+    def profile(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         """Latencies [rounds, dispatches] of each version; all None when there is no time."""
         return self._turns("profile", rounds, out_of_time)
 
-    def time(self, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
+    def time(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         """Latencies [rounds, runs] of each version as a whole."""
         return self._turns("time", rounds, out_of_time)
 
-    def _turns(self, do: str, rounds: int, out_of_time: Callable[[], bool]) -> list[Readings | None]:
-        taken: dict[int, list[list[float]]] = {number: [] for number in self._images}
-        done, again, least = 0, -(-rounds // _PROCESSES), least_rounds(self._count - 1)
+    def _turns(self, do: str, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
+        taken: dict[int, list[NDArray[np.float64]]] = {number: [] for number in self._images}
+        done, again = 0, -(-rounds.most // rounds.processes)
         if out_of_time():
             return [None] * self._count
-        while self._images and done < rounds and (done < least or not out_of_time()):
+        while self._images and done < rounds.most and (done < rounds.least or not out_of_time()):
             if done and done % again == 0:
                 self._end_process()
             if not self._loaded and not self._load_all(out_of_time, reverse=done >= again):
                 if out_of_time():
                     break
                 taken, done = {number: [] for number in self._images}, 0
-            elif self._round(do, taken, first=done):
+            elif self._round(do, rounds, taken, number=done):
                 done += 1
             else:
                 taken, done = {number: [] for number in self._images}, 0
-        enough = done >= least or done == rounds
+        enough = done >= rounds.least or done == rounds.most
         return [
             np.asarray(taken[number], np.float64) if enough and number in self._images else None
             for number in range(self._count)
         ]
 
-    def _round(self, do: str, taken: dict[int, list[list[float]]], first: int) -> bool:
-        """One turn of each version, each round begun by another; says whether all of them lived."""
-        order = list(self._images)
-        start = first % max(1, len(order))
-        for number in [*order[start:], *order[:start]]:
-            answer = self._ask(number, {"do": do, "version": number, "runs": self._runs[number]}, _TURN_S)
+    def _round(
+        self, do: str, rounds: Rounds, taken: Mapping[int, list[NDArray[np.float64]]], number: int
+    ) -> bool:
+        """One round; says whether all versions lived. What had several turns counts by their median."""
+        found: dict[int, list[list[float]]] = {version: [] for version in self._images}
+        for version in rounds.order(list(self._images), number):
+            runs = int(np.clip(rounds.turn_ns / self._run_ns[version], 2, 30))
+            answer = self._ask(version, {"do": do, "version": version, "runs": runs}, _TURN_S)
             if answer is None:
                 return False
-            taken[number].append(answer["ns"])
+            found[version].append(answer["ns"])
+        for version, turns in found.items():
+            taken[version].append(np.median(turns, axis=0))
         return True
 
     def _load_all(self, out_of_time: Callable[[], bool], *, reverse: bool) -> bool:
@@ -120,7 +154,7 @@ class Turns:
         path.unlink()  # one model at a time: they can be large, and a killed job leaves its folder
         if answer is None:
             return False
-        self._runs.setdefault(number, int(np.clip(_TURN_NS / max(1.0, answer["ns"]), 2, 30)))
+        self._run_ns.setdefault(number, max(1.0, answer["ns"]))
         return True
 
     def _ask(self, number: int, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
@@ -139,10 +173,10 @@ def time_both(
 ) -> tuple[Latency, Latency] | None:
     """Two versions as a whole, taking turns; None without time for it, or if one fails."""
     with Turns(images, seed) as turns:
-        before, after = turns.time(rounds, out_of_time)
+        before, after = turns.time(Rounds(rounds, least=least_rounds(1)), out_of_time)
     if before is None or after is None:
         return None
     return statistics(before.ravel()), statistics(after.ravel())
 
 
-__all__ = ["Readings", "Turns", "time_both"]
+__all__ = ["Readings", "Rounds", "Turns", "time_both"]

@@ -23,7 +23,8 @@ from autotune.database import (
     schema,
 )
 from autotune.database.address import Address
-from autotune.database.merge import merge
+from autotune.database.merge import forget, merge
+from autotune.database.records import Reading
 from autotune.database.session import Session
 from autotune.errors import DatabaseError, SchemaVersionError
 from tests.database.examples import (
@@ -73,18 +74,18 @@ class Conformance:
             assert not database.record(run("a", 50.0))
             assert [r.latency_ns for r in database.records()] == [100.0]
 
-    def test_best_is_the_fastest_that_worked(self, where: str) -> None:
+    def test_best_is_the_fastest_that_worked_where_the_default_did_not(self, where: str) -> None:
         with Database(where) as database:
-            for trace, ns in [("a", 100.0), ("b", 80.0), ("c", None)]:
+            for trace, ns in [("a", None), ("b", 80.0), ("c", 100.0)]:
                 database.record(run(trace, ns, origin=Origin.DEFAULT if trace == "a" else Origin.SEARCH))
             best = database.best(KEY.workload, KEY.target, KEY.space)
             assert isinstance(best, Run)
             assert best.trace_key == "b"
             hit = database.lookup(KEY.workload, KEY.target, KEY.space)
             assert isinstance(hit, Hit)
-            assert (hit.runs, hit.ok, hit.latencies) == (3, 2, (100.0, 80.0))
+            assert (hit.runs, hit.ok, hit.latencies) == (3, 2, (None, 80.0))
             assert (hit.evidence, hit.side_by_side) == (Evidence(State.UNCONFIRMED, 2), False)
-            assert [r.trace_key for r in database.top(KEY, 5)] == ["b", "a"]
+            assert [r.trace_key for r in database.top(KEY, 5)] == ["b", "c"]
 
     def test_the_winner_of_the_newest_comparison_is_used(self, where: str) -> None:
         with Database(where) as database:
@@ -108,30 +109,51 @@ class Conformance:
             assert known() == Evidence(State.DEFAULT)
             database.record(run("a", 99.0))
             assert known() == Evidence(State.TRIED, 1)
-            database.record(run("b", 80.0))
+            database.record(run("b", 99.0))
+            for _ in range(2):
+                database.read_inside(KEY, [Reading("b", 0.5, 3, 100.0)], "net")
             assert known() == Evidence(State.UNCONFIRMED, 2)
             default, a, b = database.records()
             won = schedules((default, 100.0), (a, 90.0), won="a")
             compare(database, won)
-            assert known() == Evidence(State.UNCONFIRMED, 2)  # of b, which is clearly faster alone
+            assert known() == Evidence(
+                State.UNCONFIRMED, 2
+            )  # of b, which was clearly faster when it was read
             compare(database, schedules((default, 100.0), (a, 90.0), (b, 101.0), won="a"))
             assert known() == Evidence(State.TUNED, 2, won[1].ratio)
             compare(database, schedules((default, 100.0), (a, 97.0), won="default"))
             assert known() == Evidence(State.CONFIRMED, 2)
 
-    def test_what_was_not_compared_is_believed_only_if_it_is_clearly_faster(self, where: str) -> None:
+    def test_what_was_not_compared_is_believed_only_if_it_is_clearly_faster_inside_a_model(
+        self, where: str
+    ) -> None:
+        def read(trace: str, ratio: float) -> None:
+            database.read_inside(KEY, [Reading(trace, ratio, 3, 90.0)], "net")
+
         with Database(where) as database:
             database.record(run("default", 100.0, origin=Origin.DEFAULT))
-            database.record(run("lucky", 92.0))
+            for trace in ("alone", "close", "once", "fast"):
+                database.record(run(trace, 50.0))
+            for _ in range(2):
+                read("close", 0.92)
+            read("once", 0.7)
             assert _best(database).trace_key == "default"
-            database.record(run("fast", 80.0))
+            for _ in range(2):
+                read("fast", 0.8)
             assert _best(database).trace_key == "fast"
-            default, _, fast = database.records()
-            compare(database, schedules((default, 90.0), (fast, 70.0), won="fast"))
-            database.record(run("d", 75.0))
-            assert _best(database).trace_key == "fast"
-            database.record(run("e", 70.0))
-            assert _best(database).trace_key == "e"
+            runs = {run.trace_key: run for run in database.records()}
+            compare(database, schedules((runs["default"], 90.0), (runs["fast"], 92.0), won="default"))
+            assert _best(database).trace_key == "default"
+
+    def test_readings_come_back_as_they_were_stored(self, where: str) -> None:
+        with Database(where) as database:
+            database.record(run("a", 100.0))
+            database.read_inside(KEY, [Reading("a", 0.9, 3, 90.0), Reading("unknown", 0.8, 3, 90.0)], "net")
+            (found,) = database.readings(KEY)
+            assert replace(found, created=0.0) == Reading("a", 0.9, 3, 90.0, "net")
+            assert database.damage() == []
+            assert forget(database, [KEY]) == 1
+            assert database.readings(KEY) == []
 
     def test_a_comparison_of_another_search_space_says_nothing_of_this_one(self, where: str) -> None:
         other = replace(KEY, space="t" * 64)
@@ -256,7 +278,7 @@ class Conformance:
         with pytest.raises(SchemaVersionError) as caught:
             Database(where, read_only=True)
         assert str(caught.value) == (
-            f"the database {address} has schema version 4, this autotune reads version 5; "
+            f"the database {address} has schema version 4, this autotune reads version 6; "
             f"`autotune db upgrade --db {address}` brings it up to date"
         )
         Database(where).close()
@@ -300,7 +322,7 @@ class Conformance:
             with pytest.raises(SchemaVersionError) as caught:
                 Database(where, read_only=read_only)
             assert str(caught.value) == (
-                f"the database {Address.parse(where)} has schema version 99, this autotune knows version 5; "
+                f"the database {Address.parse(where)} has schema version 99, this autotune knows version 6; "
                 "install a newer autotune, or give another --db"
             )
 

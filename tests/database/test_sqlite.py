@@ -16,6 +16,7 @@ from autotune.database import Database, Hit, Run, rows
 from autotune.database.address import Address
 from autotune.database.failures import translated
 from autotune.database.merge import merge
+from autotune.database.records import Reading
 from autotune.errors import DatabaseError, MissingExtraError, SchemaVersionError, UsageError
 from tests.database.conformance import Conformance
 from tests.database.examples import KEY, options, prepare, run, schedules
@@ -152,6 +153,7 @@ def test_comparisons_are_merged_once(path: Path, tmp_path: Path) -> None:
         source.compared(KEY.workload, KEY.target, "option", options(("a", 1.0), won="a"), "net")
         winner = schedules((source.records()[0], 1.0), won="a")
         source.compared(KEY.workload, KEY.target, "schedule", winner, "net")
+        source.read_inside(KEY, [Reading("a", 0.9, 3, 90.0)], "net")
         prepare(into)
         into.record(run("b", 9.0))  # so that runs have other numbers there
         for _ in range(2):
@@ -161,6 +163,7 @@ def test_comparisons_are_merged_once(path: Path, tmp_path: Path) -> None:
             mine = into.comparison(KEY.workload, KEY.target, site)
             assert [replace(row, run=None) for row in mine] == [replace(row, run=None) for row in theirs]
         assert _best(into).trace_key == "a"
+        assert into.readings(KEY) == source.readings(KEY)
 
 
 def _best(database: Database) -> Run:

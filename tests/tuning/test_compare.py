@@ -25,7 +25,7 @@ from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import ERROR_RATE, fastest, least_rounds, ratio
 from autotune.tuning.progress import Silent
-from autotune.tuning.turns import Turns
+from autotune.tuning.turns import Rounds, Turns
 
 DEFAULT = np.array([100.0, 104.0, 150.0, 101.0, 100.0, 100.0, 102.0, 99.0])
 FIRST = np.arange(8) < 1
@@ -102,10 +102,10 @@ class Inside(MeasuredModel):
 
     ns: dict[str, float]
 
-    def read(self, versions: Any, rounds: int, out_of_time: Any) -> list[Profile | None]:
+    def read(self, versions: Any, rounds: Rounds, out_of_time: Any) -> list[Profile | None]:
         return [self._profile(version, rounds) for version in versions]
 
-    def _profile(self, version: Version, rounds: int) -> Profile:
+    def _profile(self, version: Version, rounds: Rounds) -> Profile:
         parts = substitute(self._parts, version.options)
         names = {d.name: version.options.get(d.workload.key) for d in self._parts.dispatches}
         row = []
@@ -114,7 +114,7 @@ class Inside(MeasuredModel):
             steps = 1 if option is None else len(option.regions)
             row.append(self.ns.get(option.name if option else "", 100.0) / steps)
         dispatches = [(d.name, d.workload.key) for d in parts.dispatches]
-        return Profile(dispatches, np.tile(row, (rounds, 1)))
+        return Profile(dispatches, np.tile(row, (rounds.most, 1)))
 
     def time(self, tuned: Any, out_of_time: Any, rounds: int = 12) -> None:
         return None
@@ -170,8 +170,8 @@ def image() -> ModuleImage:
 
 def test_versions_take_turns_in_two_processes(image: ModuleImage) -> None:
     with Turns([image, image], seed=0) as turns:
-        readings = turns.profile(4, lambda: False)
-        whole = turns.time(2, lambda: False)
+        readings = turns.profile(Rounds(4), lambda: False)
+        whole = turns.time(Rounds(2), lambda: False)
     for found in readings:
         assert cast(Any, found).shape == (4, len(image.dispatches))
         assert np.all(cast(Any, found) >= 0)
@@ -189,7 +189,7 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
 
     monkeypatch.setattr(Turns, "_ask", ask)
     with Turns([image, image, image], seed=0) as turns:
-        first, second, third = turns.profile(3, lambda: False)
+        first, second, third = turns.profile(Rounds(3), lambda: False)
         assert "worker died" in turns.failures[1]
     assert second is None
     assert cast(Any, first).shape == cast(Any, third).shape == (3, len(image.dispatches))
@@ -197,7 +197,7 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
 
 def test_too_few_rounds_decide_nothing(image: ModuleImage) -> None:
     with Turns([image], seed=0) as turns:
-        assert turns.profile(12, lambda: True) == [None]
+        assert turns.profile(Rounds(12), lambda: True) == [None]
 
 
 def test_what_is_not_loaded_when_time_is_up_was_not_read(image: ModuleImage) -> None:
@@ -205,4 +205,4 @@ def test_what_is_not_loaded_when_time_is_up_was_not_read(image: ModuleImage) -> 
         [False, False, True, True, True]
     )  # before all, before the first is loaded, before the second
     with Turns([image, image], seed=0) as turns:
-        assert turns.profile(12, lambda: next(looks)) == [None, None]
+        assert turns.profile(Rounds(12), lambda: next(looks)) == [None, None]

@@ -11,6 +11,7 @@ from autotune.passes.preference import Preference
 from autotune.target import Target
 from autotune.tuning.compare import Version
 from autotune.tuning.model import MeasuredModel, work_of
+from autotune.tuning.turns import Rounds
 
 
 def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tm
         told = {key: ranking.chosen for key, ranking in model.rankings().items()}
         row = Comparison(other.name, option_key(other, target), Latency(5, 1.0, 1.0, 0.0), won=True)
         database.compared(w.key, target.key, OPTION, [row], "net")
-        (profile,) = model.read([Version(told, {})], 1, lambda: False)
+        (profile,) = model.read([Version(told, {})], Rounds(1), lambda: False)
         assert profile is not None
         assert profile.ns.shape == (1, len(profile.dispatches))
         steps = {name for name, _ in profile.dispatches if name.startswith(f"{site.names[0]}/")}

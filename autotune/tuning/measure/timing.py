@@ -1,4 +1,4 @@
-"""How long to time a candidate: little when it is clearly slower, more when it may win."""
+"""How long to time a candidate alone: little, unless it is clearly slower."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from autotune.database.records import Latency
 Sample = Callable[[int], NDArray[Any]]
 """Runs a candidate some number of times; gives nanoseconds for each."""
 
-_ROUNDS = ((3, 0.0, 1.5), (60, 15e6, 1.15), (200, 40e6, 1.0))
-"""Most repeats, nanoseconds to fill, and how much slower than the incumbent ends it after that."""
+_FEW, _MORE = (3, 1e6), (60, 15e6)
+"""Most repeats and nanoseconds to fill: for a candidate that is not clearly slower than the default, and for others."""
+SLOWER = 1.5
+"""Up to so many times the default's latency a candidate is not clearly slower."""
 _PATIENCE = 3
 """Rounds more for a disturbed candidate."""
 _QUIET = 1.4
@@ -27,21 +29,21 @@ def statistics(samples: NDArray[Any]) -> Latency:
     return Latency(len(samples), float(samples.min()), float(median), float(high - low))
 
 
-def time_candidate(sample: Sample, incumbent_ns: float) -> Latency:
-    """Time one candidate that was warmed up, with sequential stopping against the incumbent.
+def time_candidate(sample: Sample, default_ns: float) -> Latency:
+    """Time one candidate that was warmed up, to see whether it is clearly slower than the default.
 
-    Disturbed samples (the median far above the minimum: other processes had the cores) neither stop
-    it early nor end it: a few more rounds look for a quiet moment.
+    Few samples are enough for one that is not: what it takes in use is read inside the model. More are taken of one
+    that seems slower, and of the default itself (``default_ns`` is infinite): disturbed samples (the median far above
+    the minimum: other processes had the cores) do not decide; a few more rounds look for a quiet moment.
     """
-    samples = sample(1)
-    for most, fill_ns, factor in _ROUNDS:
-        samples = _more(sample, samples, most, fill_ns)
-        if samples.min() > factor * incumbent_ns and not _disturbed(samples):
-            return statistics(samples)
+    samples = _more(sample, sample(1), *_FEW)
+    if samples.min() <= SLOWER * default_ns < np.inf:
+        return statistics(samples)
+    samples = _more(sample, samples, *_MORE)
     for _ in range(_PATIENCE):
-        if not _disturbed(samples):
+        if not _disturbed(samples) or samples.min() <= SLOWER * default_ns < np.inf:
             break
-        samples = _more(sample, samples, *_ROUNDS[-1][:2])
+        samples = _more(sample, samples, *_MORE)
     return statistics(samples)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from autotune.schedule.knob import Config, Value
 from cost_models.machine import Machine
@@ -79,23 +78,33 @@ def default_config(space: Space) -> dict[str, Value]:
     A space of up to 20,000 candidates is enumerated; a larger one is sampled with a fixed seed and
     descended from the best samples, one knob a step.
     """
+    return dict(_default(space)[0])
+
+
+def default_seconds(space: Space) -> float:
+    """What the model predicts of that candidate."""
+    return _default(space)[1]
+
+
+def _default(space: Space) -> tuple[dict[str, Value], float]:
     identity = (space.workload.key, space.target.key, space.key)
     if identity not in _DEFAULTS:
-        remember([(*identity, best_of(space).config(0))])
-    return dict(_DEFAULTS[identity])
+        best, seconds = _best(space)
+        remember([(*identity, best.config(0), float(seconds[0]))])
+    return _DEFAULTS[identity]
 
 
-Default = tuple[str, str, str, dict[str, Value]]
-"""Keys of workload, target and space, and the configuration."""
+Default = tuple[str, str, str, dict[str, Value], float]
+"""Keys of workload, target and space, the configuration, and its predicted seconds."""
 
-_DEFAULTS: dict[tuple[str, str, str], dict[str, Value]] = {}
+_DEFAULTS: dict[tuple[str, str, str], tuple[dict[str, Value], float]] = {}
 _ROOM = 4096
 
 
 def remember(defaults: Iterable[Default]) -> None:
     """Default configurations that another process has found; the oldest make room for them."""
-    for workload, target, space, config in defaults:
-        _DEFAULTS[workload, target, space] = config
+    for workload, target, space, config, seconds in defaults:
+        _DEFAULTS[workload, target, space] = config, seconds
         while len(_DEFAULTS) > _ROOM:
             del _DEFAULTS[next(iter(_DEFAULTS))]
 
@@ -107,42 +116,46 @@ def forget() -> None:
 
 def remembered(workloads: Collection[str]) -> list[Default]:
     """The default configurations found so far for workloads with these keys."""
-    return [(*identity, config) for identity, config in _DEFAULTS.items() if identity[0] in workloads]
+    return [(*identity, *found) for identity, found in _DEFAULTS.items() if identity[0] in workloads]
 
 
 def best_of(space: Space) -> Population:
     """The best candidates that the model finds, best first (up to 16)."""
+    return _best(space)[0]
+
+
+def _best(space: Space) -> tuple[Population, Numbers]:
+    """The best candidates, and their predicted seconds."""
     if space.exact and space.size() <= _ENUMERATE:
-        population = space.enumerate()
-        order = _ranking(space, population)
-        return population.take(order[:_SURVIVORS])
-    return _descend(space)
-
-
-def _descend(space: Space) -> Population:
+        return _ranked(space, space.enumerate(), _SURVIVORS)
     survivors = _SURVIVORS if space.workload.flops < _LONG_FLOPS else _LONG_SURVIVORS
-    start = space.population(np.random.default_rng(0), _SAMPLES)
-    best = start.take(_ranking(space, start)[:survivors])
+    best, seconds = _ranked(space, space.population(np.random.default_rng(0), _SAMPLES), survivors)
     for _ in range(_ROUNDS):
         pool = Population.concatenate([best, space.neighbourhood(best)]).distinct()
-        grown = pool.take(_ranking(space, pool)[:survivors])
+        grown, seconds = _ranked(space, pool, survivors)
         if np.array_equal(grown.indexes, best.indexes):
             break
         best = grown
-    return best.take(np.arange(len(best))[:_SURVIVORS])
+    return best.take(slice(_SURVIVORS)), seconds[:_SURVIVORS]
 
 
-def _ranking(space: Space, population: Population) -> NDArray[np.intp]:
-    """Rows, best first. Of candidates that the model cannot tell apart, those with fewer knobs off their default."""
+def _ranked(space: Space, population: Population, most: int) -> tuple[Population, Numbers]:
+    """The best candidates of a population, best first, and their predicted seconds.
+
+    Of candidates that the model cannot tell apart, those come first with fewer knobs off their default.
+    """
     wanted = np.asarray([knob.default_index for knob in population.knobs])
     departures = np.count_nonzero(population.indexes != wanted, axis=1)
-    return np.lexsort((departures, predict(space, population)))
+    seconds = predict(space, population)
+    rows = np.lexsort((departures, seconds))[:most]
+    return population.take(rows), seconds[rows]
 
 
 __all__ = [
     "best_of",
     "cold_seconds",
     "default_config",
+    "default_seconds",
     "floor",
     "forget",
     "predict",

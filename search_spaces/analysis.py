@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from autotune.te.expr import Binary, Call, Cast, Const, Expr, IterVar, Read, Select
@@ -86,7 +86,8 @@ def linear(expr: Expr) -> tuple[dict[str, int], bool]:
     return dict.fromkeys(found, 1), False
 
 
-def read_forms(op: ComputeOp) -> list[ReadForm]:
+@lru_cache(maxsize=1024)
+def read_forms(op: ComputeOp) -> tuple[ReadForm, ...]:
     """All reads of a stage, each distinct index once, in order."""
     forms: dict[tuple[Tensor, tuple[Terms, ...]], ReadForm] = {}
     for expr in op.body:
@@ -97,7 +98,7 @@ def read_forms(op: ComputeOp) -> list[ReadForm]:
             regular = all(flag or reads(index) for (_, flag), index in zip(parts, read.indices, strict=True))
             form = ReadForm(read.tensor, dims, exact, _looked_up(read), regular)
             forms.setdefault((read.tensor, dims), form)
-    return list(forms.values())
+    return tuple(forms.values())
 
 
 def _looked_up(read: Read) -> frozenset[str]:
@@ -106,6 +107,7 @@ def _looked_up(read: Read) -> frozenset[str]:
     return frozenset(axis for other in inner for index in other.indices for axis in linear(index)[0])
 
 
+@lru_cache(maxsize=1024)
 def operations(op: ComputeOp) -> int:
     """Arithmetic of one element of a stage, in vector instructions; a reduction step counts its source."""
     reduction = op.reduction

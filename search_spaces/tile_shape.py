@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -45,7 +46,7 @@ class TileShape:
         return 1 if self.dot is None else self.dot.group
 
     @cached_property
-    def reads(self) -> list[ReadForm]:
+    def reads(self) -> tuple[ReadForm, ...]:
         """The reads of the anchor."""
         return read_forms(self.structure.anchor)
 
@@ -108,7 +109,7 @@ def tile_shape(structure: Structure, target: Target) -> TileShape | None:
     return shape if dot is None else replace(shape, dot=dot, lanes=dot.lanes)
 
 
-def _spatial(data: list[str], extents: dict[str, int], reads: list[ReadForm]) -> tuple[str, ...]:
+def _spatial(data: list[str], extents: dict[str, int], reads: Sequence[ReadForm]) -> tuple[str, ...]:
     """Up to two innermost axes that leave some operand of the vector axis in place."""
     vector = data[-1]
     vectors = [read for read in reads if vector in read.axes]
@@ -128,7 +129,7 @@ def _main(reduce_names: list[str], extents: dict[str, int]) -> str:
     return next((axis for axis in reversed(reduce_names) if extents[axis] > 1), reduce_names[-1])
 
 
-def _weights(reads: list[ReadForm], data: list[str], spatial: tuple[str, ...]) -> ReadForm | None:
+def _weights(reads: Sequence[ReadForm], data: list[str], spatial: tuple[str, ...]) -> ReadForm | None:
     """The read that every step of the spatial axes repeats, if each dimension is one axis of its own."""
     vector = data[-1]
     if len(reads) < 2:

@@ -90,9 +90,8 @@ class _Bound:
 
         region = self.open.pop()
         workload = self.option.regions[region]
-        space = space_for(workload, target)
-        (predicted,) = analytic.predict(space, [analytic.default_config(space)])
-        self.seconds[region] = float(predicted) + analytic.cold_seconds(workload, target)
+        predicted = analytic.default_seconds(space_for(workload, target))
+        self.seconds[region] = predicted + analytic.cold_seconds(workload, target)
 
 
 @dataclass(frozen=True)

@@ -212,6 +212,11 @@ class LoopNest:
         return found
 
     @cached_property
+    def reaches(self) -> dict[tuple[tuple[tuple[str, int], ...], int], Numbers]:
+        """What was found of each index, and of the extent of its dimension."""
+        return {}
+
+    @cached_property
     def enclosing(self) -> NDArray[np.intp]:
         """For every loop, the innermost one from it outwards that runs more than once [loops, n]; -1 without one."""
         numbers = np.arange(len(self.loops))[:, None]
@@ -323,11 +328,14 @@ def _scattering(nest: LoopNest, access: Access) -> Numbers:
 
 def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:
     """Elements [levels, n] between the first and the last that each level touches in one dimension, both counted."""
-    reach: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
-    for axis, coefficient in access.dims[dimension]:
-        if axis in nest.spans:
-            reach = reach + abs(coefficient) * (nest.spans[axis] - 1)
-    return np.minimum(reach, float(access.shape[dimension]))
+    key = access.dims[dimension], access.shape[dimension]
+    if key not in nest.reaches:
+        reach: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
+        for axis, coefficient in access.dims[dimension]:
+            if axis in nest.spans:
+                reach = reach + abs(coefficient) * (nest.spans[axis] - 1)
+        nest.reaches[key] = np.minimum(reach, float(access.shape[dimension]))
+    return nest.reaches[key]
 
 
 def _row(access: Access) -> int:

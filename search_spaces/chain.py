@@ -1,9 +1,9 @@
-"""Chains of convolutions in one dispatch: the first is computed in strips inside the blocks of the second.
+"""Chains of convolutions in one dispatch: each is computed in strips inside the blocks of the last.
 
-A block is a strip of rows of the result. What the first convolution makes for it, with the rows around that the window
-of the second needs, stays in the caches. A 1x1 convolution may also take it pixel tile by pixel tile, from the nearest
-cache. Both have register tiles, vectors along the channels. Knobs: strip, at (where the first is computed), parallel,
-tile_order, and for each of the two rows, vectors and unroll.
+A block is a strip of rows of the result. What the convolutions before make for it, with the rows around that the
+windows of those after them need, stays in the caches. Where the last one is 1x1 it may also take what it reads pixel
+tile by pixel tile, from the nearest cache. All have register tiles, vectors along the channels. Knobs: strip, at (where
+the last but one is computed), parallel, tile_order, and for each convolution rows, vectors and unroll.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class ChainRecipe:
             link = self.links[number]
             if number < len(before):
                 stage = schedule[link.stored.name]
-                stage.compute_at(out, tile if config["at"] == "tile" else block)
+                in_tile = number == len(before) - 1 and config["at"] == "tile"
+                stage.compute_at(out, tile if in_tile else block)
                 self._register_tile(stage, sums[number], number, config)
             if link.padding is not None:
                 self._padding(schedule[link.padding.name], out, block)
@@ -143,7 +144,12 @@ def space(workload: Workload, target: Target) -> Space:
     pointwise = links[-1].window == 1
     knobs = [
         Knob.of("strip", strips, strips[len(strips) // 2], "rows of a block"),
-        Knob.of("at", ("strip", "tile") if pointwise else ("strip",), "strip", "where the first is computed"),
+        Knob.of(
+            "at",
+            ("strip", "tile") if pointwise else ("strip",),
+            "strip",
+            "where the last but one is computed",
+        ),
         Knob.of("tile_order", ("rows", "vector"), "vector", "which tile loop in a block is outermost"),
         Knob.of("parallel", (False, True), target.threads > 1, "share the blocks among workers"),
     ]

@@ -1,4 +1,4 @@
-"""Edges between anchors as options: a region with a chain of them may be a dispatch an anchor."""
+"""Edges between anchors as options: a region with a chain of them may be several dispatches."""
 
 from __future__ import annotations
 
@@ -6,20 +6,31 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.graph import ops
-from autotune.graph.ir import Graph
+from autotune.graph.ir import Graph, Node
 from autotune.passes.base import Algorithm
+from autotune.passes.fuse import FusionOptions
+from autotune.passes.partition import Partition, PartitionOptions, partition
 
 
 @dataclass(frozen=True)
 class Apart(Algorithm):
-    """Compute each anchor of a chain in a dispatch of its own, and store what lies between."""
+    """Compute the anchors of a chain in dispatches of their own, and store what lies between.
+
+    The chain is cut after the anchors with the numbers ``after``, counted from 1; after each without any.
+    """
 
     name: ClassVar[str] = "apart"
+    after: tuple[int, ...] = ()
 
     @property
     def label(self) -> str:
-        """``apart``."""
-        return "apart"
+        """``apart``, or ``apart after 1`` where the others stay together."""
+        return f"apart after {', '.join(map(str, self.after))}" if self.after else "apart"
+
+    @property
+    def speculative(self) -> bool:
+        """Nothing is computed together before it was compared."""
+        return bool(self.after)
 
     @property
     def error(self) -> float:
@@ -27,8 +38,21 @@ class Apart(Algorithm):
         return 0.0
 
     def apply(self, graph: Graph) -> Graph:
-        anchors = [node for node in graph.nodes if ops.get(node.op).role == "anchor"]
-        return graph.replace() if len(anchors) > 1 else graph
+        edges = len(_anchors(graph)) - 1
+        cut = set(self.after) < set(range(1, edges + 1)) if self.after else edges > 0
+        return graph.replace() if cut else graph
+
+    def divide(self, graph: Graph) -> Partition:
+        """The parts of the chain."""
+        if not self.after:
+            return partition(graph)
+        anchors = _anchors(graph)
+        stored = frozenset(anchors[number].inputs[0] for number in self.after)
+        return partition(graph, PartitionOptions(FusionOptions(stored=stored, chained=0)))
+
+
+def _anchors(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if ops.get(node.op).role == "anchor"]
 
 
 __all__ = ["Apart"]

@@ -38,9 +38,16 @@ def _is_image(graph: Graph, node: Node) -> bool:
 
 
 EDGES: Mapping[str, tuple[Fits, Fits]] = {
+    "1x1 convolution, then depthwise": (_is_pointwise, _is_depthwise),
     "depthwise, then 1x1 convolution": (_is_depthwise, _is_pointwise),
 }
 """What an edge leads from, and what to."""
 
+LONGEST = 3
+"""Anchors of a chain: each that is computed in strips adds rows that its neighbours compute too."""
 
-__all__ = ["EDGES", "may_chain"]
+LEAST_BYTES = 1 << 19
+"""Of what lies between two anchors of a model: less stays in a second cache by itself."""
+
+
+__all__ = ["EDGES", "LEAST_BYTES", "LONGEST", "may_chain"]

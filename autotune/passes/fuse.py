@@ -18,7 +18,7 @@ from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Graph, Node
 from autotune.graph.ops.definition import Role
-from autotune.passes.chains import may_chain
+from autotune.passes.chains import LONGEST, may_chain
 from autotune.passes.views import ViewAnalysis
 
 PRODUCERS: Mapping[str, tuple[Role, ...]] = {
@@ -34,7 +34,8 @@ class FusionOptions:
     """What may share a dispatch; the bounds keep regions small enough to schedule.
 
     ``epilogues`` false makes every node a dispatch; ``producers`` is a key of :data:`PRODUCERS`; the values that are
-    ``stored`` lie between dispatches. With ``chains`` two anchors may share a dispatch (:mod:`autotune.passes.chains`).
+    ``stored`` lie between dispatches. Anchors share a dispatch where they may (:mod:`autotune.passes.chains`) and at
+    least ``chained`` bytes lie between them; None: never.
     """
 
     epilogues: bool = True
@@ -42,7 +43,7 @@ class FusionOptions:
     max_nodes: int = 24
     max_inputs: int = 12
     stored: frozenset[str] = frozenset()
-    chains: bool = False
+    chained: int | None = None
 
     def __post_init__(self) -> None:
         if self.producers not in PRODUCERS:
@@ -85,35 +86,39 @@ class _Fusion:
         for index, node in enumerate(self.graph.nodes):
             if index not in self.taken and not self.views.is_view(node):
                 groups.append(Group(self._grow(node, anchored=False), None))
-        if self.options.chains:
-            groups = self._chained_groups(groups)
-        return tuple(sorted(groups, key=lambda g: self.position[g.nodes[-1].outputs[0]]))
+        if self.options.chained is not None:
+            groups = self._chains(groups)
+        return tuple(sorted(groups, key=self._end))
 
-    def _chained_groups(self, groups: Sequence[Group]) -> list[Group]:
-        """The groups, two in one where the second alone reads what the first makes, and may compute it itself."""
+    def _end(self, group: Group) -> int:
+        return self.position[group.nodes[-1].outputs[0]]
+
+    def _chains(self, groups: Sequence[Group]) -> list[Group]:
+        """The groups, two as one where the second alone reads what the first makes, and may compute it itself."""
         ending = {group.nodes[-1].outputs[0]: group for group in groups}
-        joined: dict[int, Group] = {}  # by the node that a group begins with, of those that are part of one
-        for second in sorted(groups, key=lambda g: self.position[g.nodes[-1].outputs[0]]):
-            first = ending.get(second.nodes[0].inputs[0]) if second.nodes[0].inputs else None
-            if first is None or self._of(first) in joined or not self._makes_chain(first, second):
-                continue
-            members = sorted(self.position[node.outputs[0]] for node in (*first.nodes, *second.nodes))
-            both = Group(tuple(self.graph.nodes[i] for i in members), second.anchor)
-            joined[self._of(first)] = joined[self._of(second)] = both
-        alone = [group for group in groups if self._of(group) not in joined]
-        return [*alone, *{id(group): group for group in joined.values()}.values()]
+        for second in sorted(groups, key=self._end):
+            value = second.nodes[0].inputs[0] if second.nodes[0].inputs else ABSENT
+            first = ending.get(value)
+            if first is not None and self._makes_chain(first, value, second):
+                del ending[value]
+                members = sorted(self.position[node.outputs[0]] for node in (*first.nodes, *second.nodes))
+                both = Group(tuple(self.graph.nodes[i] for i in members), second.anchor)
+                ending[second.nodes[-1].outputs[0]] = both
+        return list(ending.values())
 
-    def _of(self, group: Group) -> int:
-        return self.position[group.nodes[0].outputs[0]]
-
-    def _makes_chain(self, first: Group, second: Group) -> bool:
-        value = first.nodes[-1].outputs[0]
-        if first.anchor is None or second.anchor is not second.nodes[0] or self._is_stored(value):
+    def _makes_chain(self, first: Group, value: str, second: Group) -> bool:
+        assert self.options.chained is not None
+        if first.anchor is None or second.anchor is not second.nodes[0]:
             return False
-        if len(self.consumers[value]) != 1 or not may_chain(self.graph, first.anchor, second.anchor):
+        if self._is_stored(value) or self.graph.type_of(value).nbytes < self.options.chained:
             return False
-        members = [self.position[node.outputs[0]] for node in (*first.nodes, *second.nodes)]
-        return len(members) <= self.options.max_nodes and self._few_inputs(members)
+        nodes = (*first.nodes, *second.nodes)
+        members = [self.position[node.outputs[0]] for node in nodes]
+        if len(members) > self.options.max_nodes or not self._few_inputs(members):
+            return False
+        if sum(ops.get(node.op).role == "anchor" for node in nodes) > LONGEST:
+            return False
+        return len(self.consumers[value]) == 1 and may_chain(self.graph, first.anchor, second.anchor)
 
     def _with_producers(self, group: Group) -> Group:
         """The group with the chain of operations that only prepares its anchor's first input.

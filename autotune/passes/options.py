@@ -6,7 +6,7 @@ found is stored under the workload's key.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,9 +20,10 @@ from autotune.passes.apart import Apart
 from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.base import PROMISING, Algorithm
 from autotune.passes.causal_rows import CausalRows
+from autotune.passes.chains import LONGEST
 from autotune.passes.implicit_gemm import ImplicitGemm
 from autotune.passes.matrix_product import MatrixProduct
-from autotune.passes.partition import Partition
+from autotune.passes.partition import Dispatch, Partition, partition
 from autotune.passes.preference import Preference
 from autotune.passes.producers_apart import ProducersApart
 from autotune.passes.separate_attention import SeparateAttention
@@ -33,6 +34,7 @@ from autotune.suggest import listing
 APART = Apart()
 RULES: tuple[Algorithm, ...] = (
     APART,
+    *(Apart((number,)) for number in range(1, LONGEST)),
     Winograd(2),
     Winograd(4),
     Winograd(6),
@@ -120,17 +122,46 @@ def _options(workload: Workload, *, speculative: bool) -> tuple[Option, ...]:
     found = [Option(workload, TOGETHER if is_chain else DIRECT)] if speculative == is_chain else []
     earlier = _options(workload, speculative=False) if speculative else ()
     known = {(workload,), *(option.regions for option in earlier)}
-    for rule in RULES:
-        changed = rule.apply(graph) if rule.speculative == speculative else graph
-        if changed is not graph:
+    for rule in (rule for rule in RULES if rule.speculative == speculative):
+        for label, changed in _changed(rule, graph):
             body, prologue = _folded(changed, graph)
             steps = rule.divide(body)
-            figures = rule.label, rule.error, rule.growth, rule.promising
-            option = Option(workload, *figures, steps, prologue)
+            option = Option(workload, label, rule.error, rule.growth, rule.promising, steps, prologue)
             if _placeable(steps, workload) and option.regions not in known:
                 found.append(option)
                 known.add(option.regions)
     return tuple(found)
+
+
+def _changed(rule: Algorithm, graph: Graph) -> Iterator[tuple[str, Graph]]:
+    """What a rule makes of a graph, by its label; of a chain also at one anchor alone, where it applies to several."""
+    changed = rule.apply(graph)
+    if changed is graph:
+        return
+    yield rule.label, changed
+    parts = [_part(graph, dispatch) for dispatch in partition(graph).dispatches]
+    alone = [rule.apply(part) for part in parts]
+    if sum(new is not old for new, old in zip(alone, parts, strict=True)) < 2:
+        return
+    for number, (new, old) in enumerate(zip(alone, parts, strict=True)):
+        if new is not old:
+            nodes = [node for part in (*parts[:number], new, *parts[number + 1 :]) for node in part.nodes]
+            whole = graph.replace(
+                nodes=tuple(nodes),
+                types={**graph.types, **new.types},
+                constants={**graph.constants, **new.constants},
+            )
+            yield f"{rule.label} of anchor {number + 1}", whole
+
+
+def _part(graph: Graph, dispatch: Dispatch) -> Graph:
+    """What one dispatch computes of a graph, under the names of the graph."""
+    return graph.replace(
+        inputs=tuple(v for v in dispatch.inputs if v not in graph.constants),
+        outputs=dispatch.outputs,
+        nodes=dispatch.region.graph.nodes,
+        constants={v: graph.constants[v] for v in dispatch.inputs if v in graph.constants},
+    )
 
 
 def _opened(workload: Workload) -> Graph:

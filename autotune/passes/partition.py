@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from autotune.errors import InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
 from autotune.graph.region import Region, Workload
+from autotune.passes.chains import LEAST_BYTES
 from autotune.passes.fuse import FusionOptions, Group, fuse
 from autotune.passes.origins import union
 from autotune.passes.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
@@ -96,7 +97,7 @@ class PartitionOptions:
     in_place_concat: bool = True
 
 
-OF_A_MODEL = PartitionOptions(FusionOptions(chains=True))
+OF_A_MODEL = PartitionOptions(FusionOptions(chained=LEAST_BYTES))
 """How a model is divided: what may be one dispatch is; the options of its workload divide it again."""
 
 

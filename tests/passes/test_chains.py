@@ -6,17 +6,25 @@ import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler.assemble import assemble
+from autotune.compiler.build import Building
 from autotune.compiler.plan import OPTION, option_key, plan_of, rank
+from autotune.compiler.planned import schedule_for
+from autotune.compiler.region import region_partition
 from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
+from autotune.passes.fuse import FusionOptions
 from autotune.passes.options import TOGETHER, Option, options_of
-from autotune.passes.partition import partition
+from autotune.passes.partition import PartitionOptions, partition
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.runtime.module import Module
 from autotune.target import Target
+
+CHAINED = PartitionOptions(FusionOptions(chained=0))
+"""However little lies between two anchors."""
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -42,11 +50,11 @@ def option(workload: Workload, name: str) -> Option:
 
 
 def kinds(graph: Graph) -> list[str]:
-    return [workload.kind for workload in distinct_workloads(divide(graph))]
+    return [workload.kind for workload in distinct_workloads(divide(graph, options=CHAINED))]
 
 
 def test_two_anchors_are_one_site_that_divides_again() -> None:
-    (workload,) = distinct_workloads(divide(separable()))
+    (workload,) = distinct_workloads(divide(separable(), options=CHAINED))
     assert workload.kind == "chain"
     found = {o.name: [region.kind for region in o.regions] for o in options_of(workload)}
     assert found == {
@@ -70,7 +78,7 @@ def test_a_graph_by_itself_is_divided_into_single_anchors() -> None:
 
 def test_nothing_is_computed_together_before_it_was_compared(tmp_path) -> None:
     target = Target.parse("x86-64-v3", threads=1)
-    (workload,) = distinct_workloads(divide(separable()))
+    (workload,) = distinct_workloads(divide(separable(), options=CHAINED))
     with Database(tmp_path / "tuning.db") as store:
         store.add_target(target)
         store.add_workload(WorkloadRow(workload.key, workload.text, workload.kind, 1, 1))
@@ -82,23 +90,65 @@ def test_nothing_is_computed_together_before_it_was_compared(tmp_path) -> None:
         store.compared(workload.key, target.key, OPTION, [row], "net")
         plan = plan_of([workload], target, store, Preference())
         assert plan.options[workload.key].name == TOGETHER
-        done = compile_in_detail(separable(), target=target, database=store)
+        done = compile_in_detail(separable(), target=target, database=store, options=CHAINED)
     assert [d.workload.kind for d in done.partition.dispatches] == ["chain"]
+
+
+def inverted() -> Graph:
+    """A 1x1 convolution to more channels, a depthwise one, and a 1x1 one back."""
+    b = GraphBuilder("inverted")
+    y = b.node("Conv", b.input("x", (1, 9, 11, 3)), b.constant("u", normal(1, 1, 3, 6)), layout="NHWC")
+    window = {"layout": "NHWC", "pads": (1,) * 4, "group": 6}
+    y = b.node("Conv", b.node("Relu", y), b.constant("w", normal(3, 3, 1, 6)), **window)
+    y = b.node("Conv", b.node("Relu", y), b.constant("v", normal(1, 1, 6, 5)), layout="NHWC")
+    return b.graph(b.node("Identity", y, name="z"))
+
+
+def test_a_longer_chain_is_cut_anywhere_and_an_algorithm_is_chosen_for_each_anchor() -> None:
+    (workload,) = distinct_workloads(divide(inverted(), options=CHAINED))
+    found = {o.name: [region.kind for region in o.regions] for o in options_of(workload)}
+    assert found == {
+        "apart": ["convolution", "depthwise", "convolution"],
+        "matrix product": ["contraction", "depthwise", "contraction"],
+        "matrix product of anchor 1": ["contraction", "depthwise", "convolution"],
+        "matrix product of anchor 3": ["convolution", "depthwise", "contraction"],
+        "together": ["chain"],
+        "apart after 1": ["convolution", "chain"],
+        "apart after 2": ["chain", "convolution"],
+    }
+
+
+def test_all_of_them_compute_the_same() -> None:
+    parts = divide(inverted(), options=CHAINED)
+    (workload,) = distinct_workloads(parts)
+    arrays = workload.random_inputs(0)
+    (expected,) = workload.reference(arrays)
+    target = Target.detect(1)
+    for found in options_of(workload):
+        divided = substitute(region_partition(workload, arrays), {workload.key: found})
+        planned = [schedule_for(w, target, None, {}) for w in distinct_workloads(divided)]
+        image, _ = assemble(divided, Building(planned, target).finish(), target, {})
+        (result,) = Module(image).run(dict(zip(divided.inputs, arrays[:1], strict=True))).values()
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5, err_msg=found.name)
+
+
+def test_little_between_two_anchors_stays_in_a_cache_by_itself() -> None:
+    assert [w.kind for w in distinct_workloads(divide(separable()))] == ["depthwise", "convolution"]
 
 
 @pytest.mark.parametrize("name", ["apart", "matrix product", "together"])
 def test_a_model_computes_the_same_by_any(name: str) -> None:
     graph, target = separable(), Target.detect(1)
     inputs = {"x": normal(1, 9, 11, 6), "r": normal(1, 9, 11, 5)}
-    plain = compile_in_detail(graph, target=target, options=None, algorithm="apart")
-    other = compile_in_detail(graph, target=target, algorithm=name)
+    plain = compile_in_detail(graph, target=target, options=CHAINED, algorithm="apart")
+    other = compile_in_detail(graph, target=target, options=CHAINED, algorithm=name)
     assert len(other.partition.dispatches) == (1 if name == "together" else 2)
     one, two = (Module(done.image).run(inputs)["z"] for done in (plain, other))
     np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
 
 
 def test_each_step_names_the_nodes_of_the_model_that_it_computes() -> None:
-    parts = divide(separable())
+    parts = divide(separable(), options=CHAINED)
     (workload,) = distinct_workloads(parts)
     divided = substitute(parts, {workload.key: option(workload, "apart")})
     first, second = (dispatch.origins for dispatch in divided.dispatches)

@@ -38,6 +38,8 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "depthwise_strided": lambda: make.conv((1, 10, 7, 16), 16, 5, pad=2, stride=2, group=16),
     "chain_depthwise": lambda: make.depthwise_chain((1, 9, 11, 20), 24, residual=True),
     "chain_depthwise_strided": lambda: make.depthwise_chain((2, 10, 7, 16), 37, kernel=5, stride=2),
+    "chain_inverted": lambda: make.depthwise_chain((1, 9, 7, 5), 6, widened=20, residual=True),
+    "chain_widened": lambda: make.depthwise_chain((1, 8, 11, 3), 0, stride=2, widened=33),
     "chain_of_products": lambda: make.chained_products(5, 7, 9),
     "max_pool": lambda: make.pool((1, 9, 9, 20), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
     "average_pool": lambda: make.pool((1, 7, 7, 5), "AveragePool", kernel_shape=(2, 2)),

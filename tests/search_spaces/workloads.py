@@ -78,18 +78,37 @@ def conv(
 
 
 def depthwise_chain(
-    image: tuple[int, int, int, int], oc: int, kernel: int = 3, stride: int = 1, *, residual: bool = False
+    image: tuple[int, int, int, int],
+    oc: int,
+    kernel: int = 3,
+    stride: int = 1,
+    *,
+    widened: int = 0,
+    residual: bool = False,
 ) -> Workload:
-    """A depthwise convolution of an [n, h, w, c] image with bias and clipping, then a 1x1 convolution."""
-    c = image[-1]
+    """A depthwise convolution of an [n, h, w, c] image, before it one of 1x1 if ``widened``, one after it if ``oc``."""
     b = GraphBuilder("chain")
-    window = {"strides": (stride,) * 2, "pads": (kernel // 2,) * 4, "group": c}
-    x = b.node("Conv", b.input("x", image), b.input("w", (kernel, kernel, 1, c)), layout="NHWC", **window)
-    x = b.node("Clip", b.node("Add", x, b.input("bias", (c,))), min=0.0, max=6.0)
-    out = b.node("Conv", x, b.input("v", (1, 1, c, oc)), layout="NHWC")
+    x, channels, weights = b.input("x", image), image[-1], []
+
+    def convolved(x: str, shape: tuple[int, ...], **attrs: Any) -> str:
+        weights.append(b.input(f"w{len(weights)}", shape))
+        return b.node("Conv", x, weights[-1], layout="NHWC", **attrs)
+
+    def finished(x: str) -> str:
+        weights.append(b.input(f"w{len(weights)}", (channels,)))
+        return b.node("Clip", b.node("Add", x, weights[-1]), min=0.0, max=6.0)
+
+    if widened:
+        x = convolved(x, (1, 1, channels, widened))
+        channels = widened
+        x = finished(x)
+    window = {"strides": (stride,) * 2, "pads": (kernel // 2,) * 4, "group": channels}
+    x = finished(convolved(x, (kernel, kernel, 1, channels), **window))
+    if oc:
+        x = convolved(x, (1, 1, channels, oc))
     if residual:
-        out = b.node("Add", out, b.input("r", b.type_of(out).shape))
-    return of(b, out, {"w", "bias", "v"})
+        x = b.node("Add", x, b.input("r", b.type_of(x).shape))
+    return of(b, x, set(weights))
 
 
 def chained_products(m: int, k: int, n: int) -> Workload:

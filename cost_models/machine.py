@@ -67,6 +67,8 @@ class Machine:
     """Bytes of the first-level data cache."""
     l2: float = 1 << 20
     """Bytes of the second-level cache that keep what they are given."""
+    l2_whole: float = 1 << 20
+    """Its size: data of the run before that is no larger is found again."""
     l3: float = 8 << 20
     """Bytes of the last cache, shared by all cores."""
     l2_bytes_per_cycle: float = 32.0
@@ -107,6 +109,11 @@ class Machine:
     # Prefetching
     l3_lost: float = 1.0
     """Share of what bytes from memory cost beyond a long run's that those from the last cache do."""
+
+    streams: float = 16.0
+    """Rows in pages of their own that are visited in turns and followed all the same."""
+    turn_cost: float = 3.0
+    """How much more the bytes cost of rows of which twice as many are visited in turns: transforms of Winograd."""
 
     # Kernels and workers
     threads: int = 1
@@ -157,6 +164,8 @@ def _from_table(target: Target) -> Machine:
         l1=float(target.l1_bytes),
         # Pages lie in it where they happen to, and streams pass through: half of it keeps what it is given.
         l2=0.5 * target.l2_bytes,
+        l3_lost=core.l3_lost,
+        l2_whole=float(target.l2_bytes),
         l3=float(target.l3_bytes),
         threads=target.threads,
         registers=target.registers,

@@ -17,7 +17,7 @@ class Core:
     """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
 
     Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core, what a write
-    costs there as in Machine; ``window`` are entries of the reorder buffer.
+    and bytes that are not prefetched cost there as in Machine; ``window`` are entries of the reorder buffer.
     """
 
     hertz: float = 2.6e9
@@ -30,6 +30,7 @@ class Core:
     l2: float = 32.0
     l3: float = 12.0
     write_cost: float = 2.0
+    l3_lost: float = 1.0
 
 
 _SKYLAKE_SERVER = Core()
@@ -55,6 +56,7 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             latency=5.0,
             l3=18.0,
             write_cost=1.0,
+            l3_lost=0.3,
         ),
         "znver3": Core(
             hertz=3.4e9,
@@ -65,6 +67,7 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             window=256.0,
             l3=22.0,
             write_cost=1.0,
+            l3_lost=0.3,
         ),
         "znver4": Core(
             hertz=3.6e9,
@@ -76,6 +79,7 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             l2=31.0,
             l3=26.0,
             write_cost=1.0,
+            l3_lost=0.3,
         ),
     }
 )

@@ -57,6 +57,12 @@ def tile_knobs(shape: TileShape, target: Target) -> list[Knob]:
     return knobs
 
 
+def parallel_knob(target: Target, wide: bool, help: str) -> Knob:
+    """Whether workers share a kernel; nothing to choose where there is one."""
+    values = (False, True) if target.threads > 1 else (False,)
+    return Knob.of("parallel", values, wide and target.threads > 1, help)
+
+
 def _register_knobs(shape: TileShape, target: Target) -> list[Knob]:
     rows = shape.extents[shape.spatial[-1]] if shape.spatial else 1
     vectors = math.ceil(shape.extents[shape.vector] / shape.lanes)
@@ -168,6 +174,7 @@ __all__ = [
     "ceil_div",
     "column",
     "ints",
+    "parallel_knob",
     "row_tiles",
     "tile_constraints",
     "tile_knobs",

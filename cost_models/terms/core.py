@@ -46,7 +46,8 @@ def registers(body: Body, machine: Machine) -> Numbers:
 
 
 def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
-    arithmetic = body.arithmetic / machine.arithmetic_ports
+    added = body.arithmetic - body.simple
+    arithmetic = added / machine.arithmetic_ports + body.simple / machine.vector_ports
     loads = (body.loads - body.narrow) / machine.load_ports + body.narrow / machine.scalar_load_ports
     slots = (body.arithmetic + body.loads + body.stores) / machine.issue_width
     issue = np.maximum.reduce([arithmetic, loads, body.stores / machine.store_ports, slots])

@@ -27,13 +27,17 @@ def traffic(nest: LoopNest, machine: Machine) -> Traffic:
     walks, which = nest.walks
     return Traffic(
         *(
-            _into(walks, capacity, machine, lost)[which] + _scratch(nest, capacity, machine)
-            for capacity, lost in ((machine.l1, 0.0), (machine.l2, machine.l3_lost), (machine.l3, 1.0))
+            _into(walks, capacity, whole, machine, lost)[which] + _scratch(nest, capacity, machine)
+            for capacity, whole, lost in (
+                (machine.l1, machine.l1, 0.0),
+                (machine.l2, machine.l2_whole, machine.l3_lost),
+                (machine.l3, machine.l3, 1.0),
+            )
         )
     )
 
 
-def _into(nest: LoopNest, capacity: float, machine: Machine, lost: float) -> Numbers:
+def _into(nest: LoopNest, capacity: float, whole: float, machine: Machine, lost: float) -> Numbers:
     """Bytes moved into a cache of ``capacity`` from the next one.
 
     The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
@@ -47,15 +51,24 @@ def _into(nest: LoopNest, capacity: float, machine: Machine, lost: float) -> Num
     for access, found in zip(nest.accesses, nest.touched, strict=True):
         moved = found.moved[here]
         if lost:
-            moved = moved + lost * (found.cost[here] - moved)
+            late = moved * _not_followed(found.turns, machine)
+            alone = moved + lost * (found.cost[here] - moved)
+            moved = np.where(late > moved, np.maximum(alone, late), alone)
         moved = moved * found.entries[here]
         through = moved * (machine.write_cost if access.write else 1.0)
         if access.streamed is not None:
             streamed = streamed + np.where(access.streamed, moved, 0.0)
             through = np.where(access.streamed, 0.0, through)
         total = total + through
-    # What fits whole is there already: written by the dispatch before, or read by the last run.
-    return np.where(sets[0] <= capacity, 0.0, total) + streamed
+    # What fits whole is there already: written by the dispatch before, or read by the last run. Of somewhat more, a
+    # part is found again, as lines are not evicted in the order of their use.
+    missed = np.clip(1.5 - 1.5 * whole / np.maximum(sets[0], 1.0), 0.0, 1.0)
+    return np.asarray(total * missed + streamed)
+
+
+def _not_followed(turns: Numbers, machine: Machine) -> Numbers:
+    """How much more bytes cost [n] of rows visited in turns, the more of them prefetchers cannot follow."""
+    return np.asarray(1.0 + machine.turn_cost * np.clip(turns / machine.streams - 1.0, 0.0, 1.0))
 
 
 def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from autotune.schedule.relations import Fuse
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, IterVar
+from autotune.te.expr import Binary, Const, Expr, IterVar
 from autotune.te.traversal import nodes
 from search_spaces.nest.places import Places
 
-Terms = Mapping[str, int]
-"""Multiples of named axes that make up an index."""
+Terms = Mapping[str, float]
+"""Multiples of named axes that make up an index; a quotient moves by a part of one."""
 
 
 class Axes:
@@ -46,10 +46,15 @@ class Axes:
         return self._sizes[name]
 
     def terms(self, index: Expr) -> Terms:
-        """An index of a read; quotients, remainders and the like count as what moves them."""
+        """An index of a read; remainders, look-ups and the like count as what moves them."""
         form = self._places.indexes.form(index)
-        found: dict[str, int] = {}
+        found: dict[str, float] = {}
         for atom, factor in form.terms.items():
+            divisor = _divisor(atom)
+            if divisor is not None and isinstance(atom, Binary):
+                for name, step in self.terms(atom.a).items():
+                    found[name] = found.get(name, 0) + factor * step / divisor
+                continue
             for axis in [atom] if isinstance(atom, IterVar) else _variables(atom):
                 pair = self._pairs.get(axis)
                 if pair is not None and axis is pair[0] and pair[1] in form.terms:
@@ -96,7 +101,8 @@ class Axes:
             indices = [read.indices[dimension] for _, read in uses]
             moved = [self.terms(index) for index in indices]
             (name, *others) = {n for terms in moved for n in terms} or {""}
-            if name and not others and all(terms == {name: 1} for terms in moved):
+            exact = all(self.is_exact(index) for index in indices)
+            if name and not others and exact and all(terms == {name: 1} for terms in moved):
                 for part in self._pairs.get(axis, ()):  # its readers' loops say where it is
                     self._pairs.pop(part, None)
                 self.names[axis], self._terms[axis] = name, {name: 1}
@@ -111,7 +117,7 @@ class Axes:
         name = self.names[axis] = f"{stage.op.name}.{pair[-1].name}"
         self._owners[name], self._sizes[name] = stage, math.prod(part.extent for part in pair)
         moved = self._outside(stage)
-        place: dict[str, int] = {}
+        place: dict[str, float] = {}
         for index in indices[:1]:
             place = {name: step for name, step in self.terms(index).items() if name in moved}
         self._terms[axis] = {**place, self.names[axis]: 1}
@@ -158,6 +164,12 @@ def roots(stage: Stage, loop: IterVar) -> list[IterVar]:
         elif relation.outer is loop or relation.inner is loop:
             return roots(stage, relation.parent)
     return [loop]
+
+
+def _divisor(atom: Expr) -> int | None:
+    """What a quotient is divided by."""
+    quotient = isinstance(atom, Binary) and atom.op == "//" and isinstance(atom.b, Const)
+    return int(atom.b.value) if quotient else None  # type: ignore[attr-defined]
 
 
 def _variables(atom: Expr) -> list[IterVar]:

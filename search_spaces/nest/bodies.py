@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -162,7 +163,7 @@ class Bodies:
         registers = results + operand + 1
         if not reduces:  # a block that is turned is worked on in groups of lines
             group = least(step.width, max(1, GROUP_BYTES // ITEM_BYTES[stage.op.dtypes[0]]))
-            registers = where(turned, group, results if held else 2 * results) + 2
+            registers = where(turned, group, self._waiting(stage, results)) + 2
         return Body(
             steps=step.steps,
             arithmetic=arithmetic,
@@ -175,7 +176,15 @@ class Bodies:
             shared=shared if reduces else 0.0,
             split=split,
             pages=pages,
+            simple=0.0 if reduces else arithmetic,
         )
+
+    def _waiting(self, stage: Stage, results: Value) -> Value:
+        """Registers of results that wait to be stored or read; what stays in them is counted where it is computed."""
+        inside = [s.inside for s in self.kernels.sources[stage] if s.inside and not s.inside.op.reduce_axis]
+        reads = reduce(either, (self.in_registers(producer) for producer in inside), False)
+        stored = where(reads, 0, results if self._holds(stage) else 2 * results)
+        return where(self.in_registers(stage), results, stored)
 
     def _pages(self, step: Step, source: Source) -> Value:
         """Rows of a tall matrix that one execution of the body reads: each is on a page of its own.
@@ -256,6 +265,7 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
         if any(name in step.vector for name in terms):
             count = count * every  # vectors that overlap are loads of their own
             continue
+        span = np.floor(span)
         count = count * least(every, span)
         saved = either(saved, span < every)
     moving = [name for name in step.vector if name in source.moved]

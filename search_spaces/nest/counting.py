@@ -1,7 +1,8 @@
 """The arithmetic of a body whose iterations are written out: what they share is computed once.
 
 An unrolled loop decides conditions over its variable when code is made, and what does not depend on it is one value
-for all of its iterations, as in the sums of Winograd's transforms.
+for all of its iterations, as in the sums of Winograd's transforms. Conditions over loops around the body are decided
+there: padding costs nothing but at the borders (:mod:`autotune.lower.partition`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from autotune.te.expr import Binary, Compare, Const, Expr, IterVar, Not, Select
@@ -35,38 +37,45 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def operations_of(exprs: Sequence[Expr], unrolled: Sequence[IterVar], inner: Sequence[IterVar]) -> float:
-    """Vector instructions of one iteration, on average over those of the ``unrolled`` axes.
+@dataclass(frozen=True)
+class Known:
+    """What is known of an index when code is made: ``number`` plus an unknown multiple of ``step``; all of it, if 0."""
+
+    number: Any
+    step: int = 0
+
+
+Written = Mapping[IterVar, Sequence[Known]]
+"""The values of axes in the iterations of a body that are written out."""
+
+
+def operations_of(exprs: Sequence[Expr], written: Written, inner: Collection[IterVar]) -> float:
+    """Vector instructions of one iteration, on average over those ``written`` out.
 
     Conditions that no axis of the ``inner`` loop moves are decided outside of it.
     """
-    deciding = [axis for axis in unrolled if _decides(exprs, axis)]
-    count = math.prod(axis.extent for axis in deciding)
-    if not deciding or count > _MOST:
-        found = {id(node): node for expr in exprs for node in nodes(expr)}
-        for node in [node for node in found.values() if isinstance(node, Select)]:
-            tests = list(nodes(node.cond))
-            if not any(test is axis for test in tests for axis in inner):
-                for decided in (node, *tests):
-                    found.pop(id(decided), None)
-        return float(sum(cost_of(node) for node in found.values()))
-    counter = _Counter(deciding)
-    for values in itertools.product(*(range(axis.start, axis.start + axis.extent) for axis in deciding)):
+    deciding = [axis for axis in written if _decides(exprs, axis)]
+    if math.prod(len(written[axis]) for axis in deciding) > _MOST:
+        deciding = []
+    counter = _Counter(deciding, inner)
+    every = list(itertools.product(*(written[axis] for axis in deciding)))
+    for values in every:
         for expr in exprs:
             counter.visit(expr, dict(zip(deciding, values, strict=True)))
-    return counter.total / count
+    return counter.total / len(every)
 
 
 class _Counter:
     """Adds up the nodes that are computed, each once for the values of the axes that it depends on."""
 
-    def __init__(self, axes: Sequence[IterVar]) -> None:
+    def __init__(self, axes: Sequence[IterVar], inner: Collection[IterVar]) -> None:
         self.total = 0
         self._axes = axes
+        self._inner = inner
         self._moving: dict[int, tuple[IterVar, ...]] = {}
         self._seen: set[tuple[object, ...]] = set()
 
-    def visit(self, node: Expr, values: Mapping[IterVar, int]) -> None:
+    def visit(self, node: Expr, values: Mapping[IterVar, Known]) -> None:
         """Count a node and what it needs where the axes have ``values``."""
         key = (id(node), *(values[axis] for axis in self._depends(node)))
         if key in self._seen:
@@ -74,12 +83,20 @@ class _Counter:
         self._seen.add(key)
         if isinstance(node, Select):
             known = _value(node.cond, values)
-            if known is not None:
-                self.visit(node.a if known else node.b, values)
+            if known is not None and not known.step:
+                self.visit(node.a if known.number else node.b, values)
+                return
+            if self._is_outside(node.cond):
+                self.visit(node.a, values)
+                self.visit(node.b, values)
                 return
         self.total += cost_of(node)
         for part in children(node):
             self.visit(part, values)
+
+    def _is_outside(self, cond: Expr) -> bool:
+        """Whether a condition is about loops around the inner one alone."""
+        return not any(test is axis for test in nodes(cond) for axis in self._inner)
 
     def _depends(self, node: Expr) -> tuple[IterVar, ...]:
         if id(node) not in self._moving:
@@ -94,23 +111,35 @@ def _decides(exprs: Sequence[Expr], axis: IterVar) -> bool:
     return any(node is axis for cond in conditions for node in nodes(cond))
 
 
-def _value(node: Expr, values: Mapping[IterVar, int]) -> Any:
-    """What an index or condition is where some axes have values; None where that is not enough to tell."""
+def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
+    """What an index or condition is where some axes have values; None where nothing is known of it."""
     if isinstance(node, Const):
-        return node.value
+        return Known(node.value)
     if isinstance(node, IterVar):
         return values.get(node)
     if isinstance(node, Not):
         known = _value(node.a, values)
-        return None if known is None else not known
+        return None if known is None else Known(not known.number)
     if isinstance(node, Binary | Compare) and node.op in _OPERATORS:
         a, b = _value(node.a, values), _value(node.b, values)
-        if node.op == "and" and (a is False or b is False):
-            return False
-        if node.op == "or" and (a is True or b is True):
-            return True
-        return None if a is None or b is None else _OPERATORS[node.op](a, b)
+        for one in (a, b):
+            if one is not None and one.number is (node.op == "or") and node.op in ("and", "or"):
+                return one
+        return None if a is None or b is None else _combined(node.op, a, b)
     return None
 
 
-__all__ = ["operations_of"]
+def _combined(op: str, a: Known, b: Known) -> Known | None:
+    """What is known of ``a op b``; a remainder loses what is unknown by multiples of the divisor."""
+    step = 0
+    if a.step or b.step:
+        if op in ("+", "-"):
+            step = math.gcd(a.step, b.step)
+        elif op == "*" and not (a.step and b.step):
+            step = abs(a.step * b.number or b.step * a.number)
+        elif op != "%" or b.step or a.step % b.number:
+            return None
+    return Known(_OPERATORS[op](a.number, b.number), step)
+
+
+__all__ = ["Known", "Written", "operations_of"]

@@ -30,7 +30,7 @@ from search_spaces.nest.replay import Replayed, followed
 from search_spaces.nest.template import Joint, Part, Template
 from search_spaces.sketch import Path, Sketch
 
-Dims = tuple[tuple[tuple[str, int], ...], ...]
+Dims = tuple[tuple[tuple[str, float], ...], ...]
 
 _COPY = 2
 """Operations an element that a copy hides behind its bytes."""
@@ -102,7 +102,20 @@ class Derivation:
                         continue
                     found.append(Loop(name, where(unrolled, 1, extent)))
                     found.append(Loop(name, where(unrolled, extent, 1), "unrolled"))
-        return found
+        beside = self._beside(bodies).items()
+        return [*found, *(Loop(name, extent, "unrolled") for name, extent in beside)]
+
+    def _beside(self, bodies: Bodies) -> dict[str, Value]:
+        """How far stages around the main one walk along axes that it does not, in loops that run before or after it."""
+        beside: dict[str, Value] = {}
+        walked = set[str]()
+        for stage, loops in reversed(self.kernels.chain):
+            every = [digits(bodies.frames[stage], loop, self.name) for loop in stage.leaf_iter_vars]
+            for name, extent in (part for parts in every[len(loops) :] for part in parts):
+                if name not in walked:
+                    beside[name] = beside.get(name, 1) * extent
+            walked |= {name for parts in every for name, _ in parts}
+        return beside
 
     @cached_property
     def _extents(self) -> dict[str, int]:
@@ -169,12 +182,18 @@ class Derivation:
         found: dict[tuple[object, ...], Access] = {}
         for stage in self.kernels.stages:
             for source in self.kernels.sources[stage]:
-                if source.key not in found and (source.inside is None or bodies.in_memory(source.inside)):
+                # What is computed inside and read once counts as scratch memory alone.
+                again = bool(stage.op.reduce_axis)
+                read = source.inside is None or (again and bodies.in_memory(source.inside))
+                if read and source.key not in found:
                     dims = tuple(tuple(terms.items()) for terms in source.dims)
                     access = self._access(source.tensor, dims, self._outside(stage))
                     # What was computed for an iteration around lies as it is read.
                     panel: Value = None if source.inside is None else True
-                    found[source.key] = replace(access, looked_up=bool(source.looked_up), panel=panel)
+                    spread = tuple(max(offsets) - min(offsets) for offsets in source.offsets)
+                    found[source.key] = replace(
+                        access, looked_up=bool(source.looked_up), panel=panel, spread=spread
+                    )
         return found
 
     def _access(self, tensor: Tensor, dims: Dims, outside: frozenset[str]) -> Access:

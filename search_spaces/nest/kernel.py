@@ -23,6 +23,7 @@ from search_spaces.nest.loops import CACHE_LINE
 from search_spaces.nest.places import Places
 from search_spaces.nest.recorded import Recording
 from search_spaces.nest.replay import Replayed
+from search_spaces.nest.written import written_out
 
 
 @dataclass(frozen=True)
@@ -108,12 +109,9 @@ class Kernels:
         if stage not in self._operations:
             body = self.places.bodies[stage]
             sources = body[0].sources if isinstance(body[0], Reduce) else body
-            axes = (*stage.op.axis, *stage.op.reduce_axis)
-            written_out = [
-                axis for axis in axes if self.places.replayed.is_kind(stage, axis, "unrolled") is True
-            ]
+            frame = self.frames[stage]
             inner = roots(stage, stage.leaf_iter_vars[-1]) if stage.leaf_iter_vars else []
-            self._operations[stage] = operations_of(sources, written_out, inner)
+            self._operations[stage] = operations_of(sources, written_out(frame), inner)
         return self._operations[stage]
 
     def finish(self, stage: Stage) -> int:

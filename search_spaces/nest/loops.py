@@ -48,10 +48,12 @@ class Loop:
 class Access:
     """A tensor touched by the innermost body.
 
-    Each entry of ``dims`` is one dimension as terms (axis, coefficient) of its index; ``shape`` bounds it.
+    Each entry of ``dims`` is one dimension as terms (axis, coefficient) of its index, which is rounded down; ``shape``
+    bounds it.
     ``panel`` [n] says that the data was laid out in visiting order, so that no part of a line is wasted.
     Loops over the axes in ``outside`` do not repeat the access: it happens before or after them.
-    ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
+    ``spread`` are the distances of the first read from the last in each dimension, where a body has several that move
+    alike. ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
     ``streamed`` [n] says that writes go past the caches: nothing is fetched for them, and nothing stays.
     ``ahead`` [n] is the share of its way that instructions hide which fetch it before it is read; rows ``looked_up``
     are anywhere in memory.
@@ -59,7 +61,7 @@ class Access:
 
     name: str
     item_bytes: int
-    dims: tuple[tuple[tuple[str, int], ...], ...]
+    dims: tuple[tuple[tuple[str, float], ...], ...]
     shape: tuple[int, ...]
     write: bool = False
     panel: NDArray[np.bool_] | None = None
@@ -68,6 +70,7 @@ class Access:
     streamed: NDArray[np.bool_] | None = None
     ahead: Numbers | None = None
     looked_up: bool = False
+    spread: tuple[int, ...] = ()
 
     @cached_property
     def axes(self) -> frozenset[str]:
@@ -81,6 +84,7 @@ class Body:
 
     ``chains`` counts independent accumulations (their latency overlaps); ``instructions`` is its code size.
     ``narrow`` of the loads are of single elements or fetch a line ahead, which need no port of whole vectors.
+    ``simple`` of the arithmetic are no multiply-adds of a reduction, and run on every port for vectors.
     Of its vector loads ``split`` cross cache lines, and ``pages`` are from a page that was not read since many others.
     ``stalls`` are other cycles that are lost on the way.
     ``shared`` of the loads serve several iterations that are written out, and may stay in registers in between.
@@ -98,6 +102,7 @@ class Body:
     shared: Numbers | float = 0.0
     split: Numbers | float = 0.0
     pages: Numbers | float = 0.0
+    simple: Numbers | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -212,8 +217,8 @@ class LoopNest:
         return found
 
     @cached_property
-    def reaches(self) -> dict[tuple[tuple[tuple[str, int], ...], int], Numbers]:
-        """What was found of each index, and of the extent of its dimension."""
+    def reaches(self) -> dict[tuple[tuple[tuple[str, float], ...], int, int], Numbers]:
+        """What was found of each index, of the extent of its dimension, and of the spread of reads."""
         return {}
 
     @cached_property
@@ -248,7 +253,7 @@ class Touched:
     lines count in part where the next loop outside walks along them. ``cost``: ``moved`` in bytes of a long
     run, as prefetchers follow neither short ones nor rows visited piece by piece. ``entries``: how often the
     level is entered, less those times that find the data still there because the loop around does not move
-    the access.
+    the access. ``turns`` [n]: rows in pages of their own that are visited one after the other, again and again.
     """
 
     lines: Numbers
@@ -256,6 +261,7 @@ class Touched:
     moved: Numbers
     cost: Numbers
     entries: Numbers
+    turns: Numbers
 
 
 def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -300,7 +306,7 @@ def touched(nest: LoopNest, access: Access) -> Touched:
     scattering = _scattering(nest, access)
     # Pieces that are visited apart take as long when they are fetched ahead: measured on pools.
     cost = np.where(scattering > 1, np.maximum(cost, moved * scattering), cost)
-    return Touched(lines, space, moved, cost, entries)
+    return Touched(lines, space, moved, cost, entries, _in_turns(nest, access))
 
 
 def _scattering(nest: LoopNest, access: Access) -> Numbers:
@@ -326,14 +332,43 @@ def _scattering(nest: LoopNest, access: Access) -> Numbers:
     return factor
 
 
+def _in_turns(nest: LoopNest, access: Access) -> Numbers:
+    """Rows of an access [n], in pages of their own, that are visited in turns.
+
+    The innermost loop around the body that moves it within a page comes back to a row after as many others as are
+    visited inside of the loop. What instructions fetch ahead, or store past the caches, needs no prefetcher.
+    """
+    distance, far = _row(access), set[int]()
+    for dimension in range(len(access.dims) - 2, -1, -1):
+        if distance >= _PAGE_BYTES:
+            far.add(dimension)
+        distance *= access.shape[dimension]
+    if not far or access.outside:
+        return np.ones(len(nest))
+    near = {axis for d, terms in enumerate(access.dims) if d not in far for axis, _ in terms}
+    body = [[loop.kind in ("unrolled", "vectorized")] for loop in nest.loops]
+    moving = _of_loops(nest, near) & (nest.stacked > 1) & ~np.asarray(body, dtype=np.bool_).reshape(-1, 1)
+    if not moving.any():
+        return np.ones(len(nest))
+    inside = len(nest.loops) - np.argmax(moving[::-1], axis=0)
+    rows = math.prod((_reach(nest, access, d) for d in far), start=np.ones((1, 1)))
+    turns = np.where(moving.any(axis=0), rows[inside, np.arange(len(nest))], 1.0)
+    if access.streamed is not None:
+        turns = np.where(access.streamed, 1.0, turns)
+    return turns if access.ahead is None else turns + access.ahead * (1.0 - turns)
+
+
 def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:
     """Elements [levels, n] between the first and the last that each level touches in one dimension, both counted."""
-    key = access.dims[dimension], access.shape[dimension]
+    terms, spread = access.dims[dimension], access.spread[dimension] if access.spread else 0
+    key = terms, access.shape[dimension], spread
     if key not in nest.reaches:
-        reach: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
-        for axis, coefficient in access.dims[dimension]:
+        reach: Numbers = np.full((len(nest.loops) + 1, len(nest)), 1.0 + spread)
+        for axis, coefficient in terms:
             if axis in nest.spans:
                 reach = reach + abs(coefficient) * (nest.spans[axis] - 1)
+        if any(coefficient % 1 for _, coefficient in terms):
+            reach = np.floor(reach)
         nest.reaches[key] = np.minimum(reach, float(access.shape[dimension]))
     return nest.reaches[key]
 

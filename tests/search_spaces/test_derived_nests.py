@@ -10,7 +10,9 @@ import pytest
 from autotune import te
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
+from autotune.lower.ir import expressions, nodes, walk
 from autotune.schedule import Schedule
+from autotune.te.expr import Select
 from cost_models import analytic
 from search_spaces.nest import LoopNest
 from search_spaces.nest.derive import About, Nests
@@ -97,9 +99,10 @@ def test_iterations_that_are_written_out_share_arithmetic_and_have_no_conditions
 
     assert nest_of(b, schedule).body.arithmetic.tolist() == [2]  # one product, one sum
     rolled = nest_of(b, lambda s: s[b].vectorize(s[b].op.axis[1]))
-    assert rolled.body.arithmetic.tolist() == [
-        2
-    ]  # product and sum; the loops are cut where the condition changes
+    assert rolled.body.arithmetic.tolist() == [2]  # the loop is cut where the condition changes
+    (kernel,) = lower_schedule(te.create_schedule(b.op), [a, b]).kernels
+    found = nodes(*(expr for stmt in walk(kernel.body) for expr in expressions(stmt)))
+    assert not any(isinstance(node, Select) for node in found)
 
 
 def test_conditions_over_lanes_are_part_of_the_body() -> None:
@@ -107,3 +110,54 @@ def test_conditions_over_lanes_are_part_of_the_body() -> None:
     b = te.compute((2, 16), lambda n, i: te.if_then_else(i < 9, a[i] * 2.0, a[i] + 1.0), name="B")
     nest = nest_of(b, lambda s: s[b].vectorize(s[b].op.axis[1]))
     assert nest.body.arithmetic.tolist() == [3]  # product, sum and selection
+
+
+def test_the_remainder_of_a_loop_that_is_cut_decides_conditions() -> None:
+    a = te.placeholder((12, 16), name="A")
+
+    def value(h: te.IterVar, c: te.IterVar) -> te.Expr:
+        others = te.if_then_else(h % 4 == 1, a[h, c] + 3.0, a[h, c] + 2.0)
+        return te.if_then_else(h % 4 == 0, a[h, c] * 2.0 + 1.0, others)
+
+    b = te.compute((12, 16), value, name="B")
+
+    def schedule(s: Schedule) -> None:
+        s[b].unroll(s[b].split(s[b].op.axis[0], factor=4)[1])
+        s[b].vectorize(s[b].op.axis[1])
+
+    assert nest_of(b, schedule).body.arithmetic.tolist() == [5]  # a product and four sums
+
+
+def test_reads_at_constants_and_of_quotients_are_part_of_what_is_touched() -> None:
+    a = te.placeholder((3, 4, 16), name="A")
+    b = te.compute((16, 16), lambda h, c: a[0, h // 4, c] + a[2, h // 4, c], name="B")
+    nest = nest_of(b, lambda s: s[b].vectorize(s[b].op.axis[1]))
+    (read,) = (number for number, access in enumerate(nest.accesses) if not access.write)
+    lines = nest.touched[read].lines[:, 0].tolist()
+    assert lines == [3 * 4 * 64, 3 * 64, 3 * 64]
+
+
+def test_what_loops_beside_the_main_stage_walk_is_touched_too() -> None:
+    a = te.placeholder((8, 64, 16), name="A")
+    b = te.compute((8, 64, 16), lambda n, i, c: te.exp(a[n, i, c]), name="B")
+    d = te.compute((8, 63, 16), lambda n, i, c: b[n, i, c] - b[n, i + 1, c], name="D")
+
+    def schedule(s: Schedule) -> None:
+        for stage in (s[b], s[d]):
+            stage.vectorize(stage.op.axis[2])
+        s[b].compute_at(s[d], s[d].op.axis[0])
+
+    nest = nest_of(d, schedule)
+    (written,) = (number for number, access in enumerate(nest.accesses) if access.write)
+    assert nest.touched[written].lines[0, 0] == 8 * 63 * 64
+
+
+def test_rows_that_are_visited_in_turns_are_counted() -> None:
+    space = space_for(make.winograd_input((1, 29, 29, 512), 4), make.AVX512)
+    population = space.of([{**space.default(), "walk": one, "vectors": 1} for one in ("tile", "row")])
+    turns = {}
+    for rows, nest in space.loop_nests(population):
+        (written,) = (number for number, access in enumerate(nest.accesses) if access.write)
+        for row, count in zip(rows, nest.touched[written].turns, strict=True):
+            turns[population.config(row)["walk"]] = count
+    assert turns == {"tile": 36, "row": 6}

@@ -1,0 +1,46 @@
+"""What the loops of a stage say of its axes when code is made, as far as no knob decides it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from autotune.te.expr import IterVar
+from search_spaces.nest.counting import Known, Written
+from search_spaces.nest.frame import Frame
+from search_spaces.nest.recorded import Quantity
+
+
+def written_out(frame: Frame) -> Written:
+    """The axes of a stage that unrolled loops are parts of."""
+    found = {}
+    for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
+        unrolled, others = [], []
+        for loop, step in _parts(frame, axis, 1):
+            extent = frame.extent(loop)
+            if not isinstance(extent, Quantity) and frame.is_kind(loop, "unrolled") is True:
+                unrolled.append(range(0, int(extent) * step, step))
+            elif isinstance(extent, Quantity) or extent > 1:
+                others.append(step)
+        size = frame.sizes[axis]
+        if isinstance(size, Quantity) or size != axis.extent:  # it begins anywhere
+            others.append(1)
+        if unrolled:
+            unknown = min(others, default=0)
+            found[axis] = [Known(axis.start + sum(parts), unknown) for parts in itertools.product(*unrolled)]
+    return found
+
+
+def _parts(frame: Frame, iv: IterVar, step: int) -> Iterator[tuple[IterVar, int]]:
+    """The loops that an axis is cut into, and the distance of their iterations; 1 where that is not one number."""
+    split = frame.splits.get(iv)
+    if split is None or isinstance(frame.width(split), Quantity):
+        yield iv, step
+        return
+    width = int(frame.width(split))
+    moved = split.tail == "overlap" and frame.extent(iv) % width
+    yield from _parts(frame, split.outer, 1 if moved else step * width)
+    yield from _parts(frame, split.inner, step)
+
+
+__all__ = ["written_out"]

@@ -151,7 +151,8 @@ def _named(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
 
 def _context(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
     one = np.ones(len(nest))
-    whole = nest.working_sets[0]
+    walks, which = nest.walks
+    whole = walks.working_sets[0][which]
     return {
         "lanes": one * nest.lanes,
         "threads": one * machine.threads,
@@ -195,10 +196,11 @@ def _common(nest: LoopNest, machine: Machine, t: Terms) -> dict[str, Numbers]:
 
 def _levels(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
     """Working sets against the caches at evenly spread levels of the nest, outermost first."""
-    found, everyone = {}, np.arange(len(nest))
+    found = {}
+    walks, which = nest.walks
     for i in range(_LEVELS):
         level = nest.level(np.rint(i * nest.depths / _LEVELS).astype(np.intp))
-        at = nest.working_sets[level, everyone]
+        at = walks.working_sets[level, which]
         found[f"log_set_l1_{i}"] = _log(at / machine.l1)
         found[f"log_set_l2_{i}"] = _log(at / machine.l2)
     return found
@@ -209,15 +211,17 @@ def _accesses(nest: LoopNest) -> dict[str, Numbers]:
     sizes = [math.prod(access.shape) * access.item_bytes for access in nest.accesses]
     order = np.argsort([-size for size in sizes], kind="stable")
     zero = np.zeros(len(nest))
-    half = nest.level((nest.depths + 1) // 2), np.arange(len(nest))
+    walks, which = nest.walks
+    half = nest.level((nest.depths + 1) // 2), which
     found: dict[str, Numbers] = {}
     for i in range(_ACCESSES):
         inner, middle, reuse, panel = zero, zero, zero, zero
         if i < len(order):
-            access, lines = nest.accesses[order[i]], nest.touched[order[i]].lines
-            inner, middle = _log(lines[-1]), _log(lines[half])
-            entries = nest.touched[order[i]].entries[half]
-            reuse = _log(lines[half] * entries / np.maximum(lines[0], 1.0))
+            access, touched = nest.accesses[order[i]], walks.touched[order[i]]
+            lines = touched.lines
+            inner, middle = _log(lines[-1])[which], _log(lines[half])
+            entries = touched.entries[half]
+            reuse = _log(lines[half] * entries / np.maximum(lines[0][which], 1.0))
             panel = zero if access.panel is None else access.panel.astype(np.float64)
         found |= {
             f"log_inner_a{i}": inner,

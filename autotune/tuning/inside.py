@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -40,12 +42,30 @@ class Inside:
     def read(self, candidates: Candidates, late: Callable[[], bool]) -> dict[str, list[Reading]]:
         """What candidates took, by workload key; nothing of those for which there was no time, or that failed."""
         found: dict[str, list[Reading]] = {}
+        for groups in self._batches(self._groups(candidates)):
+            if not late():
+                found |= self._read(groups, late)
+        return found
+
+    def _groups(self, candidates: Candidates) -> list[_Group]:
+        """Candidates by the first of the model's options that execute their workloads."""
+        groups, left = list[_Group](), dict(candidates)
         for options in self._options():
             uses = self.sites.uses(options)
-            here = {key: built for key, built in candidates.items() if key in uses and key not in found}
-            if here and not late():
-                found |= self._read(options, here, late)
-        return found
+            here = {key: left.pop(key) for key in candidates if key in left and key in uses}
+            if here:
+                groups.append(_Group(options, here))
+        return groups
+
+    def _batches(self, groups: Sequence[_Group]) -> list[list[_Group]]:
+        """Those that are read in one process, as far as there is memory."""
+        batches: list[list[_Group]] = []
+        for group in groups:
+            if batches and sum(len(g.versions) for g in (*batches[-1], group)) <= self.model.most:
+                batches[-1].append(group)
+            else:
+                batches.append([group])
+        return batches
 
     def _options(self) -> list[Options]:
         """The options in use, and as long as there are such, the next ones that may be faster."""
@@ -58,26 +78,37 @@ class Inside:
         others = [{key: found[n] for key, found in rivals.items() if n < len(found)} for n in range(most)]
         return [used, *({**used, **other} for other in others)]
 
-    def _read(
-        self, options: Options, candidates: Candidates, late: Callable[[], bool]
-    ) -> dict[str, list[Reading]]:
-        """The candidates of workloads that a model with these options executes."""
-        count = max(map(len, candidates.values()))
-        versions = [
-            Version(options, {key: built[n] for key, built in candidates.items() if n < len(built)})
+    def _read(self, groups: Sequence[_Group], late: Callable[[], bool]) -> dict[str, list[Reading]]:
+        """The candidates of some groups, in one process."""
+        profiles = iter(self.model.read([v for group in groups for v in group.versions], ROUNDS, late))
+        found: dict[str, list[Reading]] = {}
+        for group in groups:
+            default, *mine = islice(profiles, len(group.versions))
+            if default is not None:
+                found |= {key: group.readings(key, default, mine) for key in group.candidates}
+        return found
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Candidates of workloads that a model with these options executes."""
+
+    options: Options
+    candidates: Candidates
+
+    @cached_property
+    def versions(self) -> list[Version]:
+        """The untuned one, then one with the first candidate of each workload, and so on."""
+        count = max(map(len, self.candidates.values()))
+        return [Version(self.options, {})] + [
+            Version(self.options, {key: built[n] for key, built in self.candidates.items() if n < len(built)})
             for n in range(count)
         ]
-        default, *profiles = self.model.read([Version(options, {}), *versions], ROUNDS, late)
-        if default is None:
-            return {}
-        return {
-            key: [
-                _reading(key, one, default, profile)
-                for one, profile in zip(built, profiles, strict=False)
-                if profile is not None
-            ]
-            for key, built in candidates.items()
-        }
+
+    def readings(self, workload: str, default: Profile, profiles: Sequence[Profile | None]) -> list[Reading]:
+        """What the candidates of a workload took."""
+        both = zip(self.candidates[workload], profiles, strict=False)
+        return [_reading(workload, built, default, found) for built, found in both if found is not None]
 
 
 def _reading(workload: str, built: Built, default: Profile, profile: Profile) -> Reading:

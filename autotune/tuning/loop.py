@@ -13,6 +13,7 @@ from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Meter
+from autotune.tuning.compare import TOP
 from autotune.tuning.guide import Guide
 from autotune.tuning.inside import Inside
 from autotune.tuning.measure.interface import Built, Measurer
@@ -42,9 +43,10 @@ GENERATION = 8
 """So many candidates of a workload are read inside the model together, with those of others."""
 LEADERS = 3
 """So many of the fastest that were read before are read again with them, in another process."""
-_VERSION_S = 0.6
-_PROCESS_S = 3.0
-"""What reading takes a version and a process, until that is known."""
+_PROCESS_S, _VERSION_S = 3.0, 0.6
+"""What reading inside the model takes a process, and a version until that is known."""
+_COMPARING = 3.0
+"""What comes after the search takes as long as so many processes with the winners: two compare, one times the model."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ class Loop:
         begin, count = self.meter.session_s, max(map(len, entries.values())) + 1
         readings = self.inside.read(entries, lambda: self.meter.seconds_left <= 0)
         self._version_s = max(0.0, self.meter.session_s - begin - _PROCESS_S) / count
+        self.meter.keep_back(_COMPARING * (_PROCESS_S + (TOP + 1) * self._version_s))
         for key, found in readings.items():
             self.store.read_inside(tasks[key].key, found, self.inside.model.name, self.job)
             tasks[key].read(found)

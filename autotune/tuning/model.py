@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 10.0
 """For timing the whole model at the end of a job."""
-_MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 16
+_MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 40
 """All versions may take this share of the free memory, each so many times the constants (as they are, packed, and on
 their way); the fewest and the most of them."""
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.database.records import Latency
+from autotune.runtime import artifact
 from autotune.tuning.measure.pool import WORKER
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.paired import least_rounds
@@ -25,6 +27,7 @@ _LOAD_S = 300.0
 _TURN_S = 60.0
 _ROLE = "versions"
 
+Answering: TypeAlias = "Future[dict[str, Any]]"
 Readings = NDArray[np.float64]
 """Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
 
@@ -136,31 +139,49 @@ class Turns:
         return True
 
     def _load_all(self, out_of_time: Callable[[], bool], *, reverse: bool) -> bool:
-        """Load all versions in a fresh process; says whether all of them lived and time was left."""
+        """Load all versions in a fresh process; says whether all of them lived and time was left.
+
+        One is written while the process loads the one before.
+        """
         if not self._workers.has(_ROLE):
             self._workers.add(_ROLE, WorkerProcess(self._command))
         self._loaded = True
+        order = sorted(self._images, reverse=reverse)
         with tempfile.TemporaryDirectory(prefix="autotune-turns-") as folder:
-            order = sorted(self._images.items(), key=lambda item: item[0], reverse=reverse)
-            return all(not out_of_time() and self._load(number, image, folder) for number, image in order)
+            loading: tuple[int, Path, Answering] | None = None
+            for number in order:
+                path = Path(folder) / f"{number}.atm"
+                artifact.save(self._images[number], path)
+                if loading is not None and not self._is_loaded(*loading):
+                    return False
+                request = {"do": "load", "version": number, "path": str(path), "seed": self._seed}
+                loading = number, path, self._submit(request, _LOAD_S)
+                if out_of_time():
+                    self._end_process()
+                    return False
+            return loading is not None and self._is_loaded(*loading)
 
-    def _load(self, number: int, image: ModuleImage, folder: str) -> bool:
-        from autotune.runtime import artifact
-
-        path = Path(folder) / "model.atm"
-        artifact.save(image, path)
-        request = {"do": "load", "version": number, "path": str(path), "seed": self._seed}
-        answer = self._ask(number, request, _LOAD_S)
-        path.unlink()  # one model at a time: they can be large, and a killed job leaves its folder
+    def _is_loaded(self, number: int, path: Path, loading: Answering) -> bool:
+        """Wait until a version is loaded; says whether it is."""
+        answer = self._answer(number, loading)
+        path.unlink()  # they can be large, and a killed job leaves its folder
         if answer is None:
             return False
         self._run_ns.setdefault(number, max(1.0, answer["ns"]))
         return True
 
+    def _submit(self, request: Mapping[str, Any], limit_s: float) -> Answering:
+        return self._workers.submit(
+            _ROLE, lambda worker: worker.call(request, limit_s, str(request["do"]), None)
+        )
+
     def _ask(self, number: int, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
+        return self._answer(number, self._submit(request, limit_s))
+
+    def _answer(self, number: int, answering: Answering) -> dict[str, Any] | None:
         """The answer, or None after the version ended the process: the others begin again without it."""
         try:
-            return self._workers.call(_ROLE, request, limit_s, str(request["do"]))
+            return answering.result()
         except Died as death:
             self.failures[number] = str(death)
             del self._images[number]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,6 +19,11 @@ from autotune.target import Target
 
 ALIGNMENT = 64
 """Bytes: the alignment of arenas, constants, scratch memory and fresh outputs (a cache line)."""
+
+HUGE_PAGE = 2 << 20
+"""Bytes: memory of a model is spread over fewer entries of the TLB on pages of this size."""
+_SMALL = 4 << 20
+"""Bytes up to which constants are put side by side; NumPy asks for huge pages itself for larger arrays."""
 
 _BYTES = np.dtype(np.uint8)
 
@@ -53,6 +61,28 @@ def _uninitialised(nbytes: int) -> NDArray[np.uint8]:
         raise no_memory(nbytes) from error
 
 
+def allocate_pages(nbytes: int) -> NDArray[np.uint8]:
+    """Aligned memory that holds zeros, on huge pages as far as it fills them and the system has any.
+
+    Raises BuildError where there is not so much.
+    """
+    if nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return allocate(nbytes)
+    try:
+        pages = mmap.mmap(-1, _rounded(nbytes, HUGE_PAGE) + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except (OSError, OverflowError) as error:
+        raise no_memory(nbytes) from error
+    with suppress(OSError):  # a kernel without huge pages
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    memory = np.frombuffer(pages, np.uint8)
+    start = -address_of(memory) % HUGE_PAGE
+    return memory[start : start + nbytes]
+
+
+def _rounded(nbytes: int, unit: int) -> int:
+    return -(-nbytes // unit) * unit
+
+
 def no_memory(nbytes: int) -> BuildError:
     """What to raise where there is no memory for so much."""
     return BuildError(f"there is no memory for {nbytes} bytes ({nbytes / 2**30:.1f} GiB)")
@@ -63,11 +93,23 @@ class Memory:
 
     def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
         """Aligned memory to write to; ``use`` says what for."""
-        return allocate(nbytes)
+        return allocate_pages(nbytes)
 
-    def constant(self, array: NDArray[Any]) -> NDArray[Any]:
-        """A dense, aligned array of these values, which is only read."""
-        return aligned(array)
+    def constants(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Dense, aligned arrays of these values, which are only read; small ones lie side by side on huge pages."""
+        small = sum(_rounded(array.nbytes, ALIGNMENT) for array in arrays if array.nbytes < _SMALL)
+        if small < HUGE_PAGE:
+            return [aligned(array) for array in arrays]
+        memory, at, found = allocate_pages(small), 0, []
+        for array in arrays:
+            if array.nbytes >= _SMALL:
+                found.append(aligned(array))
+                continue
+            copy = np.ndarray(array.shape, array.dtype, memory, at)
+            copy[...] = array
+            found.append(copy)
+            at += _rounded(array.nbytes, ALIGNMENT)
+        return found
 
 
 HOST_MEMORY = Memory()
@@ -125,6 +167,7 @@ MEMORY = _words()
 __all__ = [
     "ALIGNMENT",
     "HOST_MEMORY",
+    "HUGE_PAGE",
     "MEMORY",
     "Device",
     "Memory",
@@ -132,5 +175,6 @@ __all__ = [
     "aligned",
     "allocate",
     "allocate_array",
+    "allocate_pages",
     "no_memory",
 ]

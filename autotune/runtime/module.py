@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import TracebackType
 from typing import Any
@@ -71,13 +71,15 @@ class Module:
         self, image: ModuleImage, threads: int | None = None, *, memory: Memory = HOST_MEMORY
     ) -> None:
         verify(image)
-        self._image = image
+        constants = memory.constants(image.constants)
+        # The only copy of those that were moved: whoever made the image has no more use for it.
+        self._image = image = replace(image, constants=tuple(constants))
         self._threads = _workers(image, threads)
         self._pool = pool_of(self._threads)
         self._signature = Signature(image.name, image.inputs, image.outputs)
         self._output_names = [spec.name for spec in image.outputs]
         self._memory = memory
-        self._constants = [memory.constant(constant) for constant in image.constants]
+        self._constants = constants
         self._arena = memory.allocate(image.arena_bytes, "intermediate values")
         self._checks = CheckRows(image)
         self._dispatch_of: list[int] = []

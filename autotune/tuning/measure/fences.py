@@ -7,6 +7,7 @@ can be protected: an element beside an output could still be written.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +46,7 @@ class _Piece:
 
 
 class Fences(Memory):
-    """Memory of a module that is watched; ``allocate`` and ``constant`` are what a module asks for."""
+    """Memory of a module that is watched; ``allocate`` and ``constants`` are what a module asks for."""
 
     def __init__(self) -> None:
         self._pieces: list[_Piece] = []
@@ -54,9 +55,9 @@ class Fences(Memory):
         """Memory that may be written, filled with the pattern of its zones."""
         return self._fenced(nbytes, use, None)
 
-    def constant(self, array: Array) -> Array:
-        """A copy that must not be written."""
-        return self.copy(array, "constants")
+    def constants(self, arrays: Sequence[Array]) -> list[Array]:
+        """Copies that must not be written."""
+        return [self.copy(array, "constants") for array in arrays]
 
     def copy(self, array: Array, use: str) -> Array:
         """A copy that must not be written."""

@@ -12,10 +12,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.runtime.device import Memory
+
 if TYPE_CHECKING:
     from autotune.runtime.module import Module
 
 _VERSIONS: dict[int, tuple[Module, dict[str, NDArray[Any]]]] = {}
+
+
+class Shared(Memory):
+    """Memory of versions that take turns: all have their intermediate values in the same place, so that where that
+    happens to lie makes no difference between them."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, NDArray[np.uint8]] = {}
+
+    def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
+        """The beginning of the piece for a use; a larger one takes its place for later versions."""
+        if use not in self._pieces or self._pieces[use].nbytes < nbytes:
+            self._pieces[use] = super().allocate(nbytes, use)
+        return self._pieces[use][:nbytes]
+
+
+_MEMORY = Shared()
 
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +44,7 @@ def load(request: dict[str, Any]) -> dict[str, Any]:
     from autotune.tuning.random_inputs import random_inputs
 
     image = artifact.load(request["path"])
-    module = Module(image, image.target.threads)
+    module = Module(image, image.target.threads, memory=_MEMORY)
     inputs = random_inputs(module.inputs, request["seed"])
     _VERSIONS[request["version"]] = module, inputs
     return {"ns": int(module.time(inputs, warmup=1, repeat=1).min())}
@@ -45,4 +64,4 @@ def time(request: dict[str, Any]) -> dict[str, Any]:
     return {"ns": module.time(inputs, warmup=1, repeat=request["runs"]).tolist()}
 
 
-__all__ = ["load", "profile", "time"]
+__all__ = ["Shared", "load", "profile", "time"]

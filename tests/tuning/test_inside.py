@@ -1,0 +1,142 @@
+"""Candidates of all workloads are read together, a version of the model with one of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from autotune.database import Database
+from autotune.database.inside import estimates
+from autotune.database.records import Reading
+from autotune.tuning.compare import Profile, Version
+from autotune.tuning.inside import Inside
+from autotune.tuning.measure.interface import Built
+from autotune.tuning.sites import Sites
+from autotune.tuning.task import DISCARDED
+from autotune.tuning.turns import Rounds
+from tests.tuning.synthetic import measurer
+from tests.tuning.test_job import A, B, Model, job
+from tests.tuning.test_sites import sites
+
+
+def built(trace: str) -> Built:
+    return Built(cast(Any, None), trace, "[]")
+
+
+class Table:
+    """A model whose dispatches take what ``ns`` says of their code, by trace key; without code 100 ns."""
+
+    name = "net"
+    nbytes = 0
+
+    def __init__(self, options: Sites, ns: dict[str, float], most: int = 16) -> None:
+        self.sites = options
+        self.ns = ns
+        self.most = most
+        self.asked: list[list[set[str]]] = []
+        """The code of each version, a list for each process."""
+
+    def rankings(self) -> dict[str, Any]:
+        return {s.workload.key: SimpleNamespace(chosen=s.default) for s in self.sites.several}
+
+    def read(self, versions: Sequence[Version], rounds: Rounds, late: Callable[[], bool]) -> list[Any]:
+        self.asked.append([{b.trace_key for b in version.code.values()} for version in versions])
+        return [self._one(version, rounds) for version in versions]
+
+    def _one(self, version: Version, rounds: Rounds) -> Profile:
+        keys = list(self.sites.uses(version.options))
+        code = {key: b.trace_key for key, b in version.code.items()}
+        row = [self.ns.get(code.get(key, ""), 100.0) for key in keys]
+        return Profile([(key, key) for key in keys], np.tile(row, (rounds.most, 1)))
+
+    def time(self, tuned: Any, late: Any) -> None:
+        return None
+
+
+def test_a_version_has_a_candidate_of_each_workload() -> None:
+    options = sites(direct=100.0, rows=20.0, product=90.0)
+    model = Table(options, {"p1": 80.0, "p2": 120.0, "d1": 50.0})
+    candidates = {"plain": [built("p1"), built("p2")], "direct": [built("d1")]}
+    found = Inside(options, cast(Any, model)).read(candidates, lambda: False)
+    assert model.asked == [[set(), {"p1", "d1"}, {"p2"}]]
+    assert found == {
+        "plain": [Reading("p1", 0.8, 3, 100.0), Reading("p2", 1.2, 3, 100.0)],
+        "direct": [Reading("d1", 0.5, 3, 100.0)],
+    }
+
+
+@pytest.mark.parametrize(("most", "processes"), [(16, 1), (3, 2)])
+def test_what_another_option_needs_is_read_in_versions_that_have_it(most: int, processes: int) -> None:
+    options = sites(direct=100.0, rows=20.0, product=30.0)
+    model = Table(options, {"d1": 50.0, "r1": 70.0}, most)
+    candidates = {"direct": [built("d1")], "rows": [built("r1")]}
+    found = Inside(options, cast(Any, model)).read(candidates, lambda: False)
+    assert [code for asked in model.asked for code in asked] == [set(), {"d1"}, set(), {"r1"}]
+    assert len(model.asked) == processes
+    assert (found["direct"][0].ratio, found["rows"][0].ratio) == (0.5, 0.7)
+
+
+def test_nothing_is_known_of_what_there_was_no_time_for() -> None:
+    options = sites(direct=100.0, rows=20.0, product=90.0)
+    inside = Inside(options, cast(Any, Table(options, {})))
+    assert inside.read({"plain": [built("p1")]}, lambda: True) == {}
+
+
+def test_few_readings_count_for_less() -> None:
+    (once,) = estimates([Reading("a", 0.5, 2, 1.0)]).values()
+    assert once.ratio == pytest.approx(math.sqrt(0.5))
+    (often,) = estimates([Reading("a", 0.5, 3, 1.0)] * 10).values()
+    assert 0.5 < often.ratio < 0.53
+    assert (often.rounds, often.processes) == (30, 10)
+
+
+def test_a_search_learns_from_readings_inside_the_model(tmp_path: Path) -> None:
+    """Alone all are alike; inside the model the synthetic bowl decides."""
+    path = tmp_path / "tuning.db"
+    alone = measurer(A)
+    alone._answer = lambda candidate: A.measurement(A.space.default())
+    report = job(path, A, trials=60, measurer=alone, whole=Model(A, inside=A.latency)).run()
+    with Database(path) as database:
+        key = database.records()[0].key
+        readings = database.readings(key)
+        best = database.best(key.workload, key.target, key.space)
+    assert report.trials == 60
+    assert len({reading.trace_key for reading in readings}) > 40
+    config = cast(Any, best).config
+    assert A.latency(config) < 0.6 * A.latency(A.space.default())
+
+
+def test_what_is_far_slower_alone_is_not_read_inside(tmp_path: Path) -> None:
+    path = tmp_path / "tuning.db"
+    job(path, A, trials=40, whole=Model(A)).run()
+    with Database(path) as database:
+        runs = {run.trace_key: run for run in database.records()}
+        read = {reading.trace_key for reading in database.readings(next(iter(runs.values())).key)}
+    limit = DISCARDED * A.latency(A.space.default())
+    assert read
+    assert all(runs[trace].latency_ns <= limit for trace in read)
+    assert {t for t, run in runs.items() if run.latency_ns > limit}.isdisjoint(read)
+
+
+def test_what_was_not_read_before_a_job_was_killed_is_read_by_the_next(tmp_path: Path) -> None:
+    class Killed(Model):
+        def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "tuning.db"
+    job(path, A, B, trials=40, whole=Killed(A, B)).run()
+    with Database(path) as database:
+        runs = [run for run in database.records(workload=A.workload.key) if run.latency]
+        assert database.readings(runs[0].key) == []
+    job(path, A, B, trials=40, whole=Model(A, B)).run()
+    with Database(path) as database:
+        read = {reading.trace_key for reading in database.readings(runs[0].key)}
+    close = {run.trace_key for run in runs[1:] if run.latency_ns <= DISCARDED * runs[0].latency_ns}
+    assert close
+    assert close <= read

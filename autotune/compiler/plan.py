@@ -161,7 +161,7 @@ def rank(
             left = [option for option in options if option not in failed] or options
             tasks[workload] = EstimateTask(tuple(left), target, max(within, DOUBT))
     results = (workers or BuildWorkers()).run(list(tasks.values()))
-    times |= {w: sorted(found, key=_with_doubt) for w, found in zip(tasks, results, strict=True)}
+    times |= {w: sorted(found, key=_rank) for w, found in zip(tasks, results, strict=True)}
     return {workload.key: Ranking(workload, tuple(found)) for workload, found in times.items()}
 
 
@@ -178,9 +178,9 @@ def _compared(
     return times, [option for row, option in found if row.latency is None]
 
 
-def _with_doubt(time: OptionTime) -> float:
-    """The estimate that counts."""
-    return time.latency_ns * (1.0 if time.option.plain else DOUBT)
+def _rank(time: OptionTime) -> tuple[bool, float]:
+    """Where an estimate puts an option: none that is speculative is used by its estimate."""
+    return time.option.speculative, time.latency_ns * (1.0 if time.option.plain else DOUBT)
 
 
 def option_key(option: Option, target: Target) -> str:

@@ -60,7 +60,7 @@ class Option:
 
     ``steps`` divides the workload's graph into dispatches (None: the workload is one); ``prologue``
     computes constants of these dispatches from constant inputs of the workload, at compile time.
-    ``growth`` and ``promising`` are what :class:`Algorithm` says of them.
+    ``growth``, ``promising`` and ``speculative`` are what :class:`Algorithm` says of them.
     """
 
     workload: Workload
@@ -70,6 +70,7 @@ class Option:
     promising: float = PROMISING
     steps: Partition | None = None
     prologue: Graph | None = None
+    speculative: bool = False
 
     @property
     def plain(self) -> bool:
@@ -119,14 +120,16 @@ def _options(workload: Workload, *, speculative: bool) -> tuple[Option, ...]:
     """The options that are speculative, or those that are not."""
     graph = _opened(workload)
     is_chain = len(workload.region.anchors) > 1
-    found = [Option(workload, TOGETHER if is_chain else DIRECT)] if speculative == is_chain else []
+    whole = Option(workload, TOGETHER if is_chain else DIRECT, speculative=is_chain)
+    found = [whole] if whole.speculative == speculative else []
     earlier = _options(workload, speculative=False) if speculative else ()
     known = {(workload,), *(option.regions for option in earlier)}
     for rule in (rule for rule in RULES if rule.speculative == speculative):
         for label, changed in _changed(rule, graph):
             body, prologue = _folded(changed, graph)
             steps = rule.divide(body)
-            option = Option(workload, label, rule.error, rule.growth, rule.promising, steps, prologue)
+            figures = rule.error, rule.growth, rule.promising
+            option = Option(workload, label, *figures, steps, prologue, rule.speculative)
             if _placeable(steps, workload) and option.regions not in known:
                 found.append(option)
                 known.add(option.regions)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autotune.compiler import divide
-from autotune.compiler.plan import OPTION, option_key
+from autotune.compiler import distinct_workloads, divide
+from autotune.compiler.plan import OPTION, option_key, rank
 from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.passes.preference import Preference
 from autotune.target import Target
@@ -32,3 +32,12 @@ def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tm
         steps = {name for name, _ in profile.dispatches if name.startswith(f"{site.names[0]}/")}
         assert len(steps) == (0 if site.default.steps is None else len(site.default.regions))
         assert model.rankings()[w.key].chosen is other
+
+
+def test_the_default_of_a_site_is_what_an_untuned_model_uses_whatever_speculative_options_promise() -> None:
+    target, parts = Target.parse("x86-64-v4", threads=1), divide("zoo:mobilenetv2")
+    _, sites = work_of(parts, target, Preference())
+    untuned = rank(distinct_workloads(parts), target, None, Preference())
+    several = [site for site in sites if site.workload.key in untuned]
+    assert any(option.speculative for site in several for option in site.options)
+    assert [site.default for site in several] == [untuned[s.workload.key].chosen for s in several]

@@ -37,18 +37,6 @@ def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
     return seconds
 
 
-def predict_memory(space: Space, configs: Sequence[Config] | Population) -> Numbers:
-    """Predicted bytes [n] of memory beside inputs and outputs: packed and padded copies, and all scratch."""
-    population = configs if isinstance(configs, Population) else space.of(configs)
-    total = np.zeros(len(population))
-    for rows, nest in space.loop_nests(population):
-        for one in nest.passes:
-            total[rows] += one.written
-        if nest.scratch is not None:
-            total[rows] += nest.scratch[0] * np.minimum(nest.tiles, space.target.threads)
-    return total
-
-
 def floor(workload: Workload, target: Target) -> float:
     """Seconds that no schedule undercuts: arithmetic at the peak rate, or operands moved once from the
     second-level cache."""
@@ -159,7 +147,6 @@ __all__ = [
     "floor",
     "forget",
     "predict",
-    "predict_memory",
     "remember",
     "remembered",
 ]

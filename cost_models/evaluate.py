@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -97,22 +97,13 @@ def pairwise_accuracy(scores: NDArray[np.floating[Any]], latency: NDArray[np.flo
 
 def by_family(scores: NDArray[np.floating[Any]], data: Dataset) -> dict[str, Metrics]:
     """Metrics of each family of spaces; rows without a latency are left out."""
-    return _by(data.families, scores, data)
-
-
-def by_target(scores: NDArray[np.floating[Any]], data: Dataset) -> dict[str, Metrics]:
-    """Metrics of each target, by its key; rows without a latency are left out."""
-    return _by(data.targets, scores, data)
-
-
-def _by(labels: Sequence[str], scores: NDArray[np.floating[Any]], data: Dataset) -> dict[str, Metrics]:
     found = {}
-    of_row = np.asarray(labels)[data.groups] if len(data) else np.zeros(0, dtype=str)
-    for label in sorted(set(labels)):
-        rows = (of_row == label) & data.valid
+    of_row = np.asarray(data.families)[data.groups] if len(data) else np.zeros(0, dtype=str)
+    for family in sorted(set(data.families)):
+        rows = (of_row == family) & data.valid
         metrics = evaluate(scores[rows], data.latency_ns[rows], data.groups[rows])
         if metrics is not None:
-            found[label] = metrics
+            found[family] = metrics
     return found
 
 
@@ -133,4 +124,4 @@ def split(workloads: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(set(keys) - held), frozenset(held)
 
 
-__all__ = ["Metrics", "by_family", "by_target", "evaluate", "is_held_out", "pairwise_accuracy", "split"]
+__all__ = ["Metrics", "by_family", "evaluate", "is_held_out", "pairwise_accuracy", "split"]

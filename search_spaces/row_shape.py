@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autotune.te.tensor import ComputeOp, post_order
-from search_spaces.analysis import operations, read_forms
+from search_spaces.analysis import read_forms
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -55,15 +55,6 @@ class RowShape:
     def readers(self, name: str) -> int:
         """How many stages read the stage called ``name``."""
         return sum(any(tensor.op.name == name for tensor in op.input_tensors) for op in self.stages)
-
-    @cached_property
-    def recomputed(self) -> int:
-        """Extra vector instructions an element if the wide stages are recomputed by each reader."""
-        total = 0
-        for op in self.stages:
-            if op.name in self.stored_rows:
-                total += operations(op) * (self.readers(op.name) - 1)
-        return total
 
 
 def row_shape(workload: Workload) -> RowShape | None:

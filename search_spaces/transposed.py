@@ -39,7 +39,6 @@ class TransposedRecipe(FlatRecipe):
 
     crossed: ReadForm
     lines: str
-    line_extent: int
 
     def _output(self, stage: Stage, config: Choices) -> None:
         assert isinstance(stage.op, ComputeOp)
@@ -86,7 +85,7 @@ def crossed_lines(recipe: FlatRecipe) -> tuple[ReadForm, str, int] | None:
 
 def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, lines: str, extent: int) -> Space:
     """The schedules of a region that crosses an input's lines along axis ``lines``; see :func:`crossed_lines`."""
-    blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, crossed, lines, extent)
+    blocked = TransposedRecipe(recipe.workload, recipe.family, recipe.lanes, crossed, lines)
     least = GROUP_BYTES // ITEM_BYTES[recipe.output.body[0].dtype]
     tiles = ints(t * least for t in (1, 2, 4, 8) if t * least <= extent) or (extent,)
     # As many lines are read at once as a block has columns: prefetchers follow so many streams.

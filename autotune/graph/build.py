@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,14 +37,6 @@ def complete_node(node: Node, types: Mapping[str, TensorType]) -> tuple[Node, di
 def infer_node(node: Node, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
     """Types of a node's outputs. Raises GraphError that names the node."""
     return complete_node(node, types)[1]
-
-
-def infer_types(nodes: Iterable[Node], known: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """`known` plus the types of everything that the nodes (in topological order) define."""
-    types = dict(known)
-    for node in nodes:
-        types.update(infer_node(node, types))
-    return types
 
 
 class GraphBuilder:

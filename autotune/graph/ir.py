@@ -136,10 +136,6 @@ class Node:
         copy.__dict__.update(self.__dict__, origins=origins)
         return copy
 
-    def with_attrs(self, **attrs: Attr) -> Node:
-        """A copy with some attributes set."""
-        return dataclasses.replace(self, attrs={**self.attrs, **attrs})
-
     def renamed(self, names: Mapping[str, str]) -> Node:
         """A copy that reads and defines values by their new names; the others keep theirs."""
         return dataclasses.replace(

@@ -150,15 +150,4 @@ def config_to_json(config: Config) -> str:
     return json.dumps(dict(config), sort_keys=True, separators=(",", ":"))
 
 
-def config_from_json(text: str) -> dict[str, Value]:
-    """Read what :func:`config_to_json` wrote; raises KnobError."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise KnobError(f"a configuration is not JSON: {text[:80]!r} ({error})") from error
-    if not isinstance(data, dict) or not all(isinstance(value, int | str) for value in data.values()):
-        raise KnobError(f"a configuration is an object of ints, strings and bools: {text[:80]!r}")
-    return data
-
-
-__all__ = ["Columns", "Config", "Knob", "Value", "config_from_json", "config_to_json"]
+__all__ = ["Columns", "Config", "Knob", "Value", "config_to_json"]

@@ -25,7 +25,6 @@ LIBRARY_CALLS = "autotune.te.library_calls"
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Declared intrinsics by name; traces refer to them."""
 
-Replacement = Sequence[Step] | Step
 IntrinFunc = Callable[[list[Operand], list[Operand]], Any]
 
 

@@ -8,7 +8,6 @@ site, one with the second, and so on. Each site is decided by its own dispatches
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -336,7 +335,7 @@ def code_in_use(tasks: Iterable[Task], database: Database, measurer: Measurer) -
 def code_of(runs: Sequence[tuple[Task, Run]], measurer: Measurer) -> list[Built]:
     """The code of runs of some tasks: kept from when they were measured, else built again, all together."""
     missing = {
-        (task.workload.key, run.trace_key): task.candidate(json.loads(run.config_json))
+        (task.workload.key, run.trace_key): task.candidate(run.config)
         for task, run in runs
         if run.trace_key not in task.built
     }

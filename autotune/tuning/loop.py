@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Protocol
 
 from autotune.database.records import Key, Origin, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
-from autotune.schedule.knob import Config
+from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Meter
 from autotune.tuning.compare import TOP
@@ -258,7 +257,7 @@ class Loop:
                 key=task.key,
                 trace_key=built.trace_key,
                 trace_json=built.trace_json,
-                config_json=json.dumps(dict(config), sort_keys=True, separators=(",", ":")),
+                config_json=config_to_json(config),
                 outcome=measurement.outcome,
                 latency=measurement.latency,
                 error=measurement.error,

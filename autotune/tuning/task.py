@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -208,7 +207,7 @@ class Task:
             self.default_ns = readings[-1].default_ns
         for run in fresh:
             ns = self.score_ns(run.trace_key)
-            self.search.add(json.loads(run.config_json), ns if ns < math.inf else None)
+            self.search.add(run.config, ns if ns < math.inf else None)
             self.curve.append(min(self.best_ns, ns))
         self.left += self._unread(fresh)
 
@@ -223,7 +222,7 @@ class Task:
             and run.trace_key not in {*self.inside, self.default_trace}
             and run.latency_ns <= DISCARDED * self.default_alone_ns
         ]
-        return [json.loads(run.config_json) for run in sorted(found, key=lambda run: run.latency_ns)[:_LEFT]]
+        return [run.config for run in sorted(found, key=lambda run: run.latency_ns)[:_LEFT]]
 
 
 __all__ = ["DISCARDED", "PLATEAU", "Task"]

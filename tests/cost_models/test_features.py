@@ -76,14 +76,6 @@ def test_the_default_is_legal_deterministic_and_no_worse_than_a_sample(space: Sp
     assert analytic.predict(space, [config])[0] <= sampled.min() * 1.0001
 
 
-def test_memory_counts_copies_that_a_configuration_asks_for() -> None:
-    space = space_for(make.conv((1, 14, 14, 32), 48, 3, pad=1), make.AVX2)
-    root = space.default() | {"stage": "root", "parallel": True, "row_block": 1, "tail": "overlap"}
-    whole, block = analytic.predict_memory(space, [root, root | {"stage": "block"}])
-    assert whole == 16 * 16 * 32 * 4
-    assert 0 < block < whole
-
-
 def test_more_threads_want_more_tiles() -> None:
     workload = make.matmul(512, 64, 512)
     for threads in (2, 16):

@@ -21,13 +21,13 @@ from autotune.passes.options import Option
 from autotune.tuning.budget import Budget
 from autotune.tuning.job import Job, Subject
 from autotune.tuning.measure.interface import Built
-from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.progress import PlainLines
 from autotune.tuning.sites import Site
 from tests.database.conformance import Conformance
 from tests.database.examples import KEY, job, options, prepare, run, schedules
 from tests.database.server import PASSWORD, Server
+from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
 SYNTHETIC = Synthetic("a")

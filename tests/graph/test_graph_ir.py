@@ -7,7 +7,7 @@ import pytest
 
 from autotune.errors import GraphError
 from autotune.graph import Graph, Node, TensorType
-from autotune.graph.build import GraphBuilder, infer_node, infer_types
+from autotune.graph.build import GraphBuilder, infer_node
 from autotune.graph.ir import fresh_name, topological
 from tests.graph.graphs import small_convnet
 
@@ -46,7 +46,7 @@ def test_nodes_are_values() -> None:
     assert list(a.attrs) == ["group", "pads"]
     with pytest.raises(TypeError):
         a.attrs["group"] = 2  # type: ignore[index]
-    assert a.with_attrs(group=2).attrs["group"] == 2
+    assert a.replace(attrs={**a.attrs, "group": 2}).attrs["group"] == 2
     assert a.attrs["group"] == 1
 
 
@@ -148,9 +148,7 @@ def test_builder_refuses() -> None:
 def test_inference_of_nodes() -> None:
     split = Node("Split", ("x",), ("a", ""), {"axis": 1, "split": (1, 2)})
     assert infer_node(split, {"x": F}) == {"a": TensorType((2, 1), "float32")}
-    chain = [split, Node("Relu", ("a",), ("b",))]
-    assert infer_types(chain, {"x": F})["b"].shape == (2, 1)
     with pytest.raises(GraphError, match=r"node 'a' \(Split\): has 1 outputs, the operator gives 2"):
         infer_node(split.replace(outputs=("a",)), {"x": F})
     with pytest.raises(GraphError, match=r"node 'b' \(Relu\): input 'a' is not defined"):
-        infer_node(chain[1], {"x": F})
+        infer_node(Node("Relu", ("a",), ("b",)), {"x": F})

@@ -45,7 +45,7 @@ def with_node(node: Node) -> Graph:
 
 def with_attrs(value: str, **attrs: int) -> Graph:
     nodes = small_convnet().nodes
-    return broken(nodes=[n.with_attrs(**attrs) if value in n.outputs else n for n in nodes])
+    return broken(nodes=[n.replace(attrs={**n.attrs, **attrs}) if value in n.outputs else n for n in nodes])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from autotune.errors import ScheduleError
 from autotune.lower import lower_schedule, program_text
 from autotune.lower.examples import arguments, chain
 from autotune.schedule import PRIMITIVES, Schedule, Trace
-from autotune.schedule.paste import run_python
+from tests.schedule.printed import run_printed
 from tests.schedule.random_programs import Program, random_program
 from tests.schedule.random_steps import apply_random_steps
 from tests.schedule.test_further_primitives import WORKS
@@ -33,7 +33,7 @@ def test_python_text_makes_the_same_schedule(name: str) -> None:
     made, again = make(), make()[0]
     steps(made)
     trace = made[0].trace
-    run_python(trace.to_python(), again)
+    run_printed(trace.to_python(), again)
     assert again.trace.key == trace.key
     assert text_of(again) == text_of(made[0])
 
@@ -42,38 +42,7 @@ def test_python_text_makes_the_same_schedule(name: str) -> None:
 def test_python_text_of_random_traces(seed: int) -> None:
     case = random_case(seed)
     fresh = te.create_schedule(case.program.tensors()[1])
-    assert run_python(case.trace.to_python(), fresh).trace.to_python() == case.trace.to_python()
-
-
-def test_python_text_also_runs_as_python() -> None:
-    make, steps = WORKS["bind"]
-    made, again = make(), make()[0]
-    steps(made)
-    exec(made[0].trace.to_python(), {"s": again, "te": te})
-    assert again.trace.key == made[0].trace.key
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("import os", "line 1, import os: only calls of schedule primitives are understood here"),
-        ('s["C"].__class__()', "line 1, s['C'].__class__(): s['C'].__class__ is not a schedule primitive"),
-        (
-            's["C"].split(s["C"].loop_named("i"), factor=open("x"))',
-            "line 1, s['C'].split(s['C'].loop_named('i'), factor=open('x')): open is not a schedule primitive",
-        ),
-        ("s = s.normalize()", "line 1, s = s.normalize(): s.normalize is not a schedule primitive"),
-        ("s[", "not a schedule: '[' was never closed (<unknown>, line 1)"),
-        (
-            's["D"].compute_root()',
-            "line 1, s['D'].compute_root(): no stage 'D' in this schedule; stages: A, B, C",
-        ),
-    ],
-)
-def test_other_python_is_refused(text: str, message: str) -> None:
-    with pytest.raises(ScheduleError) as refusal:
-        run_python(text, chain(8)[0])
-    assert str(refusal.value) == message
+    assert run_printed(case.trace.to_python(), fresh).trace.to_python() == case.trace.to_python()
 
 
 def drawn(seed: int, *, threads: bool = False) -> tuple[Program, Trace]:
@@ -102,7 +71,7 @@ def test_json_gives_back_an_equal_trace_of_any_steps(seed: int, threads: bool) -
     program, trace = drawn(seed, threads=threads)
     assert_comes_back(trace)
     fresh = te.create_schedule(program.tensors()[1])
-    assert run_python(str(trace), fresh).trace == trace
+    assert run_printed(str(trace), fresh).trace == trace
 
 
 def test_examples_and_random_steps_use_every_primitive() -> None:
@@ -148,11 +117,7 @@ def test_names_that_python_cannot_take_are_printed_so_that_they_paste() -> None:
     out.fuse(rows, columns)
     s.cache_read(s['say "A"'].tensor, "local", [s["2b"].tensor])
     s.transform_layout(s["2b"].tensor, lambda i, j: [j, i // 4, i % 4])
-    variables: dict[str, object] = {"s": program(), "te": te}
-    exec(str(s.trace), variables)
-    again = variables["s"]
-    assert isinstance(again, Schedule)
-    assert again.trace == s.trace == run_python(str(s.trace), program()).trace
+    assert run_printed(str(s.trace), program()).trace == s.trace
 
 
 def test_numbers_without_json_are_refused() -> None:

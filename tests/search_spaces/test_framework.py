@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import InternalError, KnobError
-from autotune.schedule.knob import Knob, config_from_json, config_to_json
+from autotune.schedule.knob import Knob, config_to_json
 from autotune.target import Target
 from search_spaces import group as group_module
 from search_spaces.constraint import Constraint
@@ -171,13 +171,8 @@ def test_steps_are_the_neighbours_of_every_value() -> None:
     assert ordered.steps.dtype == np.int16
 
 
-def test_config_json_round_trip_and_errors() -> None:
-    config = {"b": True, "a": 3, "c": "mn"}
-    assert config_to_json(config) == '{"a":3,"b":true,"c":"mn"}'
-    assert config_from_json(config_to_json(config)) == config
-    for text in ("{", "[1]", '{"a": 1.5}'):
-        with pytest.raises(KnobError):
-            config_from_json(text)
+def test_json_of_a_configuration_is_canonical() -> None:
+    assert config_to_json({"b": True, "a": 3, "c": "mn"}) == '{"a":3,"b":true,"c":"mn"}'
 
 
 @pytest.mark.parametrize("values", [(), (1, "a"), (1.5,), (2, 1), (1, 1), (1, True)])

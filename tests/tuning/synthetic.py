@@ -13,11 +13,11 @@ from autotune.graph.region import RegionProgram
 from autotune.schedule.knob import Config, Knob
 from autotune.target import Target
 from autotune.tuning.measure.interface import Candidate
-from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Access, Body, Loop, LoopNest
 from search_spaces.space import Space
+from tests.tuning.simulated import SimulatedMeasurer
 
 TARGET = Target.parse("x86-64-v3", threads=2)
 KNOBS = (

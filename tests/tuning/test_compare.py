@@ -20,12 +20,12 @@ from autotune.tuning.budget import Budget
 from autotune.tuning.compare import Profile, Version
 from autotune.tuning.job import Job, Options
 from autotune.tuning.measure.interface import BuiltOption, Candidate
-from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import ERROR_RATE, fastest, least_rounds, ratio
 from autotune.tuning.progress import Silent
 from autotune.tuning.turns import Rounds, Turns
+from tests.tuning.simulated import SimulatedMeasurer
 
 DEFAULT = np.array([100.0, 104.0, 150.0, 101.0, 100.0, 100.0, 102.0, 99.0])
 FIRST = np.arange(8) < 1

@@ -28,12 +28,12 @@ from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.compare import TOP, Code, Profile, Version
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built, Candidate
-from autotune.tuning.measure.simulated import SimulatedMeasurer
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.progress import JsonLines, PlainLines, Silent
 from autotune.tuning.report import Report
 from autotune.tuning.sites import Site
 from autotune.tuning.turns import Rounds
+from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
 A = Synthetic("a")

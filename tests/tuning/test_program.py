@@ -13,12 +13,12 @@ from autotune.database import Database, Outcome
 from autotune.errors import KnobError, MeasureError, UsageError
 from autotune.graph.program import ProgramWorkload
 from autotune.schedule import Schedule
-from autotune.schedule.paste import run_python
 from autotune.tuning.program import TunedSchedule, tune_schedule
 from autotune.tuning.verify import problems_of, stale_keys
 from cost_models import analytic, features
 from search_spaces import program as program_space
 from search_spaces.sketch import Sketch
+from tests.schedule.printed import run_printed
 
 N = 24
 
@@ -74,7 +74,7 @@ def test_the_result_is_a_schedule_that_builds_and_prints(tuned: TunedSchedule) -
     assert tuned.report.trials == 11  # all that there are
     assert tuned.before_ns is not None
     assert 0 < tuned.after_ns <= 1.1 * tuned.before_ns
-    again = run_python(str(tuned.trace), te.create_schedule(C))
+    again = run_printed(str(tuned.trace), te.create_schedule(C))
     assert again.trace == tuned.trace == Sketch(stencil, [C]).bind(tuned.config)
     x = np.random.default_rng(0).standard_normal((N + 2, 32)).astype(np.float32)
     y = np.zeros((N, 32), np.float32)

@@ -11,8 +11,8 @@ import pytest
 
 import autotune
 from autotune import te
-from autotune.schedule.paste import run_python
 from search_spaces.sketch import Sketch
+from tests.schedule.printed import run_printed
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-programs.md"
 SMALLER = {
@@ -54,7 +54,7 @@ def test_the_programs_of_the_page_are_tuned_print_and_are_right(names: dict[str,
     result = names[name]
     assert set(result.report.outcomes) == {"ok"}
     outputs = [t for t in result.args if isinstance(t.op, te.ComputeOp)]
-    assert run_python(str(result.trace), te.create_schedule(outputs)).trace == result.trace
+    assert run_printed(str(result.trace), te.create_schedule(outputs)).trace == result.trace
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(t.shape).astype(t.dtype) for t in result.args]
     expected = te.evaluate(outputs, dict(zip(result.args[:-1], arrays[:-1], strict=True)))

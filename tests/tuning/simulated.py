@@ -1,0 +1,45 @@
+"""A measurer that measures nothing: searches are tested in milliseconds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from autotune.database.records import Outcome
+from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
+from autotune.tuning.outcome import Measurement
+
+Answer = Callable[[Candidate], Measurement]
+
+
+def config_key(config: Mapping[str, int | str | bool]) -> str:
+    """SHA-256 of a configuration's canonical JSON."""
+    return hashlib.sha256(json.dumps(dict(config), sort_keys=True).encode()).hexdigest()
+
+
+class SimulatedMeasurer:
+    """Answers from a function; ``measured`` lists what was asked for, in order."""
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+        self.measured: list[Candidate] = []
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+        """Nothing to build: the configuration stands for its schedule."""
+        return [Built(c, config_key(c.config), json.dumps(dict(c.config))) for c in candidates]
+
+    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        """The answer, as an outcome."""
+        self.measured.append(built.candidate)
+        return self._answer(built.candidate)
+
+    def check(self, option: BuiltOption) -> Measurement:
+        """Whole options have no answer."""
+        return Measurement(Outcome.ILLEGAL, message="no answer")
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+__all__ = ["SimulatedMeasurer", "config_key"]

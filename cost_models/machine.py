@@ -107,6 +107,14 @@ class Machine:
     to 1024, packed against not packed."""
 
     # Prefetching
+    restart_cycles: float = 20.0
+    """Cycles of a body where runs of channels begin, of which nothing has been prefetched: 3x3x3 convolutions of 14²
+    outputs with 256 channels, in blocks of 16, 32 and 64 channels with tiles of 7 and 14 pixels."""
+    run_cycles: float = 2.0
+    """Cycles of each of them in addition."""
+    resume_cycles: float = 500.0
+    """Cycles of a tile that is taken up again for another block of its reduction: operands come from further away, and
+    prefetchers start anew. Products of size 1536 and 2048 in blocks of 512 steps: 300 to 600."""
     l3_lost: float = 1.0
     """Share of what bytes from memory cost beyond a long run's that those from the last cache do."""
 

@@ -8,7 +8,7 @@ same steps next to one another in memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune import te
 from autotune.te.dot_products import DotProduct, dot_product
@@ -66,9 +66,9 @@ def _neighbours(shape: TileShape, form: ReadForm) -> bool:
     return form.affine and stored and form.contiguous == shape.main and (strides is None or strides[-1] == 1)
 
 
-def grouped(texts: list[str], step: str, group: int) -> list[str]:
-    """The index map of panels whose innermost dimension are the steps that an instruction takes."""
-    return [f"{step} // {group}" if text == step else text for text in texts] + [f"{step} % {group}"]
+def grouped(indices: Sequence[Any], step: Expr, group: int) -> list[Any]:
+    """Indices of panels whose innermost dimension are the steps that an instruction takes."""
+    return [step // group if index is step else index for index in indices] + [step % group]
 
 
 def tensorize_group(stage: Stage, dot: DotProduct, step: IterVar, lanes: IterVar) -> IterVar:

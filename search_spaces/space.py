@@ -301,7 +301,9 @@ class Space:
             schedule.replaying = True  # judged as a whole: the function is ours
             recipe.steps(schedule, _Knobs(schedule, self.names))
             schedule.replaying = False
-            legality.check(schedule, f"the steps of {self.family}")
+            schedule.step = f"the steps of {self.family}"  # what is looked at from here on is no guard
+            legality.check(schedule, schedule.step)
+            schedule.step = ""
 
         return Sketch(steps, program.outputs, self.knobs, self.constraints)
 

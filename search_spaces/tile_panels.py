@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.schedule.index_map import IndexMap
+from autotune.te.expr import Var
 from autotune.te.tensor import ComputeOp
 from search_spaces.dot_tile import grouped
 from search_spaces.plain import schedule_plain, worth_sharing
+from search_spaces.sketch import Choices
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
@@ -20,25 +22,26 @@ if TYPE_CHECKING:
 _ROWS = 16
 
 
-def pack_weights(schedule: Schedule, shape: TileShape, accumulator: Stage, width: int, order: str) -> None:
-    """Lay the weights out as panels of ``width`` columns, in the order that the reduction visits them."""
+def pack_weights(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Choices) -> None:
+    """Lay the weights out as panels as wide as a tile, in the order that the reduction visits them."""
     read = shape.weights
     assert read is not None
-    dims = {read.single(dim): f"i{dim}" for dim in range(len(read.dims)) if read.dims[dim]}
-    fixed = [f"i{dim}" for dim in range(len(read.dims)) if not read.dims[dim]]
-    reduce_order = (*shape.window, shape.main) if order == "window" else (shape.main, *shape.window)
+    width, by_window = config["vectors"] * shape.lanes, config.get("reduce_order", "window") == "window"
+    dims = {read.single(dim): Var(f"i{dim}") for dim in range(len(read.dims)) if read.dims[dim]}
+    fixed = [Var(f"i{dim}") for dim in range(len(read.dims)) if not read.dims[dim]]
+    reduce_order = (*shape.window, shape.main) if by_window else (shape.main, *shape.window)
     column = dims.pop(shape.vector)
     ordered = [dims.pop(axis) for axis in reduce_order if axis in dims]
-    texts = [*fixed, *dims.values(), f"{column} // {width}", *ordered, f"{column} % {width}"]
+    indices: list[Any] = [*fixed, *dims.values(), column // width, *ordered, column % width]
     if shape.dot is not None:
-        texts = grouped(texts, ordered[-1 if order == "window" else 0], shape.group)
+        indices = grouped(indices, ordered[-1 if by_window else 0], shape.group)
     source = schedule[read.tensor.op.name]
     packed = schedule.cache_read(source.tensor, "global", [accumulator])
-    packed = schedule.transform_layout(packed, IndexMap(tuple(texts)))
+    packed = schedule.transform_layout(packed, IndexMap.from_indices(indices))
     if shape.weights_constant:
         return
     if shape.dot is None and len(ordered) == 1 and read.contiguous == shape.vector:
-        _by_rows(schedule[packed], min(shape.lanes, width))
+        _by_rows(schedule[packed], shape.lanes)
     else:
         schedule_plain(schedule[packed], shape.lanes, inline=False)
 

@@ -42,7 +42,7 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
     stored, accumulator = _accumulator(schedule, shape, looped)
     width = config["vectors"] * shape.lanes
     if config.get("pack"):
-        pack_weights(schedule, shape, accumulator, width, str(config.get("reduce_order", "window")))
+        pack_weights(schedule, shape, accumulator, config)
     left = pack_left(schedule, shape, accumulator, config)
     if in_blocks:
         block = _block_stored(stored, shape, config, width)

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from autotune.errors import ScheduleError
 from autotune.schedule.knob import Config, Value
+from autotune.schedule.knob_expression import Expression, combined_expression
 from autotune.schedule.knob_value import KnobVar
 from autotune.te.expr import Binary, Const, Expr, IterVar, Var, as_expr, const
 from autotune.te.printer import expr_text
@@ -50,17 +51,21 @@ class IndexMap:
             result = function(*(Var(f"i{n}") for n in range(rank)))
             if isinstance(result, IndexMap):
                 return result
-            parts = result if isinstance(result, list | tuple) else (result,)
-            exprs = [as_expr(p) for p in parts]
-            texts = tuple(map(expr_text, exprs))
-            knobs: dict[str, Value] = {}
-            for var in (node for e in exprs for node in nodes(e) if isinstance(node, KnobVar)):
-                knobs |= var.values
-            return IndexMap(IndexMap(texts).bound(knobs).texts, texts) if knobs else IndexMap(texts)
+            return IndexMap.from_indices(result if isinstance(result, list | tuple) else (result,))
         except (TypeError, ValueError, AttributeError, ArithmeticError, LookupError) as error:
             raise ScheduleError(
                 f"index map: the function must take the old indices and return the new ones ({error})"
             ) from error
+
+    @staticmethod
+    def from_indices(indices: Sequence[Any]) -> IndexMap:
+        """The map to indices that were computed from variables ``i0, i1, ...``, and from knob values."""
+        exprs = [as_expr(index) for index in indices]
+        texts = tuple(map(expr_text, exprs))
+        knobs: dict[str, Value] = {}
+        for var in (node for e in exprs for node in nodes(e) if isinstance(node, KnobVar)):
+            knobs |= var.values
+        return IndexMap(IndexMap(texts).bound(knobs).texts, texts) if knobs else IndexMap(texts)
 
     def bound(self, config: Config) -> IndexMap:
         """The map with the values of ``config`` for the knobs that its texts name."""
@@ -80,6 +85,16 @@ class IndexMap:
     def new_extents(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Extents that hold every element of ``shape`` (padding included)."""
         return tuple(_extent(text, shape) for text in self.texts)
+
+    @property
+    def pieces(self) -> list[tuple[int, Expression, Expression]]:
+        """Of each new index the old one, and expressions of knobs: what that is divided by, and its remainder of what.
+
+        A remainder of 0 means that none is taken.
+        """
+        return [
+            _piece_with_knobs(ast.parse(text, mode="eval").body) for text in self.with_knobs or self.texts
+        ]
 
     def inverse(self, shape: Sequence[int], new: Sequence[Expr]) -> tuple[Expr, ...]:
         """Old indices in terms of the new ones.
@@ -184,6 +199,27 @@ def _piece(text: str) -> tuple[int, int, int]:
         raise ScheduleError(f"index map: {text!r} is not an index, a quotient or a remainder of one")
 
     return go(expr)
+
+
+def _piece_with_knobs(node: ast.expr) -> tuple[int, Expression, Expression]:
+    if isinstance(node, ast.Name) and _INDEX.fullmatch(node.id):
+        return int(node.id[1:]), 1, 0
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
+        (old, stride, modulus), value = _piece_with_knobs(node.left), _expression(node.right)
+        if isinstance(node.op, ast.Mod):
+            return old, stride, value
+        rest = modulus if modulus == 0 else combined_expression("//", modulus, value)
+        return old, combined_expression("*", stride, value), rest
+    return 0, 1, 1
+
+
+def _expression(node: ast.expr) -> Expression:
+    if isinstance(node, ast.Name):
+        return ("knob", node.id)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        left, right = _expression(node.left), _expression(node.right)
+        return combined_expression(_OPERATORS[type(node.op)], left, right)
+    return ast.literal_eval(node)
 
 
 __all__ = ["IndexMap", "IndexMapLike"]

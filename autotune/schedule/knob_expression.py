@@ -79,6 +79,12 @@ def evaluate(expression: Expression, values: Mapping[str, Any]) -> Any:
     return OPERATORS[symbol](evaluate(a, values), evaluate(b, values))
 
 
+def combined_expression(symbol: str, a: Expression, b: Expression) -> Expression:
+    """``a symbol b``: a plain value where both are."""
+    known = not is_expression(a) and not is_expression(b)
+    return OPERATORS[symbol](a, b) if known else ("knob", symbol, a, b)
+
+
 def knobs_in(value: Any) -> Iterator[str]:
     """Names of the knobs in an expression, or in any encoded argument, as often as they occur."""
     if not isinstance(value, tuple):
@@ -116,6 +122,7 @@ __all__ = [
     "OPERATORS",
     "Expression",
     "ceil_div",
+    "combined_expression",
     "evaluate",
     "expression_text",
     "is_arithmetic",

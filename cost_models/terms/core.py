@@ -58,6 +58,7 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
     chain = machine.latency * body.arithmetic / np.maximum(body.chains * ahead, 1.0)
     spilled = np.maximum(registers(body, machine) - machine.registers * machine.register_share, 0.0)
     stalls = body.stalls + machine.line_split_cycles * body.split + machine.page_cycles * body.pages
+    stalls = stalls + machine.restart_cycles * body.restarts + machine.run_cycles * body.runs
     seconds = body.steps / machine.hertz
     return Core(
         ports=seconds * (issue + stalls + machine.step_overhead),

@@ -12,7 +12,8 @@ def tail(nest: LoopNest, machine: Machine) -> Numbers:
     """Seconds [n] on one core."""
     if nest.tail_operations is None:
         return np.zeros(len(nest))
-    return nest.tail_operations / machine.vector_ports / machine.hertz
+    cycles = nest.tail_operations / machine.vector_ports + machine.resume_cycles * nest.resumed
+    return np.asarray(cycles / machine.hertz)
 
 
 __all__ = ["tail"]

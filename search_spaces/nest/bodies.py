@@ -12,7 +12,7 @@ import numpy as np
 
 from autotune.schedule.stage import Stage
 from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
-from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, where
+from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, negated, where
 from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, Source, around, root_of
@@ -33,7 +33,8 @@ class Step:
     """The loops of a stage: ``steps`` executions of a body that repeats along each axis, ``lanes`` by vector loops.
 
     ``tiles`` is how often the body is entered anew, which in a reduction is once for all of its steps. ``results`` are
-    its repetitions along the axes of what is computed; it ``folds`` where lanes are reduced.
+    its repetitions along the axes of what is computed; it ``folds`` where lanes are reduced. ``inner`` are the steps of
+    the innermost loop, ``passes`` how often each tile is taken up where a reduction goes through all of them in blocks.
     """
 
     steps: Value
@@ -42,6 +43,8 @@ class Step:
     vector: dict[str, Value]
     results: Value
     folds: bool
+    inner: Value
+    passes: Value
 
     def times(self, name: str) -> Value:
         """How often a body repeats along an axis outside of its vectors."""
@@ -97,7 +100,27 @@ class Bodies:
             for target, runs in ((repeats, unrolled), (vector, vectorized)):
                 for name, times in digits(frame, loop, self.kernels.axes.name) if runs is not False else ():
                     target[name] = target.get(name, 1) * where(runs, times, 1)
-        return Step(steps, tiles, repeats, vector, results, folds)
+        passes = self._passes(stage, frame)
+        return Step(steps, tiles * passes, repeats, vector, results, folds, self._inner(stage, frame), passes)
+
+    def _inner(self, stage: Stage, frame: Frame) -> Value:
+        """Iterations of the innermost loop that repeats and is not written out."""
+        found: Value = 1
+        for loop in reversed(stage.leaf_iter_vars):
+            inside = either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized"))
+            found = where(both(negated(inside), found == 1), frame.extent(loop), found)
+        return found
+
+    def _passes(self, stage: Stage, frame: Frame) -> Value:
+        """Iterations of loops over blocks of a reduction outside of loops over tiles, which have its other loops."""
+        found: Value = 1
+        outside: Value = 1
+        for loop in stage.leaf_iter_vars:
+            if loop.kind == "reduce":
+                outside = outside * frame.extent(loop)
+            elif frame.is_kind(loop, "unrolled") is False and frame.is_kind(loop, "vectorized") is False:
+                found = outside
+        return found if found is not outside else 1
 
     def entries(self, stage: Stage) -> Value:
         """How often the loops around a stage enter its own."""
@@ -147,7 +170,7 @@ class Bodies:
             mine, more, saved = _loads(step, source, vectors, lanes)
             mine = where(self.in_registers(source.inside), 0.0, mine)
             loads, arithmetic = loads + mine, arithmetic + more
-            if source.in_vectors(step.vector):
+            if source.row_bytes and source.in_vectors(step.vector):
                 split = split + mine * source.crossing(least(step.width, lanes))
                 pages = pages + self._pages(step, source)
             narrow = narrow + (0.0 if source.moved & step.vector.keys() else mine)
@@ -177,6 +200,8 @@ class Bodies:
             split=split,
             pages=pages,
             simple=0.0 if reduces else arithmetic,
+            restarts=self._restarts(stage, step),
+            runs=self._restarts(stage, step) * (step.results if step.vector else 0.0),
         )
 
     def _waiting(self, stage: Stage, results: Value) -> Value:
@@ -185,6 +210,16 @@ class Bodies:
         reads = reduce(either, (self.in_registers(producer) for producer in inside), False)
         stored = where(reads, 0, results if self._holds(stage) else 2 * results)
         return where(self.in_registers(stage), results, stored)
+
+    def _restarts(self, stage: Stage, step: Step) -> Value:
+        """How often runs of elements begin anew, which a window has for each of its taps, for one body."""
+        reduced = {self.kernels.axes.name(axis): axis.extent for axis in stage.op.reduce_axis}
+        windowed = sum(extent > 1 for extent in reduced.values()) > 1
+        for source in self.kernels.sources[stage] if windowed else ():
+            along = [name for name in (source.dims[-1] if source.dims else ()) if name in reduced]
+            if along and not source.moved & step.vector.keys():
+                return 1.0 / step.inner
+        return 0.0
 
     def _pages(self, step: Step, source: Source) -> Value:
         """Rows of a tall matrix that one execution of the body reads: each is on a page of its own.
@@ -208,6 +243,11 @@ class Bodies:
         # Those that stay in registers are stored by their readers.
         stored = where(self.in_registers(stage), 0.0, 1.0)
         return step.tiles * step.results * vectors * (1.0 + stored + self.kernels.finish(stage))
+
+    def resumed(self, stage: Stage) -> Value:
+        """How often a tile is taken up again for another block of a reduction."""
+        step = self.step(stage)
+        return where(step.passes > 1, step.tiles, 0.0)
 
     def _holds(self, stage: Stage) -> bool:
         """Whether a stage reads nothing but what is in registers."""

@@ -73,19 +73,25 @@ class Derivation:
             loops=tuple(self._loops(bodies)),
             accesses=tuple(self._accesses(fetched, bodies)),
             body=main,
-            rests=(*smaller, *(bodies.body(stage, bodies.step(stage)) for stage in self._others)),
+            rests=(*smaller, *(bodies.body(stage, bodies.step(stage)) for stage in self._others(bodies))),
             passes=tuple(self._passes()),
             tail_operations=outside,
+            resumed=bodies.resumed(kernels.main),
             serial=self._serial(),
             scratch=self._scratch(bodies),
             tags=_tags(bodies),
         )
 
-    @cached_property
-    def _others(self) -> list[Stage]:
+    def _others(self, bodies: Bodies) -> list[Stage]:
         """Stages beside the main one that take instructions; a kernel of copies takes as long as its bytes do."""
-        heavy = [s for s in self.kernels.before if s.op.reduce_axis or self.kernels.operations(s) > _COPY]
+        heavy = [stage for stage in self.kernels.before if self._is_heavy(stage, bodies)]
         return [*(stage for stage in self.kernels.stages if stage is not self.kernels.main), *heavy]
+
+    def _is_heavy(self, stage: Stage, bodies: Bodies) -> bool:
+        """Whether a kernel does more than to copy full vectors."""
+        width = bodies.step(stage).width
+        narrow = isinstance(width, int) and width < bodies.lanes(stage)
+        return bool(stage.op.reduce_axis) or narrow or self.kernels.operations(stage) > _COPY
 
     def _loops(self, bodies: Bodies) -> list[Loop]:
         found = []
@@ -189,7 +195,7 @@ class Derivation:
                     dims = tuple(tuple(terms.items()) for terms in source.dims)
                     access = self._access(source.tensor, dims, self._outside(stage))
                     # What was computed for an iteration around lies as it is read.
-                    panel: Value = None if source.inside is None else True
+                    panel: Value = (source.panel or source.inside is not None) or None
                     spread = tuple(max(offsets) - min(offsets) for offsets in source.offsets)
                     found[source.key] = replace(
                         access, looked_up=bool(source.looked_up), panel=panel, spread=spread
@@ -219,7 +225,8 @@ class Derivation:
         for root in self.kernels.passes:
             size: Value = math.prod(root.op.shape) * ITEM_BYTES[root.op.dtypes[0]]
             read: Value = sum(math.prod(t.shape) * ITEM_BYTES[t.dtype] for t in root.op.input_tensors)
-            found.append(Pass(root.op.name, read, size))
+            packed = root.op.name in self.replayed.panels
+            found.append(Pass(root.op.name, read, size, shared=packed))
         return found
 
     def _scratch(self, bodies: Bodies) -> tuple[Numbers, Numbers] | None:

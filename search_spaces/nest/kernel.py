@@ -12,7 +12,7 @@ import numpy as np
 from autotune.schedule.knob import Config
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES, Target
-from autotune.te.expr import IterVar, Read, Reduce
+from autotune.te.expr import Binary, Expr, IterVar, Read, Reduce, const
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 from search_spaces.analysis import cost_of
@@ -57,11 +57,16 @@ class Source:
     """For each dimension the constants that reads which move alike have beside what moves them."""
     row_bytes: int = 0
     """Bytes from one row to the next; 0 of what is computed in the same kernel."""
+    stepped: frozenset[str] = frozenset()
+    """The axes that move its last dimension by a quotient."""
+    panel: bool = False
+    """Whether it was packed in the order in which it is read."""
 
     @cached_property
     def key(self) -> tuple[object, ...]:
         """Equal for reads that touch the same elements at the same time."""
-        return (self.tensor.op, self.tensor.value_index, tuple(tuple(sorted(d.items())) for d in self.dims))
+        dims = tuple(tuple(sorted(terms.items())) for terms in self.dims)
+        return (self.tensor.op, self.tensor.value_index, self.panel, dims)
 
     @cached_property
     def moved(self) -> frozenset[str]:
@@ -71,7 +76,9 @@ class Source:
     def in_vectors(self, lanes: Collection[str]) -> bool:
         """Whether neighbours along the axes of ``lanes`` lie next to one another."""
         moving = [name for name in lanes if name in self.moved]
-        if not moving or set(moving) & self.looked_up or self.dims[-1].get(moving[0]) != 1:
+        if self.panel:
+            return bool(moving)
+        if not moving or set(moving) & (self.looked_up | self.stepped) or self.dims[-1].get(moving[0]) != 1:
             return False
         return all(moving[0] not in terms for terms in self.dims[:-1])
 
@@ -138,8 +145,9 @@ class Kernels:
             found[source.key] = replace(known, offsets=tuple(a | b for a, b in both))
         return list(found.values())
 
-    def _source(self, stage: Stage, read: Read) -> Source:
-        producer = self.places.replayed.schedule[read.tensor]
+    def _source(self, stage: Stage, packed: Read) -> Source:
+        producer = self.places.replayed.schedule[packed.tensor]
+        read, panel = self._unpacked(packed, producer)
         dims, looked_up = [], set[str]()
         for index in read.indices:
             inner = [node for node in nodes(index) if isinstance(node, Read)]
@@ -157,12 +165,34 @@ class Kernels:
             frozenset(looked_up),
             inside,
             offsets,
-            self._row(read, inside),
+            self._row(read, inside, panel),
+            self._stepped(read),
+            panel,
         )
 
-    def _row(self, read: Read, inside: Stage | None) -> int:
+    def _stepped(self, read: Read) -> frozenset[str]:
+        found = set[str]()
+        for index in read.indices[-1:]:
+            atoms = self.places.indexes.form(index).terms
+            for atom in (atom for atom in atoms if isinstance(atom, Binary) and atom.op == "//"):
+                found |= self.axes.terms(atom).keys()
+        return frozenset(found)
+
+    def _unpacked(self, read: Read, producer: Stage) -> tuple[Read, bool]:
+        """What is read of panels, as a read of what was packed into them."""
+        old = self.places.replayed.panels.get(producer.op.name)
+        if old is None:
+            return read, False
+        (source,) = producer.op.input_tensors
+        indices: list[Expr] = [const(0)] * len(source.shape)
+        for number, index in zip(old, read.indices, strict=True):
+            piece = isinstance(index, Binary) and index.op in ("//", "%")
+            indices[number] = index.a if isinstance(index, Binary) and piece else index
+        return Read(source, tuple(indices)), True
+
+    def _row(self, read: Read, inside: Stage | None, panel: bool) -> int:
         dense = read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] if read.tensor.shape else 0
-        return 0 if inside is not None else self._about.row_bytes(read.tensor) or dense
+        return 0 if inside is not None or panel else self._about.row_bytes(read.tensor) or dense
 
     def _by_tensors(self) -> dict[str, str]:
         """Axes by the dimensions that they walk along: paths that compute the same by other stages agree in them."""

@@ -86,7 +86,8 @@ class Body:
     ``narrow`` of the loads are of single elements or fetch a line ahead, which need no port of whole vectors.
     ``simple`` of the arithmetic are no multiply-adds of a reduction, and run on every port for vectors.
     Of its vector loads ``split`` cross cache lines, and ``pages`` are from a page that was not read since many others.
-    ``stalls`` are other cycles that are lost on the way.
+    Runs of elements begin anew ``restarts`` times, in each of several rows ``runs`` in all. ``stalls`` are other cycles
+    that are lost on the way.
     ``shared`` of the loads serve several iterations that are written out, and may stay in registers in between.
     """
 
@@ -103,6 +104,8 @@ class Body:
     split: Numbers | float = 0.0
     pages: Numbers | float = 0.0
     simple: Numbers | float = 0.0
+    restarts: Numbers | float = 0.0
+    runs: Numbers | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,8 @@ class LoopNest:
 
     ``rests`` are the bodies of those tiles that are smaller than the others, in addition to ``body``.
     ``serial`` [n] marks candidates whose parallel loops run on one worker. ``scratch`` is (bytes [n], times
-    filled [n]) of producers stored once a block. ``slots`` [loops, n] says which of the
-    loops are a candidate's own, where some are of others only.
+    filled [n]) of producers stored once a block. Tiles are ``resumed`` so often [n] after others, for another block of
+    a reduction. ``slots`` [loops, n] says which of the loops are a candidate's own, where some are of others only.
     """
 
     family: str
@@ -138,6 +141,7 @@ class LoopNest:
     rests: tuple[Body, ...] = ()
     passes: tuple[Pass, ...] = ()
     tail_operations: Numbers | None = None
+    resumed: Numbers | float = 0.0
     serial: NDArray[np.bool_] | None = None
     scratch: tuple[Numbers, Numbers] | None = None
     tags: Mapping[str, Numbers] = field(default_factory=dict)

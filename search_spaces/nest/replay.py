@@ -12,8 +12,9 @@ from typing import Any
 
 from autotune import te
 from autotune.errors import KnobError
+from autotune.schedule.index_map import IndexMap
 from autotune.schedule.knob import Config
-from autotune.schedule.knob_expression import OPERATORS, Expression, is_expression
+from autotune.schedule.knob_expression import Expression, combined_expression, is_expression
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
@@ -31,7 +32,8 @@ class Replayed:
 
     ``widths`` are the factors of splits, or their ``nparts``, ``tails`` what they do with the rest; ``roots`` the
     extents of axes that a step made of loops. ``kinds`` says of annotated loops when they are parallel, unrolled or
-    vectorized, ``distances`` how many iterations ahead a stage fetches a tensor at a loop.
+    vectorized, ``distances`` how many iterations ahead a stage fetches a tensor at a loop, ``panels`` of stages that
+    are laid out in pieces of dimensions which dimension that is for each of theirs.
     """
 
     schedule: Schedule
@@ -40,6 +42,7 @@ class Replayed:
     roots: dict[IterVar, Expression] = field(default_factory=dict)
     kinds: dict[IterVar, dict[str, Expression]] = field(default_factory=dict)
     distances: dict[tuple[str, str, str], Expression] = field(default_factory=dict)
+    panels: dict[str, list[int]] = field(default_factory=dict)
 
     def width(self, split: Split) -> Expression:
         """What was given to a split: the extent of the inner loop, or of the outer one."""
@@ -67,7 +70,7 @@ def followed(schedule: Schedule, trace: Trace) -> Replayed:
     walk = _Walk(schedule)
     for step in trace.steps:
         walk.take(step)
-    result = Replayed(schedule, distances=walk.distances)
+    result = Replayed(schedule, distances=walk.distances, panels=walk.panels)
     for stage in schedule.stages:
         named = {iv: walk.kinds.get((stage.op.name, iv.name)) for iv in stage.leaf_iter_vars}
         result.kinds |= {iv: kinds for iv, kinds in named.items() if kinds}
@@ -94,10 +97,13 @@ class _Walk:
         self.tails: dict[tuple[str, str], Expression] = {}
         self.kinds: dict[tuple[str, str], dict[str, Expression]] = {}
         self.distances: dict[tuple[str, str, str], Expression] = {}
+        self.panels: dict[str, list[int]] = {}
         self._schedule = schedule
+        fresh = te.create_schedule(schedule.outputs).stages
+        self._shapes = {stage.op.name: stage.op.shape for stage in fresh}
         self._loops: dict[tuple[str, str], Expression] = {
             (stage.op.name, axis.name): axis.extent
-            for stage in te.create_schedule(schedule.outputs).stages
+            for stage in fresh
             for axis in (*stage.op.axis, *stage.op.reduce_axis)
         }
 
@@ -127,8 +133,10 @@ class _Walk:
         elif step.primitive in _KINDS:
             self._annotate(step, args)
         elif step.primitive == "prefetch":
-            given = _combined("*", args.get("offset", 1), args.get(WHEN, True))
+            given = combined_expression("*", args.get("offset", 1), args.get(WHEN, True))
             self.distances[step.stage, args["tensor"][1], args["var"][2]] = given
+        elif step.primitive == "transform_layout":
+            self._lay_out(args["tensor"][1], IndexMap(args["index_map"][1:]))
         elif step.primitive == "rfactor":
             self._factor(args["tensor"], args["axis"], step.results)
         elif step.primitive == "reverse_compute_at":
@@ -155,10 +163,10 @@ class _Walk:
         factor: Expression | None,
         nparts: Expression | None,
     ) -> None:
-        (outer, inner), extent = names, _combined("max", self.extent(stage, parent[2]), 1)
+        (outer, inner), extent = names, combined_expression("max", self.extent(stage, parent[2]), 1)
         given = nparts if factor is None else factor
-        part = _combined("min", given, extent)
-        rest = _combined("ceil_div", extent, part)
+        part = combined_expression("min", given, extent)
+        rest = combined_expression("ceil_div", extent, part)
         self.widths[stage, outer] = given
         self._loops[stage, outer], self._loops[stage, inner] = (
             (part, rest) if factor is None else (rest, part)
@@ -167,14 +175,14 @@ class _Walk:
     def _fuse(self, stage: str, order: Any, names: Sequence[str]) -> None:
         extent: Expression = 1
         for _, _, name in order[1:]:
-            extent = _combined("*", extent, self.extent(stage, name))
+            extent = combined_expression("*", extent, self.extent(stage, name))
         for name in names:
             self._loops[stage, name] = extent
 
     def _annotate(self, step: Step, args: dict[str, Any]) -> None:
         loop = (step.stage, args["var"][2])
         kinds, kind, when = self.kinds.setdefault(loop, {}), _KINDS[step.primitive], args.get(WHEN, True)
-        kinds[kind] = when if kind not in kinds else _combined("|", kinds[kind], when)
+        kinds[kind] = when if kind not in kinds else combined_expression("|", kinds[kind], when)
 
     def _take_over(self, stage: str, producer: str) -> None:
         """A stage gets loops like those of its producer."""
@@ -189,18 +197,22 @@ class _Walk:
         self._loops[tensor[1], f"{axis[2]}.v"] = self.extent(tensor[1], axis[2])
         self.kinds = {loop: kinds for loop, kinds in self.kinds.items() if loop[0] != tensor[1]}
 
+    def _lay_out(self, stage: str, mapping: IndexMap) -> None:
+        """A stage has one loop for each new index."""
+        shape = self._shapes.get(stage) or self._schedule.stage_named(stage).op.input_tensors[0].shape
+        pieces = mapping.pieces
+        if any(stride != 1 or modulus != 0 for _, stride, modulus in pieces):
+            self.panels[stage] = [old for old, _, _ in pieces]
+        for number, (old, stride, modulus) in enumerate(pieces):
+            outer = combined_expression("ceil_div", shape[old], stride)
+            self._loops[stage, f"ax{number}"] = modulus if modulus != 0 else outer
+
     def _rename(self, old: str, tensor: str, names: Callable[[str], Sequence[str]]) -> None:
         """What is known of the loops of a stage holds for those of a new one."""
         new = tensor.split(".v")[0]  # of several values that one stage computes
         for (stage, loop), extent in list(self._loops.items()):
             if stage == old:
                 self._loops.update({(new, name): extent for name in names(loop)})
-
-
-def _combined(symbol: str, a: Expression, b: Expression) -> Expression:
-    """``a symbol b``: a number where both are."""
-    known = not is_expression(a) and not is_expression(b)
-    return OPERATORS[symbol](a, b) if known else ("knob", symbol, a, b)
 
 
 __all__ = ["Replayed", "followed", "replayed"]

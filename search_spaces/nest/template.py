@@ -98,6 +98,7 @@ def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
             for one in nest.passes
         ),
         tail_operations=number(nest.tail_operations, float),
+        resumed=number(nest.resumed, float),
         serial=number(nest.serial, bool),
         scratch=nest.scratch and (number(nest.scratch[0], float), number(nest.scratch[1], float)),
         tags={tag: number(value, float) for tag, value in nest.tags.items()},

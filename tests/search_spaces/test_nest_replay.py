@@ -17,8 +17,9 @@ from autotune.lower import LoopProgram, lower_schedule
 from autotune.lower import program as lowering
 from autotune.lower.ir import For, Stmt, Store, sub_statements
 from autotune.schedule import Stage, Trace
-from autotune.te.expr import IterVar
+from autotune.te.expr import Binary, IterVar
 from autotune.te.tensor import Tensor
+from autotune.te.traversal import nodes
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.places import Places
 from search_spaces.nest.replay import replayed
@@ -98,10 +99,20 @@ def compare(
             continue
         lowered = lowered_nests(program)
         for stage in places.stages:
-            if stage.op.name in lowered:  # others are read under conditions that never hold
-                assert derived_nest(stage, frames, row) == lowered[stage.op.name], (
-                    f"{stage.op.name} in\n{text}"
-                )
+            name = stage.op.name
+            if name in lowered:  # others are read under conditions that never hold
+                found = derived_nest(stage, frames, row)
+                if stage.attach_stage is not None and read_by_quotients(places, stage):
+                    # Where few blocks begin at known places, the code may compute less than their widest.
+                    assert [loop[0] for loop in found] == [loop[0] for loop in lowered[name]], text
+                    assert all(a[2] >= b[2] for a, b in zip(found, lowered[name], strict=True)), text
+                else:
+                    assert found == lowered[name], f"{name} in\n{text}"
+
+
+def read_by_quotients(places: Places, stage: Stage) -> bool:
+    indices = [index for _, read in places.uses[stage] for index in read.indices]
+    return any(isinstance(node, Binary) and node.op == "//" for index in indices for node in nodes(index))
 
 
 def lower(case: Case) -> LoopProgram:

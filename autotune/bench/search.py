@@ -12,6 +12,7 @@ import numpy as np
 
 from autotune.bench.problem import Case
 from autotune.bench.suites import operators
+from autotune.bench.tables import NOTHING
 from autotune.compiler import distinct_workloads, divide
 from autotune.target import Target
 from autotune.tuning.api import tune
@@ -31,13 +32,14 @@ _TRAINING = 256
 
 @dataclass(frozen=True)
 class TrialSpeed:
-    """One tuning job from nothing; latencies are minima of the whole operator, untuned and tuned."""
+    """One tuning job from nothing; latencies are medians of the whole operator, ``gain`` is in words."""
 
     name: str
     trials: int
     seconds: float
     default_ns: float | None
     best_ns: float | None
+    gain: str
     outcomes: dict[str, int]
 
     @property
@@ -78,8 +80,9 @@ def trial_speed(case: Case, trials: int, threads: int, folder: Path) -> TrialSpe
         f"{case.family} {case.name}",
         report.session_trials,
         seconds,
-        report.before.min_ns if report.before else None,
-        report.after.min_ns if report.after else None,
+        report.gain.before.median_ns if report.gain else None,
+        report.gain.after.median_ns if report.gain else None,
+        str(report.gain.ratio) if report.gain else NOTHING,
         dict(report.outcomes),
     )
 

@@ -88,7 +88,7 @@ def command(
 
 
 def _trials(title: str, found: Sequence[TrialSpeed]) -> Table:
-    from autotune.bench.tables import Table, duration, ratio
+    from autotune.bench.tables import Table, duration
 
     rows = [
         (
@@ -98,7 +98,7 @@ def _trials(title: str, found: Sequence[TrialSpeed]) -> Table:
             f"{job.per_second:.1f}",
             duration(job.default_ns),
             duration(job.best_ns),
-            ratio(job.default_ns / job.best_ns if job.default_ns and job.best_ns else None),
+            job.gain,
             ", ".join(f"{count} {name}" for name, count in sorted(job.outcomes.items())),
         )
         for job in found

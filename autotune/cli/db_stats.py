@@ -58,6 +58,7 @@ def _workloads(store: Database, targets: dict[str, str]) -> Iterator[dict[str, A
                 "runs": row.runs if row else 0,
                 "default_ns": row.default_ns if row else None,
                 "best_ns": row.best_ns if row else None,
+                "gain": str(row.ratio) if row and row.ratio else None,
                 "gflops": workload.flops / row.best_ns if row and row.best_ns else None,
             }
 
@@ -88,16 +89,15 @@ def lines_of(facts: dict[str, Any], shown: int | None) -> Iterator[str]:
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    from autotune.tuning.report import nanoseconds, times
+    from autotune.tuning.units import nanoseconds
 
-    numbers = f"{'runs':>5} {'default':>10} {'best':>10} {'speed-up':>8} {'GFLOP/s':>8}"
+    numbers = f"{'runs':>5} {'default':>10} {'best read':>10} {'GFLOP/s':>8} {'confirmed':>22}"
     yield f"  {'workload':<12}  {'kind':<14}{numbers}  shapes"
     for row in rows:
-        ratio = row["default_ns"] / row["best_ns"] if row["default_ns"] and row["best_ns"] else None
         speed = f"{row['gflops']:.1f}" if row["gflops"] else "-"
         yield (
             f"  {row['key'][:12]}  {row['kind']:<14}{row['runs']:>5} {nanoseconds(row['default_ns']):>10} "
-            f"{nanoseconds(row['best_ns']):>10} {times(ratio):>8} {speed:>8}  {row['shapes']}"
+            f"{nanoseconds(row['best_ns']):>10} {speed:>8} {row['gain'] or '-':>22}  {row['shapes']}"
         )
         if row["layers"]:
             first, *more = row["layers"]

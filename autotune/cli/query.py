@@ -135,7 +135,7 @@ def _fastest(answer: Answer) -> list[Run]:
 
 
 def _line(run: Run) -> str:
-    from autotune.tuning.report import nanoseconds
+    from autotune.tuning.units import nanoseconds
 
     known = run.confirmed_ns is not None
     latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)

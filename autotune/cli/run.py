@@ -222,7 +222,7 @@ def _median(times: Any) -> float:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from autotune.tuning.report import nanoseconds
+    from autotune.tuning.units import nanoseconds
 
     for name, output in facts["outputs"].items():
         shape = "×".join(map(str, output["shape"])) or "scalar"

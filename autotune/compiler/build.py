@@ -68,7 +68,7 @@ class BuildTask:
             applied.schedule,
             applied.program.args,
             self.target,
-            name=f"w{self.planned.workload.key[:16]}",
+            name=self.planned.workload.symbol,
             constants=applied.program.constants,
             strides=applied.program.strides,
         )

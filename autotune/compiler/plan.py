@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from autotune.compiler.build_workers import BuildWorkers
@@ -22,7 +21,7 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
-    from autotune.database.records import Comparison, Ratio
+    from autotune.database.records import Comparison
     from autotune.database.store import Database
 
 OPTION = "option"
@@ -89,30 +88,26 @@ class Plan:
         return {key: ranking.chosen for key, ranking in self.rankings.items()}
 
     def evidence(self, key: str) -> tuple[Evidence, str]:
-        """How well it is known that what a resulting workload runs is the one to use, and what is to be said of it.
-
-        A schedule that was not tuned may belong to an option that was confirmed to be faster.
-        """
+        """How well it is known that what a resulting workload runs is the one to use, and what is to be said of it."""
         planned = self.schedules[key]
-        gain = self._gains.get(key)
-        if gain is None or planned.evidence.state is State.TUNED:
-            return planned.evidence, planned.reason
-        name, ratio = gain
-        return replace(planned.evidence, state=State.TUNED, ratio=ratio), f"as {name}, {planned.evidence}"
-
-    @cached_property
-    def _gains(self) -> dict[str, tuple[str, Ratio]]:
-        """Name and ratio of options that were confirmed faster than the default one, by the keys of their regions."""
-        return {
-            region.key: (ranking.chosen.name, ranking.times[0].ratio)
-            for ranking in self.rankings.values()
-            if ranking.times[0].ratio is not None and ranking.times[0].ratio.changed
-            for region in ranking.chosen.regions
-        }
+        found = with_options(key, planned.evidence, self.rankings)
+        reason = planned.reason if found == planned.evidence else f"as an algorithm; {planned.evidence}"
+        return found, reason
 
     def apply(self, parts: Partition) -> Partition:
         """The model's dispatches with the options in their places."""
         return substitute(parts, self.options)
+
+
+def with_options(key: str, evidence: Evidence, rankings: Mapping[str, Ranking]) -> Evidence:
+    """What is known of a workload's schedule, or of the option that it is part of, if that was confirmed faster."""
+    if evidence.state is State.TUNED:
+        return evidence
+    for ranking in rankings.values():
+        ratio = ranking.times[0].ratio
+        if ratio is not None and ratio.changed and any(r.key == key for r in ranking.chosen.regions):
+            return replace(evidence, state=State.TUNED, ratio=ratio)
+    return evidence
 
 
 def plan_of(
@@ -191,4 +186,4 @@ def option_key(option: Option, target: Target) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-__all__ = ["DOUBT", "OPTION", "Plan", "Ranking", "option_key", "plan_of", "rank"]
+__all__ = ["DOUBT", "OPTION", "Plan", "Ranking", "option_key", "plan_of", "rank", "with_options"]

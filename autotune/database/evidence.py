@@ -70,6 +70,11 @@ class Evidence:
                 return str(other)
 
     @property
+    def gain(self) -> str:
+        """The confirmed gain, or in words why there is none."""
+        return str(self.ratio) if self.state is State.TUNED else str(self)
+
+    @property
     def searched(self) -> bool:
         """Whether there was a choice to make and candidates were measured for it, or none to make."""
         return self.state not in (State.FAILED, State.DEFAULT)

@@ -201,7 +201,8 @@ class WorkloadRow:
 class WorkloadSummary:
     """How often a workload was measured on a target, and its latencies in ns alone: first readings, the smallest.
 
-    ``default_ns`` is None where the default schedule was not timed, ``best_ns`` where nothing was.
+    ``default_ns`` is None where the default schedule was not timed, ``best_ns`` where nothing was. ``ratio`` is that of
+    the schedule that won the newest comparison inside a model; None if there was none, or the default won.
     """
 
     workload_key: str
@@ -209,6 +210,7 @@ class WorkloadSummary:
     runs: int
     default_ns: float | None
     best_ns: float | None
+    ratio: Ratio | None = None
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,21 @@ def select_summary() -> Select[Any]:
         func.count().label("runs"),
         func.min(default).label("default_ns"),
         func.min(columns.latency_min_ns).label("best_ns"),
+        *(_of_winner(name) for name in ("ratio", "ratio_low", "ratio_high")),
     ).group_by(*groups)
+
+
+def _of_winner(name: str) -> ColumnElement[Any]:
+    """A column of the row that won the newest comparison of a workload's schedules on a target."""
+    mine, columns = schema.runs.c, schema.comparisons.c
+    same = and_(
+        columns.workload_key == mine.workload_key,
+        columns.target_key == mine.target_key,
+        columns.site == "schedule",
+        columns.won,
+    )
+    newest = select(columns[name]).where(same).order_by(columns.created.desc(), columns.id.desc()).limit(1)
+    return newest.correlate(schema.runs).scalar_subquery().label(name)
 
 
 def summary_from_row(row: Row[Any]) -> WorkloadSummary:
@@ -114,7 +128,7 @@ def summary_from_row(row: Row[Any]) -> WorkloadSummary:
         default, best = (
             None if ns is None else _number(ns, "latency") for ns in (row.default_ns, row.best_ns)
         )
-        return WorkloadSummary(row.workload_key, row.target_key, row.runs, default, best)
+        return WorkloadSummary(row.workload_key, row.target_key, row.runs, default, best, _ratio(row))
 
 
 def counts(rows: Iterable[Any]) -> dict[str, int]:

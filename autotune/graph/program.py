@@ -61,6 +61,11 @@ class ProgramWorkload:
             bytes=sum(math.prod(t.shape) * np.dtype(t.dtype).itemsize for t in args),
         )
 
+    @property
+    def symbol(self) -> str:
+        """As for :class:`~autotune.graph.region.Workload`."""
+        return f"w{self.key[:16]}"
+
     @staticmethod
     def parse(text: str) -> ProgramWorkload:
         """The workload of a text; raises ScheduleError."""

@@ -152,6 +152,11 @@ class Workload:
             bytes=sum(graph.type_of(v).nbytes for v in (*graph.inputs, *graph.outputs)),
         )
 
+    @property
+    def symbol(self) -> str:
+        """What its kernels are called in machine code: alike wherever it is built."""
+        return f"w{self.key[:16]}"
+
     @classmethod
     def parse(cls, text: str) -> Workload:
         """The workload of a text, made canonical if it is not; defaults need not be written. Raises GraphError."""

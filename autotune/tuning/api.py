@@ -18,7 +18,8 @@ from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
 from autotune.tuning.budget import Budget
-from autotune.tuning.report import Report, nanoseconds
+from autotune.tuning.report import Report
+from autotune.tuning.units import nanoseconds
 
 if TYPE_CHECKING:
     from autotune.compiler.driver import Compilation, Model, Shapes

@@ -17,15 +17,16 @@ import numpy as np
 
 from autotune.compiler.plan import OPTION, Ranking, option_key
 from autotune.database import Database, Miss
-from autotune.database.records import Comparison, Latency, Run
+from autotune.database.records import SAME_CODE, Comparison, Run
 from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
+from autotune.tuning.gain import Gain
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
-from autotune.tuning.paired import Series, fastest, least_rounds, ratio
+from autotune.tuning.paired import Readings, Series, fastest, least_rounds, ratio
 from autotune.tuning.sites import LOSING, Site, Sites
 from autotune.tuning.task import Task
-from autotune.tuning.turns import Readings, Rounds
+from autotune.tuning.turns import Rounds
 
 TOP = 4
 """How many of the fastest runs are compared with the default."""
@@ -83,9 +84,9 @@ class WholeModel(Protocol):
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
 
-    def time(self, tuned: Code, out_of_time: Callable[[], bool]) -> tuple[Latency, Latency] | None:
-        """The whole model untuned, and with the options and schedules used now, taking turns; None without
-        time for it."""
+    def gain(self, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+        """The whole model untuned, and with the options and schedules used now, in several fresh processes; None
+        without time for it."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ class _Candidate:
 class _Question:
     """Which candidate is the fastest at a site, the incumbent first; ``failed`` are those that are not to be used.
 
-    ``kind`` is that of the site, ``names`` are its dispatches, or empty for all that have the workload.
+    ``kind`` is that of the site, ``names`` are its dispatches, or empty for all that have the workload. ``same`` are
+    candidates whose machine code is the incumbent's: they take no turns.
     """
 
     kind: str
@@ -109,6 +111,7 @@ class _Question:
     names: tuple[str, ...]
     candidates: tuple[_Candidate, ...]
     failed: tuple[Comparison, ...] = ()
+    same: tuple[Comparison, ...] = ()
 
     @property
     def workload(self) -> str:
@@ -280,6 +283,8 @@ class Comparing:
             else:
                 beside = ratio(mine, series[0]) if number and series[0] is not None else None
                 rows.append(replace(row, latency=statistics(mine), ratio=beside))
+        if series[0] is not None:
+            rows += [replace(row, latency=statistics(series[0]), ratio=SAME_CODE) for row in question.same]
         target = question.task.space.target.key
         self.database.compared(question.workload, target, question.kind, rows, self.model.name, self.job)
         return winner
@@ -308,12 +313,14 @@ def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:
 
 def _schedules(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> _Question:
     """Which of the runs is the fastest; one that cannot be built any more is not asked for."""
-    candidates = [
-        _Candidate(Comparison(run.trace_key, task.key.space, run=run.id), code=built)
-        for run, built in zip(runs, code, strict=True)
-        if not built.failed
-    ]
-    return _Question(SCHEDULE, task, (), tuple(candidates))
+    candidates, same = list[_Candidate](), list[Comparison]()
+    for run, built in zip(runs, code, strict=True):
+        row = Comparison(run.trace_key, task.key.space, run=run.id)
+        if candidates and built.same_code(code[0]):
+            same.append(row)
+        elif not built.failed:
+            candidates.append(_Candidate(row, code=built))
+    return _Question(SCHEDULE, task, (), tuple(candidates), same=tuple(same))
 
 
 def _version(base: Version, questions: Sequence[_Question], number: int) -> Version:

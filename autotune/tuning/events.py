@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.database.records import Run
+from autotune.database.records import Ratio, Run
 from autotune.tuning.report import Report
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
@@ -23,10 +23,11 @@ class TuningEvent:
     """A tuning job when something happened.
 
     ``event`` is ``started``, ``measured`` (a trial ended), ``phase`` (``phase`` or its ``note`` changed) or
-    ``finished``. Latencies are in ns: of the model by its default schedules and by the best known, as sums
-    over its dispatches (None until all are known), and of the trial that was measured (None if it failed:
-    ``outcome`` and ``message`` say how). ``outcomes`` counts the trials of this session. ``report`` comes
-    with ``finished``.
+    ``finished``. ``confirmed`` is what schedules confirmed inside the model make of the sum over its dispatches; None
+    while there are none. Latencies are in ns: of the model by the default schedules and by the smallest readings, as
+    sums over its dispatches (None until all are known; they promise more than comes of them), and of the trial that
+    was measured (None if it failed: ``outcome`` and ``message`` say how). ``outcomes`` counts the trials of this
+    session. ``report`` comes with ``finished``.
     """
 
     event: str
@@ -41,6 +42,7 @@ class TuningEvent:
     outcomes: Mapping[str, int]
     default_ns: float | None
     best_ns: float | None
+    confirmed: Ratio | None = None
     dispatch: str = ""
     outcome: str = ""
     latency_ns: float | None = None
@@ -49,8 +51,8 @@ class TuningEvent:
 
     @property
     def speedup(self) -> float | None:
-        """Default latency divided by the best one."""
-        return self.default_ns / self.best_ns if self.default_ns and self.best_ns else None
+        """How many times faster the model is, as far as that is confirmed; None while nothing is."""
+        return None if self.confirmed is None else self.confirmed.speedup
 
 
 Callback = Callable[[TuningEvent], object]
@@ -160,6 +162,7 @@ def _event(event: str, status: Status, **fields: Any) -> TuningEvent:
         outcomes=dict(status.outcomes),
         default_ns=status.default_ns,
         best_ns=status.best_ns,
+        confirmed=status.confirmed,
         **fields,
     )
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from autotune.compiler.plan import OPTION
-from autotune.database import Database, Hit
-from autotune.database.records import JobRow, Latency, Run, WorkloadRow
+from autotune.compiler.plan import OPTION, with_options
+from autotune.database import Database, Evidence, Hit, State
+from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config
@@ -25,6 +25,7 @@ from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.compare import Comparing, WholeModel, close_behind, code_in_use
 from autotune.tuning.events import StopTuning
+from autotune.tuning.gain import PROCESSES, Gain
 from autotune.tuning.guide import Guide
 from autotune.tuning.inside import Inside
 from autotune.tuning.loop import Loop
@@ -48,11 +49,13 @@ if TYPE_CHECKING:
 _HEARTBEAT_S = 2.0
 _LOADED_BYTES_PER_S = 25e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
+_PROCESS_S = 1.6
+"""What a process takes to start and to time two models, without loading their constants."""
 _AS_START = 2.0
 """What follows the search takes as often as long as what came before it, on a busy machine."""
 _AS_LOADING = 0.6
 """Two models are loaded and timed in this part of the time that starting took."""
-_OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.4, 0.75, 0.65, 0.5
+_OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.4, 0.65, 0.85, 0.5
 """Shares of the time left: of comparing, for whole algorithms; to compare before the whole model is timed;
 for all but the report, of which the last readings take some; to compare during the search."""
 _EARLIEST_S = 120.0
@@ -156,6 +159,8 @@ class Job:
             for task in loop.tasks:
                 loop.recall(task)
             status.recalled = sum(len(task.known) for task in loop.tasks)
+            if status.recalled and self.whole is not None:
+                status.confirm(self._rows(status.sites, self.whole.rankings()))
             self.progress.started(status)
             loop.guide.learn()
             status.meter.reserve_s = self._reserve_s(status)
@@ -238,9 +243,11 @@ class Job:
         limit = self.budget.limit_s
         if limit is None or self.whole is None:
             return 0.0
-        comparing = 10.0 + 0.25 * len(status.tasks) + self.whole.nbytes / _LOADED_BYTES_PER_S
+        loading = self.whole.nbytes / _LOADED_BYTES_PER_S
+        comparing = 10.0 + 0.25 * len(status.tasks) + loading
         deciding = 4.0 * len(status.sites.several)
-        usual = min(0.3 * limit, comparing) + min(0.1 * limit, deciding)
+        timing = PROCESSES * (_PROCESS_S + 0.2 * loading) if self.options.time_model else 0.0
+        usual = min(0.3 * limit, comparing) + min(0.1 * limit, deciding) + min(0.25 * limit, timing)
         return min(0.5 * status.meter.left_s, max(usual, _AS_START * status.meter.session_s))
 
     def _describer(self, row: JobRow) -> Callable[[Run], Run]:
@@ -306,9 +313,9 @@ class Job:
         if self.whole is None:
             return
         say = partial(self._say, status, "compare")
-        Comparing(status.sites, self.database, self.measurer, self.whole, status.job, say).run(
-            options_late, late
-        )
+        comparing = Comparing(status.sites, self.database, self.measurer, self.whole, status.job, say)
+        if comparing.run(options_late, late):
+            status.confirm(self._rows(status.sites, self.whole.rankings()))
         self._rule_out(status.sites)
 
     def _say(self, status: Status, phase: str, note: str) -> None:
@@ -321,20 +328,19 @@ class Job:
         self._say(status, status.phase, text or "the database answers again")
         status.note = before
 
-    def _whole_model(self, status: Status, least_s: float) -> tuple[Latency, Latency] | None:
+    def _whole_model(self, status: Status, least_s: float) -> Gain | None:
         if self.whole is None or not self.options.time_model:
             return None
         if status.meter.left_s < least_s:
             self._say(status, "whole model", "not timed: the budget is over before that")
             return None
         out_of_time = status.meter.over(_ALL)
-        self._say(status, "whole model", "untuned and tuned take turns")
+        self._say(status, "whole model", f"untuned and tuned take turns in up to {PROCESSES} fresh processes")
         tuned = code_in_use(status.tasks, self.database, self.measurer)
         self.measurer.close()  # nothing else may run while the model is timed
-        return self.whole.time(tuned, out_of_time)
+        return self.whole.gain(tuned, out_of_time)
 
-    def _report(self, status: Status, stopped: bool, times: tuple[Latency, Latency] | None) -> Report:
-        before, after = times or (None, None)
+    def _report(self, status: Status, stopped: bool, gain: Gain | None) -> Report:
         rankings = {} if self.whole is None else self.whole.rankings()
         return Report(
             model=self.model,
@@ -351,14 +357,14 @@ class Job:
             dispatches=self._rows(status.sites, rankings),
             decisions=tuple(self._decisions(status.sites, rankings)),
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
-            before=before,
-            after=after,
+            gain=gain,
         )
 
     def _rows(self, sites: Sites, rankings: Mapping[str, Ranking]) -> tuple[DispatchRow, ...]:
         """The tasks that the model needs now."""
         uses = sites.uses({key: ranking.chosen for key, ranking in rankings.items()})
-        return tuple(self._row(task, uses[key]) for key, task in sites.task_of.items() if key in uses)
+        tasks = [(task, uses[key]) for key, task in sites.task_of.items() if key in uses]
+        return tuple(self._row(task, count, rankings) for task, count in tasks)
 
     def _decisions(self, sites: Sites, rankings: Mapping[str, Ranking]) -> Iterator[str]:
         """What was measured of the options of workloads with several, a line each, and which of them failed."""
@@ -368,12 +374,12 @@ class Job:
                 failed = [f"{row.name}: {row.message}" for row in rows if row.message]
                 yield f"{site.names[0]}: {'; '.join([str(rankings[site.workload.key]), *failed])}"
 
-    def _row(self, task: Task, count: int) -> DispatchRow:
+    def _row(self, task: Task, count: int, rankings: Mapping[str, Ranking]) -> DispatchRow:
         key = task.key
         answer = self.database.lookup(key.workload, key.target, key.space)
-        before = after = None
+        before, after, evidence = None, None, Evidence(State.DEFAULT)
         if isinstance(answer, Hit):
-            before, after = answer.latencies
+            (before, after), evidence = answer.latencies, answer.evidence
         return DispatchRow(
             task.names[0],
             task.workload.kind,
@@ -382,6 +388,7 @@ class Job:
             before,
             after,
             len(task.known),
+            with_options(key.workload, evidence, rankings),
             self._nodes(task),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,28 +9,26 @@ from autotune.codegen import wire
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.build import Building
-from autotune.compiler.plan import Ranking, rank
+from autotune.compiler.plan import Plan, Ranking, plan_of, rank
 from autotune.compiler.planned import GIVEN, Planned, schedule_for
 from autotune.database import Database
-from autotune.database.records import Latency
 from autotune.passes.base import PROMISING
 from autotune.passes.options import Option
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.compare import ROUNDS, Code, Profile, Version
+from autotune.tuning.compare import Code, Profile, Version
+from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.job import Subject
 from autotune.tuning.sites import Site
-from autotune.tuning.turns import Rounds, Turns, time_both
+from autotune.tuning.turns import Rounds, Turns
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
     from autotune.passes.partition import Partition
     from autotune.runtime.image import ModuleImage
 
-_LIMIT_S = 10.0
-"""For timing the whole model at the end of a job."""
 _MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 40
 """All versions may take this share of the free memory, each so many times the constants (as they are, packed, and on
 their way); the fewest and the most of them."""
@@ -129,19 +126,34 @@ class MeasuredModel:
         ]
         return [*found, *[None] * (len(versions) - len(read))]
 
-    def time(
-        self, tuned: Code, out_of_time: Callable[[], bool], rounds: int = ROUNDS
-    ) -> tuple[Latency, Latency] | None:
-        """The model untuned, and as a compilation would use it now with ``tuned`` schedules, taking turns."""
-        begin = time.monotonic()
-        used = {key: ranking.chosen for key, ranking in self.rankings().items()}
-        versions = [Version(self._untuned, {}), Version(used, tuned)]
-        _, images = self._assembled(versions, out_of_time)
-        if len(images) < 2:
+    def plan(self) -> Plan:
+        """What a compilation would make of the model now; another job may work on the same one."""
+        workloads = distinct_workloads(self._parts)
+        return plan_of(workloads, self._target, self._database, self._preference)
+
+    def gain(self, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+        """The model untuned, and as a compilation would make it now, in several fresh processes.
+
+        ``tuned`` is code that is there already.
+        """
+        _, images = self._assembled([Version(self._untuned, {})], out_of_time)
+        if not images or out_of_time():
             return None
-        return time_both(
-            images, self._seed, rounds, lambda: out_of_time() or time.monotonic() - begin > _LIMIT_S
-        )
+        return gain_of(images[0], self._planned(self.plan(), tuned), self._seed, out_of_time)
+
+    def _planned(self, plan: Plan, tuned: Code) -> ModuleImage:
+        """The model by a plan, of ``tuned`` code where that is the plan's."""
+        parts = plan.apply(self._parts)
+        schedules = [plan.schedules[workload.key] for workload in distinct_workloads(parts)]
+        known = {
+            planned.workload.key: BuiltWorkload(planned, wire.from_json(tuned[planned.workload.key].payload))
+            for planned in schedules
+            if planned.workload.key in tuned and tuned[planned.workload.key].trace_key == planned.trace.key
+        }
+        missing = [planned for planned in schedules if planned.workload.key not in known]
+        built = known | Building(missing, self._target).finish()
+        ordered = {planned.workload.key: built[planned.workload.key] for planned in schedules}
+        return assemble(parts, ordered, self._target, {})[0]
 
     def _assembled(
         self, versions: Sequence[Version], out_of_time: Callable[[], bool]

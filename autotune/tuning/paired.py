@@ -1,4 +1,7 @@
-"""The one test by which something is faster than something else: readings that took turns, compared in pairs."""
+"""The one place where it is decided what is faster: readings that took turns, compared in pairs.
+
+Everything that is said of a gain is a :class:`autotune.database.Ratio` made here.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ CONFIDENCE = 0.95
 
 Series = NDArray[np.float64]
 """Nanoseconds, one a round."""
+Readings = NDArray[np.float64]
+"""Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
 
 
 def ratio(candidate: Series, incumbent: Series) -> Ratio:
@@ -26,9 +31,42 @@ def ratio(candidate: Series, incumbent: Series) -> Ratio:
     which it met only one. The interval is that of the sign test (order statistics): it takes nothing for granted
     of how readings are distributed, but that rounds are independent. It needs six rounds.
     """
+    return _median(candidate / incumbent)
+
+
+def across_processes(pairs: Sequence[tuple[Readings, Readings]]) -> Ratio:
+    """The ratio of two versions that took turns in several processes; ``pairs`` are [rounds, runs] of each process,
+    the incumbent's first.
+
+    A process counts once, by the median of its rounds' ratios: where code and arrays lie in memory is drawn once for
+    all of its rounds, so that more of them say no more about that.
+    """
+    rounds = (np.median(after, axis=1) / np.median(before, axis=1) for before, after in pairs)
+    return _median(np.array([np.median(ratios) for ratios in rounds]))
+
+
+def total(parts: Sequence[tuple[float, Ratio | None]]) -> Ratio:
+    """The ratio of a sum, of parts that took so many ns and have changed by a ratio, or not at all.
+
+    Errors of the parts are taken to be independent: their shares of the interval add up in squares.
+
+    >>> print(total([(50.0, Ratio(0.8, (0.7, 0.9))), (50.0, None)]))
+    1.11× (1.05× to 1.18×)
+    """
+    whole = sum(ns for ns, _ in parts)
+    changes = [(ns / whole, ratio) for ns, ratio in parts if ratio is not None and ratio.interval is not None]
+    median = 1.0 - sum(share * (1.0 - ratio.median) for share, ratio in changes)
+    ends = [
+        [share * (end - r.median) for end in r.interval] for share, r in changes if r.interval is not None
+    ]
+    low, high = (float(np.sqrt(sum(end[side] ** 2 for end in ends))) for side in (0, 1))
+    return Ratio(median, (median - low, median + high))
+
+
+def _median(ratios: Series) -> Ratio:
+    """The median of independent ratios and its interval, by order statistics; it needs six."""
     from scipy.stats import quantile_test
 
-    ratios = candidate / incumbent
     low, high = quantile_test(ratios, q=1.0, p=0.5).confidence_interval(CONFIDENCE)
     known = np.isfinite(low) and np.isfinite(high)
     return Ratio(float(np.median(ratios)), (float(low), float(high)) if known else None)
@@ -38,9 +76,10 @@ def fastest(series: Sequence[Series | None]) -> int:
     """Which of several series, read taking turns, is the fastest; 0, the incumbent, unless one is surely faster.
 
     A candidate is, if the median of its ratios is below 1 - :data:`MARGIN` and the sign test rejects that the true
-    one is 1 or more. Several candidates share the error rate (Bonferroni): where none is faster, the incumbent
-    stays in at least 1 - :data:`ERROR_RATE` of all cases, if rounds are independent. Rounds of one process share
-    where its arrays lie; that is what the margin, and reading again in a fresh process, are for.
+    one is 1: so the interval of a winner's :func:`ratio` never holds 1. Several candidates share the error rate
+    (Bonferroni): where none is faster, the incumbent stays in at least 1 - :data:`ERROR_RATE` of all cases, if
+    rounds are independent. Rounds of one process share where its arrays lie; that is what the margin, and reading
+    again in a fresh process, are for.
     """
     from scipy.stats import binomtest
 
@@ -54,14 +93,25 @@ def fastest(series: Sequence[Series | None]) -> int:
             continue
         wins = int(np.sum(mine < incumbent))
         median = float(np.median(mine / incumbent))
-        if median < 1 - MARGIN and binomtest(wins, len(mine), alternative="greater").pvalue <= level:
+        if median < 1 - MARGIN and binomtest(wins, len(mine)).pvalue <= level:
             scores[number] = median
     return min(scores, key=scores.__getitem__)
 
 
 def least_rounds(candidates: int) -> int:
     """With fewer rounds than these none of so many candidates can win."""
-    return int(np.ceil(np.log2(max(1, candidates) / ERROR_RATE)))
+    return int(np.ceil(np.log2(2 * max(1, candidates) / ERROR_RATE)))
 
 
-__all__ = ["CONFIDENCE", "ERROR_RATE", "MARGIN", "Series", "fastest", "least_rounds", "ratio"]
+__all__ = [
+    "CONFIDENCE",
+    "ERROR_RATE",
+    "MARGIN",
+    "Readings",
+    "Series",
+    "across_processes",
+    "fastest",
+    "least_rounds",
+    "ratio",
+    "total",
+]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from autotune import te
 from autotune.codegen import wire
 from autotune.database import Hit, Miss
-from autotune.database.records import Latency
 from autotune.errors import MeasureError, UsageError
 from autotune.function import image_of
 from autotune.graph.program import ProgramWorkload
@@ -20,9 +19,11 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.api import DatabaseLike, opened, runnable, shown_to
 from autotune.tuning.budget import Budget
-from autotune.tuning.compare import ROUNDS, Code, Profile, Version
-from autotune.tuning.report import Report, nanoseconds, times
-from autotune.tuning.turns import Rounds, Turns, time_both
+from autotune.tuning.compare import Code, Profile, Version
+from autotune.tuning.gain import Gain, gain_of
+from autotune.tuning.report import Report
+from autotune.tuning.turns import Rounds, Turns
+from autotune.tuning.units import nanoseconds
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
@@ -42,7 +43,8 @@ class TunedSchedule:
     """The best schedule that is known of a program.
 
     ``trace`` has its steps, and prints as Python; ``config`` the values of the knobs that made it. Latencies are in
-    ns: ``before_ns`` with the knobs' defaults (None if that never worked), ``after_ns`` of this schedule.
+    ns: ``before_ns`` with the knobs' defaults (None if that never worked), ``after_ns`` of this schedule; what it
+    gains is the ``report``'s.
     """
 
     trace: Trace
@@ -54,8 +56,8 @@ class TunedSchedule:
 
     @property
     def speedup(self) -> float | None:
-        """Before divided by after."""
-        return None if self.before_ns is None else self.before_ns / self.after_ns
+        """How many times faster than the default it is; None where that is not confirmed."""
+        return self.report.speedup
 
     @property
     def schedule(self) -> Schedule:
@@ -66,7 +68,7 @@ class TunedSchedule:
     def __repr__(self) -> str:
         return (
             f"<TunedSchedule {self.report.model}: {nanoseconds(self.after_ns)}, default "
-            f"{nanoseconds(self.before_ns)}, {times(self.speedup)}>"
+            f"{nanoseconds(self.before_ns)}, {self.report.gain.ratio if self.report.gain else 'unconfirmed'}>"
         )
 
 
@@ -175,11 +177,9 @@ class ProgramAlone:
         dispatches = [(self.name, self._space.workload.key)]
         return [None if ns is None else Profile(dispatches, ns) for ns in read]
 
-    def time(
-        self, tuned: Code, out_of_time: Callable[[], bool], rounds: int = ROUNDS
-    ) -> tuple[Latency, Latency] | None:
-        """The default and the ``tuned`` schedule, taking turns."""
-        return time_both([self._image({}), self._image(tuned)], self._seed, rounds, out_of_time)
+    def gain(self, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+        """The default and the ``tuned`` schedule, in several fresh processes."""
+        return gain_of(self._image({}), self._image(tuned), self._seed, out_of_time)
 
     def _image(self, code: Code) -> ModuleImage:
         from autotune.codegen.backend import compile_schedule
@@ -190,7 +190,8 @@ class ProgramAlone:
             return image_of(wire.from_json(built.payload), space.target, self.name)
         program = space.workload.program()
         schedule = space.apply(program, self._default)
-        return image_of(compile_schedule(schedule, program.args, space.target), space.target, self.name)
+        default = compile_schedule(schedule, program.args, space.target, name=space.workload.symbol)
+        return image_of(default, space.target, self.name)
 
 
 __all__ = ["ProgramAlone", "TunedSchedule", "tune_schedule"]

@@ -7,12 +7,13 @@ import time
 from typing import Any, TextIO
 
 from autotune.database.records import Outcome, Run
-from autotune.tuning.report import Report, duration, lines_of, nanoseconds, summary
+from autotune.tuning.report import Report, duration, lines_of, summary
 from autotune.tuning.status import Progress, Status, headline
 from autotune.tuning.task import Task
+from autotune.tuning.units import nanoseconds
 
 NOTABLE = 0.02
-"""A gain of the model's latency that is worth a line."""
+"""A gain in the readings that is worth a line."""
 QUIET_S = 600.0
 """After so long without a line there is one anyway: it still works."""
 
@@ -162,10 +163,15 @@ def state_line(status: Status) -> str:
     eta = "" if status.eta_s is None else f", {duration(status.eta_s)} left"
     bad = {name: n for name, n in status.outcomes.items() if name != "ok"}
     failures = "".join(f", {n} {name}" for name, n in sorted(bad.items()))
-    return (
-        f"{done} trials, {status.trials_per_second:.1f}/s, dispatches "
-        f"{nanoseconds(status.default_ns)} → {nanoseconds(status.best_ns)}{eta}{failures}"
-    )
+    return f"{done} trials, {status.trials_per_second:.1f}/s, {gain_line(status)}{eta}{failures}"
+
+
+def gain_line(status: Status) -> str:
+    """What is confirmed, and what single readings promise beside it."""
+    many = f"{len(status.gains)} workload{'' if len(status.gains) == 1 else 's'}"
+    known = "nothing confirmed" if status.confirmed is None else f"confirmed {status.confirmed} in {many}"
+    readings = f"{nanoseconds(status.default_ns)} → {nanoseconds(status.best_ns)}"
+    return f"{known}, unconfirmed {readings}"
 
 
 def display(out: TextIO, *, as_json: bool = False) -> Progress:
@@ -179,4 +185,4 @@ def display(out: TextIO, *, as_json: bool = False) -> Progress:
     return Live(out) if out.isatty() else PlainLines(out)
 
 
-__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "Silent", "display", "state_line"]
+__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "Silent", "display", "gain_line", "state_line"]

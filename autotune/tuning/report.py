@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from autotune.database.records import Latency
+from autotune.database.evidence import Evidence
+from autotune.tuning.units import nanoseconds
+
+if TYPE_CHECKING:
+    from autotune.tuning.gain import Gain
 
 
 @dataclass(frozen=True)
 class DispatchRow:
     """One workload: ``count`` dispatches, latencies in ns of one of them (None when it never ran).
 
-    ``nodes`` are the model's nodes that the dispatches come from.
+    Latencies were read inside the model if the schedule was compared with the default, else alone: ``evidence`` says
+    what follows. ``nodes`` are the model's nodes that the dispatches come from.
     """
 
     name: str
@@ -23,21 +28,22 @@ class DispatchRow:
     before_ns: float | None
     after_ns: float | None
     runs: int
+    evidence: Evidence
     nodes: tuple[str, ...] = ()
 
-    @property
-    def speedup(self) -> float | None:
-        """Before divided by after."""
-        if self.before_ns is None or not self.after_ns:
-            return None
-        return self.before_ns / self.after_ns
+    def to_json(self) -> dict[str, Any]:
+        """All of it; the state and the confirmed gain instead of the evidence."""
+        ratio = self.evidence.ratio
+        known = {key: value for key, value in vars(self).items() if key != "evidence"}
+        gain = None if ratio is None else ratio.to_json()
+        return known | {"state": self.evidence.state.value, "gain": gain}
 
 
 @dataclass(frozen=True, repr=False)
 class Report:
     """The result of a tuning job.
 
-    ``before`` and ``after`` are the whole model untuned and tuned, run taking turns; None when the job
+    ``gain`` has the whole model untuned and tuned, which took turns in several fresh processes; None when the job
     was stopped before that. ``decisions`` says how alternatives compared, a line
     a workload. ``outcomes`` counts the runs of this session, ``failures`` has one message
     of each kind of failure, ``left_out`` says of dispatches why none of their candidates were measured.
@@ -56,16 +62,13 @@ class Report:
     failures: Mapping[str, str]
     dispatches: tuple[DispatchRow, ...]
     decisions: tuple[str, ...] = ()
-    before: Latency | None = None
-    after: Latency | None = None
+    gain: Gain | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float | None:
-        """How many times faster the whole model is, by the minima."""
-        if self.before is None or self.after is None:
-            return None
-        return self.before.min_ns / self.after.min_ns
+        """How many times faster the whole model is; None where the interval does not exclude that nothing changed."""
+        return None if self.gain is None else self.gain.ratio.speedup
 
     def __str__(self) -> str:
         return "\n".join(lines_of(self))
@@ -75,30 +78,9 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, as JSON values."""
-        rows = [{**asdict(row), "speedup": row.speedup} for row in self.dispatches]
-        return {**asdict(self), "dispatches": rows, "speedup": self.speedup}
-
-
-def nanoseconds(value: float | None) -> str:
-    """A latency with a unit that fits.
-
-    >>> nanoseconds(1234.0), nanoseconds(2.5e6), nanoseconds(None)
-    ('1.2 µs', '2.50 ms', '-')
-    """
-    if value is None or value == float("inf"):
-        return "-"
-    if value < 1e3:
-        return f"{value:.0f} ns"
-    if value < 1e6:
-        return f"{value / 1e3:.1f} µs"
-    if value < 1e9:
-        return f"{value / 1e6:.2f} ms"
-    return f"{value / 1e9:.2f} s"
-
-
-def times(value: float | None) -> str:
-    """A speed-up."""
-    return "-" if value is None else f"{value:.2f}×"
+        rows = [row.to_json() for row in self.dispatches]
+        gain = None if self.gain is None else self.gain.to_json()
+        return {**asdict(self), "dispatches": rows, "gain": gain, "speedup": self.speedup}
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
@@ -126,7 +108,7 @@ def duration(seconds: float) -> str:
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
 
 
-_FIGURES = 58
+_FIGURES = 71
 """Characters that a row needs beside its name."""
 
 
@@ -141,12 +123,11 @@ def lines_of(report: Report, columns: int | None = None) -> list[str]:
     if columns is not None:
         width = min(width, max(8, columns - _FIGURES))
     lines = [
-        f"{'dispatch':<{width}}  {'kind':<13} {'count':>5} {'before':>10} "
-        f"{'after':>10} {'speed-up':>8} {'runs':>5}"
+        f"{'dispatch':<{width}}  {'kind':<13} {'count':>5} {'before':>9} {'after':>9} {'runs':>5}  {'gain':<22}"
     ]
     lines += [
-        f"{_cut(row.name, width):<{width}}  {row.kind:<13} {row.count:>5} {nanoseconds(row.before_ns):>10} "
-        f"{nanoseconds(row.after_ns):>10} {times(row.speedup):>8} {row.runs:>5}"
+        f"{_cut(row.name, width):<{width}}  {row.kind:<13} {row.count:>5} {nanoseconds(row.before_ns):>9} "
+        f"{nanoseconds(row.after_ns):>9} {row.runs:>5}  {row.evidence.gain:<22}"
         for row in rows
     ]
     room = None if columns is None else columns - len(lines[0]) - 2
@@ -167,13 +148,8 @@ def _share(row: DispatchRow) -> float:
 def summary(report: Report) -> list[str]:
     """The last lines: whole model, trials, failures, and where the schedules are."""
     lines = []
-    if report.before is not None and report.after is not None:
-        lines.append(
-            f"whole model: {nanoseconds(report.before.min_ns)} untuned, "
-            f"{nanoseconds(report.after.min_ns)} tuned (minimum; median "
-            f"{nanoseconds(report.before.median_ns)}, {nanoseconds(report.after.median_ns)}), "
-            f"speed-up {times(report.speedup)}"
-        )
+    if report.gain is not None:
+        lines.append(f"whole model: {report.gain}")
     stopped = "stopped after " if report.stopped else ""
     lines.append(
         f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "
@@ -189,4 +165,4 @@ def summary(report: Report) -> list[str]:
     return lines
 
 
-__all__ = ["DispatchRow", "Report", "duration", "lines_of", "listed", "nanoseconds", "summary", "times"]
+__all__ = ["DispatchRow", "Report", "duration", "lines_of", "listed", "nanoseconds", "summary"]

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from autotune.tuning.report import duration, nanoseconds, times
+from autotune.tuning.progress import gain_line
+from autotune.tuning.report import duration
 from autotune.tuning.status import Status, share_done
 from autotune.tuning.task import Task
+from autotune.tuning.units import nanoseconds
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -19,19 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One task; latencies in ns of one dispatch, ``total_ns`` of all that the model has of it."""
+    """One task; the smallest readings in ns of one dispatch, ``total_ns`` of all that the model has of it.
+
+    ``gain`` is what was confirmed inside the model, empty without.
+    """
 
     name: str
     runs: int
     default_ns: float | None
     best_ns: float | None
     total_ns: float
+    gain: str = ""
     current: bool = False
-
-    @property
-    def speedup(self) -> float | None:
-        """Default divided by best."""
-        return self.default_ns / self.best_ns if self.default_ns and self.best_ns else None
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ class Screen:
     eta_s: float | None
     trials: int
     trials_per_second: float
-    default_ns: float | None
-    best_ns: float | None
+    gain: str
     failures: tuple[tuple[str, int], ...]
     rows: tuple[Row, ...]
     seen: float = 0.0
@@ -61,7 +61,10 @@ class Screen:
     @staticmethod
     def of(status: Status, current: Task | None = None) -> Screen:
         """The state of a job now; ``current`` is the task that was measured last."""
-        rows = [_row(task, task is current) for task in status.tasks]
+        rows = [
+            _row(task, status.gains.get(task.workload.key, ""), current=task is current)
+            for task in status.tasks
+        ]
         return Screen(
             model=status.model,
             target=status.target,
@@ -73,8 +76,7 @@ class Screen:
             eta_s=status.eta_s,
             trials=status.meter.trials,
             trials_per_second=status.trials_per_second,
-            default_ns=status.default_ns,
-            best_ns=status.best_ns,
+            gain=gain_line(status),
             failures=tuple(sorted((name, n) for name, n in status.outcomes.items() if name != "ok")),
             rows=tuple(sorted(rows, key=lambda row: -row.total_ns)),
             seen=time.monotonic(),
@@ -102,18 +104,12 @@ class Screen:
 
     def _head(self, width: int, *, ascii_only: bool) -> Iterator[Text]:
         yield Text(f"{self.model}, {self.target}", style="bold")
-        yield Text(
-            f"best {nanoseconds(self.best_ns)} ({times(self._speedup)}), default {nanoseconds(self.default_ns)}"
-        )
+        yield Text(self.gain)
         yield self._bar(width, ascii_only=ascii_only)
         yield Text(f"{self.trials} trials, {self.trials_per_second:.1f}/s")
         if self.failures:
             yield Text("failed: " + ", ".join(f"{n} {name}" for name, n in self.failures), style="yellow")
         yield Text(f"{self.phase}: {self.note}" if self.note else self.phase, style="dim")
-
-    @property
-    def _speedup(self) -> float | None:
-        return self.default_ns / self.best_ns if self.default_ns and self.best_ns else None
 
     def _bar(self, width: int, *, ascii_only: bool) -> Text:
         left = "" if self.eta_s is None else f", {duration(self.eta_s)} left"
@@ -129,7 +125,7 @@ class Screen:
         yield from later.lines(options.max_width, options.size.height - 1, ascii_only=options.ascii_only)
 
 
-def _row(task: Task, current: bool) -> Row:
+def _row(task: Task, gain: str, *, current: bool) -> Row:
     best = task.best_ns if task.best_ns < float("inf") else None
     return Row(
         name=task.name,
@@ -137,6 +133,7 @@ def _row(task: Task, current: bool) -> Row:
         default_ns=task.default_ns,
         best_ns=best,
         total_ns=task.weight * (best or task.default_ns or 0.0),
+        gain=gain,
         current=current,
     )
 
@@ -148,11 +145,11 @@ _WIDE = 64
 def _table_line(width: int, row: Row | None) -> Text:
     """A row of the table, or its header; narrow terminals have fewer columns of it."""
     if row is None:
-        figures = [f"{'runs':>5}", f"{'default':>9}", f"{'best':>9}", f"{'speed-up':>8}"]
+        figures = [f"{'runs':>5}", f"{'default':>9}", f"{'best read':>9}", f"{'confirmed':>22}"]
     else:
         default, best = nanoseconds(row.default_ns), nanoseconds(row.best_ns)
-        figures = [f"{row.runs:>5}", f"{default:>9}", f"{best:>9}", f"{times(row.speedup):>8}"]
-    end = "  " + "  ".join(figures if width >= _WIDE else figures[2:])
+        figures = [f"{row.runs:>5}", f"{default:>9}", f"{best:>9}", f"{row.gain or '-':>22}"]
+    end = "  " + "  ".join(figures if width >= _WIDE else figures[3:])
     name = Text("dispatch, longest first" if row is None else row.name)
     name.truncate(max(1, min(60, width - len(end))), overflow="ellipsis", pad=True)
     style = "dim" if row is None else "bold" if row.current else ""

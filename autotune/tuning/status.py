@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from autotune.database.records import Outcome, Run
+from autotune.database.evidence import State
+from autotune.database.records import Outcome, Ratio, Run
 from autotune.tuning.budget import Meter
-from autotune.tuning.report import Report
+from autotune.tuning.paired import total
+from autotune.tuning.report import DispatchRow, Report
 from autotune.tuning.sites import Sites
 from autotune.tuning.task import Task
 
@@ -33,6 +35,18 @@ class Status:
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     """One message of each kind of failure, the newest."""
+
+    gains: Mapping[str, str] = field(default_factory=dict)
+    """What was confirmed inside the model, by workload key."""
+    confirmed: Ratio | None = None
+    """What these make of the sum over the dispatches; None while there are none."""
+
+    def confirm(self, rows: Sequence[DispatchRow]) -> None:
+        """Take the newest comparisons into account; ``rows`` are what a compilation would use now."""
+        known = [row for row in rows if row.before_ns is not None]
+        self.gains = {r.workload: r.evidence.gain for r in known if r.evidence.state is State.TUNED}
+        parts = [(row.count * (row.before_ns or 0.0), row.evidence.ratio) for row in known]
+        self.confirmed = total(parts) if self.gains else None
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -64,13 +78,14 @@ class Status:
 
     @property
     def default_ns(self) -> float | None:
-        """The model's latency by the default schedules; None until all that it uses are known."""
+        """The model's latency by the readings of default schedules; None until all that it uses are known."""
         total = self.sites.default_total(lambda task: task.default_ns or float("inf"))
         return total if total < float("inf") else None
 
     @property
     def best_ns(self) -> float | None:
-        """The model's latency by the best schedules known; None until there is one for all it needs."""
+        """The model's latency by the smallest readings, which say little of the model itself; None until all are
+        known."""
         total = self.sites.total(lambda task: task.best_ns)
         return total if total < float("inf") else None
 
@@ -86,6 +101,7 @@ class Status:
             "outcomes": dict(self.outcomes),
             "default_ns": self.default_ns,
             "best_ns": self.best_ns,
+            "confirmed": None if self.confirmed is None else self.confirmed.to_json(),
         }
 
 

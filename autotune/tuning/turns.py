@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.database.records import Latency
 from autotune.runtime import artifact
 from autotune.tuning.measure.pool import WORKER
-from autotune.tuning.measure.timing import statistics
-from autotune.tuning.paired import least_rounds
+from autotune.tuning.paired import Readings
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess
 
@@ -28,8 +26,6 @@ _TURN_S = 60.0
 _ROLE = "versions"
 
 Answering: TypeAlias = "Future[dict[str, Any]]"
-Readings = NDArray[np.float64]
-"""Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
 
 
 @dataclass(frozen=True)
@@ -189,15 +185,4 @@ class Turns:
             return None
 
 
-def time_both(
-    images: Sequence[ModuleImage], seed: int, rounds: int, out_of_time: Callable[[], bool]
-) -> tuple[Latency, Latency] | None:
-    """Two versions as a whole, taking turns; None without time for it, or if one fails."""
-    with Turns(images, seed) as turns:
-        before, after = turns.time(Rounds(rounds, least=least_rounds(1)), out_of_time)
-    if before is None or after is None:
-        return None
-    return statistics(before.ravel()), statistics(after.ravel())
-
-
-__all__ = ["Readings", "Rounds", "Turns", "time_both"]
+__all__ = ["Rounds", "Turns"]

@@ -138,7 +138,7 @@ def test_database_commands(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert out.startswith(f"{tuned}: {TRIALS} runs (")
     assert re.search(rf"^  job \w+  {MODEL}: done, {TRIALS} runs in \d+ s, begun ", out, re.M)
     assert re.search(
-        r"^  \w{12}  convolution .* [µn]s .*×.*  1x\d+x\d+x\d+, .* → 1x\d+x\d+x\d+\n {16}\w", out, re.M
+        r"^  \w{12}  convolution .* [µn]s .*  1x\d+x\d+x\d+, .* → 1x\d+x\d+x\d+\n {16}\w", out, re.M
     )
     listed = re.findall(r"^  \w{12}  ", run(capsys, "db", "stats", "--db", tuned, "--all")[1], re.M)
     code, out, _ = run(capsys, "db", "stats", "--db", tuned, "--json")

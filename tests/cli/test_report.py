@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.database import Evidence, Ratio, State
 from autotune.tuning.live import Live
 from autotune.tuning.report import DispatchRow, Report, lines_of
 
 NAME = "features.10.expand3x3.convolution"
-ROW = DispatchRow(NAME, "convolution", "w" * 64, 1, 2e5, 1e5, 20)
+TUNED = Evidence(State.TUNED, 19, Ratio(0.5, (0.49, 0.51)))
+ROW = DispatchRow(NAME, "convolution", "w" * 64, 1, 2e5, 1e5, 20, TUNED)
 REPORT = Report("m", "t", "tuning.db", "j", False, 20, 20, 1.0, 20.0, {"ok": 20}, {}, (ROW,))
 
 
@@ -19,14 +21,15 @@ def test_names_are_cut_so_that_rows_fit() -> None:
     assert NAME in lines_of(REPORT)[1]
     header, row = lines_of(REPORT, 80)[:2]
     assert len(header) == len(row) == 80
-    assert row.startswith(NAME[:21] + "…  convolution")
+    assert row.startswith(NAME[:8] + "…  convolution")
+    assert row.endswith(" 20  2.00× (1.96× to 2.04×)")
     assert lines_of(REPORT, 200) == lines_of(REPORT)
 
 
 def test_the_nodes_of_the_model_stand_at_the_end_where_there_is_room() -> None:
     report = replace(REPORT, dispatches=(replace(ROW, nodes=("conv1", "norm1", "relu1")),))
-    assert lines_of(report)[1].endswith("20  conv1, norm1, relu1")
-    assert lines_of(report, 110)[1].endswith("20  conv1, norm1, re…")
+    assert lines_of(report)[1].endswith("×)  conv1, norm1, relu1")
+    assert lines_of(report, 123)[1].endswith("×)  conv1, norm1, re…")
     assert lines_of(report, 80) == lines_of(REPORT, 80)
     assert report.to_json()["dispatches"][0]["nodes"] == ("conv1", "norm1", "relu1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +11,8 @@ import pytest
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import OPTION, rank
-from autotune.database import Database, Latency, Outcome
+from autotune.database import Database, Latency, Outcome, Ratio
+from autotune.database.records import SAME_CODE
 from autotune.graph.build import GraphBuilder
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
@@ -18,11 +20,12 @@ from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 from autotune.tuning.budget import Budget
 from autotune.tuning.compare import Profile, Version
+from autotune.tuning.gain import gain_of
 from autotune.tuning.job import Job, Options
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.outcome import Measurement
-from autotune.tuning.paired import ERROR_RATE, fastest, least_rounds, ratio
+from autotune.tuning.paired import ERROR_RATE, across_processes, fastest, least_rounds, ratio, total
 from autotune.tuning.progress import Silent
 from autotune.tuning.turns import Rounds, Turns
 from tests.tuning.simulated import SimulatedMeasurer
@@ -40,8 +43,10 @@ SOME = np.arange(8) < 3
         ([0.9 * DEFAULT, 0.8 * DEFAULT], 2),
         ([None, 0.9 * DEFAULT], 2),
         ([np.where(FIRST, 0.5, 1.0) * DEFAULT], 0),  # lucky once
-        ([np.where(FIRST, 1.1, 0.95) * DEFAULT], 1),
-        ([np.where(FIRST, 1.1, 0.95) * DEFAULT] * 4, 0),  # one of four was more likely to be lucky so often
+        ([np.where(FIRST, 1.1, 0.95) * DEFAULT], 0),  # its interval holds 1
+        ([0.95 * DEFAULT], 1),
+        ([0.95 * DEFAULT] * 6, 1),
+        ([0.95 * DEFAULT] * 7, 0),  # one of seven is more likely to be lucky eight times
         ([np.where(SOME, 1.1, 0.8) * DEFAULT], 0),  # faster in five rounds of eight
         ([DEFAULT[2::-1], 0.9 * DEFAULT[:3]], 0),  # too few rounds
     ],
@@ -75,6 +80,33 @@ def test_as_many_rounds_as_somebody_could_win_with() -> None:
         least = least_rounds(count)
         assert fastest([np.ones(least), *[np.full(least, 0.5)] * count]) == 1
         assert fastest([np.ones(least - 1), *[np.full(least - 1, 0.5)] * count]) == 0
+
+
+def test_a_winner_is_never_said_to_be_no_change() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        series = [np.exp(rng.normal(0, 0.05, 12)), *(np.exp(rng.normal(-0.04, 0.05, 12)) for _ in range(3))]
+        if winner := fastest(series):
+            assert ratio(series[winner], series[0]).changed
+
+
+def test_a_process_counts_once_however_often_it_reads() -> None:
+    """Where code and arrays lie makes 5 % in each process: many rounds in few of them prove nothing."""
+    rng = np.random.default_rng(3)
+
+    def read(processes: int) -> Ratio:
+        shifts = np.exp(rng.normal(0, 0.05, processes))
+        pairs = [(np.full((50, 4), 100.0), 100.0 * s * np.exp(rng.normal(0, 0.01, (50, 4)))) for s in shifts]
+        return across_processes(pairs)
+
+    assert read(5).interval is None
+    assert np.mean([not read(9).changed for _ in range(300)]) >= 0.95
+
+
+def test_the_change_of_a_sum_has_the_shares_of_its_parts() -> None:
+    found = total([(30.0, Ratio(0.8, (0.7, 0.9))), (10.0, Ratio(0.5, (0.5, 0.5))), (60.0, None)])
+    assert found.median == pytest.approx(0.89)
+    assert found.interval == pytest.approx((0.86, 0.92))
 
 
 TARGET = Target.parse("x86-64-v3", threads=1)
@@ -116,7 +148,7 @@ class Inside(MeasuredModel):
         dispatches = [(d.name, d.workload.key) for d in parts.dispatches]
         return Profile(dispatches, np.tile(row, (rounds.most, 1)))
 
-    def time(self, tuned: Any, out_of_time: Any, rounds: int = 12) -> None:
+    def gain(self, tuned: Any, out_of_time: Any) -> None:
         return None
 
 
@@ -193,6 +225,23 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
         assert "worker died" in turns.failures[1]
     assert second is None
     assert cast(Any, first).shape == cast(Any, third).shape == (3, len(image.dispatches))
+
+
+def test_a_gain_is_read_in_fresh_processes(image: ModuleImage) -> None:
+    objects = (image.objects[0] + bytes(1), *image.objects[1:])
+    found = gain_of(image, replace(image, objects=objects), 0, lambda: False, processes=2)
+    assert found is not None
+    assert (found.processes, found.before.n, found.ratio.interval) == (2, found.after.n, None)
+    assert str(found).endswith("(medians of 2 processes): unconfirmed, which takes 6 processes")
+    assert gain_of(image, image, 0, lambda: True) is None
+
+
+def test_the_same_machine_code_is_no_change_whatever_is_read(image: ModuleImage) -> None:
+    renamed = [replace(dispatch, schedule_source="tuned", trace_json="[]") for dispatch in image.dispatches]
+    found = gain_of(image, replace(image, dispatches=tuple(renamed)), 0, lambda: False)
+    assert found is not None
+    assert (found.ratio, found.processes, found.before) == (SAME_CODE, 1, found.after)
+    assert str(found).endswith("s, no change: the same machine code")
 
 
 def test_too_few_rounds_decide_nothing(image: ModuleImage) -> None:

@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotune.database import Database, Hit, JobRow, Origin, Outcome
+from autotune.database import Database, Evidence, Hit, JobRow, Latency, Origin, Outcome, State
 from autotune.database.inside import estimates
+from autotune.database.records import SAME_CODE
 from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.compare import TOP, Code, Profile, Version
+from autotune.tuning.gain import Gain
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.outcome import Measurement
@@ -81,7 +83,7 @@ class Model:
         config = task.space.default() if built is None else built.candidate.config
         return (self.inside or task.latency)(config)
 
-    def time(self, tuned: Code, out_of_time: Any) -> None:
+    def gain(self, tuned: Code, out_of_time: Any) -> Gain | None:
         return None
 
 
@@ -119,6 +121,7 @@ def test_a_job_spends_its_trials_and_finds_something_faster(path: Path) -> None:
     found = hit(path, A)
     assert found.default is not None
     assert found.default.origin is Origin.DEFAULT
+    assert found.evidence.state is State.TUNED
     before, after = found.latencies
     assert before is not None
     assert before > 1.5 * after
@@ -284,9 +287,37 @@ def test_what_is_no_faster_inside_the_model_is_not_used(path: Path) -> None:
     report = job(path, A, trials=20, whole=Model(A, inside=lambda config: 500.0)).run()
     found = hit(path, A)
     assert found.best.origin is Origin.DEFAULT
-    assert report.dispatches[0].speedup == 1.0
+    assert report.dispatches[0].evidence == Evidence(State.TRIED, 19)
+    assert report.speedup is None
     with Database(path) as database:
         assert {reading.ratio for reading in database.readings(found.best.key)} == {1.0}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_candidates_with_the_code_of_the_default_change_nothing(path: Path, seed: int) -> None:
+    """A/A: the smallest of many readings of the same code is smaller than the first one, and says nothing."""
+    rng = np.random.default_rng(seed)
+
+    class SameCode(SimulatedMeasurer):
+        def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+            return [replace(built, payload={"object": "the same"}) for built in super().build(candidates)]
+
+    def noisy(candidate: Candidate) -> Measurement:
+        ns = 1000.0 * float(np.exp(rng.normal(0, 0.1)))
+        return Measurement(Outcome.OK, Latency(5, ns, ns, 0.0), 1e-7)
+
+    class Noisy(Model):
+        def gain(self, tuned: Code, out_of_time: Any) -> Gain | None:
+            took = Latency(5, 500.0, 500.0, 0.0)
+            return Gain(took, took, SAME_CODE, 1)
+
+    model = Noisy(A, inside=lambda config: 500.0 * float(np.exp(rng.normal(0, 0.1))))
+    report = job(path, A, trials=40, whole=model, measurer=SameCode(noisy)).run()
+    assert report.speedup is None
+    assert str(report).count("no change: the same machine code") == 1
+    assert report.dispatches[0].evidence.ratio is None
+    assert hit(path, A).best.origin is Origin.DEFAULT or hit(path, A).evidence.state is State.UNCONFIRMED
+    assert all(versions == 1 for versions, processes in model.asked if processes > 1)
 
 
 def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) -> None:
@@ -296,6 +327,10 @@ def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) 
     found = hit(path, A)
     assert found.best.origin is Origin.SEARCH
     assert found.best.confirmed_ns == found.best.latency_ns
+    assert found.evidence.state is State.TUNED
+    default = A.latency(A.space.default())
+    assert found.evidence.ratio is not None
+    assert found.evidence.ratio.speedup == pytest.approx(default / found.best.latency_ns)
     assert "1 workloads faster inside the model, 0 keep the default" in out.getvalue()
     job(path, A, budget=Budget(per_workload=30), whole=model).run()
     assert [asked for asked in model.asked if asked[1] > 1] == [(TOP + 1, 2)]
@@ -374,7 +409,7 @@ class Hours(Model):
             self._wait("read", out_of_time)
         return super().read(versions, rounds, out_of_time)
 
-    def time(self, tuned: Code, out_of_time: Any) -> None:
+    def gain(self, tuned: Code, out_of_time: Any) -> None:
         self._wait("time", out_of_time)
 
     def _wait(self, what: str, out_of_time: Any) -> None:

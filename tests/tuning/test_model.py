@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
-from autotune.compiler import distinct_workloads, divide
+from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.plan import OPTION, option_key, rank
-from autotune.database import Comparison, Database, Latency, WorkloadRow
+from autotune.compiler.planned import schedule_for
+from autotune.database import Comparison, Database, Latency, Origin, WorkloadRow
+from autotune.database.records import SAME_CODE
 from autotune.passes.preference import Preference
+from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.compare import Version
+from autotune.tuning.measure.interface import Candidate
+from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.turns import Rounds
+from tests.database.examples import record, schedules
+
+
+def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> None:
+    """Whatever process has built the code: the names of kernels are the workloads', and the plan is the same."""
+    target, parts = Target.detect(1), divide("zoo:tiny_cnn")
+    subjects, sites = work_of(parts, target, Preference())
+    defaults = [Candidate(s.workload.text, target.to_json(), s.default) for s in subjects]
+    with closing(ProcessPool(1)) as pool:
+        keys = [subject.workload.key for subject in subjects]
+        code = dict(zip(keys, pool.build(defaults), strict=True))
+    with Database(tmp_path / "tuning.db") as database:
+        untuned = compile_in_detail("zoo:tiny_cnn", target=target).image
+        model = MeasuredModel(parts, sites, target, database, Preference(), 0)
+        assert model.plan().options == {
+            site.workload.key: site.default for site in sites if site.workload.key in model.plan().options
+        }
+        found = model.gain(code, lambda: False)
+        assert found is not None
+        assert found.ratio == SAME_CODE
+        assert model._planned(model.plan(), code).same_code(untuned)
+        first = parts.dispatches[0].workload
+        default = schedule_for(first, target, None, {}).trace.to_json()
+        record(database, first, target, default, 100.0, "d", Origin.DEFAULT)
+        record(database, first, target, Trace().to_json(), 50.0)
+        both = schedules(*zip(database.records(), (100.0, 50.0), strict=True), won=64 * "t")
+        database.compared(first.key, target.key, "schedule", both, "net")
+        tuned = compile_in_detail("zoo:tiny_cnn", target=target, database=database).image
+        assert model._planned(model.plan(), code).same_code(tuned)
+        assert not tuned.same_code(untuned)
 
 
 def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from autotune.tuning.live import Live, Notebook, in_notebook
 from autotune.tuning.progress import PlainLines, Silent, display
 from autotune.tuning.screen import Row, Screen
 from tests.tuning.synthetic import Synthetic
-from tests.tuning.test_job import A, B, job
+from tests.tuning.test_job import A, B, Model, job
 
 SIZES = [(80, 24), (120, 40), (40, 15)]
 
@@ -30,7 +30,8 @@ def row(number: int) -> Row:
     default = 1e6 / (number + 1)
     best = default / 1.25 if number % 3 == 0 else default
     name = f"features.{number}.expand3x3.convolution" + (" ×2" if number % 4 == 0 else "")
-    return Row(name, number, default, best, best, current=number == 2)
+    gain = "1.25× (1.22× to 1.28×)" if number % 6 == 0 else ""
+    return Row(name, number, default, best, best, gain, current=number == 2)
 
 
 SCREEN = Screen(
@@ -44,8 +45,7 @@ SCREEN = Screen(
     eta_s=68.0,
     trials=86,
     trials_per_second=3.25,
-    default_ns=4.08e6,
-    best_ns=3.49e6,
+    gain="confirmed 1.05× (1.03× to 1.07×) in 4 workloads, unconfirmed 4.08 ms → 3.49 ms",
     failures=(("timeout", 2), ("wrong_result", 1)),
     rows=tuple(row(number) for number in range(70)),
 )
@@ -73,7 +73,7 @@ def test_a_screen_fits_the_terminal(width: int, height: int, golden: Callable[[s
 @pytest.mark.parametrize("height", range(1, 16))
 @pytest.mark.parametrize("width", [1, 7, 20, 200])
 def test_a_screen_is_never_larger_than_the_terminal(width: int, height: int) -> None:
-    for screen in (SCREEN, replace(SCREEN, rows=(), failures=(), eta_s=None, default_ns=None)):
+    for screen in (SCREEN, replace(SCREEN, rows=(), failures=(), eta_s=None, gain="")):
         lines = screen.lines(width, height)
         assert len(lines) <= height
         assert all(line.cell_len <= width for line in lines)
@@ -178,7 +178,20 @@ def test_a_callback_hears_of_every_trial_and_phase(tmp_path: Path) -> None:
         best = min(best, event.latency_ns or best)
         assert event.best_ns == best  # the trial counts when the callback hears of it
     assert events[-1].report == report
-    assert events[-1].speedup is not None
+    assert events[-1].speedup is None  # nothing was compared
+
+
+def test_what_is_confirmed_is_told_apart_from_single_readings(tmp_path: Path) -> None:
+    out = io.StringIO()
+    events: list[TuningEvent] = []
+    heard = Several([PlainLines(out), Calls(events.append)])
+    report = job(tmp_path / "t.db", A, trials=30, whole=Model(A, inside=A.latency), progress=heard).run()
+    readings = [line for line in out.getvalue().splitlines() if "/30 trials, " in line]
+    assert readings
+    assert all(", nothing confirmed, unconfirmed " in line for line in readings)
+    assert all(event.speedup is None for event in events if event.event == "measured")
+    assert report.dispatches[0].evidence.ratio is not None
+    assert events[-1].speedup == pytest.approx(report.dispatches[0].evidence.ratio.speedup)
 
 
 def test_a_callback_may_stop_the_job(tmp_path: Path) -> None:

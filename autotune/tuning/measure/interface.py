@@ -42,6 +42,10 @@ class Built:
     failed: Measurement | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
 
+    def same_code(self, other: Built) -> bool:
+        """Whether both are the same machine code, of two schedules that differ in nothing that is executed."""
+        return bool(self.payload) and self.payload == other.payload
+
 
 @dataclass(frozen=True)
 class BuiltOption:

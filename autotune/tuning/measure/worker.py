@@ -113,12 +113,13 @@ def build(request: Request) -> Answer:
     try:
         from autotune.codegen.backend import compile_schedule
 
-        program, schedule = _scheduled(request)
+        workload, program, schedule = _scheduled(request)
         trace_json, trace_key = schedule.trace.to_json(), schedule.trace.key
         code = compile_schedule(
             schedule,
             program.args,
             Target.from_json(request["target"]),
+            name=workload.symbol,
             constants=program.constants,
             strides=program.strides,
         )
@@ -131,14 +132,16 @@ def build(request: Request) -> Answer:
     return {"trace_key": trace_key, "trace_json": trace_json, "payload": wire.to_json(code)}
 
 
-def _scheduled(request: Request) -> tuple[RegionProgram, Schedule]:
+def _scheduled(request: Request) -> tuple[AnyWorkload, RegionProgram, Schedule]:
     """The program of a candidate and its schedule: by its trace where it has one, else by our space of it."""
     if request.get("trace") is None:
         space = _space(request["workload"], request["target"])
         program = space.workload.program()
-        return program, space.apply(program, request["config"])
-    program = parse_workload(request["workload"]).program()
-    return program, Trace.from_json(request["trace"]).apply(te.create_schedule(list(program.outputs)))
+        return space.workload, program, space.apply(program, request["config"])
+    workload = parse_workload(request["workload"])
+    program = workload.program()
+    schedule = Trace.from_json(request["trace"]).apply(te.create_schedule(list(program.outputs)))
+    return workload, program, schedule
 
 
 def prepare(request: Request) -> Answer:

@@ -23,7 +23,7 @@ PROCESSES = 9
 LEAST = 6
 """An interval needs so many."""
 PATIENCE_S = 20.0
-"""After so long the least number is enough."""
+"""After so many seconds the least number is enough."""
 _ROUNDS = Rounds(most=5, least=5, processes=1)
 """Of each process: their median passes over what disturbs single ones."""
 
@@ -62,17 +62,19 @@ def gain_of(
     seed: int,
     out_of_time: Callable[[], bool],
     processes: int = PROCESSES,
+    patience_s: float = PATIENCE_S,
 ) -> Gain | None:
     """Read two versions in turns in up to so many processes; None if there is time for none, or a version fails.
 
-    With too few processes for an interval the ratio has none. What has the same machine code is read alone, once.
+    After ``patience_s`` the least number of processes is enough; with fewer for an interval the ratio has none. What
+    has the same machine code is read alone, once.
     """
     begin = time.monotonic()
     same = before.same_code(after)
     images, most = ([before], 1) if same else ([before, after], processes)
     pairs: list[Sequence[Readings]] = []
     while len(pairs) < most and not out_of_time():
-        if len(pairs) >= LEAST and time.monotonic() - begin > PATIENCE_S:
+        if len(pairs) >= LEAST and time.monotonic() - begin > patience_s:
             break
         read = _process(images, seed, out_of_time, backwards=len(pairs) % 2 == 1)
         if read is None:

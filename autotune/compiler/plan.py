@@ -167,7 +167,7 @@ def _compared(
     named = {option.name: option for option in options}
     found = [(row, named[row.name]) for row in rows if row.name in named]
     found = [(row, option) for row, option in found if row.key == option_key(option, target)]
-    timed = [(row, row.latency.min_ns, option) for row, option in found if row.latency is not None]
+    timed = [(row, row.latency.median_ns, option) for row, option in found if row.latency is not None]
     order = sorted(timed, key=lambda entry: (not entry[0].won, entry[1]))
     times = [OptionTime(option, ns, Source.MEASURED, row.ratio) for row, ns, option in order]
     return times, [option for row, option in found if row.latency is None]

@@ -66,7 +66,7 @@ class Run:
 
     ``error`` is the largest difference from the reference over the reference's largest magnitude.
     ``config_json`` holds the knob values that made the trace; ``created`` is in seconds since 1970,
-    UTC. ``confirmed_ns`` is the latency read in the newest comparison inside a model, ``inside`` that model's
+    UTC. ``confirmed_ns`` is the median latency in the newest comparison inside a model, ``inside`` that model's
     name; None and empty if it never was.
     """
 

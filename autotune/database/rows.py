@@ -54,7 +54,7 @@ def select_runs() -> Select[Any]:
         mine = select(column).where(compared.run_id == schema.runs.c.id)
         return mine.order_by(compared.created.desc(), compared.id.desc()).limit(1).scalar_subquery()
 
-    confirmed_ns = newest(compared.latency_min_ns).label("confirmed_ns")
+    confirmed_ns = newest(compared.latency_median_ns).label("confirmed_ns")
     return select(schema.runs, confirmed_ns, newest(compared.inside).label("inside"))
 
 

@@ -126,7 +126,10 @@ class Loop:
                 return
 
     def take(self, turn: Turn, built: Built) -> None:
-        """Check a candidate and store it; tell the search of it unless it is to be read inside the model first."""
+        """Check a candidate and store it; tell the search of it unless it is to be read inside the model first.
+
+        Machine code that another schedule has given is not read again: the least of many readings would be another.
+        """
         task, proposal = turn.task, turn.proposal
         known = task.known.get(built.trace_key)
         if proposal is None or known is not None:
@@ -135,13 +138,14 @@ class Loop:
             elif built.failed is None:
                 self.waiting.append((turn, built))
             return
-        measurement = self.measure(turn, built)
+        twin = task.codes.get(built.code_key)
+        measurement = self.measure(turn, built) if twin is None else task.known[twin]
         if measurement is None:
             return
         run = self.record(turn, built, measurement)
         task.check(built, measurement, turn.origin)
         reads = self.inside is not None and turn.origin is not Origin.DEFAULT
-        if reads and measurement.latency and not task.discarded(measurement):
+        if reads and twin is None and measurement.latency and not task.discarded(measurement):
             self.waiting.append((turn, built))
         else:
             self._tell(turn, proposal, built.trace_key)

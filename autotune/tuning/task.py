@@ -53,6 +53,8 @@ class Task:
     alone: bool = True
     """There is no model to read candidates inside: they count by what they take alone."""
     known: dict[str, Measurement] = field(default_factory=dict)
+    codes: dict[str, str] = field(default_factory=dict)
+    """The first schedule that gave some machine code, by the key of the code: its readings are those of all others."""
     inside: dict[str, Estimate] = field(default_factory=dict)
     curve: list[float] = field(default_factory=list)
     default_ns: float | None = None
@@ -157,6 +159,8 @@ class Task:
         self.known.setdefault(built.trace_key, measurement)
         if measurement.latency:
             self.built[built.trace_key] = built
+            if built.code_key:
+                self.codes.setdefault(built.code_key, built.trace_key)
         if origin is Origin.DEFAULT and measurement.latency:
             self.default_trace = built.trace_key
             self.default_ns = self.default_ns or measurement.latency_ns
@@ -185,6 +189,9 @@ class Task:
         """The code of the default schedule, where an earlier session measured it."""
         self.default_trace = built.trace_key
         self.built[built.trace_key] = built
+        known = self.known.get(built.trace_key)
+        if built.code_key and known is not None and known.latency:
+            self.codes.setdefault(built.code_key, built.trace_key)
 
     def _forget_code(self) -> None:
         """Keep the code of the default and of the fastest."""

@@ -67,7 +67,7 @@ def prepare(database: Database) -> None:
 
 
 def latency(ns: float) -> Latency:
-    return Latency(9, ns, ns + 1.0, 1.0)
+    return Latency(9, 0.9 * ns, ns, 1.0)
 
 
 def job(fingerprint: str = "f", owner: str = "me", name: str = "j1") -> JobRow:
@@ -130,7 +130,7 @@ def as_version_4(connection: Connection, ids: Mapping[str, int | None]) -> None:
         "DROP TABLE comparisons",
         f"CREATE TABLE verdicts ({common}, space_key TEXT, run_id INTEGER, won BOOLEAN, inside TEXT, {figures})",
         f"INSERT INTO verdicts VALUES (1, {verdict}, {ids['default']}, FALSE, 'net', 75.0, 76.0, 1.0, 9)",
-        f"INSERT INTO verdicts VALUES (2, {verdict}, {ids['fast']}, TRUE, 'net', 70.0, 71.0, 1.0, 9)",
+        f"INSERT INTO verdicts VALUES (2, {verdict}, {ids['fast']}, TRUE, 'net', 69.0, 70.0, 1.0, 9)",
         f"CREATE TABLE contests ({common}, name TEXT, key TEXT, {figures}, error FLOAT, message TEXT)",
         f"INSERT INTO contests VALUES {', '.join(rows)}",
         "UPDATE meta SET value = '4' WHERE name = 'schema_version'",

@@ -293,31 +293,46 @@ def test_what_is_no_faster_inside_the_model_is_not_used(path: Path) -> None:
         assert {reading.ratio for reading in database.readings(found.best.key)} == {1.0}
 
 
+class SameCode(SimulatedMeasurer):
+    """All schedules have the same machine code; what it takes is drawn anew at each reading."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(self._read)
+        self.rng = np.random.default_rng(seed)
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+        return [replace(built, payload={"object": "the same"}) for built in super().build(candidates)]
+
+    def ns(self, config: Config) -> float:
+        return 1000.0 * float(np.exp(self.rng.normal(0, 0.1)))
+
+    def _read(self, candidate: Candidate) -> Measurement:
+        ns = self.ns(candidate.config)
+        return Measurement(Outcome.OK, Latency(5, ns, ns, 0.0), 1e-7)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_candidates_with_the_code_of_the_default_change_nothing(path: Path, seed: int) -> None:
     """A/A: the smallest of many readings of the same code is smaller than the first one, and says nothing."""
-    rng = np.random.default_rng(seed)
+    measuring = SameCode(seed)
+    model = Model(A, inside=measuring.ns)
+    report = job(path, A, trials=40, whole=model, measurer=measuring).run()
+    assert report.dispatches[0].evidence == Evidence(State.TRIED, 39)
+    assert (len(measuring.measured), model.asked) == (1, [])
 
-    class SameCode(SimulatedMeasurer):
-        def build(self, candidates: Sequence[Candidate]) -> list[Built]:
-            return [replace(built, payload={"object": "the same"}) for built in super().build(candidates)]
 
-    def noisy(candidate: Candidate) -> Measurement:
-        ns = 1000.0 * float(np.exp(rng.normal(0, 0.1)))
-        return Measurement(Outcome.OK, Latency(5, ns, ns, 0.0), 1e-7)
-
-    class Noisy(Model):
-        def gain(self, tuned: Code, out_of_time: Any) -> Gain | None:
-            took = Latency(5, 500.0, 500.0, 0.0)
-            return Gain(took, took, SAME_CODE, 1)
-
-    model = Noisy(A, inside=lambda config: 500.0 * float(np.exp(rng.normal(0, 0.1))))
-    report = job(path, A, trials=40, whole=model, measurer=SameCode(noisy)).run()
-    assert report.speedup is None
-    assert str(report).count("no change: the same machine code") == 1
-    assert report.dispatches[0].evidence.ratio is None
-    assert hit(path, A).best.origin is Origin.DEFAULT or hit(path, A).evidence.state is State.UNCONFIRMED
-    assert all(versions == 1 for versions, processes in model.asked if processes > 1)
+def test_what_was_read_as_faster_before_its_code_was_known_takes_no_turns(path: Path) -> None:
+    measuring = SameCode(0)
+    model = Model(A, inside=measuring.ns)
+    job(path, A, trials=30, whole=None).run()
+    report = job(path, A, budget=Budget(per_workload=40), whole=model, measurer=measuring).run()
+    assert report.dispatches[0].evidence.state is State.CONFIRMED
+    assert [versions for versions, processes in model.asked if processes > 1] == [1]
+    with Database(path) as database:
+        key = report.dispatches[0].workload
+        default, *others = database.comparison(key, TARGET.key, "schedule")
+    assert default.won
+    assert {row.ratio for row in others} == {SAME_CODE}
 
 
 def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) -> None:

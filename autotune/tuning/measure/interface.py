@@ -5,8 +5,11 @@ Nothing is shared with the caller and nothing is pickled: a candidate is text, b
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from autotune.tuning.outcome import Measurement
@@ -42,9 +45,17 @@ class Built:
     failed: Measurement | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def code_key(self) -> str:
+        """SHA-256 (hex) of the machine code: equal for schedules that differ in nothing that is executed; empty
+        without any."""
+        if not self.payload:
+            return ""
+        return hashlib.sha256(json.dumps(self.payload, sort_keys=True).encode()).hexdigest()
+
     def same_code(self, other: Built) -> bool:
-        """Whether both are the same machine code, of two schedules that differ in nothing that is executed."""
-        return bool(self.payload) and self.payload == other.payload
+        """Whether both are the same machine code."""
+        return bool(self.code_key) and self.code_key == other.code_key
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autotune.schedule.knob import Columns, Config, Knob
+from autotune.schedule.knob import Columns, Knob
 from search_spaces import elementwise
-from search_spaces.attention_nest import attention_nest
 from search_spaces.attention_schedule import schedule_attention
 from search_spaces.attention_shape import AttentionShape, attention_shape
 from search_spaces.constraint import Constraint
-from search_spaces.nest import LoopNest
+from search_spaces.sketch import Choices
 from search_spaces.space import Space
-from search_spaces.tile_knobs import column, ints
+from search_spaces.tile_knobs import column, ints, parallel_knob
 
 if TYPE_CHECKING:
-    from autotune.graph.region import RegionProgram, Workload
+    from autotune.graph.region import Workload
     from autotune.schedule.schedule import Schedule
     from autotune.target import Target
 
@@ -34,18 +33,13 @@ _SMALL_WORK = 1 << 15
 
 @dataclass(frozen=True)
 class AttentionRecipe:
-    """Schedules and loop nests of an attention."""
+    """Schedules of an attention, from which its loop nests follow."""
 
-    workload: Workload
     shape: AttentionShape
 
-    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
-        """The program with the tiles of ``config``."""
-        return schedule_attention(program, self.shape, config)
-
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population."""
-        return attention_nest(self.shape, FAMILY, self.workload.flops, columns)
+    def steps(self, schedule: Schedule, config: Choices) -> None:
+        """Apply the tiles of ``config``."""
+        schedule_attention(schedule, self.shape, config)
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -59,7 +53,7 @@ def space(workload: Workload, target: Target) -> Space:
         family=FAMILY,
         knobs=tuple(_knobs(workload, shape, target)),
         constraints=tuple(_constraints(shape, target)),
-        recipe=AttentionRecipe(workload, shape),
+        recipe=AttentionRecipe(shape),
     )
 
 
@@ -83,7 +77,7 @@ def _knobs(workload: Workload, shape: AttentionShape, target: Target) -> list[Kn
     return [
         *knobs,
         Knob.of("copy_values", (False, True), False, "copy the values to dense rows"),
-        Knob.of("parallel", (False, True), wide, "share the work among workers"),
+        parallel_knob(target, wide, "share the work among workers"),
     ]
 
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotune import te
 from autotune.schedule.index_map import IndexMap
-from autotune.schedule.knob import Config
 from autotune.target import ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.attention_shape import AttentionShape
 from search_spaces.nest import CACHE_LINE
 from search_spaces.plain import schedule_plain
 from search_spaces.row_vectors import attach, partial_vectors, vectorize_row
+from search_spaces.sketch import Choices
 
 if TYPE_CHECKING:
-    from autotune.graph.region import RegionProgram
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
     from autotune.te.expr import IterVar
@@ -29,15 +27,13 @@ _ROW_VECTORS = 4
 _KEY_STEPS = 16
 
 
-def schedule_attention(program: RegionProgram, shape: AttentionShape, config: Config) -> Schedule:
-    """The schedule of ``program`` with the tiles of ``config``."""
-    schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
+def schedule_attention(schedule: Schedule, shape: AttentionShape, config: Choices) -> None:
+    """Apply the tiles of ``config``."""
     _Attention(schedule, shape, config).build()
-    return schedule
 
 
 class _Attention:
-    def __init__(self, schedule: Schedule, shape: AttentionShape, config: Config) -> None:
+    def __init__(self, schedule: Schedule, shape: AttentionShape, config: Choices) -> None:
         self.schedule = schedule
         self.shape = shape
         self.config = config
@@ -54,7 +50,7 @@ class _Attention:
             parent, loop, product = self._merge(block)
         else:
             parent, loop, product = self.output, block, self._stage("acc")
-            self._tile(self.output, self._tiles(inside), "", product)
+            self._tile(self.output, self.output.split(inside, factor=self.config["rows"]), "", product)
             self._attach("rcp", parent, loop)
         self._softmax(parent, loop)
         self._scores(parent, loop)
@@ -79,47 +75,33 @@ class _Attention:
         """
         stage, (*lead, row, column) = self.output, _axes(self.output)
         # The last block overlaps the one before, so that all have the same rows and none needs a guard.
-        block, inside = stage.split(row, factor=self._height(), tail="overlap")
+        height = self.config["rows"] * self.config["row_block"]
+        block, inside = stage.split(row, factor=height, tail="overlap")
         stage.reorder(*lead, block, inside, column)
         heads = None
         if lead and self.config["share"] == "heads":
             heads = shared = stage.fuse(*lead) if len(lead) > 1 else lead[0]
         else:
             block = shared = stage.fuse(*lead, block) if lead else block
-        if self.config["parallel"]:
-            stage.parallel(shared)
+        stage.parallel(shared, when=self.config["parallel"])
         return heads, block, inside
 
-    def _height(self) -> int:
-        """Rows of a block."""
-        return int(self.config["rows"]) * int(self.config["row_block"])
-
-    def _tiles(self, inside: IterVar) -> tuple[IterVar | None, IterVar]:
-        """Loops over the tiles of a block, if there are several, and over the rows of a tile."""
-        if self.config["row_block"] == 1:
-            return None, inside
-        return self.output.split(inside, factor=int(self.config["rows"]))
-
-    def _tile(
-        self, stored: Stage, loops: tuple[IterVar | None, IterVar], prefix: str, product: Stage
-    ) -> None:
+    def _tile(self, stored: Stage, loops: tuple[IterVar, IterVar], prefix: str, product: Stage) -> None:
         """Compute ``product`` in the registers of a tile of ``stored``; the loops are tiles and their rows."""
         tiles, rows = loops
         column = _axes(stored)[-1]
         lanes = min(self.shape.lanes, column.extent)
-        panels, column = stored.split(
-            column, factor=int(self.config[prefix + "vectors"]) * lanes, tail="peel"
-        )
+        panels, column = stored.split(column, factor=self.config[prefix + "vectors"] * lanes, tail="peel")
         vectors, lane = stored.split(column, factor=lanes)
-        stored.reorder(panels, *([] if tiles is None else [tiles]), rows, vectors, lane)
+        stored.reorder(panels, tiles, rows, vectors, lane)
         for loop in (rows, vectors):
             stored.unroll(loop)
         stored.vectorize(lane)
-        product.compute_at(stored, panels if tiles is None else tiles)
+        product.compute_at(stored, tiles)
         product.set_scope("local")
         assert isinstance(product.op, ComputeOp)
         *lead, row, column = product.op.axis
-        steps, step = product.split(product.op.reduce_axis[0], factor=int(self.config[prefix + "unroll"]))
+        steps, step = product.split(product.op.reduce_axis[0], factor=self.config[prefix + "unroll"])
         vectors, lane = product.split(column, factor=lanes)
         product.reorder(*lead, steps, step, row, vectors, lane)
         for loop in (step, row, vectors):
@@ -139,7 +121,7 @@ class _Attention:
         acc = self._stage("acc")
         product = self.schedule[self.schedule.cache_write(acc.tensor, "local")]
         acc.compute_at(merged, keys)
-        self._tile(acc, acc.split(_axes(acc)[-2], factor=int(self.config["rows"])), "", product)
+        self._tile(acc, acc.split(_axes(acc)[-2], factor=self.config["rows"]), "", product)
         return merged, keys, product
 
     def _softmax(self, parent: Stage, loop: IterVar) -> None:
@@ -168,28 +150,25 @@ class _Attention:
     def _scores(self, parent: Stage, loop: IterVar) -> None:
         masked = self._attach("masked", parent, loop)
         self._spread_rows(masked)
-        loops = masked.split(_axes(masked)[-2], factor=int(self.config["score_rows"]), tail="overlap")
+        loops = masked.split(_axes(masked)[-2], factor=self.config["score_rows"], tail="overlap")
         self._tile(masked, loops, "score_", self._stage("scores"))
 
     def _transpose_keys(self, heads: IterVar | None) -> None:
-        """Keys in panels as wide as the tile that reads them, for a head or for all of them beforehand."""
+        """Keys in panels of one vector, for a head or for all of them beforehand: tiles of any width read them."""
         keys = self._stage("keys")
         *lead, column, row = (f"i{number}" for number in range(len(_axes(keys))))
         lanes = min(self.shape.lanes, self.shape.block)
-        width = int(self.config["score_vectors"]) * lanes
-        panels = IndexMap((*lead, f"{row} // {width}", column, f"{row} % {width}"))
+        panels = IndexMap((*lead, f"{row} // {lanes}", column, f"{row} % {lanes}"))
         stage = self.schedule[self.schedule.transform_layout(keys.tensor, panels)]
-        *outer, columns, rows = _axes(stage)
-        steps, step = stage.split(columns, factor=_KEY_STEPS)
-        vectors, lane = stage.split(rows, factor=lanes)
+        *outer, columns, lane = _axes(stage)
         # The unrolled steps of a vector are a block that is read along its lines and turned in registers.
-        stage.reorder(*outer, steps, vectors, step, lane)
+        _, step = stage.split(columns, factor=_KEY_STEPS)
         stage.unroll(step)
         stage.vectorize(lane)
         if heads is not None:
             stage.compute_at(self.output, heads)
-        elif self.config["parallel"]:
-            stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0])
+        else:
+            stage.parallel(stage.fuse(*outer) if len(outer) > 1 else outer[0], when=self.config["parallel"])
 
     def _copy_values(self, product: Stage, heads: IterVar | None) -> None:
         """Values in dense rows; only worth it where theirs are far apart."""
@@ -198,7 +177,7 @@ class _Attention:
         stage = self.schedule[self.schedule.cache_read(values, "global", [product])]
         if heads is not None:
             stage.compute_at(self.output, heads)
-        parallel = heads is None and bool(self.config["parallel"])
+        parallel = heads is None and self.config["parallel"]
         schedule_plain(stage, self.shape.lanes, inline=False, parallel=parallel)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from autotune.te.tensor import ComputeOp
-from search_spaces.analysis import Structure, operations, structure
+from search_spaces.analysis import Structure, structure
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """``name`` is the attention's output in the workload; stages are called ``<name>.<suffix>``;
-    ``values`` is the name of the operand that is averaged.
+    """``name`` is the attention's output in the workload; stages are called ``<name>.<suffix>``.
 
     ``lead`` are the leading extents (batch, heads), ``m`` queries, ``n`` keys of which ``block`` are taken
     at a time, ``d`` and ``e`` the sizes of a key and of a value.
@@ -26,7 +24,6 @@ class AttentionShape:
 
     structure: Structure
     name: str
-    values: str
     lead: tuple[int, ...]
     m: int
     n: int
@@ -40,16 +37,6 @@ class AttentionShape:
         """Whether keys come in blocks, with a running maximum and sum."""
         return self.block < self.n
 
-    @property
-    def blocks(self) -> int:
-        """Blocks of keys."""
-        return math.ceil(self.n / self.block)
-
-    @property
-    def heads(self) -> int:
-        """Independent attentions."""
-        return math.prod(self.lead)
-
     @cached_property
     def inlined(self) -> tuple[ComputeOp, ...]:
         """Elementwise stages between the attention and what the region stores."""
@@ -57,17 +44,6 @@ class AttentionShape:
         own = f"{self.name}."
         around = [op for op in (*plan.side, *plan.epilogue) if not op.name.startswith(own)]
         return tuple(op for op in around if op is not plan.stored and op.reduction is None)
-
-    @cached_property
-    def finish(self) -> int:
-        """Arithmetic on an element of the result, in vector instructions."""
-        return operations(self.structure.stored) + sum(operations(op) for op in self.inlined)
-
-    @cached_property
-    def mask_operations(self) -> int:
-        """Arithmetic on an element of the scores before the exponential, in vector instructions."""
-        masked = next(op for op in self.structure.order if op.name == f"{self.name}.masked")
-        return operations(masked)
 
 
 def attention_shape(workload: Workload, target: Target) -> AttentionShape | None:
@@ -82,7 +58,6 @@ def attention_shape(workload: Workload, target: Target) -> AttentionShape | None
     return AttentionShape(
         structure=structure(workload.program()),
         name=node.outputs[0],
-        values=node.inputs[2],
         lead=q.shape[:-2],
         m=q.shape[-2],
         n=n,

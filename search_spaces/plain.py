@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotune.te.tensor import ComputeOp
 
@@ -19,10 +19,11 @@ _PARALLEL_ELEMENTS = 1 << 14
 _PARALLEL_TILES = 48
 
 
-def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = True) -> None:
+def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: Any = True) -> None:
     """Schedule ``stage`` at the root (or where it is attached), or inline it where it may be.
 
-    A reduction keeps its reduce loops inside all data loops but the vector one.
+    A reduction keeps its reduce loops inside all data loops but the vector one. Whether it runs ``parallel`` where that
+    is worth it may be a knob value.
     """
     op = stage.op
     if not isinstance(op, ComputeOp):
@@ -34,7 +35,7 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = T
         return
     *outer, last = op.axis
     width = min(lanes, last.extent)
-    many = parallel and worth_sharing(op)
+    many = parallel is not False and worth_sharing(op)
     if width > 1:
         vectors, inner = stage.split(last, factor=width)
         stage.reorder(*outer, vectors, *op.reduce_axis, inner)
@@ -43,7 +44,7 @@ def schedule_plain(stage: Stage, lanes: int, *, inline: bool, parallel: bool = T
             outer = [vectors]
     if many and outer:
         shared = _shared(outer)
-        stage.parallel(stage.fuse(*shared) if len(shared) > 1 else shared[0])
+        stage.parallel(stage.fuse(*shared) if len(shared) > 1 else shared[0], when=parallel)
 
 
 def _shared(loops: Sequence[IterVar]) -> Sequence[IterVar]:

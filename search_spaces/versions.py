@@ -23,7 +23,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.hoist": 1,
         "codegen.cpu": 8,
         "codegen.fast_math": 6,
-        "space.attention": 6,
+        "space.attention": 7,
         "space.chain": 1,
         "space.contraction": 7,
         "space.convolution": 4,

@@ -15,7 +15,7 @@ from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
 from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, negated, where
 from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import Kernels, Source, around, root_of
+from search_spaces.nest.kernel import Kernels, Source, around, root_of, walks
 from search_spaces.nest.loops import Body
 
 FOLD = 12.0
@@ -170,7 +170,7 @@ class Bodies:
             mine, more, saved = _loads(step, source, vectors, lanes)
             mine = where(self.in_registers(source.inside), 0.0, mine)
             loads, arithmetic = loads + mine, arithmetic + more
-            if source.row_bytes and source.in_vectors(step.vector):
+            if source.row_bytes and source.in_vectors(step.vector, lanes):
                 split = split + mine * source.crossing(least(step.width, lanes))
                 pages = pages + self._pages(step, source)
             narrow = narrow + (0.0 if source.moved & step.vector.keys() else mine)
@@ -249,6 +249,12 @@ class Bodies:
         step = self.step(stage)
         return where(step.passes > 1, step.tiles, 0.0)
 
+    def crosses_lines(self, stage: Stage) -> bool:
+        """Whether a stage puts vectors together of elements that lie apart."""
+        vector, lanes = self.step(stage).vector, self.lanes(stage)
+        moved = [source for source in self.kernels.sources[stage] if vector.keys() & source.moved]
+        return not all(source.in_vectors(vector, lanes) for source in moved)
+
     def _holds(self, stage: Stage) -> bool:
         """Whether a stage reads nothing but what is in registers."""
         inside = [self.in_registers(source.inside) for source in self.kernels.sources[stage]]
@@ -295,15 +301,19 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     """
     count: Value = 1.0
     saved: Any = False
-    for terms, offsets in zip(source.dims, source.offsets, strict=True):
+    panels = {
+        name for terms in source.dims for name in step.vector if 0 < abs(terms.get(name, 0)) * lanes <= 1
+    }
+    for terms, offsets, extent in zip(source.dims, source.offsets, source.tensor.shape, strict=True):
         every: Value = len(offsets)
         span: Value = 1 + max(offsets) - min(offsets)
         for name, factor in terms.items():
             times = step.times(name)
             every = every * times
-            span = span + abs(factor) * (times - 1)
-        if any(name in step.vector for name in terms):
-            count = count * every  # vectors that overlap are loads of their own
+            span = span + abs(factor) * (times * (lanes if name in step.vector else 1) - 1)
+        if any(walks(terms, name, lanes) for name in step.vector):
+            # Vectors that overlap are loads of their own; within a panel there are so many.
+            count = count * (least(every, ceil_div(extent, lanes)) if panels & terms.keys() else every)
             continue
         span = np.floor(span)
         count = count * least(every, span)
@@ -311,7 +321,7 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     moving = [name for name in step.vector if name in source.moved]
     if not moving:
         return count, 0.0, saved
-    if source.in_vectors(moving):
+    if source.in_vectors(moving, lanes):
         return count * vectors, 0.0, saved
     last = source.dims[-1] if source.dims else {}
     item = ITEM_BYTES[source.tensor.dtype]

@@ -91,7 +91,8 @@ class Derivation:
         """Whether a kernel does more than to copy full vectors."""
         width = bodies.step(stage).width
         narrow = isinstance(width, int) and width < bodies.lanes(stage)
-        return bool(stage.op.reduce_axis) or narrow or self.kernels.operations(stage) > _COPY
+        works = bool(stage.op.reduce_axis) or self.kernels.operations(stage) > _COPY
+        return works or narrow or bodies.crosses_lines(stage)
 
     def _loops(self, bodies: Bodies) -> list[Loop]:
         found = []

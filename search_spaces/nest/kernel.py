@@ -73,19 +73,24 @@ class Source:
         """The axes that move it."""
         return frozenset(name for terms in self.dims for name in terms)
 
-    def in_vectors(self, lanes: Collection[str]) -> bool:
-        """Whether neighbours along the axes of ``lanes`` lie next to one another."""
+    def in_vectors(self, lanes: Collection[str], width: int) -> bool:
+        """Whether ``width`` neighbours along the axes of ``lanes`` lie next to one another, in panels too."""
         moving = [name for name in lanes if name in self.moved]
         if self.panel:
             return bool(moving)
         if not moving or set(moving) & (self.looked_up | self.stepped) or self.dims[-1].get(moving[0]) != 1:
             return False
-        return all(moving[0] not in terms for terms in self.dims[:-1])
+        return not any(walks(terms, moving[0], width) for terms in self.dims[:-1])
 
     def crossing(self, lanes: Value) -> Value:
         """The share of the loads of ``lanes`` elements that cross cache lines: those of rows that are no multiple."""
         size = lanes * ITEM_BYTES[self.tensor.dtype]
         return where(self.row_bytes % size == 0, 0.0, least(1.0, size / CACHE_LINE))
+
+
+def walks(terms: Terms, name: str, width: int) -> bool:
+    """Whether ``width`` steps of an axis move an index; quotients by at least as much stay the same."""
+    return abs(terms.get(name, 0)) * width > 1
 
 
 class Kernels:
@@ -255,4 +260,4 @@ def around(stage: Stage) -> list[tuple[Stage, Sequence[IterVar]]]:
     return found
 
 
-__all__ = ["About", "Kernels", "Source", "around", "root_of"]
+__all__ = ["About", "Kernels", "Source", "around", "root_of", "walks"]

@@ -199,10 +199,10 @@ class _Walk:
 
     def _lay_out(self, stage: str, mapping: IndexMap) -> None:
         """A stage has one loop for each new index."""
-        shape = self._shapes.get(stage) or self._schedule.stage_named(stage).op.input_tensors[0].shape
-        pieces = mapping.pieces
-        if any(stride != 1 or modulus != 0 for _, stride, modulus in pieces):
-            self.panels[stage] = [old for old, _, _ in pieces]
+        own, pieces = self._shapes.get(stage), mapping.pieces
+        shape = own or self._schedule.stage_named(stage).op.input_tensors[0].shape
+        if own is None and any(stride != 1 or modulus != 0 for _, stride, modulus in pieces):
+            self.panels[stage] = [old for old, _, _ in pieces]  # of a copy
         for number, (old, stride, modulus) in enumerate(pieces):
             outer = combined_expression("ceil_div", shape[old], stride)
             self._loops[stage, f"ax{number}"] = modulus if modulus != 0 else outer

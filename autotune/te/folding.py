@@ -6,6 +6,7 @@ by -1 wraps to itself.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Literal
 
@@ -23,6 +24,15 @@ _FOLDS: dict[str, Callable[[int, int], int]] = {
     "or": lambda a, b: a or b,
 }
 
+_COMPARES: dict[str, Callable[[int, int], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
 Outcome = Literal["operand", "constant", "zero"]
 """What an operation of an operand and a constant comes to."""
 
@@ -35,6 +45,15 @@ def folded(op: str, a: int, b: int, dtype: str) -> int:
     """
     value = _FOLDS[op](a, b)
     return int(bool(value)) if dtype == "bool" else wrapped(value, dtype)
+
+
+def holds(op: str, a: int, b: int) -> bool:
+    """Whether ``a op b`` is true of two constants.
+
+    >>> holds("<=", 3, 3), holds("!=", 3, 3)
+    (True, False)
+    """
+    return _COMPARES[op](a, b)
 
 
 def by_constant(op: str, value: int) -> Outcome | None:
@@ -69,4 +88,4 @@ def _by_truth(op: str, value: int) -> Outcome | None:
     return "operand" if bool(value) == (op == "and") else "constant"
 
 
-__all__ = ["by_constant", "folded", "of_constant"]
+__all__ = ["by_constant", "folded", "holds", "of_constant"]

@@ -9,32 +9,18 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary, Compare, Const, Expr, IterVar, Not, Select
+from autotune.te.folding import folded, holds
 from autotune.te.traversal import children, nodes
 from search_spaces.analysis import cost_of
 
 _MOST = 64
 """Iterations that are looked at one by one."""
-_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "and": operator.and_,
-    "or": operator.or_,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
 
 
 @dataclass(frozen=True)
@@ -120,26 +106,28 @@ def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
     if isinstance(node, Not):
         known = _value(node.a, values)
         return None if known is None else Known(not known.number)
-    if isinstance(node, Binary | Compare) and node.op in _OPERATORS:
+    if isinstance(node, Binary | Compare) and not is_float(node.a.dtype):
         a, b = _value(node.a, values), _value(node.b, values)
         for one in (a, b):
-            if one is not None and one.number is (node.op == "or") and node.op in ("and", "or"):
+            if one is not None and node.op in ("and", "or") and bool(one.number) == (node.op == "or"):
                 return one
-        return None if a is None or b is None else _combined(node.op, a, b)
+        return None if a is None or b is None else _combined(node, a, b)
     return None
 
 
-def _combined(op: str, a: Known, b: Known) -> Known | None:
-    """What is known of ``a op b``; a remainder loses what is unknown by multiples of the divisor."""
-    step = 0
+def _combined(node: Binary | Compare, a: Known, b: Known) -> Known | None:
+    """What is known of two operands together; a remainder loses what is unknown by multiples of the divisor."""
+    step, op = 0, node.op
     if a.step or b.step:
         if op in ("+", "-"):
             step = math.gcd(a.step, b.step)
         elif op == "*" and not (a.step and b.step):
             step = abs(a.step * b.number or b.step * a.number)
-        elif op != "%" or b.step or a.step % b.number:
+        elif op != "%" or b.step or not b.number or a.step % b.number:
             return None
-    return Known(_OPERATORS[op](a.number, b.number), step)
+    if isinstance(node, Compare):
+        return Known(holds(op, a.number, b.number), step)
+    return Known(folded(op, a.number, b.number, node.dtype), step)
 
 
 __all__ = ["Known", "Written", "operations_of"]

@@ -50,6 +50,8 @@ def joined(a: LoopNest, b: LoopNest) -> LoopNest | None:
         outside = one.outside | other.outside
         own: dict[str, Any] = {name: _known(getattr(one, name), getattr(other, name)) for name in OWN}
         access = replace(one, outside=outside, **own)
+        if bool(one.outside) != bool(other.outside):
+            return None
         if _inside(a, outside - one.outside) or _inside(b, outside - other.outside):
             return None
         if access != replace(other, outside=outside, **own):

@@ -379,7 +379,7 @@ def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:
 
 def _row(access: Access) -> int:
     """Bytes from one row to the next."""
-    return access.row_bytes or access.item_bytes * (access.shape[-1] if access.shape else 1)
+    return access.row_bytes or max(1, access.item_bytes * (access.shape[-1] if access.shape else 1))
 
 
 def _of_loops(nest: LoopNest, axes: Collection[str]) -> NDArray[np.bool_]:
@@ -396,9 +396,9 @@ def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, 
         elements = elements * last
     run = last * access.item_bytes
     row = _row(access)
-    whole_run = np.ceil(run / CACHE_LINE) * CACHE_LINE
+    whole_run = np.maximum(np.ceil(run / CACHE_LINE), 1.0) * CACHE_LINE
     exact = elements * access.item_bytes
-    lines = exact / run * whole_run
+    lines = exact / np.maximum(run, 1.0) * whole_run  # a tensor without elements has no runs
     space, cost = lines, lines.copy()
     if len(access.dims) > 1:
         # Rows a power of two apart share the sets that their runs cover.

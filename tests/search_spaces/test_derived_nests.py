@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -161,3 +162,28 @@ def test_rows_that_are_visited_in_turns_are_counted() -> None:
         for row, count in zip(rows, nest.touched[written].turns, strict=True):
             turns[population.config(row)["walk"]] = count
     assert turns == {"tile": 36, "row": 6}
+
+
+def test_conditions_that_divide_by_a_written_out_axis_are_decided_as_the_code_does() -> None:
+    """Where it is 0 the quotient is 0, as in the code."""
+    a = te.placeholder((16,), name="A")
+    b = te.compute((2, 2, 16), lambda n, m, i: te.if_then_else(n // m == 0, a[i], a[i] * 2.0), name="B")
+
+    def schedule(s: Schedule) -> None:
+        n, m, i = s[b].op.axis
+        s[b].unroll(n)
+        s[b].unroll(m)
+        s[b].vectorize(i)
+
+    assert nest_of(b, schedule).body.arithmetic.tolist() == [
+        4
+    ]  # one product for one of four, at least one each
+
+
+@pytest.mark.parametrize("shape", [(4, 0), (0, 4), (0,)])
+def test_tensors_without_elements_are_predicted_without_warnings(shape: tuple[int, ...]) -> None:
+    space = space_for(make.unary("Relu", shape), make.AVX512)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seconds = analytic.predict(space, space.population(np.random.default_rng(0), 8))
+    assert np.all(np.isfinite(seconds))

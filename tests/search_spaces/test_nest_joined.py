@@ -51,9 +51,11 @@ def test_one_frame_has_no_room_for_different_data() -> None:
 def test_one_frame_has_no_room_for_a_loop_that_repeats_an_access_in_one_nest_only() -> None:
     before = nest(("i", "parallel"), ("k", "serial"), outside=frozenset({"k"}))
     assert joined(frame_of(before), frame_of(nest(("i", "parallel"), ("k", "serial")))) is None
-    frame = joined(frame_of(before), frame_of(nest(("i", "parallel"))))
+    other = nest(("i", "parallel"), ("j", "serial"), outside=frozenset({"j"}))
+    frame = joined(frame_of(before), frame_of(other))
     assert frame is not None
-    assert frame.accesses[0].outside == {"k"}
+    assert frame.accesses[0].outside == {"j", "k"}
+    assert joined(frame, frame_of(nest(("i", "parallel")))) is None
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -13,7 +13,7 @@ from autotune.codegen.llvm.writer import Writer
 from autotune.errors import BuildError
 from autotune.target import ITEM_BYTES
 from autotune.te.dtypes import is_float, is_unsigned, wrapped
-from autotune.te.folding import folded
+from autotune.te.folding import folded, holds
 
 _FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul", "and": "and", "or": "or"}
@@ -116,8 +116,8 @@ class Arithmetic:
     def compare_op(self, op: str, a: Value, b: Value) -> Value:
         """A comparison, folded when both operands are known."""
         if a.number is not None and b.number is not None:
-            holds = _holds(op, a.number, b.number)
-            return Value("true" if holds else "false", "bool", 1, int(holds))
+            known = holds(op, a.number, b.number)
+            return Value("true" if known else "false", "bool", 1, int(known))
         (a, b), _ = self.code.alike(a, b)
         if a.dtype == "bfloat16":
             a, b = self.cast(a, "float32"), self.cast(b, "float32")
@@ -166,14 +166,3 @@ class Arithmetic:
         else:
             code = "trunc"
         return self.code.converted(code, value, dtype)
-
-
-def _holds(op: str, a: int, b: int) -> bool:
-    return {
-        "<": a < b,
-        "<=": a <= b,
-        ">": a > b,
-        ">=": a >= b,
-        "==": a == b,
-        "!=": a != b,
-    }[op]

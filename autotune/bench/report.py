@@ -252,8 +252,8 @@ def family_gains(title: str, results: Sequence[Result]) -> Table | None:
     rows = [(name, *_gains(*pair, kinds)) for name, pair in pairs.items()]
     before, after = (_sums(pair[side] for pair in pairs.values()) for side in (0, 1))
     notes = (
-        "milliseconds untuned → tuned, and how many times faster; sums over dispatches, each at its fastest "
-        "of ten profiled runs",
+        "milliseconds untuned → tuned; sums over dispatches, each at its fastest of ten profiled runs: where time "
+        "goes, and no measure of what the model gains",
         "another algorithm moves time between families: Winograd's products are contractions",
     )
     rows.append(("all", *_gains(before, after, kinds)))
@@ -276,8 +276,7 @@ def _gains(before: Mapping[str, float], after: Mapping[str, float], kinds: Seque
 def _gain(before: float, after: float) -> str:
     if not before and not after:
         return NOTHING
-    factor = f" ({before / after:.2f}×)" if before and after else ""
-    return f"{before / 1e6:.2f} → {after / 1e6:.2f}{factor}"
+    return f"{before / 1e6:.2f} → {after / 1e6:.2f}"
 
 
 def _percent(share: float) -> str:

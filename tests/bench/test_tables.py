@@ -112,7 +112,7 @@ def test_family_gains_are_milliseconds_before_and_after() -> None:
     table = report.family_gains("G", [tuned, RESULTS[1]])
     assert table is not None
     assert table.columns == ("model", "contraction", "pool", "softmax", "all")
-    cells = ("0.00 → 0.50", "4.00 → 2.00 (2.00×)", "1.00 → 0.00", "5.00 → 2.50 (2.00×)")
+    cells = ("0.00 → 0.50", "4.00 → 2.00", "1.00 → 0.00", "5.00 → 2.50")
     assert table.rows == (("one", *cells), ("all", *cells))
     assert report.family_gains("G", [RESULTS[1]]) is None
 

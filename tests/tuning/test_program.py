@@ -131,6 +131,22 @@ def test_a_program_without_a_function_gets_one(tmp_path: Path) -> None:
     assert "C_vectors" in found.config
 
 
+def test_schedules_with_one_machine_code_change_nothing(tmp_path: Path) -> None:
+    """A/A, with the real compiler and worker."""
+
+    def same(s: Schedule) -> None:
+        rows, columns = s[C].op.axis
+        for _ in range(s.knob("times", (0, 1, 2, 3))):
+            s[C].reorder(rows, columns)  # as they are
+        s[C].vectorize(columns)
+
+    budget = autotune.Budget(trials=4)
+    found = tune_schedule(same, [A, C], budget=budget, database=tmp_path / "t.db", threads=1, quiet=True)
+    assert found.speedup is None
+    assert str(found.report.gain).endswith(", no change: the same machine code")
+    assert str(found.report.dispatches[0].evidence) == "default, 3 trials"
+
+
 def test_functions_that_cannot_be_tuned_are_refused(tmp_path: Path) -> None:
     def refuse(function: object, kind: type[Exception], message: str) -> None:
         with pytest.raises(kind, match=message):

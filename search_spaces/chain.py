@@ -1,4 +1,4 @@
-"""Chains of convolutions in one dispatch: each is computed in strips inside the blocks of the last.
+"""Chains of convolutions and pools in one dispatch: each is computed in strips inside the blocks of the last.
 
 A block is a strip of rows of the result. What the convolutions before make for it, with the rows around that the
 windows of those after them need, stays in the caches. Where the last one is 1x1 it may also take what it reads pixel

@@ -132,6 +132,19 @@ def test_all_of_them_compute_the_same() -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5, err_msg=found.name)
 
 
+@pytest.mark.parametrize(("window", "chained"), [({"kernel_shape": (3, 3)}, True), ({}, False)])
+def test_a_pool_by_windows_takes_its_convolution_in(
+    window: dict[str, tuple[int, int]], chained: bool
+) -> None:
+    b = GraphBuilder("pooled")
+    y = b.node("Conv", b.input("x", (1, 9, 11, 3)), b.constant("w", normal(3, 3, 3, 6)), layout="NHWC")
+    op, pads = ("MaxPool", {"pads": (1,) * 4}) if window else ("GlobalAveragePool", {})
+    z = b.node(op, b.node("Relu", y), layout="NHWC", **window, **pads)
+    assert kinds(b.graph(b.node("Identity", z, name="z"))) == (
+        ["chain"] if chained else ["convolution", "pool"]
+    )
+
+
 def test_little_between_two_anchors_stays_in_a_cache_by_itself() -> None:
     assert [w.kind for w in distinct_workloads(divide(separable()))] == ["depthwise", "convolution"]
 

@@ -40,6 +40,8 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "chain_depthwise_strided": lambda: make.depthwise_chain((2, 10, 7, 16), 37, kernel=5, stride=2),
     "chain_inverted": lambda: make.depthwise_chain((1, 9, 7, 5), 6, widened=20, residual=True),
     "chain_widened": lambda: make.depthwise_chain((1, 8, 11, 3), 0, stride=2, widened=33),
+    "chain_pooled": lambda: make.pooled_convolution("MaxPool", (1, 11, 9, 3), 21, stride=2),
+    "chain_averaged": lambda: make.pooled_convolution("AveragePool", (2, 8, 7, 5), 16),
     "chain_of_products": lambda: make.chained_products(5, 7, 9),
     "max_pool": lambda: make.pool((1, 9, 9, 20), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
     "average_pool": lambda: make.pool((1, 7, 7, 5), "AveragePool", kernel_shape=(2, 2)),

@@ -111,6 +111,15 @@ def depthwise_chain(
     return of(b, x, set(weights))
 
 
+def pooled_convolution(op: str, image: tuple[int, int, int, int], oc: int, *, stride: int = 1) -> Workload:
+    """A 3x3 convolution of an [n, h, w, c] image with ReLU, then a pool by windows that overlap."""
+    b = GraphBuilder("chain")
+    weights = b.input("w", (3, 3, image[-1], oc))
+    x = b.node("Conv", b.input("x", image), weights, layout="NHWC", strides=(stride,) * 2, pads=(1,) * 4)
+    window = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 0, 0), "layout": "NHWC"}
+    return of(b, b.node(op, b.node("Relu", x), **window), {"w"})
+
+
 def chained_products(m: int, k: int, n: int) -> Workload:
     """Rows that are normalised after a product: a chain that no family has tiles for."""
     b = GraphBuilder("chain")

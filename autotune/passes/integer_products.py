@@ -17,6 +17,7 @@ import numpy as np
 
 from autotune.errors import UsageError
 from autotune.graph.ir import ABSENT, Attr, Graph, Node
+from autotune.graph.ops.quantized import COLUMNS, ROWS, matrices, spread
 from autotune.passes.attributes import integer, ints
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
@@ -94,7 +95,16 @@ class _Expression:
         """Scalars, or one value an index of an axis, so that they broadcast to ``rank`` dimensions."""
         size = math.prod(self.shape(value))
         shape = () if size == 1 else tuple(-1 if d == axis % rank else 1 for d in range(rank))
-        shape = tuple(size if d == -1 else d for d in shape)
+        return self.reshaped(value, tuple(size if d == -1 else d for d in shape))
+
+    def spread(self, value: str, operand: tuple[int, ...], axis: int) -> str:
+        """Scales or zero points of matrices so that they broadcast to these."""
+        shape = spread(self.shape(value), operand, axis)
+        assert shape is not None, "checked where types are inferred"
+        return self.reshaped(value, shape)
+
+    def reshaped(self, value: str, shape: tuple[int, ...]) -> str:
+        """The value in another shape."""
         if self.shape(value) == shape:
             return value
         array = self.rewriter.constant_of(value)
@@ -105,18 +115,23 @@ class _Expression:
     # -- sums of products ------------------------------------------------------------------------------------
 
     def matmul(self, a: str, a_zero: str | None, b: str, b_zero: str | None) -> str:
-        """int32 sums of a MatMul with zero points."""
+        """int32 sums of a MatMul with zero points, whose operands are matrices."""
+        a, b = (
+            self.reshaped(value, matrices(self.shape(value), axis))
+            for value, axis in ((a, ROWS), (b, COLUMNS))
+        )
+        a_zero = None if a_zero is None else self.spread(a_zero, self.shape(a), ROWS)
+        b_zero = None if b_zero is None else self.spread(b_zero, self.shape(b), COLUMNS)
         a, a_zero = self._signed(a, a_zero, self.activations)
-        b, b_zero = self._centred(b, b_zero, -1)
+        b, b_zero = self._centred(b, b_zero)
         total = self.emit("IntegerMatMul", a, b, what="products")
         depth = self.shape(a)[-1]
         if a_zero is not None:
-            a_zero = self._offsets(a_zero, len(self.shape(a)), -2)
-            sums = self._sum(b, -2 if len(self.shape(b)) > 1 else 0)
-            total = self._minus(total, a_zero, sums)
+            a_zero = self.cast(a_zero, "int32", "zero")
+            total = self._minus(total, a_zero, self._sum(b, ROWS))
         if b_zero is not None:
-            b_zero = self._offsets(b_zero, len(self.shape(b)), -1)
-            total = self._minus(total, b_zero, self._sum(a, -1))
+            b_zero = self.cast(b_zero, "int32", "zero")
+            total = self._minus(total, b_zero, self._sum(a, COLUMNS))
             if a_zero is not None:
                 both = self.emit("Mul", a_zero, b_zero, what="zeros")
                 both = self.emit("Mul", both, self.number(depth, "int32"), what="zeros")
@@ -126,10 +141,11 @@ class _Expression:
     def conv(self, x: str, x_zero: str | None, w: str, w_zero: str | None) -> str:
         """int32 sums of a convolution with zero points."""
         x, x_zero = self._signed(x, x_zero, self.activations)
-        w, w_zero = self._centred(w, w_zero, 0)
+        w_zero = None if w_zero is None else self.along(w_zero, len(self.shape(w)), 0)
+        w, w_zero = self._centred(w, w_zero)
         if w_zero is not None:  # centred in 16 bits, by FoldConstants where it is known
             wide = self.cast(w, "int32", "weights")
-            w = self.emit("Sub", wide, self._offsets(w_zero, len(self.shape(w)), 0), what="weights")
+            w = self.emit("Sub", wide, self.cast(w_zero, "int32", "zero"), what="weights")
             w = self.cast(w, "int16", "weights")
         # What lies around the input is only read where there is padding.
         fills = [self.along(x_zero, 1, 0)] if x_zero is not None and any(ints(self.node, "pads")) else []
@@ -140,7 +156,7 @@ class _Expression:
         wide = self.cast(w, "int32", "weights")
         axes: dict[str, Attr] = {"axes": tuple(range(1, rank)), "keepdims": 0}
         sums = self.along(self.emit("ReduceSum", wide, what="sums", attrs=axes), rank, 1)
-        return self._minus(total, self._offsets(x_zero, rank, 0), sums)
+        return self._minus(total, self.cast(self.along(x_zero, rank, 0), "int32", "zero"), sums)
 
     def _signed(self, value: str, zero: str | None, to: str) -> tuple[str, str | None]:
         """Eight bits in the other signedness: moved by 128, and the zero point with them."""
@@ -156,26 +172,22 @@ class _Expression:
             return moved(value, "moved"), self.number(128 if to == "uint8" else -128, to)
         return moved(value, "moved"), moved(zero, "zero")
 
-    def _centred(self, value: str, zero: str | None, axis: int) -> tuple[str, str | None]:
-        """Constant weights less their zero point where that fits int8; others as they are, as int8."""
+    def _centred(self, value: str, zero: str | None) -> tuple[str, str | None]:
+        """Constant weights less a zero point that broadcasts to them where that fits int8; others as int8."""
         array = self.rewriter.constant_of(value)
         known = None if zero is None else self.rewriter.constant_of(zero)
         if array is not None and (zero is None or known is not None):
             wide = array.astype(np.int32)
             if known is not None:
-                wide = wide - known.astype(np.int32).reshape(_along(known.size, wide.ndim, axis))
+                wide = wide - known.astype(np.int32)
             if array.dtype == np.int8 and zero is None:
                 return value, None
             if wide.size == 0 or (wide.min() >= -128 and wide.max() <= 127):
                 return self.rewriter.constant(f"{value}.centred", wide.astype(np.int8)), None
         return self._signed(value, zero, "int8")
 
-    def _offsets(self, zero: str, rank: int, axis: int) -> str:
-        return self.cast(self.along(zero, rank, axis), "int32", "zero")
-
     def _sum(self, value: str, axis: int) -> str:
-        keep = int(len(self.shape(value)) > 1)
-        attrs: dict[str, Attr] = {"axes": (axis % len(self.shape(value)),), "keepdims": keep}
+        attrs: dict[str, Attr] = {"axes": (axis % len(self.shape(value)),), "keepdims": 1}
         return self.emit("ReduceSum", self.cast(value, "int32", "wide"), what="sums", attrs=attrs)
 
     def _minus(self, total: str, zero: str, sums: str) -> str:
@@ -184,30 +196,24 @@ class _Expression:
 
     # -- real numbers ----------------------------------------------------------------------------------------
 
-    def rescaled(self, sums: str, left: int, right: int, out: int, zero: int, axis: int) -> None:
-        """The operator's output: sums times ``left * right / out`` (inputs), rounded, from ``zero`` on."""
-        scales = [self.cast(self.required(i), "float32", "scale") for i in (left, right, out)]
+    def rescaled(self, sums: str, left: str, right: str, out: str, zero: str | None, to: str) -> None:
+        """The operator's output: sums times ``left * right / out``, rounded, from ``zero`` on; all broadcast."""
+        scales = [self.cast(scale, "float32", "scale") for scale in (left, right, out)]
         factor = self.emit("Div", self.emit("Mul", *scales[:2], what="factor"), scales[2], what="factor")
-        rank = len(self.shape(sums))
-        real = self.emit(
-            "Mul", self.cast(sums, "float32", "real"), self.along(factor, rank, axis), what="real"
-        )
-        self.quantized(real, self.input(zero), rank, axis, self.dtype(self.required(zero)))
+        real = self.emit("Mul", self.cast(sums, "float32", "real"), factor, what="real")
+        self.quantized(real, zero, to)
 
-    def quantized(self, real: str, zero: str | None, rank: int, axis: int, to: str) -> None:
+    def quantized(self, real: str, zero: str | None, to: str) -> None:
         """The operator's output: whole numbers from real ones, moved by the zero point and clipped."""
         value = self.emit("Round", real, what="rounded")
         if zero is not None:
-            offset = self.cast(self.along(zero, rank, axis), "float32", "zero")
-            value = self.emit("Add", value, offset, what="moved")
+            value = self.emit("Add", value, self.cast(zero, "float32", "zero"), what="moved")
         limits = np.iinfo(to)
         bounds: dict[str, Attr] = {"min": float(limits.min), "max": float(limits.max)}
         value = self.emit("Clip", value, what="clipped", attrs=bounds)
-        self.become("Cast", value, attrs={"to": to})
-
-
-def _along(size: int, rank: int, axis: int) -> tuple[int, ...]:
-    return () if size == 1 else tuple(size if d == axis % rank else 1 for d in range(rank))
+        self.become(
+            "Cast", self.reshaped(value, self.rewriter.graph.type_of(self.stem).shape), attrs={"to": to}
+        )
 
 
 def _quantize(e: _Expression) -> None:
@@ -215,7 +221,9 @@ def _quantize(e: _Expression) -> None:
     rank = len(e.shape(x))
     scale = e.along(e.required(1), rank, axis)
     real = e.emit("Div", e.cast(x, "float32", "real"), e.cast(scale, "float32", "scale"), what="real")
-    e.quantized(real, e.input(2), rank, axis, e.rewriter.graph.type_of(e.stem).dtype)
+    zero = e.input(2)
+    zero = None if zero is None else e.along(zero, rank, axis)
+    e.quantized(real, zero, e.rewriter.graph.type_of(e.stem).dtype)
 
 
 def _dequantize(e: _Expression) -> None:
@@ -229,7 +237,8 @@ def _dequantize(e: _Expression) -> None:
 
 
 def _matmul_integer(e: _Expression) -> None:
-    e.become("Identity", e.matmul(e.required(0), e.input(2), e.required(1), e.input(3)))
+    sums = e.matmul(e.required(0), e.input(2), e.required(1), e.input(3))
+    e.become("Identity", e.reshaped(sums, e.rewriter.graph.type_of(e.stem).shape))
 
 
 def _conv_integer(e: _Expression) -> None:
@@ -237,14 +246,23 @@ def _conv_integer(e: _Expression) -> None:
 
 
 def _qlinear_matmul(e: _Expression) -> None:
-    e.rescaled(e.matmul(e.required(0), e.input(2), e.required(3), e.input(5)), 1, 4, 6, 7, -1)
+    a, b = e.required(0), e.required(3)
+    sums = e.matmul(a, e.input(2), b, e.input(5))
+    rows, columns = matrices(e.shape(a), ROWS), matrices(e.shape(b), COLUMNS)
+    left, right = e.spread(e.required(1), rows, ROWS), e.spread(e.required(4), columns, COLUMNS)
+    out, zero = e.spread(e.required(6), e.shape(sums), ROWS), e.input(7)
+    zero = None if zero is None else e.spread(zero, e.shape(sums), ROWS)
+    e.rescaled(sums, left, right, out, zero, e.dtype(e.required(7)))
 
 
 def _qlinear_conv(e: _Expression) -> None:
     sums, bias = e.conv(e.required(0), e.input(2), e.required(3), e.input(5)), e.input(8)
     if bias is not None:
         sums = e.emit("Add", sums, e.along(bias, len(e.shape(sums)), 1), what="biased")
-    e.rescaled(sums, 1, 4, 6, 7, 1)
+    rank, zero = len(e.shape(sums)), e.input(7)
+    left, right, out = (e.along(e.required(i), rank, 1) for i in (1, 4, 6))
+    zero = None if zero is None else e.along(zero, rank, 1)
+    e.rescaled(sums, left, right, out, zero, e.dtype(e.required(7)))
 
 
 _RULES = {

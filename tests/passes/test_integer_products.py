@@ -122,6 +122,38 @@ def test_zero_points_that_are_known_only_at_run_time() -> None:
     compiled_gives_reference(model(node, inputs, {}, TensorProto.INT32), inputs)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_products_with_steps_for_each_row_and_column_of_every_matrix(known: bool) -> None:
+    from onnx import TensorProto, helper
+
+    rng = np.random.default_rng(0)
+    inputs = {"a": random(rng, "uint8", 2, 9, 24), "b": random(rng, "int8", 2, 24, 40)}
+    steps = {
+        "as": rng.uniform(0.01, 0.02, (2, 9, 1)).astype("float32"),
+        "az": random(rng, "uint8", 2, 9, 1),
+        "bs": rng.uniform(0.01, 0.02, (2, 1, 40)).astype("float32"),
+        "bz": random(rng, "int8", 2, 1, 40),
+        "ys": rng.uniform(0.5, 1.0, (2, 9, 1)).astype("float32"),
+        "yz": random(rng, "uint8", 2, 9, 1),
+    }
+    node = helper.make_node("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], ["y"])
+    given, constants = (inputs, steps) if known else (inputs | steps, {})
+    compiled_gives_reference(model(node, given, constants, TensorProto.UINT8), given)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [((9, 24), (24,)), ((24,), (24, 40)), ((24,), (24,)), ((2, 9, 24), (24,))]
+)
+def test_products_of_vectors_with_zero_points(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    from onnx import TensorProto, helper
+
+    rng = np.random.default_rng(0)
+    inputs = {"a": random(rng, "uint8", *a), "b": random(rng, "uint8", *b)}
+    zeros = {"az": np.array(7, "uint8"), "bz": np.array(3, "uint8")}
+    node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["c"])
+    compiled_gives_reference(model(node, inputs, zeros, TensorProto.INT32), inputs)
+
+
 @pytest.mark.parametrize(("group", "kernel"), [(1, 3), (2, 3), (8, 3), (1, 1)])
 def test_compiled_qlinear_conv(group: int, kernel: int) -> None:
     from onnx import TensorProto, helper

@@ -7,7 +7,8 @@ belong to. Scale and zero point are one value or, where an axis is said below, o
 QuantizeLinear(x, scale[, zero]), DequantizeLinear(q, scale[, zero]): attribute axis (1), and to: the
 dtype of the result (that of zero, else uint8; float32).
 MatMulInteger(a, b[, a_zero, b_zero]), ConvInteger(x, w[, x_zero, w_zero]): int32. a_zero may be one a
-row, b_zero one a column, w_zero one an output channel; so below, and scales of b and w.
+row, b_zero one a column, each for all matrices or, of shapes [..., rows, 1] and [..., 1, columns], for every
+one; w_zero one an output channel. So below, with the scales; those of a product's result are one or one a row.
 QLinearMatMul(a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero), QLinearConv(x, x_scale, x_zero,
 w, w_scale, w_zero, y_scale, y_zero[, bias]): y of y_zero's type; bias is int32 in steps of
 x_scale * w_scale. A sum is multiplied by x_scale * w_scale / y_scale in float32 and rounded to even.
@@ -15,6 +16,7 @@ x_scale * w_scale. A sum is multiplied by x_scale * w_scale / y_scale in float32
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -30,6 +32,7 @@ from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
 
 QUANTIZED = ("int8", "uint8")
+ROWS, COLUMNS = -2, -1
 
 
 def along(values: Array, rank: int, axis: int) -> Array:
@@ -103,9 +106,50 @@ def _dequantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
     return [centred.astype(np.float32) * along(array_at(arrays, 1), q.ndim, axis)]
 
 
+def matrices(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    """The shape of a product's operand as matrices, of which a vector is one row (``axis`` -2) or one column (-1)."""
+    if len(shape) > 1:
+        return tuple(shape)
+    return (1, shape[0]) if axis == ROWS else (shape[0], 1)
+
+
+def spread(steps: Sequence[int], operand: Sequence[int], axis: int) -> tuple[int, ...] | None:
+    """The shape by which scales or zero points broadcast to matrices; None for a shape that none may have.
+
+    ``axis`` is that along which there is one each, for all matrices or for every one.
+
+    >>> spread((3,), (2, 3, 4), ROWS), spread((2, 1, 4), (2, 3, 4), COLUMNS), spread((2,), (2, 3, 4), ROWS)
+    ((3, 1), (2, 1, 4), None)
+    """
+    extent, size = operand[axis], math.prod(steps)
+    one = (extent, 1) if axis == ROWS else (1, extent)
+    if size == 1:
+        return ()
+    if tuple(steps) == (*operand[:-2], *one):
+        return tuple(steps)
+    return one if size == extent else None
+
+
+def _spread(steps: Array, operand: Sequence[int], axis: int) -> Array:
+    shape = spread(steps.shape, operand, axis)
+    assert shape is not None, "checked where types are inferred"
+    return steps.reshape(shape)
+
+
 def _matmul_sums(a: Array, a_zero: Array, b: Array, b_zero: Array) -> Array:
-    left = a.astype(np.float64) - (a_zero.reshape(-1, 1) if a_zero.size > 1 else a_zero.reshape(()))
-    return wrapped(np.asarray(np.matmul(left, b.astype(np.float64) - along(b_zero, b.ndim, -1))))
+    """Sums of the operands as matrices."""
+    left, right = a.reshape(matrices(a.shape, ROWS)), b.reshape(matrices(b.shape, COLUMNS))
+    centred = (
+        left.astype(np.float64) - _spread(a_zero, left.shape, ROWS),
+        right.astype(np.float64) - _spread(b_zero, right.shape, COLUMNS),
+    )
+    return wrapped(np.asarray(np.matmul(*centred)))
+
+
+def _matmul_integer(arrays: Arrays, _: Attrs) -> list[Array]:
+    a, b = array_at(arrays, 0), array_at(arrays, 1)
+    sums = _matmul_sums(a, _zero(arrays, 2), b, _zero(arrays, 3))
+    return [sums.reshape(matmul_shape(a.shape, b.shape))]
 
 
 def _conv_sums(x: Array, x_zero: Array, w: Array, w_zero: Array, attrs: Attrs) -> Array:
@@ -117,18 +161,22 @@ def _matmul_integer_infer(types: Types, _: Attrs) -> list[TensorType]:
     _check("MatMulInteger", types, 0, 1)
     a, b = at(types, 0).shape, at(types, 1).shape
     shape = matmul_shape(a, b)
-    _check_sizes("MatMulInteger", types, {2: (1, _rows(a)), 3: (1, _columns(b))})
+    _check_spread("MatMulInteger", types, matrices(a, ROWS), ROWS, 2)
+    _check_spread("MatMulInteger", types, matrices(b, COLUMNS), COLUMNS, 3)
     return [TensorType(shape, "int32")]
 
 
-def _rows(a: Sequence[int]) -> int:
-    """Of the matrices of a product's first operand."""
-    return a[-2] if len(a) > 1 else 1
+def _check_spread(op: str, types: Types, operand: Sequence[int], axis: int, *positions: int) -> None:
+    """Refuse scales and zero points that do not belong to matrices."""
+    for i in positions:
+        found = optional(types, i)
+        if found is not None and spread(found.shape, operand, axis) is None:
+            _check_sizes(op, types, {i: (1, operand[axis])})
 
 
-def _columns(b: Sequence[int]) -> int:
-    """Of the matrices of a product's second operand."""
-    return b[-1] if len(b) > 1 else 1
+def product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """The shape of a product whose vectors are matrices."""
+    return matmul_shape(matrices(a, ROWS), matrices(b, COLUMNS))
 
 
 def _conv_integer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -141,8 +189,10 @@ def _conv_integer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 def _qlinear_matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
     _check("QLinearMatMul", types, 0, 3, 7)
     a, b = at(types, 0).shape, at(types, 3).shape
-    shape, one, columns = matmul_shape(a, b), (1,), (1, _columns(b))
-    _check_sizes("QLinearMatMul", types, {1: one, 2: (1, _rows(a)), 4: columns, 5: columns, 6: one, 7: one})
+    shape = matmul_shape(a, b)
+    _check_spread("QLinearMatMul", types, matrices(a, ROWS), ROWS, 1, 2)
+    _check_spread("QLinearMatMul", types, matrices(b, COLUMNS), COLUMNS, 4, 5)
+    _check_spread("QLinearMatMul", types, product_shape(a, b), ROWS, 6, 7)
     return [TensorType(shape, at(types, 7).dtype)]
 
 
@@ -162,23 +212,27 @@ def _qlinear_conv_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     return [TensorType(sizes.out_shape, at(types, 7).dtype)]
 
 
-def _rescaled(sums: Array, arrays: Arrays, axis: int) -> list[Array]:
-    left, right, out = (array_at(arrays, i).astype(np.float32) for i in (1, 4, 6))
-    factor = left * right / out
-    zero = array_at(arrays, 7)
-    real = sums.astype(np.float32) * along(factor, sums.ndim, axis)
-    return [saturated(np.rint(real) + zero.reshape(()).astype(np.float32), str(zero.dtype))]
+def _rescaled(sums: Array, left: Array, right: Array, out: Array, zero: Array) -> Array:
+    """Sums as the result's type, by scales and a zero point that broadcast to them."""
+    factor = left.astype(np.float32) * right.astype(np.float32) / out.astype(np.float32)
+    real = sums.astype(np.float32) * factor
+    return saturated(np.rint(real) + zero.astype(np.float32), str(zero.dtype))
 
 
 def _qlinear_matmul(arrays: Arrays, _: Attrs) -> list[Array]:
     a, a_zero, b, b_zero = (array_at(arrays, i) for i in (0, 2, 3, 5))
-    return _rescaled(_matmul_sums(a, a_zero, b, b_zero), arrays, -1)
+    sums = _matmul_sums(a, a_zero, b, b_zero)
+    sides = {1: (matrices(a.shape, ROWS), ROWS), 4: (matrices(b.shape, COLUMNS), COLUMNS)}
+    sides |= {6: (sums.shape, ROWS), 7: (sums.shape, ROWS)}
+    steps = [_spread(array_at(arrays, i), operand, axis) for i, (operand, axis) in sides.items()]
+    return [_rescaled(sums, *steps).reshape(matmul_shape(a.shape, b.shape))]
 
 
 def _qlinear_conv(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x, x_zero, w, w_zero = (array_at(arrays, i) for i in (0, 2, 3, 5))
     sums, bias = _conv_sums(x, x_zero, w, w_zero, attrs), optional(arrays, 8)
-    return _rescaled(sums if bias is None else sums + along(bias, sums.ndim, 1), arrays, 1)
+    sums = sums if bias is None else sums + along(bias, sums.ndim, 1)
+    return [_rescaled(sums, *(along(array_at(arrays, i), sums.ndim, 1) for i in (1, 4, 6, 7)))]
 
 
 _AXIS = {"axis": Attribute("int", 1)}
@@ -205,7 +259,7 @@ def _register_quantized() -> None:
         "contraction",
         (2, 4),
         _matmul_integer_infer,
-        lambda a, _: [_matmul_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3))],
+        _matmul_integer,
         flops_rule=matmul_flops,
     )
     define(
@@ -243,4 +297,4 @@ def _register_quantized() -> None:
 _register_quantized()
 
 
-__all__ = ["along", "saturated"]
+__all__ = ["COLUMNS", "ROWS", "along", "matrices", "product_shape", "saturated", "spread"]

@@ -37,6 +37,10 @@ def test_one_value_or_one_an_index() -> None:
         check("QLinearMatMul", *product(a_zero=zeros))
     for zeros, steps in ((small(5), scales(5)), (small(), scales(1, 5))):
         check("QLinearMatMul", *product(b_zero=zeros, b_scale=steps))
+    check("QLinearMatMul", *product(a_scale=scales(3), y_scale=scales(3), y_zero=small(3)))
+    check("QLinearMatMul", *product(a_scale=scales(2, 3, 1), a_zero=small(2, 3, 1), y_zero=small(2, 3, 1)))
+    check("QLinearMatMul", *product(b_scale=scales(2, 1, 5), b_zero=small(2, 1, 5)))
+    check("MatMulInteger", small(2, 3, 4), small(4), small(2, 3, 1), small(1))
     check("QLinearConv", *convolution())
     check("QLinearConv", *convolution(w_scale=scales(), w_zero=small()))
     check("QuantizeLinear", scales(2, 3), scales(3), small())
@@ -50,11 +54,11 @@ def test_one_value_or_one_an_index() -> None:
         ("QLinearMatMul", product(b_zero=small(2)), "input 5 has 2 elements, shape (2,), not 1 or 5"),
         (
             "QLinearMatMul",
-            product(b_scale=scales(2, 1, 5)),
-            "input 4 has 10 elements, shape (2, 1, 5), not 1 or 5",
+            product(b_scale=scales(2, 5, 1)),
+            "input 4 has 10 elements, shape (2, 5, 1), not 1 or 5",
         ),
-        ("QLinearMatMul", product(a_scale=scales(3)), "input 1 has 3 elements, shape (3,), not 1"),
-        ("QLinearMatMul", product(y_scale=scales(5)), "input 6 has 5 elements, shape (5,), not 1"),
+        ("QLinearMatMul", product(a_scale=scales(4)), "input 1 has 4 elements, shape (4,), not 1 or 3"),
+        ("QLinearMatMul", product(y_scale=scales(5)), "input 6 has 5 elements, shape (5,), not 1 or 3"),
         ("QLinearConv", convolution(w_zero=small(2)), "input 5 has 2 elements, shape (2,), not 1 or 3"),
         ("QLinearConv", convolution(x_zero=small(2)), "input 2 has 2 elements, shape (2,), not 1"),
         ("QLinearConv", convolution(bias=np.ones(1, np.int32)), "input 8 has 1 elements, shape (1,), not 3"),

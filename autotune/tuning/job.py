@@ -302,9 +302,12 @@ class Job:
         for site in sites.several:
             key = site.workload.key
             rows = self.database.comparison(key, self.target.key, OPTION)
+            used = rankings[key].chosen if key in rankings else site.default
+            used = used if used in site.options else site.default
+            if self.whole is not None:
+                sites.used[key] = used
             if rows or self._is_short:
-                used = rankings[key].chosen.name if key in rankings else site.default.name
-                sites.rivals[key] = close_behind(rows) | {used}
+                sites.rivals[key] = close_behind(rows) | {used.name}
 
     def _compare(self, status: Status, share: float) -> None:
         """Compare within a share of the time that is left."""

@@ -172,6 +172,8 @@ class Loop:
         for key, found in readings.items():
             self.store.read_inside(tasks[key].key, found, self.inside.model.name, self.job)
             tasks[key].read(found)
+        number, took = sum(map(len, readings.values())), self.meter.session_s - begin
+        self.say(f"read {number} candidates inside the model, {number / max(took, 1e-9):.0f} a second")
         for turn, built in waiting:
             if turn.proposal is not None:
                 self._tell(turn, turn.proposal, built.trace_key)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 GUIDED = "guided"
+_FIRST, _TRIED = 0.5, 24
+"""At first so large a share is random, and half of what it is more than later after so many trials: before there is
+anything to learn from, the cost model's favourites are all much like the default."""
 _RANDOM = 512
 _PARENTS = 12
 _ROUNDS = 2
@@ -51,8 +54,8 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     For every batch it scores a random population and, in a few rounds, the neighbours of the best
     measured and the best scored candidates: the evolutionary search of Ansor (Zheng et al., OSDI
     2020) with a neighbourhood for its mutations. Of each batch, a share ``local`` is the best scored
-    among the neighbours of the best measured, and a share ``explore`` is random: both find what the
-    model is wrong about.
+    among the neighbours of the best measured, and a share ``explore``, more at first, is random: both find
+    what the model is wrong about.
     All of its memory is the study, so that a rebuilt study continues where it was.
     """
 
@@ -107,12 +110,13 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
             return [fresh.config(0)]
         order = self._ranked(pool)
         near = order[self._is_near(pool.population.take(order), best)]
+        explore = self._explore + max(0.0, _FIRST - self._explore) * _TRIED / (_TRIED + len(done))
         picked: list[int] = []
         for kind in self._rng.random(min(self._batch, len(order))):
             source = order
-            if kind < self._explore:
+            if kind < explore:
                 source = self._rng.permutation(order)
-            elif kind < self._explore + self._local:
+            elif kind < explore + self._local:
                 source = near
             picked.append(next(int(row) for row in chain(source, order) if int(row) not in picked))
         return [pool.population.config(row) for row in picked]

@@ -36,12 +36,14 @@ class Site:
 
 @dataclass(frozen=True)
 class Sites:
-    """All sites of a model; a dispatch counts by the fastest option of its site."""
+    """All sites of a model; a dispatch counts by the option of its site that is used, or by the fastest."""
 
     tasks: Sequence[Task]
     all: Sequence[Site]
     rivals: dict[str, frozenset[str]] = field(default_factory=dict)
     """By workload key the names of the options that are not far behind inside the model, where they were compared."""
+    used: dict[str, Option] = field(default_factory=dict)
+    """By workload key the options that a compilation uses now, where it is known."""
 
     @cached_property
     def task_of(self) -> Mapping[str, Task]:
@@ -59,8 +61,10 @@ class Sites:
         return sum(len(site.names) for site in self.all)
 
     def total(self, latency: Callable[[Task], float]) -> float:
-        """The model's latency in ns if each task took ``latency`` of it."""
-        return sum(len(site.names) * min(self._sum(o, latency) for o in site.options) for site in self.all)
+        """The model's latency in ns if each task took ``latency`` of it: by the options in use, else the fastest."""
+        used = ([self.used[s.workload.key]] if s.workload.key in self.used else s.options for s in self.all)
+        least = (min(self._sum(option, latency) for option in options) for options in used)
+        return sum(len(site.names) * ns for site, ns in zip(self.all, least, strict=True))
 
     def default_total(self, latency: Callable[[Task], float]) -> float:
         """The same with the options of an untuned model."""

@@ -24,13 +24,13 @@ from autotune.tuning.gain import Gain
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.paired import Readings, Series, fastest, least_rounds, ratio
-from autotune.tuning.sites import LOSING, Site, Sites
+from autotune.tuning.sites import LOSING, RIVALS, Site, Sites
 from autotune.tuning.task import Task
 from autotune.tuning.turns import Rounds
 
-TOP = 4
-"""How many of the fastest runs are compared with the default."""
-ROUNDS = 12
+TOP = 2
+"""How many runs are compared with the default: those that were fastest inside the model, each time they were read."""
+ROUNDS = 20
 EVERY = 4
 """After so many others the first version has a turn again."""
 SCHEDULE = "schedule"
@@ -306,9 +306,9 @@ class Comparing:
 
 
 def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:
-    """The names of the options that took at most :data:`LOSING` times as long as the fastest."""
-    took = {row.name: row.latency.median_ns for row in rows if row.latency is not None}
-    return frozenset(name for name, ns in took.items() if ns <= LOSING * min(took.values()))
+    """The names of the fastest options: at most :data:`RIVALS`, that took at most :data:`LOSING` times the least."""
+    took = sorted((row.latency.median_ns, row.name) for row in rows if row.latency is not None)
+    return frozenset(name for ns, name in took[:RIVALS] if ns <= LOSING * took[0][0])
 
 
 def _schedules(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> _Question:

@@ -121,7 +121,7 @@ class Loop:
             last = self.meter.trials_left < 1 or self._is_late()
             if not turns or last or len(self.waiting) >= self._enough():
                 self.read()
-            self.guide.learn()
+                self.guide.learn()
             if last:
                 return
 
@@ -193,7 +193,7 @@ class Loop:
     def _enough(self) -> float:
         """So many that wait are read: half of the room that the workloads which get turns have."""
         if self.inside is None:
-            return float("inf")
+            return 0.0
         return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
 
     def _is_late(self) -> bool:

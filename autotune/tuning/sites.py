@@ -13,8 +13,8 @@ from autotune.tuning.task import Task
 
 RULED_OUT = 1.5
 """An option that takes this much longer than the fastest, by readings alone, gets no more turns."""
-LOSING = 1.15
-"""The same by a comparison inside the model."""
+LOSING, RIVALS = 1.15, 2
+"""The same by a comparison inside the model, and the most options of a site that get turns after one."""
 
 
 @dataclass(frozen=True)
@@ -121,4 +121,4 @@ class Sites:
         return sum(latency(self.task_of[region.key]) for region in option.regions)
 
 
-__all__ = ["LOSING", "RULED_OUT", "Site", "Sites"]
+__all__ = ["LOSING", "RIVALS", "RULED_OUT", "Site", "Sites"]

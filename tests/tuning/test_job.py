@@ -137,7 +137,7 @@ def test_the_default_of_every_task_is_measured_first(path: Path) -> None:
 
 
 def test_the_budget_goes_where_the_model_gains_most(path: Path) -> None:
-    report = job(path, A, B, trials=80).run()
+    report = job(path, A, B, trials=60).run()  # before the first has come to its plateau
     runs = {row.name: row.runs for row in report.dispatches}
     assert runs["a0"] > 2 * runs["b0"]
 

@@ -32,6 +32,15 @@ def best_of(connection: Connection, key: Key) -> Run | None:
     return next((run for run in runs if run is not None and run.confirmed_ns is None), safe)
 
 
+def read_inside(connection: Connection, run: Run) -> tuple[float, float] | None:
+    """Latencies in ns of the default and of a run by readings of a search inside a model; None without any."""
+    readings = [rows.reading_from_row(row) for row in connection.execute(rows.select_readings(run.key))]
+    mine = [reading for reading in readings if reading.trace_key == run.trace_key]
+    if not mine:
+        return None
+    return mine[-1].default_ns, mine[-1].default_ns * estimates(mine)[run.trace_key].ratio
+
+
 def one(connection: Connection, query: Select[Any]) -> Run | None:
     """The first run of a query."""
     row = connection.execute(query).first()
@@ -75,4 +84,13 @@ def diagnose(connection: Connection, key: Key) -> Miss:
     )
 
 
-__all__ = ["CLEARLY", "best_of", "comparison_of", "diagnose", "one", "outcomes_of", "trials_of"]
+__all__ = [
+    "CLEARLY",
+    "best_of",
+    "comparison_of",
+    "diagnose",
+    "one",
+    "outcomes_of",
+    "read_inside",
+    "trials_of",
+]

@@ -46,6 +46,8 @@ class Hit:
     ok: int
     trials: int = 0
     compared: tuple[Comparison, ...] = ()
+    read: tuple[float, float] | None = None
+    """Latencies in ns of the default and of the best by readings of a search inside a model, if there are any."""
 
     @property
     def evidence(self) -> Evidence:
@@ -70,12 +72,12 @@ class Hit:
             return None, best.confirmed_ns or best.latency_ns
         if default.confirmed_ns is not None and best.confirmed_ns is not None:
             return default.confirmed_ns, best.confirmed_ns
-        return default.latency_ns, best.latency_ns
+        return self.read or (default.latency_ns, best.latency_ns)
 
     @property
     def side_by_side(self) -> bool:
         """Whether :attr:`latencies` were read inside a model, and not alone."""
-        return self.latencies[1] == self.best.confirmed_ns
+        return self.latencies[1] == self.best.confirmed_ns or self.latencies == self.read
 
 
 TUNE = "run `autotune tune` with this model and this --db"

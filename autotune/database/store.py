@@ -216,7 +216,8 @@ class Database:
             default = best.one(connection, rows.select_default(key))
             ok, trials = outcomes.get(Outcome.OK.value, 0), best.trials_of(connection, key)
             compared = best.comparison_of(connection, key)
-            return Hit(found, default, sum(outcomes.values()), ok, trials, compared)
+            read = best.read_inside(connection, found)
+            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read)
 
         return self.session.read(answer)
 

@@ -134,12 +134,16 @@ class Comparing:
     say: Callable[[str], None] = lambda text: None
 
     def run(self, options_late: Callable[[], bool], late: Callable[[], bool]) -> bool:
-        """Compare what was found since the last time: options first, then schedules; whether anything was decided.
+        """Compare what was found since the last time: schedules, then options by the best schedules known, and where
+        another option won, its schedules; whether anything was decided.
 
-        The one ends when ``options_late`` says so, the other when ``late`` does.
+        Options end when ``options_late`` says so, schedules when ``late`` does.
         """
-        options = self._compare_options(options_late)
-        return self._compare_schedules(late) or options
+        schedules = self._compare_schedules(late)
+        if not self._compare_options(options_late):
+            return schedules
+        self._compare_schedules(late)
+        return True
 
     def _compare_options(self, late: Callable[[], bool]) -> bool:
         """Compare whole options of workloads, each by the best schedules known."""

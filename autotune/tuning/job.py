@@ -55,7 +55,7 @@ _AS_START = 2.0
 """What follows the search takes as often as long as what came before it, on a busy machine."""
 _AS_LOADING = 0.6
 """Two models are loaded and timed in this part of the time that starting took."""
-_OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.4, 0.65, 0.85, 0.5
+_OPTIONS, _COMPARED, _ALL, _ON_THE_WAY = 0.7, 0.65, 0.85, 0.5
 """Shares of the time left: of comparing, for whole algorithms; to compare before the whole model is timed;
 for all but the report, of which the last readings take some; to compare during the search."""
 _EARLIEST_S = 120.0

@@ -44,8 +44,9 @@ LEADERS = 3
 """So many of the fastest that were read before are read again with them, in another process."""
 _PROCESS_S, _VERSION_S = 3.0, 0.6
 """What reading inside the model takes a process, and a version until that is known."""
-_COMPARING = 3.0
-"""What comes after the search takes as long as so many processes with the winners: two compare, one times the model."""
+_COMPARING = 5.0
+"""What comes after the search takes as long as so many processes with the winners: two compare schedules, two options,
+one times the model."""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ class Loop:
         if reads and twin is None and measurement.latency and not task.discarded(measurement):
             self.waiting.append((turn, built))
         else:
-            self._tell(turn, proposal, built.trace_key)
+            self._tell(turn, proposal, twin or built.trace_key)
         if run is not None:
             self.measured(task, run)
 
@@ -158,13 +158,8 @@ class Loop:
         waiting, self.waiting = self.waiting, []
         if self.inside is None or not waiting:
             return
-        entries: dict[str, list[Built]] = {}
-        for turn, built in waiting:
-            entries.setdefault(turn.task.workload.key, []).append(built)
         tasks = {turn.task.workload.key: turn.task for turn, _ in waiting}
-        for key, task in tasks.items():
-            again = [task.built[trace] for trace in task.leaders(LEADERS) if trace in task.built]
-            entries[key] = [*again, *entries[key]][: self.inside.most]
+        entries = {key: self._entries(task, waiting) for key, task in tasks.items()}
         self.say(f"reading {len(waiting)} candidates of {len(tasks)} workloads inside the model")
         begin, count = self.meter.session_s, max(map(len, entries.values())) + 1
         readings = self.inside.read(entries, lambda: self.meter.seconds_left <= 0)
@@ -178,6 +173,12 @@ class Loop:
         for turn, built in waiting:
             if turn.proposal is not None:
                 self._tell(turn, turn.proposal, built.trace_key)
+
+    def _entries(self, task: Task, waiting: Sequence[tuple[Turn, Built]]) -> list[Built]:
+        """The fastest of a task so far, and its candidates that wait."""
+        assert self.inside is not None
+        again = [task.built[trace] for trace in task.leaders(LEADERS) if trace in task.built]
+        return [*again, *(built for turn, built in waiting if turn.task is task)][: self.inside.most]
 
     def _tell(self, turn: Turn, proposal: Proposal, trace_key: str) -> None:
         """Tell the search and the cost model how a candidate ended."""

@@ -89,11 +89,11 @@ class Restarting(SimulatedMeasurer):
         super().__init__(measurer(SYNTHETIC)._answer)
         self._server = server
 
-    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+    def measure(self, built: Built, default_ns: float) -> Measurement:
         if len(self.measured) in (7, 20, 21):
             self._server.stop("fast" if len(self.measured) == 20 else "immediate")
             threading.Timer(0.3, self._server.start).start()
-        return super().measure(built, incumbent_ns)
+        return super().measure(built, default_ns)
 
 
 def test_a_job_goes_on_when_its_server_was_restarted(server: Server) -> None:

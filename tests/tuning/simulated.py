@@ -29,7 +29,7 @@ class SimulatedMeasurer:
         """Nothing to build: the configuration stands for its schedule."""
         return [Built(c, config_key(c.config), json.dumps(dict(c.config))) for c in candidates]
 
-    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+    def measure(self, built: Built, default_ns: float) -> Measurement:
         """The answer, as an outcome."""
         self.measured.append(built.candidate)
         return self._answer(built.candidate)

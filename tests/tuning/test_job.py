@@ -158,10 +158,10 @@ class Stopping(SimulatedMeasurer):
         super().__init__(inner._answer)
         self.after = after
 
-    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+    def measure(self, built: Built, default_ns: float) -> Measurement:
         if len(self.measured) == self.after:
             raise KeyboardInterrupt
-        return super().measure(built, incumbent_ns)
+        return super().measure(built, default_ns)
 
 
 def test_ctrl_c_keeps_the_best_and_the_same_command_continues(path: Path) -> None:
@@ -180,10 +180,10 @@ def test_a_running_job_is_left_alone(path: Path) -> None:
     class Nested(SimulatedMeasurer):
         inner: Report | None = None
 
-        def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        def measure(self, built: Built, default_ns: float) -> Measurement:
             if self.inner is None:
                 self.inner = job(path, A, trials=10).run()
-            return super().measure(built, incumbent_ns)
+            return super().measure(built, default_ns)
 
     measuring = Nested(measurer(A)._answer)
     report = job(path, A, trials=20, measurer=measuring).run()
@@ -254,11 +254,11 @@ class Unchecked(SimulatedMeasurer):
         self.without = {task.workload.text for task in without}
         self.asked: list[str] = []
 
-    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+    def measure(self, built: Built, default_ns: float) -> Measurement:
         self.asked.append(built.candidate.workload)
         if built.candidate.workload in self.without:
             raise NoReferenceError("its candidates cannot be checked: it took longer than 300 s")
-        return super().measure(built, incumbent_ns)
+        return super().measure(built, default_ns)
 
 
 def test_a_workload_without_a_reference_is_left_out_and_blocks_no_schedule(path: Path) -> None:
@@ -440,9 +440,9 @@ def test_comparing_and_the_whole_model_are_part_of_a_time_budget(
     model = Hours(A)
 
     class Slow(SimulatedMeasurer):
-        def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+        def measure(self, built: Built, default_ns: float) -> Measurement:
             model.now += 1.0
-            return super().measure(built, incumbent_ns)
+            return super().measure(built, default_ns)
 
     monkeypatch.setattr("autotune.tuning.job.Meter", partial(Meter, clock=model.clock))
     slow = Slow(measurer(A)._answer)
@@ -527,11 +527,11 @@ from pathlib import Path
 from tests.tuning.test_job import *
 
 class Slow(SimulatedMeasurer):
-    def measure(self, built, incumbent_ns):
+    def measure(self, built, default_ns):
         time.sleep(0.01)
         with open(sys.argv[3], "a") as log:
             log.write(built.trace_key + "\\n")
-        return super().measure(built, incumbent_ns)
+        return super().measure(built, default_ns)
 
 slow = Slow(measurer(A, B)._answer)
 report = job(Path(sys.argv[1]), A, B, trials=60, measurer=slow, progress=JsonLines(sys.stdout)).run()

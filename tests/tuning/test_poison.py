@@ -103,7 +103,7 @@ def measured(space: Space, **changes: Any) -> dict[str, Any]:
     config = {**analytic.default_config(space), **changes}
     answer = worker.build({**asked, "config": config})
     assert "failed" not in answer, answer
-    return worker.measure({**asked, "payloads": [answer["payload"]], "incumbent_ns": None})
+    return worker.measure({**asked, "payloads": [answer["payload"]], "default_ns": None})
 
 
 WHOLE = {

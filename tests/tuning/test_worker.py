@@ -55,7 +55,7 @@ def built(space: Space) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_a_good_candidate_is_ok_and_its_trace_replays(space: Space) -> None:
     asked, answer = built(space)
-    measured = worker.measure({**asked, "payloads": [answer["payload"]], "incumbent_ns": None})
+    measured = worker.measure({**asked, "payloads": [answer["payload"]], "default_ns": None})
     assert measured["outcome"] == "ok"
     assert measured["error"] <= 1e-4
     assert 0 < measured["latency"]["min_ns"] <= measured["latency"]["median_ns"]
@@ -68,7 +68,7 @@ def test_a_wrong_candidate_is_never_timed(space: Space, monkeypatch: pytest.Monk
     wrong = dataclasses.replace(prepared, reference=[r + 0.01 for r in prepared.reference])
     monkeypatch.setattr(worker, "_prepared", lambda *_: wrong)
     monkeypatch.setattr(worker, "time_candidate", lambda *_: pytest.fail("was timed"))
-    measured = worker.measure({**asked, "payloads": [answer["payload"]], "incumbent_ns": 1e6})
+    measured = worker.measure({**asked, "payloads": [answer["payload"]], "default_ns": 1e6})
     assert measured["outcome"] == "wrong_result"
     assert "is above the tolerance" in measured["message"]
 
@@ -114,7 +114,7 @@ def test_every_exception_of_building_is_an_outcome(
 def test_damaged_code_is_a_crash_not_an_exception(space: Space) -> None:
     asked, answer = built(space)
     payload = {**answer["payload"], "object": "AAAA"}
-    measured = worker.measure({**asked, "payloads": [payload], "incumbent_ns": None})
+    measured = worker.measure({**asked, "payloads": [payload], "default_ns": None})
     assert measured["outcome"] == "crashed"
     assert measured["message"]
 
@@ -172,7 +172,7 @@ def test_a_candidate_that_loses_precision_in_sums_of_one_sign_is_wrong(
 ) -> None:
     space = space_for(make.matmul(3, 4096, 5, relu=False), TARGET)
     asked, answer = built(space)
-    request = {**asked, "payloads": [answer["payload"]], "incumbent_ns": None}
+    request = {**asked, "payloads": [answer["payload"]], "default_ns": None}
     prepared = worker._prepared(asked["workload"], 0)
     assert prepared.same_sign is not None
     assert all(array.min() >= 0 for array in prepared.same_sign.arrays)

@@ -78,8 +78,9 @@ class Measurer(Protocol):
     def build(self, candidates: Sequence[Candidate]) -> list[Built]:
         """Build all of them, several at a time; never raises for a bad candidate."""
 
-    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
-        """Check and time one; a candidate clearly slower than ``incumbent_ns`` is timed less.
+    def measure(self, built: Built, default_ns: float) -> Measurement:
+        """Check one and time it: a few times, or more where it seems slower than the default, which takes
+        ``default_ns`` alone (infinite while that is unknown).
 
         Raises NoReferenceError when there is nothing to check it against.
         """

@@ -94,7 +94,7 @@ class ProcessPool:
             return _failed(candidate, _measurement(answer["failed"]), answer)
         return Built(candidate, answer["trace_key"], answer["trace_json"], payload=answer["payload"])
 
-    def measure(self, built: Built, incumbent_ns: float) -> Measurement:
+    def measure(self, built: Built, default_ns: float) -> Measurement:
         """Check against the reference, then time, in the one runner."""
         if built.failed is not None:
             return built.failed
@@ -102,12 +102,12 @@ class ProcessPool:
             "do": "measure",
             **vars(built.candidate),
             "payloads": [dict(built.payload)],
-            "incumbent_ns": incumbent_ns if incumbent_ns < float("inf") else None,
+            "default_ns": default_ns if default_ns < float("inf") else None,
         }
         try:
             limit, room = self._prepare(built.candidate.workload, built.candidate.seed)
-            if incumbent_ns < float("inf"):
-                limit += 100 * incumbent_ns / 1e9
+            if default_ns < float("inf"):
+                limit += 100 * default_ns / 1e9
             measured = _measurement(self._workers.call("runner", request, limit, "running", room))
         except Died as death:
             return of_death(death)

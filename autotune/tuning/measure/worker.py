@@ -151,7 +151,6 @@ def prepare(request: Request) -> Answer:
 
 def measure(request: Request) -> Answer:
     """Check one candidate against the reference, then time it, then look at what it left behind."""
-    incumbent = request["incumbent_ns"]
     prepared = _prepared(request["workload"], request["seed"])
     reference, allowed = prepared.reference, _allowed(prepared)
     try:
@@ -162,8 +161,8 @@ def measure(request: Request) -> Answer:
             confined.run()
             if (end := _judged(confined, reference, allowed))["outcome"] != Outcome.OK:
                 return end
-            limit = float("inf") if incumbent is None else float(incumbent)
-            latency = asdict(time_candidate(confined.sample, limit))
+            default_ns = float("inf") if request["default_ns"] is None else float(request["default_ns"])
+            latency = asdict(time_candidate(confined.sample, default_ns))
             end = _judged(confined, reference, allowed)
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
         return _outcome(of_exception(error, running=True))
@@ -302,7 +301,7 @@ def warm_up(request: Request) -> Answer:
     if request["role"] == "runner" and "failed" not in made:
         for name in registry.kernels("matmul", "float32"):
             registry.kernel(name, "float32").address()  # loads the library
-        outcome = measure({**asked, "payloads": [made["payload"]], "incumbent_ns": None})
+        outcome = measure({**asked, "payloads": [made["payload"]], "default_ns": None})
     if outcome["outcome"] != "ok":
         raise MeasureError(f"a product of 4x8 and 8x16 was {outcome['outcome']}: {outcome['message']}")
     return {}

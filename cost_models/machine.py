@@ -65,6 +65,10 @@ class Machine:
     # The caches and memory
     l1: float = 32 << 10
     """Bytes of the first-level data cache."""
+    l1_ways: float = 8.0
+    """Lines of it that start at the same place of a page."""
+    conflict_cycles: float = 4.0
+    """Cycles more of a line that is evicted from it before it was used: transforms of Winograd."""
     l2: float = 1 << 20
     """Bytes of the second-level cache that keep what they are given."""
     l2_whole: float = 1 << 20
@@ -117,11 +121,6 @@ class Machine:
     prefetchers start anew. Products of size 1536 and 2048 in blocks of 512 steps: 300 to 600."""
     l3_lost: float = 1.0
     """Share of what bytes from memory cost beyond a long run's that those from the last cache do."""
-
-    streams: float = 16.0
-    """Rows in pages of their own that are visited in turns and followed all the same."""
-    turn_cost: float = 3.0
-    """How much more the bytes cost of rows of which twice as many are visited in turns: transforms of Winograd."""
 
     # Kernels and workers
     threads: int = 1

@@ -122,7 +122,8 @@ def space(workload: Workload, target: Target) -> Space:
     window, *_, channels = transformed
     recipe = WinogradRecipe(workload, is_input, window - 2, min(target.lanes("float32"), channels))
     most = math.ceil(channels / recipe.width)
-    vectors = ints(v for v in (1, 2, 4, 8, 16) if v < 2 * most)
+    # Lines come in pairs: one vector alone was never faster than several, and up to half as slow again.
+    vectors = ints(v for v in (2, 4, 8, 16) if v < 2 * most) or (1,)
     wide = workload.bytes >= _PARALLEL_BYTES
     knobs = (
         Knob.of("walk", ("tile", "row"), "row", "whether few positions of windows go through all tiles"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.machine import Machine
+from cost_models.terms.conflicts import conflicts
 from cost_models.terms.core import core
 from cost_models.terms.fetch import fetch
 from cost_models.terms.overhead import overhead
@@ -30,6 +31,7 @@ class Terms:
     spills: Numbers
     fetch: Numbers
     tail: Numbers
+    conflicts: Numbers
     traffic: Traffic
     imbalance: Numbers
     workers: Numbers
@@ -48,7 +50,8 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     )
     fetching, outside = fetch(nest, inside.ports, machine), tail(nest, machine)
     beside = overhead(nest, before.kernels, shared.workers, machine)
-    busy = inside.ports + inside.latency + inside.spills + fetching + outside
+    evicted = conflicts(nest, machine)
+    busy = inside.ports + inside.latency + inside.spills + fetching + outside + evicted
     l2 = moved.l1 / machine.l2_bytes_per_cycle / machine.hertz
     l3 = moved.l2 / machine.l3_bytes_per_cycle / machine.hertz
     memory = moved.l3 / machine.memory_bytes_per_cycle / machine.hertz
@@ -61,6 +64,7 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
         spills=inside.spills,
         fetch=fetching,
         tail=outside,
+        conflicts=evicted,
         traffic=moved,
         imbalance=shared.imbalance,
         workers=shared.workers,

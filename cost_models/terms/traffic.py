@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.machine import Machine
 from search_spaces.nest import LoopNest, Numbers
@@ -44,16 +45,12 @@ def _into(nest: LoopNest, capacity: float, whole: float, machine: Machine, lost:
     does not move stays, because its reuse distance is that same working set. Bytes that prefetchers do not bring
     count as those of a long run which take as long, as far as this is ``lost`` on the way.
     """
-    sets = nest.working_sets[: nest.body_level + 1]
-    level = np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
-    here = (level, np.arange(len(nest)))
+    sets, here = nest.working_sets, fitting(nest, capacity)
     total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
     for access, found in zip(nest.accesses, nest.touched, strict=True):
         moved = found.moved[here]
         if lost:
-            late = moved * _not_followed(found.turns, machine)
-            alone = moved + lost * (found.cost[here] - moved)
-            moved = np.where(late > moved, np.maximum(alone, late), alone)
+            moved = moved + lost * (found.cost[here] - moved)
         moved = moved * found.entries[here]
         through = moved * (machine.write_cost if access.write else 1.0)
         if access.streamed is not None:
@@ -66,9 +63,11 @@ def _into(nest: LoopNest, capacity: float, whole: float, machine: Machine, lost:
     return np.asarray(total * missed + streamed)
 
 
-def _not_followed(turns: Numbers, machine: Machine) -> Numbers:
-    """How much more bytes cost [n] of rows visited in turns, the more of them prefetchers cannot follow."""
-    return np.asarray(1.0 + machine.turn_cost * np.clip(turns / machine.streams - 1.0, 0.0, 1.0))
+def fitting(nest: LoopNest, capacity: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The outermost level of each candidate whose working set fits a cache, else the body, as a pair of indices."""
+    sets = nest.working_sets[: nest.body_level + 1]
+    level = np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
+    return level, np.arange(len(nest))
 
 
 def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
@@ -82,4 +81,4 @@ def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
     return np.where(size > machine.scratch_share * capacity, (1.0 + machine.write_cost) * size * fills, 0.0)
 
 
-__all__ = ["Traffic", "traffic"]
+__all__ = ["Traffic", "fitting", "traffic"]

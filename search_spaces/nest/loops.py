@@ -257,7 +257,7 @@ class Touched:
     lines count in part where the next loop outside walks along them. ``cost``: ``moved`` in bytes of a long
     run, as prefetchers follow neither short ones nor rows visited piece by piece. ``entries``: how often the
     level is entered, less those times that find the data still there because the loop around does not move
-    the access. ``turns`` [n]: rows in pages of their own that are visited one after the other, again and again.
+    the access. ``in_one_set`` [n]: rows visited in turns that start in the same set of the first cache.
     """
 
     lines: Numbers
@@ -265,7 +265,7 @@ class Touched:
     moved: Numbers
     cost: Numbers
     entries: Numbers
-    turns: Numbers
+    in_one_set: Numbers
 
 
 def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -310,7 +310,7 @@ def touched(nest: LoopNest, access: Access) -> Touched:
     scattering = _scattering(nest, access)
     # Pieces that are visited apart take as long when they are fetched ahead: measured on pools.
     cost = np.where(scattering > 1, np.maximum(cost, moved * scattering), cost)
-    return Touched(lines, space, moved, cost, entries, _in_turns(nest, access))
+    return Touched(lines, space, moved, cost, entries, _in_one_set(nest, access))
 
 
 def _scattering(nest: LoopNest, access: Access) -> Numbers:
@@ -336,30 +336,27 @@ def _scattering(nest: LoopNest, access: Access) -> Numbers:
     return factor
 
 
-def _in_turns(nest: LoopNest, access: Access) -> Numbers:
-    """Rows of an access [n], in pages of their own, that are visited in turns.
+def _in_one_set(nest: LoopNest, access: Access) -> Numbers:
+    """Rows of an access [n] that are visited in turns and start in the same set of the first cache.
 
-    The innermost loop around the body that moves it within a page comes back to a row after as many others as are
-    visited inside of the loop. What instructions fetch ahead, or store past the caches, needs no prefetcher.
+    The innermost loop around the body that moves it within a page comes back to a row after as many others, in pages
+    of their own, as are visited inside of the loop. Stores past the caches take no place in them.
     """
-    distance, far = _row(access), set[int]()
+    distance, far = _row(access), dict[int, int]()
     for dimension in range(len(access.dims) - 2, -1, -1):
         if distance >= _PAGE_BYTES:
-            far.add(dimension)
+            far[dimension] = distance
         distance *= access.shape[dimension]
-    if not far or access.outside:
-        return np.ones(len(nest))
     near = {axis for d, terms in enumerate(access.dims) if d not in far for axis, _ in terms}
     body = [[loop.kind in ("unrolled", "vectorized")] for loop in nest.loops]
     moving = _of_loops(nest, near) & (nest.stacked > 1) & ~np.asarray(body, dtype=np.bool_).reshape(-1, 1)
-    if not moving.any():
+    if not far or access.outside or not moving.any():
         return np.ones(len(nest))
     inside = len(nest.loops) - np.argmax(moving[::-1], axis=0)
     rows = math.prod((_reach(nest, access, d) for d in far), start=np.ones((1, 1)))
-    turns = np.where(moving.any(axis=0), rows[inside, np.arange(len(nest))], 1.0)
-    if access.streamed is not None:
-        turns = np.where(access.streamed, 1.0, turns)
-    return turns if access.ahead is None else turns + access.ahead * (1.0 - turns)
+    together = math.gcd(WAY_BYTES, *far.values()) / WAY_BYTES
+    found = np.where(moving.any(axis=0), rows[inside, np.arange(len(nest))] * together, 1.0)
+    return found if access.streamed is None else np.where(access.streamed, 1.0, found)
 
 
 def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:

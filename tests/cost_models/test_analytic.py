@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from autotune.errors import KnobError
 from autotune.graph.build import GraphBuilder
 from cost_models import analytic
 from search_spaces.spaces import space_for
-from tests.search_spaces.workloads import AVX512, conv, host, matmul, of, pool
+from tests.search_spaces.workloads import (
+    AVX512,
+    conv,
+    host,
+    matmul,
+    of,
+    pool,
+    winograd_input,
+    winograd_output,
+)
 
 
 def test_equal_candidates_keep_their_knobs_at_the_defaults() -> None:
@@ -74,3 +85,12 @@ def test_a_large_transpose_reads_no_more_lines_than_prefetchers_follow() -> None
     assert (config["vectors"], config["ahead"], config["stream"]) == (1, 256, True)
     with pytest.raises(KnobError, match="lines are not walked along"):
         space.check({**config, "walk": "output"})
+
+
+def test_windows_whose_positions_lie_in_one_set_are_walked_by_rows() -> None:
+    """Positions 32 KiB apart evict each other from the first cache; 12.25 pages apart they do not."""
+    zen4 = replace(AVX512, cpu="znver4")
+    apart = space_for(winograd_input((1, 14, 14, 512), 4), zen4)
+    assert analytic.default_config(apart)["walk"] == "row"
+    spread = space_for(winograd_output((1, 56, 56, 64), 4), zen4)
+    assert analytic.default_config(spread)["walk"] == "tile"

@@ -153,15 +153,43 @@ def test_what_loops_beside_the_main_stage_walk_is_touched_too() -> None:
     assert nest.touched[written].lines[0, 0] == 8 * 63 * 64
 
 
-def test_rows_that_are_visited_in_turns_are_counted() -> None:
-    space = space_for(make.winograd_input((1, 29, 29, 512), 4), make.AVX512)
-    population = space.of([{**space.default(), "walk": one, "vectors": 1} for one in ("tile", "row")])
-    turns = {}
-    for rows, nest in space.loop_nests(population):
-        (written,) = (number for number, access in enumerate(nest.accesses) if access.write)
-        for row, count in zip(rows, nest.touched[written].turns, strict=True):
-            turns[population.config(row)["walk"]] = count
-    assert turns == {"tile": 36, "row": 6}
+def test_rows_that_are_visited_in_turns_share_sets_of_a_cache() -> None:
+    """36 positions 32 KiB apart all start in one set; 36 that are 49 KiB apart start in four."""
+    found = {}
+    for size, channels in ((14, 512), (56, 64)):
+        space = space_for(make.winograd_input((1, size, size, channels), 4), make.AVX512)
+        population = space.of([{**space.default(), "walk": one, "vectors": 2} for one in ("tile", "row")])
+        for rows, nest in space.loop_nests(population):
+            (written,) = (number for number, access in enumerate(nest.accesses) if access.write)
+            for row, count in zip(rows, nest.touched[written].in_one_set, strict=True):
+                found[size, population.config(row)["walk"]] = count
+    assert found == {(14, "tile"): 36, (14, "row"): 6, (56, "tile"): 9, (56, "row"): 1.5}
+
+
+def test_a_panel_of_vectors_is_read_by_vectors() -> None:
+    a = te.placeholder((9, 64), name="A")
+    t = te.compute((9, 64), lambda k, n: a[k, n] * 2.0, name="T")
+    k = te.reduce_axis((0, 9), name="k")
+    b = te.compute((64,), lambda n: te.sum(t[k, n], axis=k), name="B")
+
+    def schedule(s: Schedule) -> None:
+        s.transform_layout(t, lambda k, n: [n // 16, k, n % 16])
+        _, inner = s[b].split(s[b].op.axis[0], factor=48)
+        vectors, lanes = s[b].split(inner, factor=16)
+        s[b].reorder(s[b].op.reduce_axis[0], vectors, lanes)
+        s[b].unroll(vectors)
+        s[b].vectorize(lanes)
+
+    assert nest_of(b, schedule).body.loads.tolist() == [3]
+
+
+def test_copies_across_lines_take_instructions() -> None:
+    a = te.placeholder((64, 64), name="A")
+    t = te.compute((64, 64), lambda i, j: a[j, i], name="T")
+    k = te.reduce_axis((0, 64), name="k")
+    b = te.compute((64, 64), lambda i, j: te.sum(t[i, k] * t[k, j], axis=k), name="B")
+    assert len(nest_of(b, lambda s: s[t].vectorize(s[t].op.axis[1])).rests) == 1
+    assert not nest_of(b, lambda s: s[t].compute_inline()).rests
 
 
 def test_conditions_that_divide_by_a_written_out_axis_are_decided_as_the_code_does() -> None:

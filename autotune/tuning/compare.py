@@ -23,14 +23,15 @@ from autotune.passes.options import Option
 from autotune.tuning.gain import Gain
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
-from autotune.tuning.paired import Readings, Series, fastest, least_rounds, ratio
+from autotune.tuning.paired import Readings, Series, fastest, least_processes, ratio
 from autotune.tuning.sites import LOSING, RIVALS, Site, Sites
 from autotune.tuning.task import Task
 from autotune.tuning.turns import Rounds
 
 TOP = 2
 """How many runs are compared with the default: those that were fastest inside the model, each time they were read."""
-ROUNDS = 20
+ROUNDS = 3
+"""In each process: what a process draws once, such as where arrays lie, takes several processes, not rounds."""
 EVERY = 4
 """After so many others the first version has a turn again."""
 SCHEDULE = "schedule"
@@ -258,11 +259,13 @@ class Comparing:
         count = max((len(question.candidates) for question in questions), default=0)
         if not count:
             return None
+        processes = least_processes(count - 1) if count > 1 else 1
         self.say(
             f"reading {len(questions)} workloads inside the model: the default and {count - 1} candidates take "
-            f"turns, up to {ROUNDS} rounds"
+            f"turns in {processes} fresh processes"
         )
-        rounds = Rounds(ROUNDS, least_rounds(count - 1), every=EVERY)
+        most = ROUNDS * processes
+        rounds = Rounds(most, most, processes, every=EVERY)
         profiles = self.model.read([_version(base, questions, n) for n in range(count)], rounds, late)
         if profiles[0] is None:
             self.say("not compared: time is up, or the untuned model itself fails")
@@ -274,7 +277,7 @@ class Comparing:
             None if profile is None else profile.series(question.workload, question.names)
             for profile in profiles[: len(question.candidates)]
         ]
-        winner = fastest(series)
+        winner = fastest(series, ROUNDS)
         rows = list(question.failed)
         for number, (candidate, mine) in enumerate(zip(question.candidates, series, strict=True)):
             row = replace(candidate.row, won=number == winner)
@@ -285,7 +288,7 @@ class Comparing:
                     else []
                 )
             else:
-                beside = ratio(mine, series[0]) if number and series[0] is not None else None
+                beside = ratio(mine, series[0], ROUNDS) if number and series[0] is not None else None
                 rows.append(replace(row, latency=statistics(mine), ratio=beside))
         if series[0] is not None:
             rows += [replace(row, latency=statistics(series[0]), ratio=SAME_CODE) for row in question.same]

@@ -24,23 +24,26 @@ Readings = NDArray[np.float64]
 """Nanoseconds, one row a round: of each dispatch, or of each run of the whole model."""
 
 
-def ratio(candidate: Series, incumbent: Series) -> Ratio:
-    """The median of the rounds' ratios, and an interval that holds the true one with :data:`CONFIDENCE`.
+def ratio(candidate: Series, incumbent: Series, each: int = 1) -> Ratio:
+    """The median of the processes' ratios, and an interval that holds the true one with :data:`CONFIDENCE`.
 
-    What a slow moment of the machine does to both cancels in a ratio, and the median passes over the rounds in
-    which it met only one. The interval is that of the sign test (order statistics): it takes nothing for granted
-    of how readings are distributed, but that rounds are independent. It needs six rounds.
+    What a slow moment of the machine does to both cancels in the ratio of a round, and the median over the ``each``
+    rounds of a process passes over those in which it met only one. A process counts once: where code and arrays lie
+    is drawn once for all of its rounds, so that more of them say no more about that. The interval is that of the
+    sign test (order statistics): it takes nothing for granted of how readings are distributed, but that processes
+    are independent. It needs six.
     """
-    return _median(candidate / incumbent)
+    return _median(_by_process(candidate, incumbent, each))
+
+
+def _by_process(candidate: Series, incumbent: Series, each: int) -> Series:
+    """The median ratio of each process."""
+    ratios = candidate / incumbent
+    return np.array([np.median(ratios[first : first + each]) for first in range(0, len(ratios), each)])
 
 
 def across_processes(pairs: Sequence[tuple[Readings, Readings]]) -> Ratio:
-    """The ratio of two versions that took turns in several processes; ``pairs`` are [rounds, runs] of each process,
-    the incumbent's first.
-
-    A process counts once, by the median of its rounds' ratios: where code and arrays lie in memory is drawn once for
-    all of its rounds, so that more of them say no more about that.
-    """
+    """:func:`ratio` of two versions as a whole; ``pairs`` are [rounds, runs] of each process, the incumbent's first."""
     rounds = (np.median(after, axis=1) / np.median(before, axis=1) for before, after in pairs)
     return _median(np.array([np.median(ratios) for ratios in rounds]))
 
@@ -72,14 +75,13 @@ def _median(ratios: Series) -> Ratio:
     return Ratio(float(np.median(ratios)), (float(low), float(high)) if known else None)
 
 
-def fastest(series: Sequence[Series | None]) -> int:
+def fastest(series: Sequence[Series | None], each: int = 1) -> int:
     """Which of several series, read taking turns, is the fastest; 0, the incumbent, unless one is surely faster.
 
-    A candidate is, if the median of its ratios is below 1 - :data:`MARGIN` and the sign test rejects that the true
-    one is 1: so the interval of a winner's :func:`ratio` never holds 1. Several candidates share the error rate
-    (Bonferroni): where none is faster, the incumbent stays in at least 1 - :data:`ERROR_RATE` of all cases, if
-    rounds are independent. Rounds of one process share where its arrays lie; that is what the margin, and reading
-    again in a fresh process, are for.
+    ``each`` rounds are of one process. A candidate is, if the median of the processes' ratios is below
+    1 - :data:`MARGIN` and the sign test rejects that the true one is 1: so the interval of a winner's :func:`ratio`
+    never holds 1. Several candidates share the error rate (Bonferroni): where none is faster, the incumbent stays in
+    at least 1 - :data:`ERROR_RATE` of all cases.
     """
     from scipy.stats import binomtest
 
@@ -91,15 +93,15 @@ def fastest(series: Sequence[Series | None]) -> int:
     for number, mine in enumerate(series[1:], start=1):
         if mine is None:
             continue
-        wins = int(np.sum(mine < incumbent))
-        median = float(np.median(mine / incumbent))
-        if median < 1 - MARGIN and binomtest(wins, len(mine)).pvalue <= level:
+        ratios = _by_process(mine, incumbent, each)
+        median = float(np.median(ratios))
+        if median < 1 - MARGIN and binomtest(int(np.sum(ratios < 1)), len(ratios)).pvalue <= level:
             scores[number] = median
     return min(scores, key=scores.__getitem__)
 
 
-def least_rounds(candidates: int) -> int:
-    """With fewer rounds than these none of so many candidates can win."""
+def least_processes(candidates: int) -> int:
+    """With fewer processes than these none of so many candidates can win."""
     return int(np.ceil(np.log2(2 * max(1, candidates) / ERROR_RATE)))
 
 
@@ -111,7 +113,7 @@ __all__ = [
     "Series",
     "across_processes",
     "fastest",
-    "least_rounds",
+    "least_processes",
     "ratio",
     "total",
 ]

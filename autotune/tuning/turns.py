@@ -105,7 +105,7 @@ class Turns:
         while self._images and done < rounds.most and (done < rounds.least or not out_of_time()):
             if done and done % again == 0:
                 self._end_process()
-            if not self._loaded and not self._load_all(out_of_time, reverse=done >= again):
+            if not self._loaded and not self._load_all(out_of_time, reverse=done // again % 2 == 1):
                 if out_of_time():
                     break
                 taken, done = {number: [] for number in self._images}, 0

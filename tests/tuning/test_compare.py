@@ -25,7 +25,7 @@ from autotune.tuning.job import Job, Options
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.outcome import Measurement
-from autotune.tuning.paired import ERROR_RATE, across_processes, fastest, least_rounds, ratio, total
+from autotune.tuning.paired import ERROR_RATE, across_processes, fastest, least_processes, ratio, total
 from autotune.tuning.progress import Silent
 from autotune.tuning.turns import Rounds, Turns
 from tests.tuning.simulated import SimulatedMeasurer
@@ -75,9 +75,9 @@ def test_intervals_hold_the_true_ratio_as_often_as_they_say() -> None:
     assert ratio(0.5 * DEFAULT[:5], DEFAULT[:5]).interval is None
 
 
-def test_as_many_rounds_as_somebody_could_win_with() -> None:
+def test_as_many_processes_as_somebody_could_win_with() -> None:
     for count in (1, 2, 4, 9):
-        least = least_rounds(count)
+        least = least_processes(count)
         assert fastest([np.ones(least), *[np.full(least, 0.5)] * count]) == 1
         assert fastest([np.ones(least - 1), *[np.full(least - 1, 0.5)] * count]) == 0
 
@@ -90,8 +90,25 @@ def test_a_winner_is_never_said_to_be_no_change() -> None:
             assert ratio(series[winner], series[0]).changed
 
 
-def test_a_process_counts_once_however_often_it_reads() -> None:
+def test_rounds_of_a_process_are_no_readings_of_their_own() -> None:
     """Where code and arrays lie makes 5 % in each process: many rounds in few of them prove nothing."""
+    rng = np.random.default_rng(4)
+
+    def winners(processes: int, each: int, counted: int) -> float:
+        """How often equals win, if so many rounds are taken for one process."""
+        found = []
+        for _ in range(300):
+            shifts = np.repeat(np.exp(rng.normal(0, 0.05, processes)), each)
+            mine = shifts * np.exp(rng.normal(0, 0.01, processes * each))
+            found.append(fastest([np.ones(len(mine)), mine], counted) > 0)
+        return float(np.mean(found))
+
+    assert winners(2, 10, counted=1) > 2 * ERROR_RATE
+    assert winners(2, 10, counted=10) == 0.0
+    assert winners(7, 3, counted=3) <= ERROR_RATE
+
+
+def test_a_process_counts_once_however_often_it_reads() -> None:
     rng = np.random.default_rng(3)
 
     def read(processes: int) -> Ratio:

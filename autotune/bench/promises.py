@@ -22,7 +22,8 @@ MODELS = ("mlp", "squeezenet", "shufflenet", "mobilenetv2")
 AGAIN = 18
 """Processes that read a change again: more than a job has, as this is what it is held against."""
 _NOTES = (
-    "reported: what the job said of the whole model, with its 95 % interval; no change counts as 1.00",
+    "reported: what the job said of the whole model, with its 95 % interval; no change counts as 1.00, and what is "
+    "unconfirmed is no promise",
     "again: the model compiled without and with the job's database afterwards, in fresh processes of other seeds",
     "covered: the reported interval holds the median of the second reading",
 )
@@ -40,8 +41,8 @@ class Promise:
 
     @property
     def kept(self) -> float | None:
-        """The speed-up that was reported over the one read afterwards."""
-        if self.reported is None or self.again is None:
+        """The speed-up that was reported over the one read afterwards; None where none was promised."""
+        if self.reported is None or self.again is None or self.reported.ratio.interval is None:
             return None
         return (self.reported.ratio.speedup or 1.0) * self.again.ratio.median
 

@@ -58,9 +58,8 @@ def tile_knobs(shape: TileShape, target: Target) -> list[Knob]:
 
 
 def parallel_knob(target: Target, wide: bool, help: str) -> Knob:
-    """Whether workers share a kernel; nothing to choose where there is one."""
-    values = (False, True) if target.threads > 1 else (False,)
-    return Knob.of("parallel", values, wide and target.threads > 1, help)
+    """Whether workers share a kernel; one worker alone runs it as several would."""
+    return Knob.of("parallel", (False, True) if target.threads > 1 else (wide,), wide, help)
 
 
 def _register_knobs(shape: TileShape, target: Target) -> list[Knob]:

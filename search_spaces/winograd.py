@@ -122,12 +122,12 @@ def space(workload: Workload, target: Target) -> Space:
     window, *_, channels = transformed
     recipe = WinogradRecipe(workload, is_input, window - 2, min(target.lanes("float32"), channels))
     most = math.ceil(channels / recipe.width)
-    # Lines come in pairs: one vector alone was never faster than several, and up to half as slow again.
-    vectors = ints(v for v in (2, 4, 8, 16) if v < 2 * most) or (1,)
+    # Fewer than four vectors were never faster by more than a twentieth, and up to half as slow again.
+    vectors = ints(v for v in (4, 8, 16) if v < 2 * most) or (most,)
     wide = workload.bytes >= _PARALLEL_BYTES
     knobs = (
         Knob.of("walk", ("tile", "row"), "row", "whether few positions of windows go through all tiles"),
-        Knob.of("vectors", vectors, vectors[min(2, len(vectors) - 1)], "vectors of channels in a block"),
+        Knob.of("vectors", vectors, vectors[0], "vectors of channels in a block"),
         parallel_knob(target, wide, "share the blocks among workers"),
     )
     return Space(workload, target, FAMILY, knobs, (), recipe)

@@ -158,7 +158,7 @@ def test_rows_that_are_visited_in_turns_share_sets_of_a_cache() -> None:
     found = {}
     for size, channels in ((14, 512), (56, 64)):
         space = space_for(make.winograd_input((1, size, size, channels), 4), make.AVX512)
-        population = space.of([{**space.default(), "walk": one, "vectors": 2} for one in ("tile", "row")])
+        population = space.of([{**space.default(), "walk": one, "vectors": 4} for one in ("tile", "row")])
         for rows, nest in space.loop_nests(population):
             (written,) = (number for number, access in enumerate(nest.accesses) if access.write)
             for row, count in zip(rows, nest.touched[written].in_one_set, strict=True):

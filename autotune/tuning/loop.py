@@ -17,6 +17,7 @@ from autotune.tuning.guide import Guide
 from autotune.tuning.inside import Inside
 from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.outcome import Measurement
+from autotune.tuning.paired import least_processes
 from autotune.tuning.search import Proposal
 from autotune.tuning.suspicion import Suspicion
 from autotune.tuning.task import Task
@@ -44,9 +45,8 @@ LEADERS = 3
 """So many of the fastest that were read before are read again with them, in another process."""
 _PROCESS_S, _VERSION_S = 3.0, 0.6
 """What reading inside the model takes a process, and a version until that is known."""
-_COMPARING = 5.0
-"""What comes after the search takes as long as so many processes with the winners: two compare schedules, two options,
-one times the model."""
+_COMPARING = least_processes(TOP) + 2
+"""What comes after the search takes as long as so many processes with the winners: schedules, then a few options."""
 
 
 @dataclass(frozen=True)

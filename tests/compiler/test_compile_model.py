@@ -13,7 +13,7 @@ from autotune.compiler import (
     distinct_workloads,
     divide,
 )
-from autotune.database.records import Origin
+from autotune.database.records import Origin, Reading
 from autotune.database.store import Database
 from autotune.errors import MissError, ScheduleError, UsageError
 from autotune.frontends import zoo_built
@@ -183,7 +183,11 @@ def test_only_what_was_confirmed_counts_as_tuned(tmp_path):
         with pytest.raises(MissError, match=r"for 2 of 2 dispatches .*\n.*: default, not searched\n"):
             compile_in_detail(graph, database=database, target=target, require_hit=True)
         record(database, first, target, Trace().to_json(), 1000.0)
-        record(database, second, target, Trace().to_json(), 1990.0)
+        record(database, second, target, Trace().to_json(), 990.0)
+        (fast,) = (run for run in database.records(workload=first.key) if run.origin is not Origin.DEFAULT)
+        # Inside a model, in two processes; the second workload's candidate was read alone only.
+        for _ in range(2):
+            database.read_inside(fast.key, [Reading(fast.trace_key, 0.5, 3, 2000.0)], "net")
         report = compile_in_detail(graph, database=database, target=target, require_hit=True).coverage
         assert [str(d.evidence) for d in report.dispatches] == ["unconfirmed, 1 trial", "default, 1 trial"]
         default, other = database.records(workload=second.key)

@@ -24,7 +24,7 @@ from search_spaces.nest.bodies import Bodies
 from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import About, Kernels, around
+from search_spaces.nest.kernel import About, Kernels, Source, around
 from search_spaces.nest.loops import Access, Loop, LoopKind, LoopNest, Numbers, Pass
 from search_spaces.nest.replay import Replayed, followed
 from search_spaces.nest.template import Joint, Part, Template
@@ -193,8 +193,7 @@ class Derivation:
                 again = bool(stage.op.reduce_axis)
                 read = source.inside is None or (again and bodies.in_memory(source.inside))
                 if read and source.key not in found:
-                    dims = tuple(tuple(terms.items()) for terms in source.dims)
-                    access = self._access(source.tensor, dims, self._outside(stage))
+                    access = self._access(source.tensor, _moved(source, bodies), self._outside(stage))
                     # What was computed for an iteration around lies as it is read.
                     panel: Value = (source.panel or source.inside is not None) or None
                     spread = tuple(max(offsets) - min(offsets) for offsets in source.offsets)
@@ -246,6 +245,16 @@ class Derivation:
         if isinstance(size, float) and not size:
             return None
         return size, filled / most(size, 1.0)
+
+
+def _moved(source: Source, bodies: Bodies) -> Dims:
+    """What moves each dimension; nothing where a buffer computed inside has one place, written again and again."""
+    dims = [tuple(terms.items()) for terms in source.dims]
+    if source.inside is not None:
+        sizes = bodies.frames[source.inside].sizes
+        one = [isinstance(size, int) and size == 1 for size in map(sizes.get, source.inside.op.axis)]
+        dims = [() if still else terms for still, terms in zip(one, dims, strict=True)]
+    return tuple(dims)
 
 
 def _tags(bodies: Bodies) -> dict[str, Numbers]:

@@ -331,16 +331,22 @@ def _scattering(nest: LoopNest, access: Access) -> Numbers:
     apart = along & in_lines & (length < access.shape[-1]) & (rows > 1) & ~followed
     stretch = np.where(apart, rows * _row(access), 0.0).max(axis=0, initial=0.0)
     factor: Numbers = 1.0 + _SCATTERED * np.minimum(stretch / _PAGE_BYTES, 1.0)
-    for exempt in (access.panel, access.streamed):
-        factor = factor if exempt is None else np.where(exempt, 1.0, factor)
-    return factor
+    return _unless(factor, access.panel, access.streamed)
+
+
+def _unless(numbers: Numbers, *exempt: NDArray[np.bool_] | None) -> Numbers:
+    """1 for the candidates that are exempt, else the numbers [n]."""
+    for those in exempt:
+        numbers = numbers if those is None else np.where(those, 1.0, numbers)
+    return numbers
 
 
 def _in_one_set(nest: LoopNest, access: Access) -> Numbers:
     """Rows of an access [n] that are visited in turns and start in the same set of the first cache.
 
     The innermost loop around the body that moves it within a page comes back to a row after as many others, in pages
-    of their own, as are visited inside of the loop. Stores past the caches take no place in them.
+    of their own, as are visited inside of the loop. Stores past the caches take no place in them, and panels have no
+    rows.
     """
     distance, far = _row(access), dict[int, int]()
     for dimension in range(len(access.dims) - 2, -1, -1):
@@ -355,8 +361,8 @@ def _in_one_set(nest: LoopNest, access: Access) -> Numbers:
     inside = len(nest.loops) - np.argmax(moving[::-1], axis=0)
     rows = math.prod((_reach(nest, access, d) for d in far), start=np.ones((1, 1)))
     together = math.gcd(WAY_BYTES, *far.values()) / WAY_BYTES
-    found = np.where(moving.any(axis=0), rows[inside, np.arange(len(nest))] * together, 1.0)
-    return found if access.streamed is None else np.where(access.streamed, 1.0, found)
+    found: Numbers = np.where(moving.any(axis=0), rows[inside, np.arange(len(nest))] * together, 1.0)
+    return _unless(found, access.panel, access.streamed)
 
 
 def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:

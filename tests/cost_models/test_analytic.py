@@ -8,7 +8,11 @@ import pytest
 
 from autotune.errors import KnobError
 from autotune.graph.build import GraphBuilder
+from autotune.schedule.knob import Config
 from cost_models import analytic
+from cost_models.machine import Machine
+from cost_models.terms import Terms, terms
+from search_spaces.space import Space
 from search_spaces.spaces import space_for
 from tests.search_spaces.workloads import (
     AVX512,
@@ -17,6 +21,7 @@ from tests.search_spaces.workloads import (
     matmul,
     of,
     pool,
+    unary,
     winograd_input,
     winograd_output,
 )
@@ -94,3 +99,31 @@ def test_windows_whose_positions_lie_in_one_set_are_walked_by_rows() -> None:
     assert analytic.default_config(apart)["walk"] == "row"
     spread = space_for(winograd_output((1, 56, 56, 64), 4), zen4)
     assert analytic.default_config(spread)["walk"] == "tile"
+
+
+def test_packed_panels_have_no_rows_that_evict_each_other() -> None:
+    """The rows of the weights lie 4 KiB apart, but are read as panels; those of an unpacked matrix evict each other."""
+    zen4 = replace(AVX512, cpu="znver4")
+    space = space_for(matmul(1024, 1024, 1024), zen4)
+    common = {**space.default(), "rows": 6, "vectors": 4, "row_block": 0, "vector_block": 1, "tail": "peel"}
+    packed, plain = (space.check({**common, "pack": pack}) for pack in (True, False))
+    evicted = [found(space, config).conflicts[0] for config in (packed, plain)]
+    assert evicted[0] == 0.0
+    assert evicted[1] > 0.0
+
+
+def test_a_row_that_is_written_again_and_again_stays_in_the_first_cache() -> None:
+    """Whether a softmax stores its exponentials or not, memory moves its input and output only."""
+    space = space_for(unary("Softmax", (2048, 2048)), host())
+    stored, inline = (
+        space.check({**analytic.default_config(space), "method": "partial", "store": store})
+        for store in ("row", "inline")
+    )
+    moved = [found(space, config).traffic.l2[0] for config in (stored, inline)]
+    assert moved[0] <= 1.05 * moved[1]
+
+
+def found(space: Space, config: Config) -> Terms:
+    """The terms of one candidate."""
+    ((_, nest),) = space.loop_nests(space.of([config]))
+    return terms(nest, Machine.of(space.target))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from search_spaces.analysis import ReadForm
-from search_spaces.nest import CACHE_LINE, Numbers
+from search_spaces.nest import CACHE_LINE, PAGE_BYTES, Numbers
 from search_spaces.tile_common import Tile, item_bytes, row_bytes
 from search_spaces.tile_shape import TileShape
 
@@ -16,7 +16,6 @@ _SPLIT_CYCLES = 1.1
 _ALIGNED = 16
 # Fitted to matrix products of sizes 197 to 1024 on the same machine, packed against not packed.
 _PAGE_CYCLES = 2.5
-_PAGE = 4096
 _NEAR_PAGES = 64
 # 3x3x3 convolutions of 14² outputs with 256 channels on the same machine: blocks of 16, 32 and 64 channels with tiles
 # of 7 and 14 pixels lose 30 to 55 cycles a run.
@@ -77,8 +76,8 @@ def stalls_of(
     crossing = vector if row % vector else max(vector - _ALIGNED, 0) if given else 0
     stalls = _SPLIT_CYCLES * min(1.0, crossing / CACHE_LINE) * loads
     down = any(shape.main == axis for terms in read.dims[:-1] for axis, _ in terms)
-    if down and row * shape.extents[shape.main] > _NEAR_PAGES * _PAGE:
-        stalls = stalls + _PAGE_CYCLES * min(1.0, row / _PAGE) * tile.unroll
+    if down and row * shape.extents[shape.main] > _NEAR_PAGES * PAGE_BYTES:
+        stalls = stalls + _PAGE_CYCLES * min(1.0, row / PAGE_BYTES) * tile.unroll
     return np.where(pack & (read == shape.weights), 0.0, stalls)
 
 

@@ -2,6 +2,7 @@
 
 from search_spaces.nest.loops import (
     CACHE_LINE,
+    PAGE_BYTES,
     STREAMS,
     WAY_BYTES,
     WRITTEN_OUT,
@@ -18,6 +19,7 @@ from search_spaces.nest.loops import (
 
 __all__ = [
     "CACHE_LINE",
+    "PAGE_BYTES",
     "STREAMS",
     "WAY_BYTES",
     "WRITTEN_OUT",

@@ -45,9 +45,14 @@ def negated(a: Any) -> Any:
     return not a if _is_known(a) else ~a
 
 
+def is_one(extent: Value) -> bool:
+    """Whether an extent is 1 for all candidates."""
+    return isinstance(extent, int) and extent == 1
+
+
 def _is_known(condition: Any) -> bool:
     """Whether a condition is the same for all candidates."""
     return isinstance(condition, bool | np.bool_)
 
 
-__all__ = ["Knobs", "Value", "both", "ceil_div", "either", "least", "most", "negated", "where"]
+__all__ = ["Knobs", "Value", "both", "ceil_div", "either", "is_one", "least", "most", "negated", "where"]

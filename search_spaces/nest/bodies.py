@@ -12,18 +12,16 @@ import numpy as np
 
 from autotune.schedule.stage import Stage
 from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
-from search_spaces.nest.arithmetic import Value, both, ceil_div, either, least, most, negated, where
+from search_spaces.nest.arithmetic import Value, both, ceil_div, either, is_one, least, most, negated, where
 from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, Source, around, root_of, walks
-from search_spaces.nest.loops import Body
+from search_spaces.nest.loops import PAGE_BYTES, Body
 
 FOLD = 12.0
 """Vector instructions that add up the lanes of a register."""
 _REGISTERS = 64
 """Vectors of a buffer that stays in registers, at most."""
-
-_PAGE = 4096
 _NEAR_PAGES = 64
 """Pages whose addresses the first level of translation knows."""
 
@@ -107,8 +105,8 @@ class Bodies:
         """Iterations of the innermost loop that repeats and is not written out."""
         found: Value = 1
         for loop in reversed(stage.leaf_iter_vars):
-            inside = either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized"))
-            found = where(both(negated(inside), found == 1), frame.extent(loop), found)
+            repeats = both(negated(frame.is_written_out(loop)), found == 1)
+            found = where(repeats, frame.extent(loop), found)
         return found
 
     def _passes(self, stage: Stage, frame: Frame) -> Value:
@@ -118,7 +116,7 @@ class Bodies:
         for loop in stage.leaf_iter_vars:
             if loop.kind == "reduce":
                 outside = outside * frame.extent(loop)
-            elif frame.is_kind(loop, "unrolled") is False and frame.is_kind(loop, "vectorized") is False:
+            elif frame.is_written_out(loop) is False:
                 found = outside
         return found if found is not outside else 1
 
@@ -179,6 +177,7 @@ class Bodies:
                 along = [times for name, times in step.repeats.items() if name in step.vector]
                 operand = vectors * math.prod(along)
         reduces = bool(stage.op.reduce_axis)
+        restarts = self._restarts(stage, step)
         results = step.results * (1 if step.folds else vectors)
         stored: Value = 0.0 if reduces else where(self.in_registers(stage), 0.0, results)
         # One result is updated once for each step of the reduction; what is added meanwhile is worked out beside.
@@ -200,8 +199,8 @@ class Bodies:
             split=split,
             pages=pages,
             simple=0.0 if reduces else arithmetic,
-            restarts=self._restarts(stage, step),
-            runs=self._restarts(stage, step) * (step.results if step.vector else 0.0),
+            restarts=restarts,
+            runs=restarts * (step.results if step.vector else 0.0),
         )
 
     def _waiting(self, stage: Stage, results: Value) -> Value:
@@ -230,8 +229,8 @@ class Bodies:
         for axis in source.stage.op.reduce_axis:
             name = self.kernels.axes.name(axis)
             down = any(name in terms for terms in source.dims[:-1])
-            if down and source.row_bytes * self.kernels.axes.size(name) > _NEAR_PAGES * _PAGE:
-                found = found + min(1.0, source.row_bytes / _PAGE) * step.times(name)
+            if down and source.row_bytes * self.kernels.axes.size(name) > _NEAR_PAGES * PAGE_BYTES:
+                found = found + min(1.0, source.row_bytes / PAGE_BYTES) * step.times(name)
         return found
 
     def outside(self, stage: Stage) -> Value:
@@ -271,26 +270,18 @@ class Bodies:
     def in_memory(self, stage: Stage) -> bool:
         """Whether a stage has loops that may repeat and are not written out."""
         frame = self.frames[stage]
-        data = [loop for loop in stage.leaf_iter_vars if loop.kind == "data"]
-        written_out = [
-            either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized")) for loop in data
-        ]
         return any(
-            out is False and not _is_one(frame.extent(loop))
-            for loop, out in zip(data, written_out, strict=True)
+            frame.is_written_out(loop) is False and not is_one(frame.extent(loop))
+            for loop in stage.leaf_iter_vars
+            if loop.kind == "data"
         )
 
     def _stays(self, stage: Stage, frame: Frame) -> Any:
         few: Any = math.prod(frame.sizes[axis] for axis in stage.op.axis) <= _REGISTERS * self.lanes(stage)
         for loop in stage.leaf_iter_vars:
             if loop.kind == "data":
-                inside = either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized"))
-                few = both(few, either(inside, frame.extent(loop) == 1))
+                few = both(few, either(frame.is_written_out(loop), frame.extent(loop) == 1))
         return few
-
-
-def _is_one(extent: Value) -> bool:
-    return isinstance(extent, int) and extent == 1
 
 
 def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Value, Value, Any]:

@@ -18,7 +18,7 @@ from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES
 from autotune.te.tensor import Tensor
-from search_spaces.nest.arithmetic import Value, either, most, negated, where
+from search_spaces.nest.arithmetic import Value, either, is_one, most, negated, where
 from search_spaces.nest.axes import roots
 from search_spaces.nest.bodies import Bodies
 from search_spaces.nest.digits import digits
@@ -102,7 +102,7 @@ class Derivation:
                 kind = _KINDS.get("parallel" if shared else stage.kind_of(loop), "serial")
                 unrolled = bodies.frames[stage].is_kind(loop, "unrolled")
                 for name, extent in digits(bodies.frames[stage], loop, self.name):
-                    if isinstance(extent, int) and extent == 1:
+                    if is_one(extent):
                         continue
                     if isinstance(unrolled, bool):
                         found.append(Loop(name, extent, kind))
@@ -155,8 +155,7 @@ class Derivation:
             bodies: Value = 1
             for stage, loop in chain[chain.index(around) + 1 :]:
                 frame = frames[stage]
-                inside = either(frame.is_kind(loop, "unrolled"), frame.is_kind(loop, "vectorized"))
-                bodies = bodies * where(inside, 1, frame.extent(loop))
+                bodies = bodies * where(frame.is_written_out(loop), 1, frame.extent(loop))
                 for name, extent in digits(frame, loop, self.name):
                     extents[name] = extents.get(name, 1) * extent
             moved = [self.name(axis) for axis in roots(*around)]
@@ -252,8 +251,8 @@ def _moved(source: Source, bodies: Bodies) -> Dims:
     dims = [tuple(terms.items()) for terms in source.dims]
     if source.inside is not None:
         sizes = bodies.frames[source.inside].sizes
-        one = [isinstance(size, int) and size == 1 for size in map(sizes.get, source.inside.op.axis)]
-        dims = [() if still else terms for still, terms in zip(one, dims, strict=True)]
+        axes = source.inside.op.axis
+        dims = [() if is_one(sizes[axis]) else terms for axis, terms in zip(axes, dims, strict=True)]
     return tuple(dims)
 
 

@@ -118,6 +118,10 @@ class Frame:
         """Whether a loop is parallel, unrolled or vectorized: a bool, or an array of them [n]."""
         return evaluate(self._replayed.is_kind(self.stage, iv, kind), self._knobs)
 
+    def is_written_out(self, iv: IterVar) -> Any:
+        """Whether the iterations of a loop are one piece of code: a bool, or an array of them [n]."""
+        return either(self.is_kind(iv, "unrolled"), self.is_kind(iv, "vectorized"))
+
     def reach(self, iv: IterVar, opened: Collection[IterVar]) -> Value:
         """How many values a variable takes while the loops that are not ``opened`` run."""
         known = self.known(iv, opened)

@@ -23,7 +23,7 @@ WRITTEN_OUT = ("unrolled", "vectorized")
 """Kinds of loops whose iterations are one piece of code."""
 CACHE_LINE = 64
 WAY_BYTES = 4096
-_PAGE_BYTES = 4096
+PAGE_BYTES = 4096
 STREAMS = 16
 """Lines that hardware prefetchers follow at the same time, each in a page of its own: 32 side by side take longer."""
 _SHORT_RUN = 256.0
@@ -327,10 +327,10 @@ def _scattering(nest: LoopNest, access: Access) -> Numbers:
     along = _of_loops(nest, {axis for axis, _ in access.dims[-1]}) & (nest.stacked > 1)
     length, rows = (_reach(nest, access, dimension)[1:] for dimension in (-1, -2))
     in_lines = length * access.item_bytes >= CACHE_LINE
-    followed = (rows <= STREAMS) & (_row(access) >= _PAGE_BYTES)
+    followed = (rows <= STREAMS) & (_row(access) >= PAGE_BYTES)
     apart = along & in_lines & (length < access.shape[-1]) & (rows > 1) & ~followed
     stretch = np.where(apart, rows * _row(access), 0.0).max(axis=0, initial=0.0)
-    factor: Numbers = 1.0 + _SCATTERED * np.minimum(stretch / _PAGE_BYTES, 1.0)
+    factor: Numbers = 1.0 + _SCATTERED * np.minimum(stretch / PAGE_BYTES, 1.0)
     return _unless(factor, access.panel, access.streamed)
 
 
@@ -350,11 +350,11 @@ def _in_one_set(nest: LoopNest, access: Access) -> Numbers:
     """
     distance, far = _row(access), dict[int, int]()
     for dimension in range(len(access.dims) - 2, -1, -1):
-        if distance >= _PAGE_BYTES:
+        if distance >= PAGE_BYTES:
             far[dimension] = distance
         distance *= access.shape[dimension]
     near = {axis for d, terms in enumerate(access.dims) if d not in far for axis, _ in terms}
-    body = [[loop.kind in ("unrolled", "vectorized")] for loop in nest.loops]
+    body = [[loop.kind in WRITTEN_OUT] for loop in nest.loops]
     moving = _of_loops(nest, near) & (nest.stacked > 1) & ~np.asarray(body, dtype=np.bool_).reshape(-1, 1)
     if not far or access.outside or not moving.any():
         return np.ones(len(nest))
@@ -415,6 +415,7 @@ def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, 
 
 __all__ = [
     "CACHE_LINE",
+    "PAGE_BYTES",
     "STREAMS",
     "WAY_BYTES",
     "WRITTEN_OUT",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from autotune.target import ITEM_BYTES
 from autotune.te.expr import Binary, Call, Cast, Const, Expr, IterVar, Read, Select
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor, post_order
 from autotune.te.traversal import children, nodes, reads
@@ -233,6 +235,12 @@ def _same_indices(output: ComputeOp, anchor: ComputeOp) -> bool:
     return depends(output, anchor)
 
 
+def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
+    """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
+    steps = strides.get(tensor.name, ())
+    return steps[-2] * ITEM_BYTES[tensor.dtype] if len(steps) > 1 else 0
+
+
 __all__ = [
     "ReadForm",
     "Structure",
@@ -244,5 +252,6 @@ __all__ = [
     "linear",
     "operations",
     "read_forms",
+    "row_bytes",
     "structure",
 ]

@@ -22,7 +22,6 @@ class Tile:
     rows: Mapping[str, Numbers]
     vectors: Numbers
     unroll: Numbers
-    window_unroll: Numbers
 
     @property
     def accumulators(self) -> Numbers:
@@ -36,12 +35,6 @@ class Tile:
 def item_bytes(tensor: Tensor) -> int:
     """Bytes of one element."""
     return ITEM_BYTES[tensor.dtype]
-
-
-def row_bytes(tensor: Tensor, strides: Mapping[str, tuple[int, ...]]) -> int:
-    """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
-    steps = strides.get(tensor.name, ())
-    return steps[-2] * item_bytes(tensor) if len(steps) > 1 else 0
 
 
 def whole(block: Numbers, total: Numbers) -> Numbers:
@@ -63,4 +56,4 @@ def equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
     return np.zeros(len(columns["parallel"]), dtype=np.bool_)
 
 
-__all__ = ["Tile", "equals", "flag", "item_bytes", "row_bytes", "whole"]
+__all__ = ["Tile", "equals", "flag", "item_bytes", "whole"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from search_spaces.analysis import ReadForm
+from search_spaces.analysis import ReadForm, row_bytes
 from search_spaces.nest import CACHE_LINE, PAGE_BYTES, Numbers
-from search_spaces.tile_common import Tile, item_bytes, row_bytes
+from search_spaces.tile_common import Tile, item_bytes
 from search_spaces.tile_shape import TileShape
 
 # Matrix products of sizes 128 to 320 on Cascade Lake, with the operand at multiples of a line against 16 bytes beside.
@@ -17,27 +17,21 @@ _ALIGNED = 16
 # Fitted to matrix products of sizes 197 to 1024 on the same machine, packed against not packed.
 _PAGE_CYCLES = 2.5
 _NEAR_PAGES = 64
-# 3x3x3 convolutions of 14² outputs with 256 channels on the same machine: blocks of 16, 32 and 64 channels with tiles
-# of 7 and 14 pixels lose 30 to 55 cycles a run.
-_RUN_CYCLES = 20.0
-_RUN_ROW_CYCLES = 2.0
 
 
 def loads_of(
     shape: TileShape,
     read: ReadForm,
     tile: Tile,
-    unrolled: NDArray[np.bool_],
     pack: NDArray[np.bool_],
 ) -> tuple[Numbers, NDArray[np.bool_]]:
     """Load instructions of one read in one step, and whether some of them serve several positions.
 
     A load is a vector, a broadcast, or part of a gather of single elements. Equal elements of an unrolled
-    body are loaded once: windows that overlap share their loads.
+    body are loaded once.
     """
     one = np.ones(len(tile.vectors))
     repeats = {**tile.rows, shape.main: tile.unroll}
-    repeats |= {axis: np.where(unrolled, float(shape.extents[axis]), 1.0) for axis in shape.window}
     count, shared = one, one < 0
     for terms in read.dims:
         every, span = one, one
@@ -81,16 +75,4 @@ def stalls_of(
     return np.where(pack & (read == shape.weights), 0.0, stalls)
 
 
-def restarts_of(shape: TileShape, tile: Tile, steps: Numbers) -> Numbers:
-    """Cycles [n] that one execution of the body loses where the innermost loop has ``steps`` of it.
-
-    For each tap of a window, each row of the tile reads a run of channels; where it begins, nothing has been
-    prefetched. The shorter the runs, the more of this shows.
-    """
-    runs = [r for r in shape.reads if r.contiguous == shape.main and shape.vector not in r.axes]
-    if not runs or all(shape.extents[axis] == 1 for axis in shape.window):
-        return np.zeros(len(tile.vectors))
-    return (_RUN_CYCLES + _RUN_ROW_CYCLES * tile.accumulators / tile.vectors) / steps
-
-
-__all__ = ["loads_of", "restarts_of", "stalls_of"]
+__all__ = ["loads_of", "stalls_of"]

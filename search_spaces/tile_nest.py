@@ -1,4 +1,4 @@
-"""The loop nests of register-tiled candidates, whole populations at once.
+"""The loop nests of matrix products in register tiles, whole populations at once.
 
 It mirrors :mod:`search_spaces.tile_schedule`: a loop slot that a candidate does not have gets extent 1, and a
 loop whose place depends on a knob has a slot in each place.
@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.schedule.knob import Columns
-from search_spaces.analysis import ReadForm, operations, read_forms
+from search_spaces.analysis import ReadForm, operations, read_forms, row_bytes
 from search_spaces.nest import Access, Body, Loop, LoopNest, Numbers
 from search_spaces.tile_blocked import reduction_blocks
-from search_spaces.tile_common import Tile, equals, flag, item_bytes, row_bytes, whole
+from search_spaces.tile_common import Tile, equals, flag, item_bytes, whole
 from search_spaces.tile_knobs import WHOLE, ceil_div, column, row_tiles, vector_tiles
 from search_spaces.tile_left import left_fetches, left_pass
 from search_spaces.tile_library import library_stalls
-from search_spaces.tile_loads import loads_of, restarts_of, stalls_of
+from search_spaces.tile_loads import loads_of, stalls_of
 from search_spaces.tile_shape import TileShape
 from search_spaces.tile_staging import outside_operations, passes, scratch_of
 
@@ -53,13 +53,10 @@ def tile_nest(shape: TileShape, family: str, flops: int, columns: Columns) -> Lo
 
 def _tile(shape: TileShape, columns: Columns) -> Tile:
     knobs = zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False)
-    window = math.prod(shape.extents[axis] for axis in shape.window)
-    unrolled = flag(columns, "unroll_window")
     return Tile(
         rows={axis: column(columns, knob, 1) for axis, knob in knobs},
         vectors=column(columns, "vectors", 1),
         unroll=column(columns, "unroll", 1),
-        window_unroll=np.where(unrolled, float(window), 1.0),
     )
 
 
@@ -85,15 +82,9 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
         last = shape.spatial[1]
         loops.append(Loop(last, ceil_div(extents[last], tile.rows[last])))
     loops.append(Loop(vector, np.where(tiles_by_vector, 1.0, vector_block)))
-    channel_first = equals(columns, "reduce_order", "channel")
-    steps = _steps(shape, columns, tile)
-    loops.append(Loop(main, np.where(channel_first, steps, 1.0)))
-    unrolled = flag(columns, "unroll_window")
-    for axis in shape.window:
-        loops.append(Loop(axis, np.where(unrolled, 1.0, float(extents[axis]))))
-    loops.append(Loop(main, np.where(channel_first, 1.0, steps)))
-    for axis in shape.window:
-        loops.append(Loop(axis, np.where(unrolled, float(extents[axis]), 1.0), "unrolled"))
+    # Features are of levels by their number, and stored runs have one more here: a window was a level once.
+    loops.append(Loop(main, one))
+    loops.append(Loop(main, _steps(shape, columns, tile)))
     loops.append(Loop(main, tile.unroll, "unrolled"))
     loops += [Loop(axis, tile.rows[axis], "unrolled") for axis in shape.spatial]
     loops.append(Loop(vector, tile.vectors * shape.lanes, "vectorized"))
@@ -103,7 +94,7 @@ def _loops(shape: TileShape, columns: Columns, tile: Tile) -> list[Loop]:
 
 
 def _steps(shape: TileShape, columns: Columns, tile: Tile) -> Numbers:
-    """Iterations of the innermost reduction loop, for one tap of the window."""
+    """Iterations of the innermost reduction loop."""
     block = shape.extents[shape.main] / reduction_blocks(shape, columns)
     return ceil_div(block, tile.unroll * shape.group)
 
@@ -124,8 +115,7 @@ def _bodies(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -
     narrower = ((peeled | flag(columns, "pack")) & (last < tile.vectors)) / tiles
     bodies = [_body(shape, columns, replace(tile, vectors=last), steps * narrower)]
     steps = steps * (1 - narrower)
-    if shape.spatial and all(shape.extents[axis] == 1 for axis in shape.window):
-        # With a window, tiles that come to divide worse by this lose: 1.02 to 1.06 of the time at 14² and 28² outputs.
+    if shape.spatial:
         axis = shape.spatial[-1]
         tiles = ceil_div(shape.extents[axis], tile.rows[axis])
         last = shape.extents[axis] - (tiles - 1) * tile.rows[axis]
@@ -136,13 +126,12 @@ def _bodies(shape: TileShape, columns: Columns, tile: Tile, loops: list[Loop]) -
 
 
 def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Body:
-    repeats = tile.unroll * tile.window_unroll
     source = max(1, operations(shape.structure.anchor))
-    arithmetic = tile.accumulators * repeats * source
+    arithmetic = tile.accumulators * tile.unroll * source
     pack = flag(columns, "pack")
     loads, narrow, shared, stalls = (np.zeros(len(tile.vectors)) for _ in range(4))
     for read in shape.reads:
-        mine, saved = loads_of(shape, read, tile, flag(columns, "unroll_window"), pack)
+        mine, saved = loads_of(shape, read, tile, pack)
         loads = loads + mine
         narrow = narrow + (0.0 if shape.vector in read.axes else mine)
         shared = shared + np.where(saved, mine, 0.0)
@@ -150,9 +139,6 @@ def _body(shape: TileShape, columns: Columns, tile: Tile, steps: Numbers) -> Bod
     if shape.spatial:
         fetches = left_fetches(shape, columns, tile.rows[shape.spatial[-1]])
         loads, narrow = loads + fetches, narrow + fetches
-    last = float(shape.extents[shape.window[-1]]) if shape.window else 1.0
-    inner = np.where(equals(columns, "reduce_order", "channel"), last, _steps(shape, columns, tile))
-    stalls = stalls + restarts_of(shape, tile, inner)
     return Body(
         steps=steps,
         arithmetic=arithmetic,
@@ -171,7 +157,7 @@ def _accesses(
     shape: TileShape, columns: Columns, tile: Tile, pack: NDArray[np.bool_], block: NDArray[np.bool_]
 ) -> list[Access]:
     anchor, plan = shape.structure.anchor, shape.structure
-    reduce = frozenset((*shape.window, shape.main))
+    reduce = frozenset({shape.main})
     strides = plan.program.strides
     found = [_access(read, {}, strides, panel=_in_order(shape, read, pack, block)) for read in shape.reads]
     names = {axis.name: axis.name for axis in anchor.axis}
@@ -244,11 +230,10 @@ def _tags(
     return {
         "rows": tile.accumulators / tile.vectors,
         "vectors": tile.vectors,
-        "unroll": tile.unroll * tile.window_unroll,
+        "unroll": tile.unroll,
         "packed": pack.astype(np.float64),
         "order": order,
         "inline": block.astype(np.float64),
-        "fused": equals(columns, "reduce_order", "channel").astype(np.float64),
         "split": equals(columns, "tail", "peel").astype(np.float64),
         "waste": computed / useful,
     }

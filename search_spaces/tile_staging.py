@@ -56,7 +56,6 @@ def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: ND
     passes = reduction_blocks(shape, columns)
     again = tiles * 2 * (passes + 1) + _RESTART * passes * tiles / tile.accumulators
     total = total + np.where(passes > 1, again, 0.0)
-    overlap = _halo(shape, columns)
     hangs = np.where(_hangs_over(shape, columns), _GUARDED, 0.0)
     for op in staged_ops(shape):
         packing = is_packing(op, shape.structure.anchor)
@@ -64,7 +63,7 @@ def outside_operations(shape: TileShape, columns: Columns, tile: Tile, block: ND
             copy_operations(op, shape.lanes) if packing else staging_operations(shape, columns, op)
         )
         guard = 0.0 if packing else hangs / math.ceil(op.shape[-1] / shape.lanes)
-        mine = vectors * (each + guard) * _repeats(shape, columns, op) * overlap
+        mine = vectors * (each + guard) * _repeats(shape, columns, op)
         # A kernel of its own takes as long as its bytes, and what its instructions take beyond those of full vectors.
         least = math.prod(op.shape) / shape.lanes * (2 + operations(op))
         in_blocks = block & (op.name not in shape.whole)
@@ -104,32 +103,13 @@ def scratch_of(
     blocks = blocks * math.prod(shape.extents[axis] for axis in shape.batch)
     total = np.zeros(len(blocks))
     for op in (op for op in staged if op.name not in shape.whole):
-        elements = math.prod(op.shape) * _repeats(shape, columns, op) * _halo(shape, columns)
+        elements = math.prod(op.shape) * _repeats(shape, columns, op)
         total = total + elements * item_bytes(op.output(0))
     staged_bytes = np.where(block, total / blocks, 0.0)
     if "k_block" not in columns:
         return staged_bytes, blocks
     sums, times = sums_of(shape, columns)
     return staged_bytes + sums, np.where(sums > 0, times, blocks)
-
-
-def _halo(shape: TileShape, columns: Columns) -> Numbers:
-    """How often a staged element is produced when each block of rows stages its own window."""
-    rows_total = row_tiles(shape, columns)
-    row_block = whole(column(columns, "row_block", WHOLE), rows_total)
-    if not shape.spatial:
-        return np.ones(len(row_block))
-    name = "outer_rows" if len(shape.spatial) == 2 else "rows"
-    rows = row_block * column(columns, name, 1)
-    for read in shape.reads:
-        for terms in read.dims:
-            moves = dict(terms)
-            step = moves.get(shape.spatial[0])
-            window = [c * (shape.extents[a] - 1) for a, c in terms if a in shape.window]
-            if step and window:
-                overlap = max(sum(window) + 1 - step, 0)
-                return np.asarray(1.0 + overlap / (rows * step))
-    return np.ones(len(row_block))
 
 
 __all__ = ["outside_operations", "passes", "scratch_of", "staged_ops"]

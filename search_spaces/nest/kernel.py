@@ -15,7 +15,7 @@ from autotune.target import ITEM_BYTES, Target
 from autotune.te.expr import Binary, Expr, IterVar, Read, Reduce, const
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
-from search_spaces.analysis import cost_of
+from search_spaces.analysis import cost_of, row_bytes
 from search_spaces.nest.arithmetic import Value, least, where
 from search_spaces.nest.axes import Axes, Terms, roots
 from search_spaces.nest.counting import operations_of
@@ -38,8 +38,7 @@ class About:
 
     def row_bytes(self, tensor: Tensor) -> int:
         """Distance of neighbours in the last but one dimension of a strided tensor, 0 of a dense one."""
-        steps = self.strides.get(tensor.name, ())
-        return steps[-2] * ITEM_BYTES[tensor.dtype] if len(steps) > 1 else 0
+        return row_bytes(tensor, self.strides)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from autotune.errors import UsageError
 from autotune.quota import cpu_quota
+from autotune.suggest import counted
 
 
 def usable_cores() -> int:
@@ -27,7 +28,7 @@ def check_threads(threads: int, *, allow_oversubscription: bool) -> None:
     cores = usable_cores()
     if threads > cores and not allow_oversubscription:
         raise UsageError(
-            f"{threads} threads were asked for, but this process may use {cores} core{'s' * (cores > 1)}\n"
+            f"{threads} threads were asked for, but this process may use {counted(cores, 'core')}\n"
             f"  threads that take turns on a core wait for each other: use at most {cores}, or allow it by "
             "--allow-oversubscription (in Python allow_oversubscription=True)"
         )

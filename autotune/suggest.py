@@ -1,8 +1,7 @@
-"""The name that a misspelt one is closest to, for every error that lists what is known."""
+"""Words of messages: the name that a misspelt one is closest to, lists of what is known, plurals."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 _SIMILAR = 0.6
@@ -18,6 +17,8 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     >>> closest("stat", ["export", "stats"]), closest("xyz", ["export", "stats"])
     ('stats', None)
     """
+    import difflib  # takes milliseconds; only errors need it
+
     folded = {other.lower(): other for other in known}
     begun = [other for other in folded if name and other.startswith(name.lower())]
     found = begun if len(begun) == 1 else difflib.get_close_matches(name.lower(), folded, 1, _SIMILAR)
@@ -44,4 +45,14 @@ def listing(name: str, known: Iterable[str]) -> str:
     return ", ".join(names) + did_you_mean(name, names)
 
 
-__all__ = ["closest", "did_you_mean", "listing"]
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "thread"), counted(2, "thread"), counted(2, "process")
+    ('1 thread', '2 threads', '2 processes')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
+
+
+__all__ = ["closest", "counted", "did_you_mean", "listing"]

@@ -3,65 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from autotune.bench import machine
 from autotune.bench.compare import BenchmarkPlan, Say, compare
 from autotune.bench.problem import Case
 from autotune.bench.result import Result
 from autotune.bench.tables import Document, Table
+from autotune.suggest import counted
 
 Tables = Callable[[str, Sequence[Result]], Sequence[Table]]
 """The tables of one number of threads; the text says how many."""
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a benchmark's page says beside its tables."""
-
-    title: str
-    command: str
-    about: str = ""
-    notes: tuple[str, ...] = ()
-
-
 def run(
-    page: Page,
+    page: Document,
     cases: Iterable[Case],
     plan: BenchmarkPlan,
     tables: Tables,
     say: Say,
-    save: Callable[[Document], None] | None = None,
+    save: Callable[[Document], None],
 ) -> Document:
-    """Compare all cases and make the page; ``save`` gets the page so far after each case.
+    """Compare all cases and fill the page, which has no tables yet; ``save`` gets the page so far after each case.
 
     Raises what :func:`autotune.bench.compare.compare` raises.
     """
-    facts, versions = machine.facts(), dict[str, str]()
+    versions = dict[str, str]()
     results: list[Result] = []
     for result in compare(cases, plan, say, versions):
         results.append(result)
-        if save is not None:
-            save(_document(page, facts, versions, tables, results))
-    return _document(page, facts, versions, tables, results)
+        page = _filled(page, versions, tables, results)
+        save(page)
+    return page
 
 
-def _document(
-    page: Page, facts: Mapping[str, str], versions: Mapping[str, str], tables: Tables, results: list[Result]
-) -> Document:
+def _filled(page: Document, versions: Mapping[str, str], tables: Tables, results: list[Result]) -> Document:
     made: list[Table] = []
     for threads in dict.fromkeys(result.threads for result in results):
         mine = [result for result in results if result.threads == threads]
-        made += tables(f"{threads} thread{'s' if threads > 1 else ''}", mine)
-    return Document(
-        page.title,
-        page.command,
-        machine.with_peers(facts, versions),
-        tuple(made),
-        [result.to_json() for result in results],
-        page.about,
-        page.notes,
-    )
+        made += tables(counted(threads, "thread"), mine)
+    facts = machine.with_peers(page.facts, versions)
+    return replace(page, facts=facts, tables=tuple(made), data=[result.to_json() for result in results])
 
 
-__all__ = ["Page", "Tables", "run"]
+__all__ = ["Tables", "run"]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
-from autotune.cli import options_bench as shared
-from autotune.cli.options import json_option
+from autotune.cli.options_bench import Output, with_output
 
 ABOUT = (
     "The speed after each step of the tutorial docs/gemm.md, and NumPy's beside it: float32, each step the one "
@@ -20,22 +18,16 @@ ABOUT = (
 @click.option("--size", default=1024, show_default=True, help="Rows and columns of the matrices.")
 @click.option("--repeat", default=5, show_default=True, help="Runs of each step.")
 @click.option("--threads", type=int, help="Workers of the parallel steps. [default: all usable cores]")
-@shared.output_option
-@json_option
-@click.pass_context
-def command(
-    context: click.Context, size: int, repeat: int, threads: int | None, output: Path | None, as_json: bool
-) -> None:
+@with_output
+def command(output: Output, size: int, repeat: int, threads: int | None) -> None:
     """The speed after each step of the tutorial docs/gemm.md, and NumPy's beside it.
 
     Times are of float32 matrices already in the cache or in memory as the size has it; GFLOP/s is 2 n^3 over the
     fastest run.
     """
-    from autotune.bench import machine
     from autotune.bench.gemm_steps import measure
-    from autotune.bench.tables import Document, Table
+    from autotune.bench.tables import Table
 
-    facts = machine.facts()
     found = measure(size, repeat, threads)
     first = found[0].minimum_s
     rows = tuple(
@@ -52,8 +44,7 @@ def command(
     note = "GFLOP/s is 2 n³ over the fastest run."
     table = Table(f"{size} × {size} × {size}", head, rows, (note,))
     data = {"steps": [asdict(step) for step in found]}
-    document = Document("GEMM step by step", shared.command_line(context), facts, (table,), data, ABOUT)
-    shared.finish(document, output, as_json)
+    output.finish(output.document("GEMM step by step", ABOUT, (table,), data))
 
 
 __all__ = ["ABOUT", "command"]

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from autotune.cli import options_bench as shared
-from autotune.cli.options import json_option
-from autotune.errors import UsageError
-from autotune.suggest import listing
 
 if TYPE_CHECKING:
     from autotune.bench.lowering import StageTimes
@@ -27,29 +23,13 @@ ABOUT = (
 
 @click.command(epilog="Example: autotune bench lowering CBR --repeat 50 -o results/lowering.md")
 @click.argument("names", nargs=-1)
-@click.option(
-    "--repeat",
-    type=click.IntRange(1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="Times that each operator is lowered.",
-)
-@shared.output_option
-@json_option
-@click.pass_context
-def command(
-    context: click.Context, names: Sequence[str], repeat: int, output: Path | None, as_json: bool
-) -> None:
+@shared.number_option("--repeat", 20, "Times that each operator is lowered.")
+@shared.with_output
+def command(output: shared.Output, names: Sequence[str], repeat: int) -> None:
     """Milliseconds of each stage from a trace to machine code; NAMES are operator families."""
-    from autotune.bench import lowering, machine
-    from autotune.bench.tables import Document
+    from autotune.bench import lowering
 
-    known = list(dict.fromkeys(family for family, _ in lowering.SUITE))
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise UsageError(f"unknown operator {unknown[0]!r}; there are: {listing(unknown[0], known)}")
-    facts = machine.facts()
+    shared.check_known(names, (family for family, _ in lowering.SUITE), "operator")
     found = []
     for case in lowering.cases(names):
         shared.say(f"{case.family} {case.name}: {repeat} times")
@@ -59,8 +39,7 @@ def command(
         _table("Median, milliseconds", found, [times.medians for times in found]),
     )
     data = [asdict(times) for times in found]
-    document = Document("Lowering speed", shared.command_line(context), facts, tables, data, ABOUT)
-    shared.finish(document, output, as_json)
+    output.finish(output.document("Lowering speed", ABOUT, tables, data))
 
 
 def _table(title: str, found: Sequence[StageTimes], values: Sequence[dict[str, float]]) -> Table:

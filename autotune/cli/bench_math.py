@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import click
 
 from autotune.cli import options_bench as shared
-from autotune.cli.options import json_option
-from autotune.errors import UsageError
-from autotune.suggest import listing
 
 ABOUT = (
     "The vector functions that generated code uses for transcendentals, against the exact values in a wider "
@@ -20,34 +16,17 @@ ABOUT = (
 
 @click.command(epilog="Example: autotune bench math exp tanh --count 10000000 -o results/math.md")
 @click.argument("names", nargs=-1)
-@click.option(
-    "--count",
-    type=click.IntRange(4),
-    default=10_000_000,
-    show_default=True,
-    metavar="N",
-    help="Random values of each function and type.",
-)
-@click.option(
-    "--rounds", type=click.IntRange(1), default=200, show_default=True, metavar="N", help="Timed calls."
-)
-@shared.output_option
-@json_option
-@click.pass_context
-def command(
-    context: click.Context, names: Sequence[str], count: int, rounds: int, output: Path | None, as_json: bool
-) -> None:
+@shared.number_option("--count", 10_000_000, "Random values of each function and type.", least=4)
+@shared.number_option("--rounds", 200, "Timed calls.")
+@shared.with_output
+def command(output: shared.Output, names: Sequence[str], count: int, rounds: int) -> None:
     """Error in ulp and speed of exp, log, tanh, erf, sigmoid, rsqrt, pow."""
-    from autotune.bench import functions, machine
-    from autotune.bench.tables import Document, Table, geometric_mean, ratio
+    from autotune.bench import functions
+    from autotune.bench.tables import Table, geometric_mean, ratio
     from autotune.target import Target
 
-    unknown = sorted(set(names) - set(functions.FUNCTIONS))
-    if unknown:
-        raise UsageError(
-            f"unknown function {unknown[0]!r}; there are: {listing(unknown[0], functions.FUNCTIONS)}"
-        )
-    facts, target = machine.facts(), Target.detect()
+    shared.check_known(names, functions.FUNCTIONS, "function")
+    target = Target.detect()
     errors, speeds = [], []
     for name in names or functions.FUNCTIONS:
         for dtype in functions.DTYPES:
@@ -81,15 +60,8 @@ def command(
     )
     note = f"{count} random values each: random bits, the working interval, around one and zero"
     table = Table("Vector functions", head, tuple(rows), (note,))
-    document = Document(
-        "Vector functions",
-        shared.command_line(context),
-        facts,
-        (table,),
-        functions.to_json(errors, speeds),
-        ABOUT,
-    )
-    shared.finish(document, output, as_json)
+    data = functions.to_json(errors, speeds)
+    output.finish(output.document("Vector functions", ABOUT, (table,), data))
 
 
 __all__ = ["command"]

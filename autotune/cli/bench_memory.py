@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autotune.cli.options_bench import check_known
 from autotune.cli.side_by_side import Asked, side_by_side
-from autotune.errors import UsageError
-from autotune.suggest import listing
 
 if TYPE_CHECKING:
     from autotune.bench.result import Result
@@ -45,9 +44,7 @@ def command(asked: Asked, names: Sequence[str], megabytes: float | None) -> None
     from autotune.bench.systems import COPY
     from autotune.target import Target
 
-    unknown = sorted(set(names) - set(memory.FAMILIES))
-    if unknown:
-        raise UsageError(f"unknown family {unknown[0]!r}; there are: {listing(unknown[0], memory.FAMILIES)}")
+    check_known(names, memory.FAMILIES, "family")
     cache = Target.detect().l3_bytes / memory.MEBIBYTE
     size = megabytes or max(_LEAST_MB, _CACHES * cache)
 

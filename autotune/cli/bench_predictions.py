@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.cli import options_bench as shared
-from autotune.cli.options import json_option
-from autotune.errors import UsageError
-from autotune.suggest import listing
+from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.bench.predictions import Sample
@@ -27,17 +25,8 @@ ABOUT = (
 
 @click.command(epilog="Example: autotune bench predictions pool depthwise --candidates 60 --json > runs.json")
 @click.argument("names", nargs=-1)
-@click.option(
-    "--candidates",
-    type=click.IntRange(3),
-    default=40,
-    show_default=True,
-    metavar="N",
-    help="Of each workload.",
-)
-@click.option(
-    "--turns", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Of each one."
-)
+@shared.number_option("--candidates", 40, "Of each workload.", least=3)
+@shared.number_option("--turns", 3, "Of each one.")
 @click.option(
     "--from",
     "earlier",
@@ -46,33 +35,24 @@ ABOUT = (
     help="Measure nothing: compare the model with the times in the JSON of an earlier run.",
 )
 @shared.threads_option("1")
-@shared.output_option
-@json_option
-@click.pass_context
+@shared.with_output
 def command(
-    context: click.Context,
+    output: shared.Output,
     names: Sequence[str],
     candidates: int,
     turns: int,
     earlier: Path | None,
     threads: Sequence[int],
-    output: Path | None,
-    as_json: bool,
 ) -> None:
     """Rank correlation of the analytic cost model with measured times; NAMES are families of search spaces."""
-    from autotune.bench import machine, predictions
-    from autotune.bench.tables import Document
+    from autotune.bench import predictions
     from autotune.target import Target
 
-    known = list(dict.fromkeys(family for family, _, _ in predictions.cases()))
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise UsageError(f"unknown family {unknown[0]!r}; there are: {listing(unknown[0], known)}")
-    facts = machine.facts()
+    shared.check_known(names, (family for family, _, _ in predictions.cases()), "family")
     found = [] if earlier is None else predictions.read(earlier)
     for number in threads if earlier is None else ():
         for family, name, workload in predictions.cases(names):
-            shared.say(f"{family} {name}: {candidates} candidates, {number} threads")
+            shared.say(f"{family} {name}: {candidates} candidates, {counted(number, 'thread')}")
             target = Target.detect(number)
             found.append(
                 predictions.measured(family, name, workload, target, candidates=candidates, turns=turns)
@@ -80,9 +60,7 @@ def command(
     wanted = [sample for sample in found if not names or sample.family in names]
     data = [asdict(sample) for sample in wanted]
     tables = (_families(wanted), _workloads(wanted))
-    title = "Predictions of the cost model"
-    document = Document(title, shared.command_line(context), facts, tables, data, ABOUT)
-    shared.finish(document, output, as_json)
+    output.finish(output.document("Predictions of the cost model", ABOUT, tables, data))
 
 
 def _families(samples: Sequence[Sample]) -> Table:

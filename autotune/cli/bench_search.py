@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autotune.cli import options_bench as shared
-from autotune.cli.options import json_option
-from autotune.errors import UsageError
-from autotune.suggest import listing
+from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.bench.search import ScoreSpeed, TrialSpeed
@@ -28,51 +26,30 @@ ABOUT = (
 
 @click.command(epilog="Example: autotune bench search GMM C2D --trials 128 --threads 2 -o results/search.md")
 @click.argument("names", nargs=-1)
-@click.option(
-    "--trials", type=click.IntRange(1), default=64, show_default=True, metavar="N", help="Of each operator."
-)
-@click.option(
-    "--candidates",
-    type=click.IntRange(1),
-    default=20_000,
-    show_default=True,
-    metavar="N",
-    help="Candidates to score.",
-)
+@shared.number_option("--trials", 64, "Of each operator.")
+@shared.number_option("--candidates", 20_000, "Candidates to score.")
 @shared.threads_option("2")
-@shared.output_option
-@json_option
-@click.pass_context
+@shared.with_output
 def command(
-    context: click.Context,
-    names: Sequence[str],
-    trials: int,
-    candidates: int,
-    threads: Sequence[int],
-    output: Path | None,
-    as_json: bool,
+    output: shared.Output, names: Sequence[str], trials: int, candidates: int, threads: Sequence[int]
 ) -> None:
     """Trials a second of tuning jobs, and candidates scored a second; NAMES are operator families.
 
     Another tuner's trials beside ours: autotune bench operators --peers metaschedule.
     """
-    from autotune.bench import machine, search
-    from autotune.bench.tables import Document
+    from autotune.bench import search
 
-    known = [family for family, _ in search.SUITE]
-    unknown = sorted(set(names) - set(known))
-    if unknown:
-        raise UsageError(f"unknown operator {unknown[0]!r}; there are: {listing(unknown[0], known)}")
-    facts, cases = machine.facts(), search.cases(names)
+    shared.check_known(names, (family for family, _ in search.SUITE), "operator")
+    cases = search.cases(names)
     tables: list[Table] = []
     jobs: dict[str, list[search.TrialSpeed]] = {}
     with tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
         for number in threads:
             found = jobs[str(number)] = []
             for case in cases:
-                shared.say(f"{case.family} {case.name}: {trials} trials, {number} threads")
+                shared.say(f"{case.family} {case.name}: {trials} trials, {counted(number, 'thread')}")
                 found.append(search.trial_speed(case, trials, number, Path(folder)))
-            tables.append(_trials(f"Trials, {number} thread{'s' if number > 1 else ''}", found))
+            tables.append(_trials(f"Trials, {counted(number, 'thread')}", found))
     scores = []
     for case in cases:
         shared.say(f"{case.family} {case.name}: {candidates} candidates")
@@ -82,9 +59,7 @@ def command(
         "trials": {number: [asdict(job) for job in found] for number, found in jobs.items()},
         "scores": [asdict(score) for score in scores],
     }
-    title = "Search speed"
-    document = Document(title, shared.command_line(context), facts, tuple(tables), data, ABOUT)
-    shared.finish(document, output, as_json)
+    output.finish(output.document("Search speed", ABOUT, tables, data))
 
 
 def _trials(title: str, found: Sequence[TrialSpeed]) -> Table:

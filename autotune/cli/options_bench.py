@@ -2,34 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from autotune.cli.options import print_json
+from autotune.cli.options import json_option, print_json
 from autotune.errors import UsageError
+from autotune.suggest import listing
 
 if TYPE_CHECKING:
-    from autotune.bench.tables import Document
+    from autotune.bench.tables import Document, Table
 
+Command: TypeAlias = Callable[..., None]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PRIVATE = ("peer_pythons", "peer_folder", "database")
 """Parameters whose folders are nobody else's business: pages show the file name only."""
 
 
-def output_option(command: F) -> F:
-    """``-o``: where the page goes."""
-    return click.option(
+@dataclass(frozen=True)
+class Output:
+    """Where a benchmark's page goes, with what it says beside its tables: the command line and the machine."""
+
+    command: str
+    facts: Mapping[str, str]
+    path: Path | None
+    as_json: bool
+
+    def document(
+        self,
+        title: str,
+        about: str,
+        tables: Iterable[Table] = (),
+        data: Any = None,
+        notes: Iterable[str] = (),
+    ) -> Document:
+        """The page."""
+        from autotune.bench.tables import Document
+
+        return Document(title, self.command, self.facts, tuple(tables), data, about, tuple(notes))
+
+    def save(self, document: Document) -> None:
+        """Write the page so far if asked: what was measured stays, whatever stops the command."""
+        if self.path is not None:
+            document.write(self.path)
+
+    def finish(self, document: Document) -> None:
+        """Write the page if asked, and print the tables or JSON."""
+        self.save(document)
+        if self.as_json:
+            print_json(document.to_json())
+        else:
+            document.show()
+
+
+def with_output(command: Command) -> Command:
+    """``-o`` and ``--json``, which the command gets as :class:`Output`, its first argument."""
+
+    @functools.wraps(command)
+    def writing(output: Path | None, as_json: bool, **values: Any) -> None:
+        from autotune.bench import machine
+
+        line = command_line(click.get_current_context())
+        command(Output(line, machine.facts(), output, as_json), **values)
+
+    page = click.option(
         "-o",
         "--output",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE.md",
         help="Write the tables as Markdown, with the command, machine and date.",
-    )(command)
+    )
+    made: Command = page(json_option(writing))
+    return made
+
+
+def number_option(name: str, default: int, help: str, least: int = 1) -> Callable[[F], F]:
+    """A whole number that is ``least`` or more."""
+    return click.option(
+        name, type=click.IntRange(least), default=default, show_default=True, metavar="N", help=help
+    )
 
 
 def threads_option(default: str) -> Callable[[F], F]:
@@ -85,22 +142,19 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
     return [parameter.opts[0], text]
 
 
-def saver(output: Path | None) -> Callable[[Document], None] | None:
-    """Writes the page so far: what was measured stays, whatever stops the command."""
-    if output is None:
-        return None
-    where = output
-    return lambda document: document.write(where)
+def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise UsageError for the first of the names that is not known."""
+    for name in sorted(set(names) - set(known)):
+        raise UsageError(f"unknown {what} {name!r}; there are: {listing(name, dict.fromkeys(known))}")
 
 
-def finish(document: Document, output: Path | None, as_json: bool) -> None:
-    """Write the page if asked, and print the tables or JSON."""
-    if output is not None:
-        document.write(output)
-    if as_json:
-        print_json(document.to_json())
-    else:
-        document.show()
-
-
-__all__ = ["command_line", "finish", "output_option", "saver", "say", "threads_option"]
+__all__ = [
+    "Command",
+    "Output",
+    "check_known",
+    "command_line",
+    "number_option",
+    "say",
+    "threads_option",
+    "with_output",
+]

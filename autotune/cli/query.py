@@ -180,9 +180,7 @@ def to_json(answer: Answer) -> dict[str, Any]:
     return base | {
         "latency_ns": best,
         "default_ns": default,
-        "state": answer.evidence.state.value,
-        "gain": None if answer.evidence.ratio is None else answer.evidence.ratio.to_json(),
-        "trials": answer.evidence.trials,
+        **answer.evidence.to_json(),
         "runs": found.runs,
         "ok": found.ok,
         "best": asdict(found.best),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from autotune.cli import options_bench as shared
-from autotune.cli.options import json_option
+from autotune.cli.options_bench import Command, Output, number_option
 
 if TYPE_CHECKING:
     from autotune.bench.problem import Case
@@ -19,16 +19,15 @@ if TYPE_CHECKING:
     from autotune.bench.systems import System
     from autotune.bench.tables import Table
 
-Command: TypeAlias = Callable[..., None]
 Tables: TypeAlias = "Callable[[str, Sequence[Result], Mapping[str, str]], Sequence[Table]]"
 """The tables of one number of threads: what their titles say of it, the results, the peers' labels by name."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the options say; ``command`` is the command line for the page."""
+    """What the options say."""
 
-    command: str
+    output: Output
     threads: Sequence[int]
     database: str | None
     trials: int | None
@@ -40,8 +39,6 @@ class Asked:
     peer_folder: Path | None
     rounds: int
     turn: float
-    output: Path | None
-    as_json: bool
 
     def run(
         self,
@@ -61,7 +58,7 @@ class Asked:
         installed, and what :func:`autotune.bench.compare.compare` raises.
         """
         from autotune.bench.compare import BenchmarkPlan, PeerTuning
-        from autotune.bench.session import Page, run
+        from autotune.bench.session import run
         from autotune.bench.side_by_side import Pace
         from autotune.bench.systems import find_peers
 
@@ -81,12 +78,11 @@ class Asked:
         def labelled(threads_text: str, results: Sequence[Result]) -> Sequence[Table]:
             return tables(threads_text, results, labels)
 
-        page = Page(title, self.command, about, tuple(notes))
-        document = run(page, cases, plan, labelled, shared.say, shared.saver(self.output))
-        shared.finish(document, self.output, self.as_json)
+        page = self.output.document(title, about, data=[], notes=notes)
+        self.output.finish(run(page, cases, plan, labelled, shared.say, self.output.save))
 
 
-_FIELDS = tuple(field.name for field in fields(Asked) if field.name != "command")
+_FIELDS = tuple(field.name for field in fields(Asked) if field.name != "output")
 
 
 def side_by_side(
@@ -100,12 +96,11 @@ def side_by_side(
 
     def add(command: Command) -> Command:
         @functools.wraps(command)
-        def asking(**values: Any) -> None:
-            context = click.get_current_context()
+        def asking(output: Output, **values: Any) -> None:
             given = {name: values.pop(name) for name in _FIELDS}
-            command(Asked(shared.command_line(context), **given), **values)
+            command(Asked(output, **given), **values)
 
-        made: Command = asking
+        made = shared.with_output(asking)
         for option in reversed(_options(threads, peers, rounds, trials, of_what)):
             made = option(made)
         return made
@@ -157,14 +152,7 @@ def _options(
             help="Interpreter of an environment that has peers; may be given several times. "
             "This environment is looked into first.",
         ),
-        click.option(
-            "--peer-trials",
-            type=click.IntRange(1),
-            default=64,
-            show_default=True,
-            metavar="N",
-            help="Trials that a peer that tunes gets for each operator.",
-        ),
+        number_option("--peer-trials", 64, "Trials that a peer that tunes gets for each operator."),
         click.option(
             "--peer-minutes",
             type=click.FloatRange(0.0, min_open=True),
@@ -179,14 +167,7 @@ def _options(
             metavar="FOLDER",
             help="Where it keeps what it found, so that the next run need not tune it again.",
         ),
-        click.option(
-            "--rounds",
-            type=click.IntRange(1),
-            default=rounds,
-            show_default=True,
-            metavar="N",
-            help="Turns that each competitor gets.",
-        ),
+        number_option("--rounds", rounds, "Turns that each competitor gets."),
         click.option(
             "--turn",
             type=click.FloatRange(0.001, 10.0),
@@ -195,8 +176,6 @@ def _options(
             metavar="SECONDS",
             help="How long each competitor runs in a round.",
         ),
-        shared.output_option,
-        json_option,
     ]
 
 

@@ -29,14 +29,9 @@ class DispatchCoverage:
     nodes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; the state, the trials and the confirmed gain instead of the evidence."""
-        ratio = self.evidence.ratio
+        """All of it; the values of the evidence beside the others."""
         known = {key: value for key, value in vars(self).items() if key != "evidence"}
-        return known | {
-            "state": self.evidence.state.value,
-            "trials": self.evidence.trials,
-            "gain": None if ratio is None else ratio.to_json(),
-        }
+        return known | self.evidence.to_json()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Select, and_, func, select
@@ -10,7 +11,7 @@ from sqlalchemy.engine import Connection
 from autotune.database import rows, schema
 from autotune.database.inside import Estimate, estimates
 from autotune.database.query import Miss, miss
-from autotune.database.records import Comparison, Key, Origin, Run
+from autotune.database.records import Comparison, Key, Origin, Reading, Run
 
 CLEARLY = 0.9
 """A run that was never compared is believed only if it seems to take this little of what the one in use takes."""
@@ -18,12 +19,12 @@ _PROCESSES = 2
 """And if it was read inside a model in so many processes."""
 
 
-def best_of(connection: Connection, key: Key) -> Run | None:
-    """The run that :meth:`autotune.Database.best` describes."""
+def best_of(connection: Connection, key: Key, readings: Iterable[Reading]) -> Run | None:
+    """The run that :meth:`autotune.Database.best` describes; ``readings`` are those inside models of the key's runs."""
     safe = one(connection, rows.select_winner(key)) or one(connection, rows.select_default(key))
     if safe is None:
         return one(connection, rows.select_fastest(key, 1))
-    known = estimates(map(rows.reading_from_row, connection.execute(rows.select_readings(key))))
+    known = estimates(readings)
     limit = CLEARLY * known.get(safe.trace_key, Estimate()).ratio
     fast = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
     runs = (
@@ -32,13 +33,9 @@ def best_of(connection: Connection, key: Key) -> Run | None:
     return next((run for run in runs if run is not None and run.confirmed_ns is None), safe)
 
 
-def read_inside(connection: Connection, run: Run) -> tuple[float, float] | None:
-    """Latencies in ns of the default and of a run by readings of a search inside a model; None without any."""
-    readings = [rows.reading_from_row(row) for row in connection.execute(rows.select_readings(run.key))]
-    mine = [reading for reading in readings if reading.trace_key == run.trace_key]
-    if not mine:
-        return None
-    return mine[-1].default_ns, mine[-1].default_ns * estimates(mine)[run.trace_key].ratio
+def readings_of(connection: Connection, key: Key) -> list[Reading]:
+    """What the runs of a key took inside models, the oldest first."""
+    return [rows.reading_from_row(row) for row in connection.execute(rows.select_readings(key))]
 
 
 def one(connection: Connection, query: Select[Any]) -> Run | None:
@@ -91,6 +88,6 @@ __all__ = [
     "diagnose",
     "one",
     "outcomes_of",
-    "read_inside",
+    "readings_of",
     "trials_of",
 ]

@@ -1,11 +1,13 @@
-"""How well it is known that a schedule is the one to use: confirmed inside a model, read alone, or not searched."""
+"""How well it is known that a schedule is the one to use: confirmed or read inside a model, or not searched."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from autotune.database.records import Ratio
+from autotune.suggest import counted
 
 
 class State(StrEnum):
@@ -54,7 +56,7 @@ class Evidence:
         >>> print(Evidence(State.TRIED, 1), Evidence(State.DEFAULT), sep="; ")
         default, 1 trial; default, not searched
         """
-        trials = f"{self.trials} trial{'' if self.trials == 1 else 's'}"
+        trials = counted(self.trials, "trial")
         match self.state:
             case State.TUNED:
                 return f"tuned, {self.ratio}"
@@ -73,6 +75,11 @@ class Evidence:
     def gain(self) -> str:
         """The confirmed gain, or in words why there is none."""
         return str(self.ratio) if self.state is State.TUNED else str(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The state, the trials and the confirmed gain, None without one."""
+        gain = None if self.ratio is None else self.ratio.to_json()
+        return {"state": self.state.value, "trials": self.trials, "gain": gain}
 
     @property
     def searched(self) -> bool:

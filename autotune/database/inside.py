@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from autotune.database.records import Reading
+from autotune.database.records import Reading, Run
 
 _DOUBT = 2.0
 """So many rounds at the default's latency count beside those that were read: the least of many is the luckiest."""
@@ -38,4 +38,12 @@ def estimates(readings: Iterable[Reading]) -> dict[str, Estimate]:
     return found
 
 
-__all__ = ["Estimate", "estimates"]
+def latencies(readings: Sequence[Reading], run: Run) -> tuple[float, float] | None:
+    """In ns, of the default and of a run; None if the run is not among the readings."""
+    mine = [reading for reading in readings if reading.trace_key == run.trace_key]
+    if not mine:
+        return None
+    return mine[-1].default_ns, mine[-1].default_ns * estimates(mine)[run.trace_key].ratio
+
+
+__all__ = ["Estimate", "estimates", "latencies"]

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Row
 from autotune.database import best, jobs, rows, schema, upgrade
 from autotune.database.address import Address
 from autotune.database.damage import damage_of
+from autotune.database.inside import latencies
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
     Comparison,
@@ -187,7 +188,7 @@ class Database:
 
     def readings(self, key: Key) -> list[Reading]:
         """What the runs of a key took inside models, the oldest first."""
-        return self._all(rows.select_readings(key), rows.reading_from_row)
+        return self.session.read(lambda connection: best.readings_of(connection, key))
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """The schedule to use for exactly this key, or why there is none.
@@ -200,7 +201,8 @@ class Database:
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Run | Miss:
-            return best.best_of(connection, key) or best.diagnose(connection, key)
+            readings = best.readings_of(connection, key)
+            return best.best_of(connection, key, readings) or best.diagnose(connection, key)
 
         return self.session.read(answer)
 
@@ -209,14 +211,15 @@ class Database:
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Hit | Miss:
-            found = best.best_of(connection, key)
+            readings = best.readings_of(connection, key)
+            found = best.best_of(connection, key, readings)
             if found is None:
                 return best.diagnose(connection, key)
             outcomes = best.outcomes_of(connection, key)
             default = best.one(connection, rows.select_default(key))
             ok, trials = outcomes.get(Outcome.OK.value, 0), best.trials_of(connection, key)
             compared = best.comparison_of(connection, key)
-            read = best.read_inside(connection, found)
+            read = latencies(readings, found)
             return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read)
 
         return self.session.read(answer)

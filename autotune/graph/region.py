@@ -9,7 +9,7 @@ database stores.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -23,6 +23,11 @@ from autotune.graph.ir import ABSENT, Array, Graph, Node
 from autotune.graph.ops.definition import WorkloadKind
 from autotune.graph.text import parse, print_graph
 from autotune.graph.verify import verify
+
+
+def anchors(nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """Those that decide how a region is scheduled, in order."""
+    return tuple(node for node in nodes if ops.get(node.op).role == "anchor")
 
 
 @dataclass(frozen=True)
@@ -54,18 +59,18 @@ class Region:
         passed = [v for v in graph.outputs if v not in made]
         if passed:
             raise GraphError(f"{where}: output {passed[0]!r} is not computed in it")
-        anchors = self.anchors
-        for first, second in pairwise(anchors):
+        for first, second in pairwise(self.anchors):
             if not self._reads(second, first):
-                named = ", ".join(f"{n.name!r} ({n.op})" for n in anchors)
+                named = ", ".join(f"{n.name!r} ({n.op})" for n in self.anchors)
                 raise GraphError(
-                    f"{where} has {len(anchors)} anchors, of which each must read what the one before makes: {named}"
+                    f"{where} has {len(self.anchors)} anchors, of which each must read what the one before makes: "
+                    f"{named}"
                 )
 
     @cached_property
     def anchors(self) -> tuple[Node, ...]:
         """The nodes that decide how the region is scheduled, in order: none, one, or a chain."""
-        return tuple(n for n in self.graph.nodes if ops.get(n.op).role == "anchor")
+        return anchors(self.graph.nodes)
 
     @property
     def anchor(self) -> Node | None:

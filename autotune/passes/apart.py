@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autotune.graph import ops
-from autotune.graph.ir import Graph, Node
+from autotune.graph.ir import Graph
+from autotune.graph.region import anchors
 from autotune.passes.base import Algorithm
 from autotune.passes.fuse import FusionOptions
 from autotune.passes.partition import Partition, PartitionOptions, partition
@@ -38,7 +38,7 @@ class Apart(Algorithm):
         return 0.0
 
     def apply(self, graph: Graph) -> Graph:
-        edges = len(_anchors(graph)) - 1
+        edges = len(anchors(graph.nodes)) - 1
         cut = set(self.after) < set(range(1, edges + 1)) if self.after else edges > 0
         return graph.replace() if cut else graph
 
@@ -46,13 +46,9 @@ class Apart(Algorithm):
         """The parts of the chain."""
         if not self.after:
             return partition(graph)
-        anchors = _anchors(graph)
-        stored = frozenset(anchors[number].inputs[0] for number in self.after)
+        chain = anchors(graph.nodes)
+        stored = frozenset(chain[number].inputs[0] for number in self.after)
         return partition(graph, PartitionOptions(FusionOptions(stored=stored, chained=0)))
-
-
-def _anchors(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if ops.get(node.op).role == "anchor"]
 
 
 __all__ = ["Apart"]

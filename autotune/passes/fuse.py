@@ -18,6 +18,7 @@ from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Graph, Node
 from autotune.graph.ops.definition import Role
+from autotune.graph.region import anchors
 from autotune.passes.chains import LONGEST, may_chain
 from autotune.passes.views import ViewAnalysis
 
@@ -116,7 +117,7 @@ class _Fusion:
         members = [self.position[node.outputs[0]] for node in nodes]
         if len(members) > self.options.max_nodes or not self._few_inputs(members):
             return False
-        if sum(ops.get(node.op).role == "anchor" for node in nodes) > LONGEST:
+        if len(anchors(nodes)) > LONGEST:
             return False
         return len(self.consumers[value]) == 1 and may_chain(self.graph, first.anchor, second.anchor)
 

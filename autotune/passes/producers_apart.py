@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autotune.graph import ops
 from autotune.graph.ir import Graph
+from autotune.graph.region import anchors
 from autotune.passes.base import Algorithm
 from autotune.passes.fuse import FusionOptions
 from autotune.passes.partition import Partition, PartitionOptions, partition
@@ -53,8 +53,7 @@ class ProducersApart(Algorithm):
 def _edges(graph: Graph) -> frozenset[str]:
     """The values of a region that its anchors read."""
     made = {v for node in graph.nodes for v in node.present_outputs}
-    anchors = (node for node in graph.nodes if ops.get(node.op).role == "anchor")
-    return frozenset(v for anchor in anchors for v in anchor.present_inputs if v in made)
+    return frozenset(v for anchor in anchors(graph.nodes) for v in anchor.present_inputs if v in made)
 
 
 __all__ = ["ProducersApart"]

@@ -11,6 +11,7 @@ import numpy as np
 from autotune.runtime.device import Device
 from autotune.runtime.image import Binding, Command, DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.module import Module
+from autotune.suggest import counted
 
 _EMPTY_KERNEL = """
 define void @nothing(ptr %table, i64 %begin, i64 %end, ptr %scratch) {
@@ -45,7 +46,7 @@ def measure(samples: int = 2000, workers: int = 2) -> list[Overhead]:
         _summary(f"fork-join, {workers} workers", 2000.0, chain_times(1, 8, workers, samples)),
     ]
     for threads in dict.fromkeys((1, workers)):
-        name = f"call from Python, {threads} worker{'s' if threads > 1 else ''}"
+        name = f"call from Python, {counted(threads, 'worker')}"
         results.append(_summary(name, 10_000.0, _call_times(threads, samples)))
     return results
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from autotune.database.records import SAME_CODE, Latency, Ratio
+from autotune.suggest import counted
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.paired import Readings, across_processes
 from autotune.tuning.turns import Rounds, Turns
@@ -42,7 +43,7 @@ class Gain:
         before, after = nanoseconds(self.before.median_ns), nanoseconds(self.after.median_ns)
         if self.ratio == SAME_CODE:
             return f"{before}, {self.ratio}"
-        many = f"{self.processes} process{'es' if self.processes > 1 else ''}"
+        many = counted(self.processes, "process")
         few = "" if self.ratio.interval else f", which takes {LEAST} processes"
         return f"{before} untuned, {after} tuned (medians of {many}): {self.ratio}{few}"
 

@@ -7,6 +7,7 @@ import time
 from typing import Any, TextIO
 
 from autotune.database.records import Outcome, Run
+from autotune.suggest import counted
 from autotune.tuning.report import Report, duration, lines_of, summary
 from autotune.tuning.status import Progress, Status, headline
 from autotune.tuning.task import Task
@@ -168,7 +169,7 @@ def state_line(status: Status) -> str:
 
 def gain_line(status: Status) -> str:
     """What is confirmed, and what single readings promise beside it."""
-    many = f"{len(status.gains)} workload{'' if len(status.gains) == 1 else 's'}"
+    many = counted(len(status.gains), "workload")
     known = "nothing confirmed" if status.confirmed is None else f"confirmed {status.confirmed} in {many}"
     readings = f"{nanoseconds(status.default_ns)} → {nanoseconds(status.best_ns)}"
     return f"{known}, unconfirmed {readings}"

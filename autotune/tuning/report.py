@@ -32,11 +32,9 @@ class DispatchRow:
     nodes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """All of it; the state and the confirmed gain instead of the evidence."""
-        ratio = self.evidence.ratio
+        """All of it; the values of the evidence beside the others."""
         known = {key: value for key, value in vars(self).items() if key != "evidence"}
-        gain = None if ratio is None else ratio.to_json()
-        return known | {"state": self.evidence.state.value, "gain": gain}
+        return known | self.evidence.to_json()
 
 
 @dataclass(frozen=True, repr=False)

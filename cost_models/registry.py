@@ -2,7 +2,7 @@
 
 ::
 
-    <folder>/v0001/{manifest.json, ranker.ubj, validity.ubj}
+    <folder>/v0001/{manifest.json, ranker.ubj}
     <folder>/v0002/...
     <folder>/CURRENT          the name of one version
 
@@ -25,19 +25,17 @@ from cost_models import booster as boosters
 from cost_models import features
 from cost_models.manifest import Manifest
 from cost_models.ranker import Ranker
-from cost_models.validity import Validity
 
 _CURRENT = "CURRENT"
-_RANKER, _VALIDITY = "ranker.ubj", "validity.ubj"
+_RANKER = "ranker.ubj"
 KIND = "cost-model"
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """A ranker, with a validity classifier where failures were there to learn from."""
+    """A version of the ranker, and what it was trained on."""
 
     ranker: Ranker
-    validity: Validity | None
     manifest: Manifest
     version: str = ""
 
@@ -67,12 +65,10 @@ class Registry:
             )
         return name
 
-    def add(self, ranker: Ranker, validity: Validity | None, manifest: Manifest) -> str:
+    def add(self, ranker: Ranker, manifest: Manifest) -> str:
         """Store a model as the next version, not yet in use; returns its name."""
         with self._staged() as staging:
             files = {_RANKER: boosters.save(ranker.booster, staging / _RANKER)}
-            if validity is not None:
-                files[_VALIDITY] = boosters.save(validity.booster, staging / _VALIDITY)
             parent = self.current() or ""
             replace(manifest, kind=KIND, files=files, parent=parent).write(staging)
             for path in staging.iterdir():
@@ -140,9 +136,8 @@ class Registry:
         manifest.require(KIND, features.schema(), folder)
         if _RANKER not in manifest.files:
             raise CostModelError(f"{folder} has no {_RANKER}")
-        loaded = {file: boosters.load(folder / file, sha) for file, sha in manifest.files.items()}
-        validity = Validity(loaded[_VALIDITY], threads) if _VALIDITY in loaded else None
-        return CostModel(Ranker(loaded[_RANKER], threads), validity, manifest, name)
+        booster = boosters.load(folder / _RANKER, manifest.files[_RANKER])
+        return CostModel(Ranker(booster, threads), manifest, name)
 
 
 def _flush(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,6 @@ from cost_models.evaluate import Metrics, by_family, evaluate, split
 from cost_models.manifest import Manifest
 from cost_models.ranker import Ranker, analytic_scores
 from cost_models.registry import CostModel, Registry
-from cost_models.validity import Validity
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,15 +31,15 @@ class RetrainReport:
 
     replaced: bool
     reason: str
-    version: str | None
-    new: Metrics | None
-    old: Metrics | None
-    analytic: Metrics | None
-    families: Mapping[str, Metrics]
     runs: int
     workloads: int
     held_out: int
     skipped: Mapping[str, int]
+    version: str | None = None
+    new: Metrics | None = None
+    old: Metrics | None = None
+    analytic: Metrics | None = None
+    families: Mapping[str, Metrics] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [
@@ -80,12 +79,12 @@ def retrain(
             f"too little to learn from: {int(data.valid.sum())} valid runs of {len(keys)} workloads, "
             f"needed {MIN_RUNS} runs of 2 workloads"
         )
-        return _report(data, False, why, held=len(held))
+        return RetrainReport(False, why, len(data), len(keys), len(held), data.skipped)
     train = data.take(data.rows_of(train_keys))
     try:
-        ranker, validity = _fit(train, rounds, threads)
+        ranker = _fit(train, rounds, threads)
     except CostModelError as error:
-        return _report(data, False, str(error), held=len(held))
+        return RetrainReport(False, str(error), len(data), len(keys), len(held), data.skipped)
     test = data.take(data.rows_of(held - seen) & data.valid)
     new_scores = ranker.predict(test.x)
     new = _metrics(new_scores, test)
@@ -94,22 +93,22 @@ def retrain(
     better, reason = _verdict(new, before, analytic)
     version = None
     if better and not dry_run and new is not None:
-        version = registry.add(ranker, validity, _manifest(train, train_keys, new))
+        version = registry.add(ranker, _manifest(train, train_keys, new))
         registry.promote(version)
     if better and dry_run:
         reason += " (dry run: nothing written)"
     return RetrainReport(
         replaced=version is not None,
         reason=reason + note,
+        runs=len(data),
+        workloads=len(keys),
+        held_out=len(held),
+        skipped=data.skipped,
         version=version,
         new=new,
         old=before,
         analytic=analytic,
         families=by_family(new_scores, test),
-        runs=len(data),
-        workloads=len(keys),
-        held_out=len(held),
-        skipped=data.skipped,
     )
 
 
@@ -122,11 +121,9 @@ def _in_use(registry: Registry) -> tuple[CostModel | None, str]:
     return registry.load(name), ""
 
 
-def _fit(train: Dataset, rounds: int, threads: int | None) -> tuple[Ranker, Validity | None]:
+def _fit(train: Dataset, rounds: int, threads: int | None) -> Ranker:
     ok = train.valid
-    ranker = Ranker.fit(train.x[ok], train.latency_ns[ok], train.groups[ok], rounds=rounds, threads=threads)
-    mixed = bool(ok.any()) and not bool(ok.all())
-    return ranker, Validity.fit(train.x, ok, threads=threads) if mixed else None
+    return Ranker.fit(train.x[ok], train.latency_ns[ok], train.groups[ok], rounds=rounds, threads=threads)
 
 
 def _metrics(scores: np.ndarray[tuple[int], np.dtype[np.float32]], test: Dataset) -> Metrics | None:
@@ -137,16 +134,16 @@ def _verdict(new: Metrics | None, old: Metrics | None, analytic: Metrics | None)
     """Better means more top-1 (what tuning gains from) and no real loss of top-5."""
     if new is None:
         return False, "no held-out workload that both models have not seen has two runs"
-    name, rival = ("the model in use", old) if old is not None else ("the analytic model", analytic)
-    if rival is None:
+    name, before = ("the model in use", old) if old is not None else ("the analytic model", analytic)
+    if before is None:
         return False, "nothing to compare with"
     facts = (
-        f"top-1 {new.top1:.3f} against {rival.top1:.3f} of {name}, "
-        f"top-5 {new.top5:.3f} against {rival.top5:.3f}, "
-        f"pairwise {new.pairwise:.3f} against {rival.pairwise:.3f}"
+        f"top-1 {new.top1:.3f} against {before.top1:.3f} of {name}, "
+        f"top-5 {new.top5:.3f} against {before.top5:.3f}, "
+        f"pairwise {new.pairwise:.3f} against {before.pairwise:.3f}"
     )
-    gained = (new.top1 + new.top5, new.pairwise) > (rival.top1 + rival.top5, rival.pairwise)
-    better = gained and new.top5 >= rival.top5 - _TOP5_SLACK
+    gained = (new.top1 + new.top5, new.pairwise) > (before.top1 + before.top5, before.pairwise)
+    better = gained and new.top5 >= before.top5 - _TOP5_SLACK
     return better, ("better on held-out workloads: " if better else "not better: ") + facts
 
 
@@ -165,22 +162,6 @@ def _manifest(train: Dataset, keys: frozenset[str], metrics: Metrics) -> Manifes
         metrics=metrics.to_dict(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         xgboost=xgboost.__version__,
-    )
-
-
-def _report(data: Dataset, replaced: bool, reason: str, held: int) -> RetrainReport:
-    return RetrainReport(
-        replaced=replaced,
-        reason=reason,
-        version=None,
-        new=None,
-        old=None,
-        analytic=None,
-        families={},
-        runs=len(data),
-        workloads=len(set(data.workloads)),
-        held_out=held,
-        skipped=data.skipped,
     )
 
 

@@ -144,8 +144,9 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
 
 def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
     """Raise UsageError for the first of the names that is not known."""
-    for name in sorted(set(names) - set(known)):
-        raise UsageError(f"unknown {what} {name!r}; there are: {listing(name, dict.fromkeys(known))}")
+    listed = dict.fromkeys(known)
+    for name in sorted(set(names) - set(listed)):
+        raise UsageError(f"unknown {what} {name!r}; there are: {listing(name, listed)}")
 
 
 __all__ = [

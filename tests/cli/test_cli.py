@@ -201,6 +201,20 @@ def test_retrain_says_when_there_is_too_little(tuned: Path, capsys: pytest.Captu
     assert out.startswith("kept what was in use")
 
 
+def test_retrain_rolls_back_to_the_model_before(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from cost_models.manifest import Manifest
+    from cost_models.registry import Registry
+
+    registry = Registry(home / "cost_models")
+    for version, parent in (("v0001", ""), ("v0002", "v0001")):
+        (registry.folder / version).mkdir(parents=True)
+        Manifest("cost-model", "", {}, parent=parent).write(registry.folder / version)
+    registry.promote("v0002")
+    code, out, _ = run(capsys, "retrain", "--rollback")
+    assert (code, registry.current()) == (0, "v0001")
+    assert out.startswith("v0001 is in use instead of v0002; ")
+
+
 def test_nothing_is_made_up_without_a_database(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "query", MODEL)
     assert code == 2
@@ -263,6 +277,7 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (1, "query MODEL --db {newer.db}", "has schema version 99"),
     (2, "query MODEL --db missing.db", "no such database: missing.db"),
     (2, "retrain --db missing.db", "no such database: missing.db"),
+    (1, "retrain --rollback", "nothing to roll back to in"),
     (2, "run MODEL", "no value for the input x: float32[1, 3, 16, 16]"),
     (2, "run MODEL --input x={shape.npy}", "got float32[1, 3, 8, 8]"),
     (2, "run MODEL --input x={dtype.npy}", "got float64"),

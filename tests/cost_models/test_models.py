@@ -14,7 +14,6 @@ from cost_models import dataset, evaluate, features
 from cost_models.manifest import Manifest
 from cost_models.ranker import Ranker, graded
 from cost_models.registry import Registry
-from cost_models.validity import Validity
 from tests.cost_models.synthetic_runs import records
 
 
@@ -70,17 +69,10 @@ def test_ranker_learns_a_cost_on_workloads_it_has_not_seen(data: dataset.Dataset
     assert metrics.pairwise > chance.pairwise + 0.2
 
 
-def test_validity_learns_which_candidates_fail(data: dataset.Dataset) -> None:
-    train, test = data.groups < 7, data.groups >= 7
-    model = Validity.fit(data.x[train], data.valid[train], threads=1)
-    guess = model.predict(data.x[test]) > 0.5
-    assert (guess == data.valid[test]).mean() > 0.95
-
-
 def stored(ranker: Ranker, folder: Path) -> tuple[Registry, Path]:
     """A registry with ``ranker`` in use, and the folder of its version."""
     registry = Registry(folder)
-    registry.promote(registry.add(ranker, None, Manifest("cost-model", features.schema(), {}, rows=280)))
+    registry.promote(registry.add(ranker, Manifest("cost-model", features.schema(), {}, rows=280)))
     return registry, folder / "v0001"
 
 
@@ -120,8 +112,6 @@ def test_a_wrong_manifest_is_refused(
 def test_models_say_what_they_need(data: dataset.Dataset, ranker: Ranker) -> None:
     with pytest.raises(CostModelError, match="nothing to rank"):
         Ranker.fit(data.x[:3], np.ones(3), np.arange(3))
-    with pytest.raises(CostModelError, match="worked and rows that failed"):
-        Validity.fit(data.x[:3], np.ones(3, dtype=np.bool_))
     with pytest.raises(CostModelError, match=r"features of shape \(3, 2\)"):
         ranker.predict(np.zeros((3, 2), np.float32))
 

@@ -15,7 +15,6 @@ from cost_models import registry as registry_module
 from cost_models.manifest import Manifest
 from cost_models.ranker import Ranker
 from cost_models.registry import Registry
-from cost_models.validity import Validity
 from tests.cost_models.synthetic_runs import records
 
 
@@ -25,11 +24,11 @@ def runs() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def models(runs: pd.DataFrame) -> tuple[Ranker, Validity, dataset.Dataset]:
+def models(runs: pd.DataFrame) -> tuple[Ranker, dataset.Dataset]:
     data = dataset.build(runs)
     ok = data.valid
     ranker = Ranker.fit(data.x[ok], data.latency_ns[ok], data.groups[ok], rounds=5, threads=1)
-    return ranker, Validity.fit(data.x, ok, rounds=5, threads=1), data
+    return ranker, data
 
 
 def manifest() -> Manifest:
@@ -40,27 +39,22 @@ def fit(runs: pd.DataFrame, folder: Path, dry_run: bool = False) -> retrain.Retr
     return retrain.retrain(runs, folder, dry_run, rounds=40, threads=1)
 
 
-def test_versions_promotion_and_rollback(
-    models: tuple[Ranker, Validity, dataset.Dataset], tmp_path: Path
-) -> None:
+def test_versions_promotion_and_rollback(models: tuple[Ranker, dataset.Dataset], tmp_path: Path) -> None:
     registry = Registry(tmp_path / "models")
-    ranker, validity, data = models
+    ranker, data = models
     assert registry.current() is None
     assert registry.load() is None
-    assert registry.add(ranker, validity, manifest()) == "v0001"
+    assert registry.add(ranker, manifest()) == "v0001"
     assert registry.current() is None, "adding does not promote"
     registry.promote("v0001")
-    assert registry.add(ranker, None, manifest()) == "v0002"
+    assert registry.add(ranker, manifest()) == "v0002"
     registry.promote("v0002")
     loaded = registry.load()
     assert loaded is not None
     assert loaded.version == "v0002"
-    assert loaded.validity is None
     np.testing.assert_array_equal(loaded.ranker.predict(data.x), ranker.predict(data.x))
     assert registry.rollback() == "v0001"
-    older = registry.load()
-    assert older is not None
-    assert older.validity is not None
+    assert registry.current() == "v0001"
     with pytest.raises(CostModelError, match="nothing to roll back to"):
         registry.rollback()
     with pytest.raises(CostModelError, match=r"no cost model 'v9'.*v0001, v0002"):
@@ -69,14 +63,14 @@ def test_versions_promotion_and_rollback(
 
 @pytest.mark.parametrize("step", ["save", "write", "_flush", "rename"])
 def test_a_crash_at_any_step_leaves_the_old_model_in_use(
-    models: tuple[Ranker, Validity, dataset.Dataset],
+    models: tuple[Ranker, dataset.Dataset],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
 ) -> None:
     registry = Registry(tmp_path)
-    ranker, validity, _ = models
-    registry.promote(registry.add(ranker, validity, manifest()))
+    ranker, _ = models
+    registry.promote(registry.add(ranker, manifest()))
 
     def crash(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -89,25 +83,25 @@ def test_a_crash_at_any_step_leaves_the_old_model_in_use(
     }[step]
     monkeypatch.setattr(owner, step, crash)
     with pytest.raises(KeyboardInterrupt):
-        registry.add(ranker, validity, manifest())
+        registry.add(ranker, manifest())
     monkeypatch.undo()
     assert registry.versions() == ["v0001"]
     assert registry.current() == "v0001"
     assert registry.load() is not None
-    assert registry.add(ranker, validity, manifest()) == "v0002"
+    assert registry.add(ranker, manifest()) == "v0002"
 
 
 def test_a_version_number_taken_by_another_process_is_skipped(
-    models: tuple[Ranker, Validity, dataset.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: tuple[Ranker, dataset.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = Registry(tmp_path)
-    ranker, validity, _ = models
-    registry.add(ranker, validity, manifest())
+    ranker, _ = models
+    registry.add(ranker, manifest())
     seen: list[list[str]] = [[]]  # the first look is out of date
     real = Registry.versions
     monkeypatch.setattr(Registry, "versions", lambda self: seen.pop() if seen else real(self))
     monkeypatch.setattr(Registry, "current", lambda _: None)
-    assert registry.add(ranker, validity, manifest()) == "v0002"
+    assert registry.add(ranker, manifest()) == "v0002"
 
 
 def test_a_pointer_to_nowhere_is_an_error(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autotune.schedule.knob import Config, Value
 from cost_models.machine import Machine
@@ -115,28 +116,44 @@ def best_of(space: Space) -> Population:
 def _best(space: Space) -> tuple[Population, Numbers]:
     """The best candidates, and their predicted seconds."""
     if space.exact and space.size() <= _ENUMERATE:
-        return _ranked(space, space.enumerate(), _SURVIVORS)
+        everything = space.enumerate()
+        rows, seconds = _order(everything, predict(space, everything), _SURVIVORS)
+        return everything.take(rows), seconds
     survivors = _SURVIVORS if space.workload.flops < _LONG_FLOPS else _LONG_SURVIVORS
-    best, seconds = _ranked(space, space.population(np.random.default_rng(0), _SAMPLES), survivors)
-    for _ in range(_ROUNDS):
-        pool = Population.concatenate([best, space.neighbourhood(best)]).distinct()
-        grown, seconds = _ranked(space, pool, survivors)
-        if np.array_equal(grown.indexes, best.indexes):
-            break
-        best = grown
+    best, seconds = _descended(space, survivors)
     return best.take(slice(_SURVIVORS)), seconds[:_SURVIVORS]
 
 
-def _ranked(space: Space, population: Population, most: int) -> tuple[Population, Numbers]:
-    """The best candidates of a population, best first, and their predicted seconds.
+def _descended(space: Space, survivors: int) -> tuple[Population, Numbers]:
+    """The best of samples, and of what lies around the best, with their predicted seconds.
+
+    No candidate is predicted twice, nor are the neighbours looked for of one whose neighbours are known.
+    """
+    seen = space.population(np.random.default_rng(0), _SAMPLES)
+    rows, seconds = _order(seen, predict(space, seen), survivors)
+    best = promoted = seen.take(rows)
+    for _ in range(_ROUNDS):
+        known = len(seen)
+        seen = Population.concatenate([seen, space.neighbourhood(promoted)]).distinct()
+        fresh = seen.take(slice(known, None))
+        pool = Population.concatenate([best, fresh])
+        rows, seconds = _order(pool, np.concatenate([seconds, predict(space, fresh)]), survivors)
+        promoted = pool.take(rows[rows >= len(best)])
+        best = pool.take(rows)
+        if not len(promoted):
+            break
+    return best, seconds
+
+
+def _order(population: Population, seconds: Numbers, most: int) -> tuple[NDArray[np.intp], Numbers]:
+    """The rows of the best candidates of a population, best first, and their predicted seconds.
 
     Of candidates that the model cannot tell apart, those come first with fewer knobs off their default.
     """
     wanted = np.asarray([knob.default_index for knob in population.knobs])
     departures = np.count_nonzero(population.indexes != wanted, axis=1)
-    seconds = predict(space, population)
     rows = np.lexsort((departures, seconds))[:most]
-    return population.take(rows), seconds[rows]
+    return rows, seconds[rows]
 
 
 __all__ = [

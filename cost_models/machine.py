@@ -1,8 +1,6 @@
 """What the cost model's terms assume of a machine: numbers that were measured or fitted, and nothing else.
 
-Terms (:mod:`cost_models.terms`) multiply what a loop nest counts by what a machine takes for it. What loop nests
-themselves assume (how prefetchers follow, what a guarded vector takes) still stands in :mod:`search_spaces`, beside
-what counts it: such counts have to become entries of a nest before their price can move here.
+Terms (:mod:`cost_models.terms`) multiply what a loop nest counts by what a machine takes for it.
 """
 
 from __future__ import annotations
@@ -44,6 +42,8 @@ class Machine:
     """Cycles from a multiply-add to one that needs its result."""
     window: float = 224.0
     """Instructions that a core works on at a time (its reorder buffer)."""
+    fold_cycles: float = 6.0
+    """Cycles of adding up the lanes of a vector."""
     step_overhead: float = 1.5
     """Cycles of a loop beside its body, a step."""
     registers: int = 16
@@ -106,11 +106,29 @@ class Machine:
     line_split_cycles: float = 1.1
     """Cycles lost by a vector load that crosses a cache line: products of sizes 128 to 320, the operand at multiples
     of a line against 16 bytes beside."""
+    near_pages: float = 64.0
+    """Pages whose addresses the first level of address translation knows."""
     page_cycles: float = 2.5
-    """Cycles lost by a load whose page the first level of address translation has forgotten: products of sizes 197
-    to 1024, packed against not packed."""
+    """Cycles lost by a load whose page it has forgotten: products of sizes 197 to 1024, packed against not packed."""
 
     # Prefetching
+    short_run: float = 256.0
+    """Bytes of a long run that take as long as finding the beginning of a piece of a row, in addition to its bytes."""
+    lost_run: float = 1300.0
+    """Bytes of a long run that take as long as the way to a row which no prefetcher knows of."""
+    scattered: float = 0.65
+    """Share that bytes cost more whose neighbours are visited a page or more later: pools larger than the caches."""
+    streams: float = 16.0
+    """Lines that prefetchers follow at a time, each in a page of its own: 32 side by side take longer."""
+    fetched_cost: float = 0.88
+    """What bytes cost that instructions fetch, across pages too."""
+    fetch_reach: float = 2048.0
+    """Bytes that a core reads while the first of them are on their way: relu and x * sigmoid(x)."""
+    least_reach: float = 256.0
+    """Bytes of each of many lines, side by side, that have to be on their way at least: transposes."""
+    line_buffers: float = 10.0
+    """Lines that a core waits for at a time. An average pool of 3x3 on 143 MiB: tiles of two pixels of four lines take
+    0.85 of the time without fetching ahead, tiles of three 0.91, of five 0.92."""
     restart_cycles: float = 20.0
     """Cycles of a body where runs of channels begin, of which nothing has been prefetched: 3x3x3 convolutions of 14²
     outputs with 256 channels, in blocks of 16, 32 and 64 channels with tiles of 7 and 14 pixels."""

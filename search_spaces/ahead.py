@@ -10,39 +10,18 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from autotune.schedule.knob import Columns, Knob
+from autotune.schedule.knob import Knob
 from autotune.schedule.knob_value import ceil_div, maximum
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from search_spaces.analysis import ReadForm, read_forms
-from search_spaces.nest import Numbers
 from search_spaces.tile_common import item_bytes
-from search_spaces.tile_knobs import column
 
 _DISTANCES = (512, 1024, 2048, 4096)
-_REACH = 2048.0  # bytes that a core reads while the first of them are on their way: measured on relu and x·sigmoid(x)
-_LEAST_REACH = 256.0  # ... of each of many lines: measured on transposes
 
 
 def ahead_knob(distances: Sequence[int] = _DISTANCES) -> Knob:
     """How far ahead inputs are fetched."""
     return Knob.of("ahead", (0, *distances), 0, "bytes that far inputs are fetched ahead")
-
-
-def hidden(columns: Columns, lines: float = 1.0) -> Numbers | None:
-    """The share [n] of the way from memory that fetching ahead hides; None where the space does not ask.
-
-    ``lines`` that are read side by side are all on their way at a time, so that less of each is enough.
-    """
-    if "ahead" not in columns:
-        return None
-    return np.asarray(hidden_by(column(columns, "ahead", 0), lines))
-
-
-def hidden_by(distance: Any, lines: Any) -> Any:
-    """The same where each of ``lines`` is fetched ``distance`` bytes ahead."""
-    return np.minimum(distance / np.maximum(_REACH / lines, _LEAST_REACH), 1.0)
 
 
 def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -> list[ReadForm]:
@@ -76,4 +55,4 @@ def iterations(distance: Any, nbytes: Any) -> Any:
     return maximum(1, ceil_div(distance, maximum(1, nbytes)))
 
 
-__all__ = ["ahead_knob", "far_reads", "hidden", "hidden_by", "iterations"]
+__all__ = ["ahead_knob", "far_reads", "iterations"]

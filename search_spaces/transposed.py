@@ -20,7 +20,6 @@ from search_spaces.ahead import ahead_knob, iterations
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_recipe import FlatRecipe, parallel_knob
-from search_spaces.nest import STREAMS
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from autotune.target import Target
 
 _DISTANCES = (128, 256, 512)
+_LINES = 16
+"""Lines that are read side by side, at most: prefetchers follow no more of them."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, line
     least = GROUP_BYTES // ITEM_BYTES[recipe.output.body[0].dtype]
     tiles = ints(t * least for t in (1, 2, 4, 8) if t * least <= extent) or (extent,)
     # As many lines are read at once as a block has columns: prefetchers follow so many streams.
-    most = min(-(-recipe.columns // recipe.lanes), max(1, STREAMS // recipe.lanes))
+    most = min(-(-recipe.columns // recipe.lanes), max(1, _LINES // recipe.lanes))
     vectors = ints(v for v in (1, 2, 4) if v <= most)
     knobs = [
         Knob.of("tile", tiles, tiles[min(2, len(tiles) - 1)], "lines of a block"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.machine import Machine
+from cost_models.terms.prefetch import hidden
 from cost_models.terms.traffic import fitting
 from search_spaces.nest import CACHE_LINE, LoopNest, Numbers
 
@@ -16,8 +17,7 @@ def conflicts(nest: LoopNest, machine: Machine) -> Numbers:
     for access, found in zip(walks.accesses, walks.touched, strict=True):
         lines = found.moved[here] * found.entries[here] / CACHE_LINE
         excess = np.clip(found.in_one_set / machine.l1_ways - 1.0, 0.0, 1.0)
-        if access.ahead is not None:
-            excess = excess * (1.0 - access.ahead)
+        excess = excess * (1.0 - hidden(access, machine))
         cycles = cycles + machine.conflict_cycles * excess * lines
     return np.asarray(np.where(walks.working_sets[0] > machine.l1, cycles, 0.0)[which] / machine.hertz)
 

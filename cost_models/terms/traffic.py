@@ -6,12 +6,13 @@ What a level of the loop nest touches is loaded once where it fits a cache, by t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.machine import Machine
+from cost_models.terms.prefetch import Here, long_run, scattering
 from search_spaces.nest import LoopNest, Numbers
 
 
@@ -26,9 +27,10 @@ class Traffic(NamedTuple):
 def traffic(nest: LoopNest, machine: Machine) -> Traffic:
     """The bytes of all accesses and of scratch memory; beyond the first cache, as many of a long run as they cost."""
     walks, which = nest.walks
+    apart = [scattering(found, machine) for found in walks.touched]
     return Traffic(
         *(
-            _into(walks, capacity, whole, machine, lost)[which] + _scratch(nest, capacity, machine)
+            _into(walks, capacity, whole, machine, lost, apart)[which] + _scratch(nest, capacity, machine)
             for capacity, whole, lost in (
                 (machine.l1, machine.l1, 0.0),
                 (machine.l2, machine.l2_whole, machine.l3_lost),
@@ -38,7 +40,9 @@ def traffic(nest: LoopNest, machine: Machine) -> Traffic:
     )
 
 
-def _into(nest: LoopNest, capacity: float, whole: float, machine: Machine, lost: float) -> Numbers:
+def _into(
+    nest: LoopNest, capacity: float, whole: float, machine: Machine, lost: float, apart: Sequence[Numbers]
+) -> Numbers:
     """Bytes moved into a cache of ``capacity`` from the next one.
 
     The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
@@ -47,10 +51,10 @@ def _into(nest: LoopNest, capacity: float, whole: float, machine: Machine, lost:
     """
     sets, here = nest.working_sets, fitting(nest, capacity)
     total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
-    for access, found in zip(nest.accesses, nest.touched, strict=True):
+    for access, found, scattered in zip(nest.accesses, nest.touched, apart, strict=True):
         moved = found.moved[here]
         if lost:
-            moved = moved + lost * (found.cost[here] - moved)
+            moved = moved + lost * (long_run(access, found, here, scattered, machine) - moved)
         moved = moved * found.entries[here]
         through = moved * (machine.write_cost if access.write else 1.0)
         if access.streamed is not None:
@@ -63,7 +67,7 @@ def _into(nest: LoopNest, capacity: float, whole: float, machine: Machine, lost:
     return np.asarray(total * missed + streamed)
 
 
-def fitting(nest: LoopNest, capacity: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def fitting(nest: LoopNest, capacity: float) -> Here:
     """The outermost level of each candidate whose working set fits a cache, else the body, as a pair of indices."""
     sets = nest.working_sets[: nest.body_level + 1]
     level = np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))

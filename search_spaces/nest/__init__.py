@@ -3,7 +3,6 @@
 from search_spaces.nest.loops import (
     CACHE_LINE,
     PAGE_BYTES,
-    STREAMS,
     WAY_BYTES,
     WRITTEN_OUT,
     Access,
@@ -20,7 +19,6 @@ from search_spaces.nest.loops import (
 __all__ = [
     "CACHE_LINE",
     "PAGE_BYTES",
-    "STREAMS",
     "WAY_BYTES",
     "WRITTEN_OUT",
     "Access",

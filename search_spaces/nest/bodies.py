@@ -18,12 +18,8 @@ from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, Source, around, root_of, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
 
-FOLD = 12.0
-"""Vector instructions that add up the lanes of a register."""
 _REGISTERS = 64
 """Vectors of a buffer that stays in registers, at most."""
-_NEAR_PAGES = 64
-"""Pages whose addresses the first level of translation knows."""
 
 
 @dataclass(frozen=True)
@@ -158,19 +154,19 @@ class Bodies:
         held = self._holds(stage)
         # What is in registers already may be stored as it is.
         arithmetic = step.elements * vectors * float(max(0 if held else 1, self.kernels.operations(stage)))
-        if step.folds:
-            arithmetic = arithmetic + step.results * FOLD
         turned: Any = False
         loads, narrow, shared, operand = fetches, 0.0, 0.0, 1
         split: Value = 0.0
         pages: Value = 0.0
+        page_reach: Value = 0.0
         for source in self.kernels.sources[stage]:
             mine, more, saved = _loads(step, source, vectors, lanes)
             mine = where(self.in_registers(source.inside), 0.0, mine)
             loads, arithmetic = loads + mine, arithmetic + more
             if source.row_bytes and source.in_vectors(step.vector, lanes):
                 split = split + mine * source.crossing(least(step.width, lanes))
-                pages = pages + self._pages(step, source)
+                more_pages, reach = self._pages(step, source)
+                pages, page_reach = pages + more_pages, most(page_reach, reach)
             narrow = narrow + (0.0 if source.moved & step.vector.keys() else mine)
             shared, turned = shared + where(saved, mine, 0.0), either(turned, more > 0)
             if any(name in source.moved for name in step.vector):
@@ -198,6 +194,8 @@ class Bodies:
             shared=shared if reduces else 0.0,
             split=split,
             pages=pages,
+            page_reach=page_reach,
+            folds=step.results if step.folds else 0.0,
             simple=0.0 if reduces else arithmetic,
             restarts=restarts,
             runs=restarts * (step.results if step.vector else 0.0),
@@ -220,18 +218,17 @@ class Bodies:
                 return 1.0 / step.inner
         return 0.0
 
-    def _pages(self, step: Step, source: Source) -> Value:
-        """Rows of a tall matrix that one execution of the body reads: each is on a page of its own.
-
-        The first level of address translation no longer knows their addresses when the next tile comes by.
-        """
+    def _pages(self, step: Step, source: Source) -> tuple[Value, float]:
+        """Rows of a matrix that one execution of the body reads, each on a page of its own, and pages that all are."""
         found: Value = 0.0
+        reach = 0.0
         for axis in source.stage.op.reduce_axis:
             name = self.kernels.axes.name(axis)
             down = any(name in terms for terms in source.dims[:-1])
-            if down and source.row_bytes * self.kernels.axes.size(name) > _NEAR_PAGES * PAGE_BYTES:
+            if down:
                 found = found + min(1.0, source.row_bytes / PAGE_BYTES) * step.times(name)
-        return found
+                reach = max(reach, source.row_bytes * self.kernels.axes.size(name) / PAGE_BYTES)
+        return found, reach
 
     def outside(self, stage: Stage) -> Value:
         """Vector instructions at the beginning and the end of a stage's reductions."""
@@ -327,4 +324,4 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     return count * vectors * lanes, 0.0, saved
 
 
-__all__ = ["FOLD", "Bodies", "Step"]
+__all__ = ["Bodies", "Step"]

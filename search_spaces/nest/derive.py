@@ -166,14 +166,16 @@ class Derivation:
         return found
 
     def _accesses(self, fetched: Sequence[Fetched], bodies: Bodies) -> list[Access]:
-        ahead: dict[tuple[object, ...], Value] = {}
+        ahead: dict[tuple[object, ...], dict[str, Value]] = {}
         for f in fetched:  # in one of several loops, as knobs say
-            ahead[f.source.key] = ahead.get(f.source.key, 0.0) + f.share
+            mine = ahead.setdefault(f.source.key, {"ahead": 0.0, "abreast": 0.0, "awaited": 0.0})
+            own = {"ahead": f.nbytes, "abreast": f.abreast, "awaited": f.awaited}
+            mine |= {name: mine[name] + value for name, value in own.items()}
         streamed: Value = self._streamed or None
         written = [replace(access, streamed=streamed) for access in self._written]
         return [
             *written,
-            *(replace(access, ahead=ahead.get(key)) for key, access in self._read(bodies).items()),
+            *(replace(access, **ahead.get(key, {})) for key, access in self._read(bodies).items()),
         ]
 
     @cached_property

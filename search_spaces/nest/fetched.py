@@ -9,15 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from autotune.target import ITEM_BYTES
-from search_spaces.ahead import hidden_by
-from search_spaces.nest.arithmetic import Value, least, where
+from search_spaces.nest.arithmetic import Value, both, where
 from search_spaces.nest.axes import Terms
 from search_spaces.nest.kernel import Source
 from search_spaces.nest.loops import CACHE_LINE
-
-_BUFFERS = 10.0
-"""Lines that a core waits for at a time. Cascade Lake, an average pool of 3x3 on 143 MiB: tiles of two pixels of four
-lines take 0.85 of the time without fetching ahead, tiles of three 0.91, of five 0.92."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +29,32 @@ class Fetched:
     bodies: Value
 
     @cached_property
-    def share(self) -> Value:
-        """The share of the way from memory that is hidden; of lines read side by side, less of each is enough."""
-        item, last = ITEM_BYTES[self.source.tensor.dtype], self.source.dims[-1] if self.source.dims else {}
-        if any(name in last for name in self.moved):
-            side_by_side: Value = 1
-            for name, extent in self.extents.items():
-                if name in self.source.moved and name not in last:
-                    side_by_side = side_by_side * extent
-            return hidden_by(self.distance * self._along * item, side_by_side)
-        # Pieces of rows are as many lines to wait for as the loop comes to in an iteration.
-        lines = self._advance * self._lines(self._along)
-        most = where(self._along < self.source.tensor.shape[-1], least(_BUFFERS / lines, 1.0), 1.0)
-        return hidden_by(self.distance * self._advance * self._along * item, 1) * most
+    def nbytes(self) -> Value:
+        """Bytes of each line from a fetch to its use."""
+        advance = 1 if self._is_along_rows else self._advance
+        return self.distance * advance * self._along * ITEM_BYTES[self.source.tensor.dtype]
+
+    @cached_property
+    def abreast(self) -> Value:
+        """Lines that are read side by side, if any is fetched."""
+        found: Value = 1
+        for name, extent in self.extents.items() if self._is_along_rows else ():
+            if name in self.source.moved and name not in self.source.dims[-1]:
+                found = found * extent
+        return where(self.distance > 0, found, 0)
+
+    @cached_property
+    def awaited(self) -> Value:
+        """Lines to wait for at a time: pieces of rows are as many as the loop comes to in an iteration."""
+        if self._is_along_rows:
+            return 0
+        pieces = both(self.distance > 0, self._along < self.source.tensor.shape[-1])
+        return where(pieces, self._advance * self._lines(self._along), 0)
+
+    @cached_property
+    def _is_along_rows(self) -> bool:
+        """Whether the loop goes on along rows, not from one to the next."""
+        return bool(self.source.dims) and any(name in self.source.dims[-1] for name in self.moved)
 
     @cached_property
     def instructions(self) -> Value:

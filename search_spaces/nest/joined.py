@@ -6,20 +6,16 @@ some run once in a path that does not have them, and as many bodies and passes a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar
-
-from numpy.typing import DTypeLike
 
 from search_spaces.nest.loops import Access, Body, Loop, LoopNest, Pass
 
 _ONCE: Any = 1.0
 _NONE: Any = 0.0
 _IDLE = Body(*(_NONE for _ in fields(Body)))
-OWN: Mapping[str, DTypeLike] = {"panel": bool, "streamed": bool, "ahead": float}
-"""What candidates may have of their own in an access: who has nothing there is as one with zeros."""
 T = TypeVar("T")
 
 
@@ -48,7 +44,7 @@ def joined(a: LoopNest, b: LoopNest) -> LoopNest | None:
     accesses: list[Access] = []
     for one, other in zip(a.accesses, b.accesses, strict=True):
         outside = one.outside | other.outside
-        own: dict[str, Any] = {name: _known(getattr(one, name), getattr(other, name)) for name in OWN}
+        own: dict[str, Any] = {name: _known(getattr(one, name), getattr(other, name)) for name in Access.OWN}
         access = replace(one, outside=outside, **own)
         if bool(one.outside) != bool(other.outside):
             return None
@@ -109,13 +105,11 @@ def _without_bytes(passes: Sequence[Pass]) -> tuple[Pass, ...]:
 
 
 def _bare(access: Access) -> Access:
-    own: dict[str, Any] = {name: _NONE for name in OWN if getattr(access, name) is not None}
-    return replace(access, **own)
+    return replace(access, **dict.fromkeys(access.own, _NONE))
 
 
 def _filled(frame: Access, access: Access) -> Access:
-    own: dict[str, Any] = {name: getattr(access, name) for name in OWN if getattr(access, name) is not None}
-    return replace(frame, **own)
+    return replace(frame, **access.own)
 
 
 def _known(a: Any, b: Any) -> Any:
@@ -146,4 +140,4 @@ def _places(parts: Sequence[object], whole: Sequence[object]) -> list[int]:
     return found
 
 
-__all__ = ["OWN", "expanded", "frame_of", "joined", "positions"]
+__all__ = ["expanded", "frame_of", "joined", "positions"]

@@ -12,10 +12,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Numbers = NDArray[np.float64]
 LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
@@ -24,15 +25,6 @@ WRITTEN_OUT = ("unrolled", "vectorized")
 CACHE_LINE = 64
 WAY_BYTES = 4096
 PAGE_BYTES = 4096
-STREAMS = 16
-"""Lines that hardware prefetchers follow at the same time, each in a page of its own: 32 side by side take longer."""
-_SHORT_RUN = 256.0
-_LOST_RUN = 1300.0
-"""Bytes of a long run that the way to a row costs which no prefetcher knows of."""
-_AHEAD = 0.88
-"""What bytes cost that instructions fetch, across pages too."""
-_SCATTERED = 0.65
-"""How much more bytes cost whose neighbours are visited a page or more later."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +47,15 @@ class Access:
     ``spread`` are the distances of the first read from the last in each dimension, where a body has several that move
     alike. ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
     ``streamed`` [n] says that writes go past the caches: nothing is fetched for them, and nothing stays.
-    ``ahead`` [n] is the share of its way that instructions hide which fetch it before it is read; rows ``looked_up``
-    are anywhere in memory.
+    Instructions fetch it ``ahead`` of its use by so many bytes [n] of each line that is read side by side with others:
+    ``abreast`` [n] are those lines. An iteration waits for ``awaited`` [n] of them at a time, in pieces of rows. Rows
+    ``looked_up`` are anywhere in memory.
     """
+
+    OWN: ClassVar[Mapping[str, DTypeLike]] = MappingProxyType(
+        {"panel": bool, "streamed": bool, "ahead": float, "abreast": float, "awaited": float}
+    )
+    """The arrays: what candidates may have of their own. Who has nothing there is as one with zeros."""
 
     name: str
     item_bytes: int
@@ -69,8 +67,15 @@ class Access:
     row_bytes: int = 0
     streamed: NDArray[np.bool_] | None = None
     ahead: Numbers | None = None
+    abreast: Numbers | None = None
+    awaited: Numbers | None = None
     looked_up: bool = False
     spread: tuple[int, ...] = ()
+
+    @cached_property
+    def own(self) -> dict[str, Any]:
+        """What candidates have of their own, as far as any has."""
+        return {name: column for name in self.OWN if (column := getattr(self, name)) is not None}
 
     @cached_property
     def axes(self) -> frozenset[str]:
@@ -85,7 +90,8 @@ class Body:
     ``chains`` counts independent accumulations (their latency overlaps); ``instructions`` is its code size.
     ``narrow`` of the loads are of single elements or fetch a line ahead, which need no port of whole vectors.
     ``simple`` of the arithmetic are no multiply-adds of a reduction, and run on every port for vectors.
-    Of its vector loads ``split`` cross cache lines, and ``pages`` are from a page that was not read since many others.
+    Of its vector loads ``split`` cross cache lines, and ``pages`` are from a page that was not read since the others of
+    ``page_reach``. The lanes of ``folds`` registers are added up at its end.
     Runs of elements begin anew ``restarts`` times, in each of several rows ``runs`` in all. ``stalls`` are other cycles
     that are lost on the way.
     ``shared`` of the loads serve several iterations that are written out, and may stay in registers in between.
@@ -103,6 +109,8 @@ class Body:
     shared: Numbers | float = 0.0
     split: Numbers | float = 0.0
     pages: Numbers | float = 0.0
+    page_reach: Numbers | float = 0.0
+    folds: Numbers | float = 0.0
     simple: Numbers | float = 0.0
     restarts: Numbers | float = 0.0
     runs: Numbers | float = 0.0
@@ -185,18 +193,12 @@ class LoopNest:
         Many knobs change neither: what follows from both is cheaper to compute once for all that share them.
         """
         columns: list[NDArray[Any]] = [loop.extent for loop in self.loops]
-        own = [a for access in self.accesses for a in (access.panel, access.streamed, access.ahead)]
-        columns += [column for column in own if column is not None]
+        columns += [column for access in self.accesses for column in access.own.values()]
         rows, which = _distinct(columns, len(self))
         body = Body(*(np.ones(len(rows)) for _ in range(7)))
         loops = tuple(replace(loop, extent=loop.extent[rows]) for loop in self.loops)
         accesses = tuple(
-            replace(
-                access,
-                panel=_taken(access.panel, rows),
-                streamed=_taken(access.streamed, rows),
-                ahead=_taken(access.ahead, rows),
-            )
+            replace(access, **{name: column[rows] for name, column in access.own.items()})
             for access in self.accesses
         )
         nest = LoopNest(self.family, self.lanes, self.flops, self.extents, loops, accesses, body)
@@ -254,17 +256,20 @@ class Touched:
     """Arrays [levels, n] of one access.
 
     ``lines``: bytes of whole cache lines. ``space``: cache they take. ``moved``: bytes loaded for one run;
-    lines count in part where the next loop outside walks along them. ``cost``: ``moved`` in bytes of a long
-    run, as prefetchers follow neither short ones nor rows visited piece by piece. ``entries``: how often the
-    level is entered, less those times that find the data still there because the loop around does not move
-    the access. ``in_one_set`` [n]: rows visited in turns that start in the same set of the first cache.
+    lines count in part where the next loop outside walks along them. ``runs``: pieces of rows that begin
+    where no prefetcher is. ``entries``: how often the level is entered, less those times that find the data
+    still there because the loop around does not move the access. ``apart``: rows of ``row`` bytes that are
+    visited between neighbouring pieces of one, 0 where these are not apart. ``in_one_set`` [n]: rows visited
+    in turns that start in the same set of the first cache.
     """
 
     lines: Numbers
     space: Numbers
     moved: Numbers
-    cost: Numbers
+    runs: Numbers
     entries: Numbers
+    apart: Numbers
+    row: int
     in_one_set: Numbers
 
 
@@ -284,13 +289,9 @@ def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp]
     return order[first], which
 
 
-def _taken(column: NDArray[Any] | None, rows: NDArray[np.intp]) -> NDArray[Any] | None:
-    return None if column is None else column[rows]
-
-
 def touched(nest: LoopNest, access: Access) -> Touched:
     """All levels at once; a loop that does not move the access changes nothing."""
-    exact, lines, space, cost = _filled(nest, access)
+    exact, lines, space, pieces = _filled(nest, access)
     along = {axis for axis, _ in access.dims[-1]} if access.dims else set()
     inner = (nest.enclosing, np.arange(len(nest)))
     runs = nest.enclosing >= 0
@@ -302,42 +303,31 @@ def touched(nest: LoopNest, access: Access) -> Touched:
     entries[1:] = np.cumprod(repeats, axis=0) / reuse
     moved = lines.copy()
     moved[1:] = np.where(walks, exact[1:], lines[1:])
-    cost[1:] = np.where(walks, exact[1:], cost[1:])
-    if access.looked_up:
-        cost = cost + lines * _LOST_RUN / _row(access)
-    if access.ahead is not None:
-        cost = cost + access.ahead * (_AHEAD * moved - cost)
-    scattering = _scattering(nest, access)
-    # Pieces that are visited apart take as long when they are fetched ahead: measured on pools.
-    cost = np.where(scattering > 1, np.maximum(cost, moved * scattering), cost)
-    return Touched(lines, space, moved, cost, entries, _in_one_set(nest, access))
+    pieces[1:] = np.where(walks, 0.0, pieces[1:])
+    apart, row = _apart(nest, access), _row(access)
+    return Touched(lines, space, moved, pieces, entries, apart, row, _in_one_set(nest, access))
 
 
-def _scattering(nest: LoopNest, access: Access) -> Numbers:
-    """How much more the bytes of an access cost [n] where rows are visited piece by piece, not from end to end.
+def _apart(nest: LoopNest, access: Access) -> Numbers:
+    """The rows [levels, n] that are visited between neighbouring pieces of one, where it is not read from end to end.
 
-    Neighbouring pieces come apart by the rows visited in between, and prefetchers follow the less, the longer that
-    stretch is, up to a page, where they stop: measured on pools larger than the caches. Parts of lines are found in
-    a cache the next time, what is touched once a reduction waits in buffers while the arithmetic goes on, and a few
-    rows in pages of their own are followed one by one. Stores past the caches fetch nothing.
+    Parts of lines are found in a cache the next time, and what is touched once a reduction waits in buffers while the
+    arithmetic goes on. Stores past the caches fetch nothing.
     """
     if len(access.dims) < 2 or access.outside:
-        return np.ones(len(nest))
+        return np.zeros((1, len(nest)))
     # A loop along the row takes up each piece where the run before has left it.
     along = _of_loops(nest, {axis for axis, _ in access.dims[-1]}) & (nest.stacked > 1)
     length, rows = (_reach(nest, access, dimension)[1:] for dimension in (-1, -2))
     in_lines = length * access.item_bytes >= CACHE_LINE
-    followed = (rows <= STREAMS) & (_row(access) >= PAGE_BYTES)
-    apart = along & in_lines & (length < access.shape[-1]) & (rows > 1) & ~followed
-    stretch = np.where(apart, rows * _row(access), 0.0).max(axis=0, initial=0.0)
-    factor: Numbers = 1.0 + _SCATTERED * np.minimum(stretch / PAGE_BYTES, 1.0)
-    return _unless(factor, access.panel, access.streamed)
+    apart = along & in_lines & (length < access.shape[-1]) & (rows > 1)
+    return _unless(np.where(apart, rows, 0.0), 0.0, access.panel, access.streamed)
 
 
-def _unless(numbers: Numbers, *exempt: NDArray[np.bool_] | None) -> Numbers:
-    """1 for the candidates that are exempt, else the numbers [n]."""
+def _unless(numbers: Numbers, instead: float, *exempt: NDArray[np.bool_] | None) -> Numbers:
+    """``instead`` for the candidates that are exempt, else the numbers [..., n]."""
     for those in exempt:
-        numbers = numbers if those is None else np.where(those, 1.0, numbers)
+        numbers = numbers if those is None else np.where(those, instead, numbers)
     return numbers
 
 
@@ -362,7 +352,7 @@ def _in_one_set(nest: LoopNest, access: Access) -> Numbers:
     rows = math.prod((_reach(nest, access, d) for d in far), start=np.ones((1, 1)))
     together = math.gcd(WAY_BYTES, *far.values()) / WAY_BYTES
     found: Numbers = np.where(moving.any(axis=0), rows[inside, np.arange(len(nest))] * together, 1.0)
-    return _unless(found, access.panel, access.streamed)
+    return _unless(found, 1.0, access.panel, access.streamed)
 
 
 def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:
@@ -391,7 +381,7 @@ def _of_loops(nest: LoopNest, axes: Collection[str]) -> NDArray[np.bool_]:
 
 
 def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Elements, lines, cache space and cost of each level [levels, n], all in bytes."""
+    """Elements, lines and cache space of each level [levels, n] in bytes, and the pieces of rows that these are."""
     elements: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
     last = np.ones_like(elements)
     for dimension in range(len(access.dims)):
@@ -402,21 +392,21 @@ def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, 
     whole_run = np.maximum(np.ceil(run / CACHE_LINE), 1.0) * CACHE_LINE
     exact = elements * access.item_bytes
     lines = exact / np.maximum(run, 1.0) * whole_run  # a tensor without elements has no runs
-    space, cost = lines, lines.copy()
+    space, pieces = lines, np.zeros_like(lines)
     if len(access.dims) > 1:
         # Rows a power of two apart share the sets that their runs cover.
         space = lines * np.maximum(math.gcd(row, WAY_BYTES) / whole_run, 1.0)
         # Rows that are touched whole make one long run.
-        cost = lines * np.where(run >= row, 1.0, 1.0 + _SHORT_RUN / whole_run)
+        pieces = np.where(run >= row, 0.0, lines / whole_run)
     if access.panel is not None:
-        lines, space, cost = (np.where(access.panel, exact, array) for array in (lines, space, cost))
-    return exact, lines, space, cost
+        lines, space = (np.where(access.panel, exact, array) for array in (lines, space))
+        pieces = np.where(access.panel, 0.0, pieces)
+    return exact, lines, space, pieces
 
 
 __all__ = [
     "CACHE_LINE",
     "PAGE_BYTES",
-    "STREAMS",
     "WAY_BYTES",
     "WRITTEN_OUT",
     "Access",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from autotune.schedule.knob import Columns
-from search_spaces.nest.joined import OWN, expanded, frame_of, joined, positions
+from search_spaces.nest.joined import expanded, frame_of, joined, positions
 from search_spaces.nest.loops import Access, Body, Loop, LoopNest
 from search_spaces.nest.recorded import Program, Recording
 
@@ -106,8 +106,7 @@ def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
 
 
 def _access(access: Access, number: Numbering) -> Access:
-    own = {name: getattr(access, name) for name in OWN if getattr(access, name) is not None}
-    return replace(access, **{name: number(value, OWN[name]) for name, value in own.items()})
+    return replace(access, **{name: number(value, Access.OWN[name]) for name, value in access.own.items()})
 
 
 def _body(body: Body, number: Numbering) -> Body:

@@ -1,0 +1,52 @@
+"""Bytes that prefetchers bring late or not at all, as those of a long run that take as long."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.machine import Machine
+from search_spaces.nest import PAGE_BYTES, Access, Numbers, Touched
+
+Here = tuple[NDArray[np.intp], NDArray[np.intp]]
+"""A level of each candidate, as a pair of indices."""
+
+
+def hidden(access: Access, machine: Machine) -> Numbers | float:
+    """The share of the way [n] that instructions hide which fetch ahead.
+
+    Lines that are read side by side are all on their way at a time, so that less of each is enough; a core waits for
+    few of them.
+    """
+    if access.ahead is None or access.abreast is None or access.awaited is None:
+        return 0.0
+    reach = np.maximum(machine.fetch_reach / np.maximum(access.abreast, 1.0), machine.least_reach)
+    waiting = machine.line_buffers / np.maximum(access.awaited, machine.line_buffers)
+    return np.asarray(np.minimum(access.ahead / reach, 1.0) * waiting)
+
+
+def scattering(found: Touched, machine: Machine) -> Numbers:
+    """How much more the bytes of an access cost [n] where rows are visited piece by piece, not from end to end.
+
+    Prefetchers follow the less, the longer the stretch is that lies between neighbouring pieces, up to a page, where
+    they stop. A few rows in pages of their own are followed one by one.
+    """
+    followed = (found.apart <= machine.streams) & (found.row >= PAGE_BYTES)
+    stretch = np.where(followed, 0.0, found.apart * found.row).max(axis=0, initial=0.0)
+    return np.asarray(1.0 + machine.scattered * np.minimum(stretch / PAGE_BYTES, 1.0))
+
+
+def long_run(access: Access, found: Touched, here: Here, apart: Numbers, machine: Machine) -> Numbers:
+    """Bytes [n] of one long run that take as long as those that an access moves on a level.
+
+    ``apart`` is by how much it is scattered; pieces that are visited apart take as long when they are fetched ahead.
+    """
+    moved = found.moved[here]
+    cost = moved + machine.short_run * found.runs[here]
+    if access.looked_up:
+        cost = cost + machine.lost_run * found.lines[here] / found.row
+    cost = cost + hidden(access, machine) * (machine.fetched_cost * moved - cost)
+    return np.asarray(np.where(apart > 1.0, np.maximum(cost, moved * apart), cost))
+
+
+__all__ = ["Here", "hidden", "long_run", "scattering"]

@@ -1,9 +1,12 @@
-"""Writing files whole or not at all."""
+"""Files that are there whole or not at all, and folders that do not stay."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,4 +28,35 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-__all__ = ["replacing"]
+_YOUNG_S = 10.0
+"""A folder of this age may be about to be locked."""
+
+
+@contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A new folder for temporary files, removed at the end of the block.
+
+    Those of this prefix that were left by processes which were killed are removed too: nobody has a lock on them.
+    """
+    for path in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        with suppress(OSError), locked(path):
+            if time.time() - path.stat().st_mtime > _YOUNG_S:
+                shutil.rmtree(path, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix) as folder, locked(Path(folder)):
+        yield Path(folder)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Have the lock of a folder; raises OSError where another process has it."""
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+__all__ = ["replacing", "scratch_folder"]

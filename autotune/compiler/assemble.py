@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
-from autotune.compiler.hoist import HoistedKey, argument_value, hoisted_key, run_hoisted
+from autotune.compiler.hoist import Hoisted, HoistedKey, argument_value, hoisted_key, run_hoisted
 from autotune.compiler.index_checks import index_checks
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory
+from autotune.runtime.device import Device
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
 from autotune.target import Target
 
@@ -31,12 +32,13 @@ def assemble(
     built: Mapping[str, BuiltWorkload],
     target: Target,
     metadata: Mapping[str, str],
+    hoisted: Hoisted | None = None,
 ) -> tuple[ModuleImage, MemoryPlan]:
     """Plan memory, run hoisted kernels and bind every buffer.
 
-    ``built`` has the code of each workload key.
+    ``built`` has the code of each workload key. What is in ``hoisted`` is not worked out again, and it gets what is.
     """
-    return _Assembly(partition, built, target).run(metadata)
+    return _Assembly(partition, built, target).run(metadata, {} if hoisted is None else hoisted)
 
 
 class _Assembly:
@@ -52,9 +54,9 @@ class _Assembly:
         self.hoisted: Mapping[HoistedKey, Array] = {}
         self.constants: dict[object, tuple[int, Array]] = {}
 
-    def run(self, metadata: Mapping[str, str]) -> tuple[ModuleImage, MemoryPlan]:
+    def run(self, metadata: Mapping[str, str], known: Hoisted) -> tuple[ModuleImage, MemoryPlan]:
         if self.hoisting:
-            self.hoisted = run_hoisted(self.partition, self._codes(), self.target)
+            self.hoisted = run_hoisted(self.partition, self._codes(), self.target, known)
         commands, checks = list[Command](), list[IndexCheck]()
         for number, dispatch in enumerate(self.partition.dispatches):
             checks += index_checks(self.partition, dispatch, number, len(commands), self._located)
@@ -178,7 +180,7 @@ def _workspace(dispatch: Dispatch, spec: BufferSpec) -> str:
 
 def _runs_here(target: Target) -> bool:
     """Whether this machine can execute code for the target."""
-    return not Target.detect().lacks(target)
+    return not Device.host().target.lacks(target)
 
 
 __all__ = ["BuiltWorkload", "assemble"]

@@ -16,6 +16,8 @@ from autotune.target import Target
 
 HoistedKey: TypeAlias = tuple[str, str, tuple[str, ...]]
 """Workload, buffer and the constants that it is made of: equal keys are computed once."""
+Hoisted: TypeAlias = dict[tuple[HoistedKey, bytes], Array]
+"""Values of hoisted buffers, by their keys and the object code that worked them out."""
 
 
 def argument_value(dispatch: Dispatch, name: str) -> str:
@@ -37,45 +39,57 @@ def hoisted_key(dispatch: Dispatch, code: DispatchCode, spec: BufferSpec) -> Hoi
 
 
 def run_hoisted(
-    partition: Partition, codes: Mapping[str, DispatchCode], target: Target
+    partition: Partition, codes: Mapping[str, DispatchCode], target: Target, known: Hoisted
 ) -> dict[HoistedKey, Array]:
-    """Values of all hoisted buffers: all hoisted kernels as one module, run once."""
-    builder = _HoistedModule(partition, codes)
+    """Values of all hoisted buffers: the hoisted kernels of those that are not ``known`` as one module, run once.
+
+    They are known then.
+    """
+    builder = _HoistedModule(partition, codes, known)
     for dispatch in partition.dispatches:
         builder.add(dispatch)
-    if not builder.commands:
-        return {}
-    from autotune.runtime.module import Module
+    if builder.commands:
+        from autotune.runtime.module import Module
 
-    with Module(builder.image(target), threads=1) as module:
-        results = module(*builder.arrays)
-    return dict(zip(builder.results, results, strict=True))
+        with Module(builder.image(target), threads=1) as module:
+            results = module(*builder.arrays)
+        known |= dict(zip(builder.results, results, strict=True))
+    return {key: known[key, code] for key, code in builder.needed.items()}
 
 
 class _HoistedModule:
     """Collects the hoisted kernels: constants are its inputs, hoisted buffers its outputs."""
 
-    def __init__(self, partition: Partition, codes: Mapping[str, DispatchCode]) -> None:
+    def __init__(self, partition: Partition, codes: Mapping[str, DispatchCode], known: Hoisted) -> None:
         self.partition = partition
         self.codes = codes
-        self.order = list(codes)
-        self.results: dict[HoistedKey, TensorSpec] = {}
+        self.known = known
+        self.order: list[str] = []
+        """The workloads whose code is here."""
+        self.needed: dict[HoistedKey, bytes] = {}
+        """The object code that works out each buffer, the known ones among them."""
+        self.results: dict[tuple[HoistedKey, bytes], TensorSpec] = {}
         self.inputs: dict[str, int] = {}
         self.arrays: list[Array] = []
         self.commands: list[Command] = []
 
     def add(self, dispatch: Dispatch) -> None:
-        """Add the hoisted kernels of a dispatch, unless the same were added before."""
+        """Add the hoisted kernels of a dispatch, unless the same were added before or have run."""
         code = self.codes[dispatch.workload.key]
         kernels = [kernel for kernel in code.kernels if kernel.hoisted]
         hoisted = [spec for spec in code.buffers if spec.role == "hoisted"]
-        if not kernels or hoisted_key(dispatch, code, hoisted[0]) in self.results:
+        if not kernels or hoisted_key(dispatch, code, hoisted[0]) in self.needed:
             return
-        for spec in hoisted:
+        keys = [hoisted_key(dispatch, code, spec) for spec in hoisted]
+        self.needed |= dict.fromkeys(keys, code.object_code)
+        if all((key, code.object_code) in self.known for key in keys):
+            return
+        for key, spec in zip(keys, hoisted, strict=True):
             elements = spec.nbytes // np.dtype(spec.dtype).itemsize
             name = f"hoisted{len(self.results)}"
-            key = hoisted_key(dispatch, code, spec)
-            self.results[key] = TensorSpec(name, (elements,), spec.dtype)
+            self.results[key, code.object_code] = TensorSpec(name, (elements,), spec.dtype)
+        if dispatch.workload.key not in self.order:
+            self.order.append(dispatch.workload.key)
         for kernel in kernels:
             self.commands.append(
                 Command(
@@ -90,7 +104,7 @@ class _HoistedModule:
 
     def _binding(self, dispatch: Dispatch, code: DispatchCode, spec: BufferSpec) -> Binding:
         if spec.role == "hoisted":
-            index = list(self.results).index(hoisted_key(dispatch, code, spec))
+            index = list(self.results).index((hoisted_key(dispatch, code, spec), code.object_code))
             return Binding("output", index, 0, spec.nbytes)
         value = argument_value(dispatch, spec.name)
         if value not in self.inputs:
@@ -116,4 +130,4 @@ class _HoistedModule:
         )
 
 
-__all__ = ["HoistedKey", "argument_value", "hoisted_key", "run_hoisted"]
+__all__ = ["Hoisted", "HoistedKey", "argument_value", "hoisted_key", "run_hoisted"]

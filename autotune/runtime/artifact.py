@@ -23,6 +23,7 @@ import hashlib
 import os
 import zipfile
 import zlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -63,12 +64,13 @@ def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
     """Write an image to a file, all or nothing; raises ArtifactError."""
     verify(image)
     _check_externals(image.objects)
-    constants = [_little_endian(constant) for constant in image.constants]
+    constants = [little_endian(constant) for constant in image.constants]
     blobs: dict[str, Any] = {f"objects/{i}.o": data for i, data in enumerate(image.objects)}
     blobs |= {f"constants/{i}.bin": array.reshape(-1).view(np.uint8) for i, array in enumerate(constants)}
     with ThreadPoolExecutor(usable_cores()) as hashing:
         listed = dict(zip(blobs, hashing.map(_blob, blobs.keys(), blobs.values()), strict=True))
-    manifest = _manifest(image, constants, listed)
+    objects = [listed[f"objects/{i}.o"] for i in range(len(image.objects))]
+    manifest = manifest_of(image, objects, [listed[f"constants/{i}.bin"] for i in range(len(constants))])
     with writing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
         for name, data in {_MANIFEST: manifest.to_json().encode(), **blobs}.items():
             archive.writestr(zipfile.ZipInfo(name, _DATE), bytes(data))
@@ -97,7 +99,7 @@ def _load(file: BinaryIO) -> ModuleImage:
     objects = tuple(array.tobytes() for array in arrays[: len(manifest.objects)])
     _check_externals(objects)
     _check_libraries(objects, manifest.libraries)
-    image = _image(manifest, objects, arrays[len(objects) :])
+    image = image_of(manifest, objects, arrays[len(objects) :])
     verify(image)
     return image
 
@@ -178,7 +180,8 @@ def _check_libraries(objects: tuple[bytes, ...], listed: tuple[str, ...]) -> Non
             raise ArtifactError(str(error)) from error
 
 
-def _image(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArray[np.uint8]]) -> ModuleImage:
+def image_of(manifest: Manifest, objects: tuple[bytes, ...], arrays: list[NDArray[np.uint8]]) -> ModuleImage:
+    """The image of a manifest and the contents of its members; raises ArtifactError where they do not fit."""
     constants = tuple(
         _constant(constant, array) for constant, array in zip(manifest.constants, arrays, strict=True)
     )
@@ -210,7 +213,8 @@ def _constant(constant: ConstantBlob, data: NDArray[np.uint8]) -> NDArray[Any]:
     return array
 
 
-def _manifest(image: ModuleImage, constants: list[NDArray[Any]], blobs: dict[str, Blob]) -> Manifest:
+def manifest_of(image: ModuleImage, objects: Sequence[Blob], constants: Sequence[Blob]) -> Manifest:
+    """What an image is but for the contents of its members; raises BuildError for damaged object code."""
     return Manifest(
         format=FORMAT,
         version=VERSION,
@@ -224,10 +228,10 @@ def _manifest(image: ModuleImage, constants: list[NDArray[Any]], blobs: dict[str
         libraries=_libraries(image.objects),
         metadata=dict(image.metadata),
         checks=image.checks,
-        objects=tuple(blobs[f"objects/{i}.o"] for i in range(len(image.objects))),
+        objects=tuple(objects),
         constants=tuple(
-            ConstantBlob(array.shape, array.dtype.name, blobs[f"constants/{i}.bin"])
-            for i, array in enumerate(constants)
+            ConstantBlob(array.shape, array.dtype.name, blob)
+            for array, blob in zip(image.constants, constants, strict=True)
         ),
     )
 
@@ -236,9 +240,9 @@ def _blob(name: str, data: Any) -> Blob:
     return Blob(name, len(data), hashlib.sha256(data).hexdigest())
 
 
-def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
+def little_endian(array: NDArray[Any]) -> NDArray[Any]:
     """The same values, dense and little-endian (``ascontiguousarray`` makes scalars vectors)."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
-__all__ = ["EXTERNAL_SYMBOLS", "load", "save"]
+__all__ = ["EXTERNAL_SYMBOLS", "image_of", "little_endian", "load", "manifest_of", "save"]

@@ -85,9 +85,10 @@ class WholeModel(Protocol):
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
 
-    def gain(self, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+    def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """The whole model untuned, and with the options and schedules used now, in several fresh processes; None
-        without time for it."""
+        without time for it. ``untuned`` and ``tuned`` are code that is there already, of defaults and of what is used.
+        """
 
 
 @dataclass(frozen=True)

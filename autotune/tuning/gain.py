@@ -72,30 +72,26 @@ def gain_of(
     """
     begin = time.monotonic()
     same = before.same_code(after)
-    images, most = ([before], 1) if same else ([before, after], processes)
+    most = 1 if same else processes
     pairs: list[Sequence[Readings]] = []
-    while len(pairs) < most and not out_of_time():
-        if len(pairs) >= LEAST and time.monotonic() - begin > patience_s:
-            break
-        read = _process(images, seed, out_of_time, backwards=len(pairs) % 2 == 1)
-        if read is None:
-            break
-        pairs.append(read)
+    with Turns(seed) as turns:
+        turns.start(min(most, LEAST))
+        for image in [before] if same else [before, after]:
+            turns.add(image)
+        while len(pairs) < most and not out_of_time():
+            if len(pairs) >= LEAST and time.monotonic() - begin > patience_s:
+                break
+            if len(pairs) == LEAST:
+                turns.start(most - LEAST)
+            read = turns.time(_ROUNDS, out_of_time)
+            if any(readings is None for readings in read):
+                break
+            pairs.append([readings for readings in read if readings is not None])
     if not pairs:
         return None
     first, last = (statistics(np.concatenate([pair[side].ravel() for pair in pairs])) for side in (0, -1))
     ratio = SAME_CODE if same else across_processes([(pair[0], pair[1]) for pair in pairs])
     return Gain(first, last, ratio, len(pairs))
-
-
-def _process(
-    images: Sequence[ModuleImage], seed: int, out_of_time: Callable[[], bool], *, backwards: bool
-) -> Sequence[Readings] | None:
-    """Readings of each version in one process, loaded in this order or in the other; None if one is missing."""
-    step = -1 if backwards else 1
-    with Turns(images[::step], seed) as turns:
-        read = [readings for readings in turns.time(_ROUNDS, out_of_time) if readings is not None]
-    return read[::step] if len(read) == len(images) else None
 
 
 __all__ = ["LEAST", "PROCESSES", "Gain", "gain_of"]

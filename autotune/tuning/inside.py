@@ -7,7 +7,7 @@ every workload at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -15,12 +15,12 @@ from itertools import islice
 import numpy as np
 
 from autotune.database.records import Reading
-from autotune.tuning.compare import EVERY, Options, Profile, Version, WholeModel
+from autotune.tuning.compare import EVERY, Code, Options, Profile, Version, WholeModel
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Sites
 from autotune.tuning.turns import Rounds
 
-ROUNDS = Rounds(3, processes=1, turn_ns=15e6, every=EVERY)
+ROUNDS = Rounds(3, processes=1, turn_ns=15e6, every=EVERY, part=True)
 """For candidates of which most are worse than the default; those that are not are read again."""
 
 Candidates = Mapping[str, Sequence[Built]]
@@ -54,8 +54,13 @@ class Inside:
             uses = self.sites.uses(options)
             here = {key: left.pop(key) for key in candidates if key in left and key in uses}
             if here:
-                groups.append(_Group(options, here))
+                groups.append(_Group(options, here, self._defaults(uses)))
         return groups
+
+    def _defaults(self, workloads: Iterable[str]) -> Code:
+        """The code of default schedules, as far as it was built."""
+        tasks = [self.sites.task_of[key] for key in workloads if key in self.sites.task_of]
+        return {task.workload.key: task.default_code for task in tasks if task.default_code}
 
     def _batches(self, groups: Sequence[_Group]) -> list[list[_Group]]:
         """Those that are read in one process, as far as there is memory."""
@@ -95,15 +100,14 @@ class _Group:
 
     options: Options
     candidates: Candidates
+    defaults: Code
 
     @cached_property
     def versions(self) -> list[Version]:
         """The untuned one, then one with the first candidate of each workload, and so on."""
         count = max(map(len, self.candidates.values()))
-        return [Version(self.options, {})] + [
-            Version(self.options, {key: built[n] for key, built in self.candidates.items() if n < len(built)})
-            for n in range(count)
-        ]
+        codes = [{key: b[n] for key, b in self.candidates.items() if n < len(b)} for n in range(count)]
+        return [Version(self.options, {**self.defaults, **code}) for code in ({}, *codes)]
 
     def readings(self, workload: str, default: Profile, profiles: Sequence[Profile | None]) -> list[Reading]:
         """What the candidates of a workload took."""

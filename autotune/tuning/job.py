@@ -341,7 +341,8 @@ class Job:
         self._say(status, "whole model", f"untuned and tuned take turns in up to {PROCESSES} fresh processes")
         tuned = code_in_use(status.tasks, self.database, self.measurer)
         self.measurer.close()  # nothing else may run while the model is timed
-        return self.whole.gain(tuned, out_of_time)
+        untuned = {task.workload.key: task.default_code for task in status.tasks if task.default_code}
+        return self.whole.gain(untuned, tuned, out_of_time)
 
     def _report(self, status: Status, stopped: bool, gain: Gain | None) -> Report:
         rankings = {} if self.whole is None else self.whole.rankings()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from autotune.codegen import wire
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.build import Building
+from autotune.compiler.hoist import Hoisted
 from autotune.compiler.plan import Plan, Ranking, plan_of, rank
 from autotune.compiler.planned import GIVEN, Planned, schedule_for
 from autotune.database import Database
@@ -18,9 +20,10 @@ from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.compare import Code, Profile, Version
+from autotune.tuning.compare import Code, Options, Profile, Version
 from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.job import Subject
+from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Site
 from autotune.tuning.turns import Rounds, Turns
 
@@ -117,29 +120,42 @@ class MeasuredModel:
         self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
-        divided, images = self._assembled(versions, out_of_time)
-        with Turns(images, self._seed) as turns:
+        none: list[Profile | None] = [None] * len(versions)
+        common = _Common(self._parts)
+        divided: list[_Divided] = []
+        with Turns(self._seed) as turns:
+            turns.start(rounds.processes)
+            for version in versions:
+                if out_of_time():
+                    break
+                divided.append(common.divided(version.options))
+                turns.add(self._image(divided[-1], version.code, common))
+            if len(divided) < len(versions) and not rounds.part:
+                return none
             read = turns.profile(rounds, out_of_time)
         found = [
-            None if ns is None else Profile([(d.name, d.workload.key) for d in parts.dispatches], ns)
-            for parts, ns in zip(divided, read, strict=True)
+            None if ns is None else Profile([(d.name, d.workload.key) for d in model.parts.dispatches], ns)
+            for model, ns in zip(divided, read, strict=True)
         ]
-        return [*found, *[None] * (len(versions) - len(read))]
+        return [*found, *none[len(found) :]]
 
     def plan(self) -> Plan:
         """What a compilation would make of the model now; another job may work on the same one."""
         workloads = distinct_workloads(self._parts)
         return plan_of(workloads, self._target, self._database, self._preference)
 
-    def gain(self, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+    def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """The model untuned, and as a compilation would make it now, in several fresh processes.
 
-        ``tuned`` is code that is there already.
+        ``untuned`` and ``tuned`` are code that is there already.
         """
-        _, images = self._assembled([Version(self._untuned, {})], out_of_time)
-        if not images or out_of_time():
+        if out_of_time():
             return None
-        return gain_of(images[0], self._planned(self.plan(), tuned), self._seed, out_of_time)
+        common = _Common(self._parts)
+        before = self._image(common.divided(self._untuned), untuned, common)
+        if out_of_time():
+            return None
+        return gain_of(before, self._planned(self.plan(), tuned), self._seed, out_of_time)
 
     def _planned(self, plan: Plan, tuned: Code) -> ModuleImage:
         """The model by a plan, of ``tuned`` code where that is the plan's."""
@@ -155,40 +171,50 @@ class MeasuredModel:
         ordered = {planned.workload.key: built[planned.workload.key] for planned in schedules}
         return assemble(parts, ordered, self._target, {})[0]
 
-    def _assembled(
-        self, versions: Sequence[Version], out_of_time: Callable[[], bool]
-    ) -> tuple[list[Partition], list[ModuleImage]]:
-        """The first versions, as many as there is time for."""
-        divided: dict[frozenset[tuple[str, str]], Partition] = {}
-        parts: list[Partition] = []
-        images: list[ModuleImage] = []
-        for version in versions:
-            if out_of_time():
-                break
-            names = frozenset((key, option.name) for key, option in version.options.items())
-            if names not in divided:
-                divided[names] = substitute(self._parts, version.options)
-            parts.append(divided[names])
-            images.append(self._image(parts[-1], version.code))
-        return parts, images
-
-    def _image(self, parts: Partition, code: Code) -> ModuleImage:
-        workloads = distinct_workloads(parts)
+    def _image(self, divided: _Divided, code: Code, common: _Common) -> ModuleImage:
+        workloads = distinct_workloads(divided.parts)
         self._build_defaults([w for w in workloads if w.key not in code])
-        built = {w.key: self._code(w, code) for w in workloads}
-        return assemble(parts, built, self._target, {})[0]
+        built = {
+            w.key: common.code(w, code[w.key]) if w.key in code else self._defaults[w.key] for w in workloads
+        }
+        return assemble(divided.parts, built, self._target, {}, divided.hoisted)[0]
 
     def _build_defaults(self, workloads: Sequence[Workload]) -> None:
         missing = [w for w in workloads if w.key not in self._defaults]
         schedules = [schedule_for(w, self._target, None, {}) for w in missing]
         self._defaults |= Building(schedules, self._target).finish()
 
-    def _code(self, workload: Workload, code: Code) -> BuiltWorkload:
-        found = code.get(workload.key)
-        if found is None:
-            return self._defaults[workload.key]
-        planned = Planned(workload, Trace.from_json(found.trace_json), GIVEN)
-        return BuiltWorkload(planned, wire.from_json(found.payload))
+
+@dataclass(frozen=True)
+class _Divided:
+    """A model with some options, and what was packed for versions of it."""
+
+    parts: Partition
+    hoisted: Hoisted = field(default_factory=dict)
+
+
+class _Common:
+    """What versions of a model have in common: made once for all of them."""
+
+    def __init__(self, parts: Partition) -> None:
+        self._parts = parts
+        self._divided: dict[frozenset[tuple[str, str]], _Divided] = {}
+        self._code: dict[tuple[str, str], BuiltWorkload] = {}
+
+    def divided(self, options: Options) -> _Divided:
+        """The model with some options."""
+        names = frozenset((key, option.name) for key, option in options.items())
+        if names not in self._divided:
+            self._divided[names] = _Divided(substitute(self._parts, options))
+        return self._divided[names]
+
+    def code(self, workload: Workload, built: Built) -> BuiltWorkload:
+        """Built code of a workload."""
+        key = workload.key, built.trace_key
+        if key not in self._code:
+            planned = Planned(workload, Trace.from_json(built.trace_json), GIVEN)
+            self._code[key] = BuiltWorkload(planned, wire.from_json(built.payload))
+        return self._code[key]
 
 
 __all__ = ["MeasuredModel", "subject_of", "work_of"]

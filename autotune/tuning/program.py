@@ -172,14 +172,17 @@ class ProgramAlone:
         self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
-        with Turns([self._image(version.code) for version in versions], self._seed) as turns:
+        with Turns(self._seed) as turns:
+            turns.start(rounds.processes)
+            for version in versions:
+                turns.add(self._image(version.code))
             read = turns.profile(rounds, out_of_time)
         dispatches = [(self.name, self._space.workload.key)]
         return [None if ns is None else Profile(dispatches, ns) for ns in read]
 
-    def gain(self, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+    def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """The default and the ``tuned`` schedule, in several fresh processes."""
-        return gain_of(self._image({}), self._image(tuned), self._seed, out_of_time)
+        return gain_of(self._image(untuned), self._image(tuned), self._seed, out_of_time)
 
     def _image(self, code: Code) -> ModuleImage:
         from autotune.codegen.backend import compile_schedule

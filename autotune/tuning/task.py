@@ -136,6 +136,11 @@ class Task:
         found = self.known.get(self.default_trace)
         return found.latency_ns if found else math.inf
 
+    @property
+    def default_code(self) -> Built | None:
+        """The code of the default schedule; None while there is none, or where an earlier session built it."""
+        return self.built.get(self.default_trace)
+
     def discarded(self, measurement: Measurement) -> bool:
         """Whether a candidate is so slow alone that it is not read inside the model."""
         return measurement.latency_ns > DISCARDED * self.default_alone_ns

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.runtime import artifact
-from autotune.tuning.measure.pool import WORKER
+from autotune.files import scratch_folder
+from autotune.runtime.folder import FolderWriter
 from autotune.tuning.paired import Readings
 from autotune.workers.pool import WorkerPool
-from autotune.workers.process import Died, WorkerProcess
+from autotune.workers.process import Died, WorkerProcess, python_module
 
 if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
 
+WORKER = python_module("autotune.tuning.measure.models")
 _LOAD_S = 300.0
 _TURN_S = 60.0
-_ROLE = "versions"
-
-Answering: TypeAlias = "Future[dict[str, Any]]"
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,8 @@ class Rounds:
 
     ``processes``: in so many fresh ones, each time in another order: where arrays happen to lie makes a few percent.
     A turn fills about ``turn_ns``. The first version has a turn at the beginning of a round and after each ``every``
-    others (0: it is one of them), so that it is read in the same moments as they are.
+    others (0: it is one of them), so that it is read in the same moments as they are. ``part``: where time is up before
+    all are loaded, those that are take turns.
     """
 
     most: int
@@ -42,6 +41,7 @@ class Rounds:
     processes: int = 2
     turn_ns: float = 30e6
     every: int = 0
+    part: bool = False
 
     def order(self, versions: Sequence[int], number: int) -> Iterator[int]:
         """The versions of a round in the order of their turns, each round begun by another.
@@ -61,33 +61,93 @@ class Rounds:
             yield from others[first : first + self.every]
 
 
-class Turns:
-    """Images of one model in one worker process; a version that ends the process takes no further turns.
+class FreshProcesses:
+    """Worker processes that have read nothing yet, some of them started ahead: starting takes longer than reading.
 
-    What the caller gave as a list comes back as one in the same order, with None for those. Once all are loaded,
-    the least number of rounds is read, whatever the time: fewer say nothing.
+    None is handed out while another one starts, which would disturb its readings.
     """
 
-    def __init__(self, images: Sequence[ModuleImage], seed: int, command: Sequence[str] = WORKER) -> None:
-        self._images = dict(enumerate(images))
-        self._count = len(images)
-        self._seed = seed
+    def __init__(self, command: Sequence[str]) -> None:
         self._command = command
         self._workers = WorkerPool()
-        self._loaded = False
+        self._starting: dict[str, Future[None]] = {}
+        self._count = 0
+        self._current = ""
+
+    def start(self, count: int) -> None:
+        """Have so many more started, in the background."""
+        for _ in range(count):
+            role = f"process {self._count}"
+            self._count += 1
+            self._workers.add(role, WorkerProcess(self._command, greeting={"do": "warm_up"}))
+            self._starting[role] = self._workers.submit(role, WorkerProcess.start)
+
+    def next(self) -> None:
+        """End the process in use and turn to the next one, as soon as all have started; raises MeasureError."""
+        self.end()
+        if not self._starting:
+            self.start(1)
+        for started in self._starting.values():
+            started.result()
+        self._current = next(iter(self._starting))
+        del self._starting[self._current]
+
+    @property
+    def in_use(self) -> bool:
+        """Whether there is a process in use."""
+        return bool(self._current)
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """What the process in use answers; raises Died."""
+        return self._workers.call(self._current, request, limit_s, str(request["do"]))
+
+    def end(self) -> None:
+        """End the process in use."""
+        if self._current:
+            self._workers.kill(self._current)
+            self._current = ""
+
+    def close(self) -> None:
+        """End all processes."""
+        self._workers.close()
+
+
+class Turns:
+    """Versions of one model that take turns in worker processes; one that ends its process takes no further turns.
+
+    Each reading of all begins in a fresh process. What they took comes in the order in which versions were added, with
+    None for those that ended a process or were not loaded. Once they are loaded, the least number of rounds is read,
+    whatever the time: fewer say nothing.
+    """
+
+    def __init__(self, seed: int, command: Sequence[str] = WORKER) -> None:
+        self._seed = seed
+        self._processes = FreshProcesses(command)
+        self._open = ExitStack()
+        self._paths: list[Path] = []
+        self._left: list[int] = []
+        """The versions that have not ended a process."""
         self._run_ns: dict[int, float] = {}
+        self._readings = 0
         self.failures: dict[int, str] = {}
         """Why a version takes no further turns, by its number."""
 
     def __enter__(self) -> Turns:
+        self._writer = FolderWriter(self._open.enter_context(scratch_folder("autotune-turns-")))
+        self._open.callback(self._processes.close)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._workers.close()
+        self._open.close()
 
-    def _end_process(self) -> None:
-        self._loaded = False
-        self._workers.kill(_ROLE)
+    def start(self, processes: int) -> None:
+        """Start processes ahead, while versions are still made."""
+        self._processes.start(processes)
+
+    def add(self, image: ModuleImage) -> None:
+        """One more version."""
+        self._left.append(len(self._paths))
+        self._paths.append(self._writer.add(image))
 
     def profile(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         """Latencies [rounds, dispatches] of each version; all None when there is no time."""
@@ -98,33 +158,34 @@ class Turns:
         return self._turns("time", rounds, out_of_time)
 
     def _turns(self, do: str, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
-        taken: dict[int, list[NDArray[np.float64]]] = {number: [] for number in self._images}
+        taken: dict[int, list[NDArray[np.float64]]] = {}
         done, again = 0, -(-rounds.most // rounds.processes)
-        if out_of_time():
-            return [None] * self._count
-        while self._images and done < rounds.most and (done < rounds.least or not out_of_time()):
+        self._processes.end()
+        while self._left and done < rounds.most and (done < rounds.least or not out_of_time()):
             if done and done % again == 0:
-                self._end_process()
-            if not self._loaded and not self._load_all(out_of_time, reverse=done // again % 2 == 1):
-                if out_of_time():
+                self._processes.end()
+            if not self._processes.in_use:
+                loaded = self._load(rounds, out_of_time)
+                if not loaded:
                     break
-                taken, done = {number: [] for number in self._images}, 0
-            elif self._round(do, rounds, taken, number=done):
+                if loaded != list(taken):
+                    taken, done = {number: [] for number in loaded}, 0
+            if self._round(do, rounds, taken, number=done):
                 done += 1
             else:
-                taken, done = {number: [] for number in self._images}, 0
+                done = 0
         enough = done >= rounds.least or done == rounds.most
         return [
-            np.asarray(taken[number], np.float64) if enough and number in self._images else None
-            for number in range(self._count)
+            np.asarray(taken[number], np.float64) if enough and number in taken else None
+            for number in range(len(self._paths))
         ]
 
     def _round(
         self, do: str, rounds: Rounds, taken: Mapping[int, list[NDArray[np.float64]]], number: int
     ) -> bool:
         """One round; says whether all versions lived. What had several turns counts by their median."""
-        found: dict[int, list[list[float]]] = {version: [] for version in self._images}
-        for version in rounds.order(list(self._images), number):
+        found: dict[int, list[list[float]]] = {version: [] for version in taken}
+        for version in rounds.order(list(taken), number + self._readings):
             runs = int(np.clip(rounds.turn_ns / self._run_ns[version], 2, 30))
             answer = self._ask(version, {"do": do, "version": version, "runs": runs}, _TURN_S)
             if answer is None:
@@ -134,55 +195,38 @@ class Turns:
             taken[version].append(np.median(turns, axis=0))
         return True
 
-    def _load_all(self, out_of_time: Callable[[], bool], *, reverse: bool) -> bool:
-        """Load all versions in a fresh process; says whether all of them lived and time was left.
-
-        One is written while the process loads the one before.
-        """
-        if not self._workers.has(_ROLE):
-            self._workers.add(_ROLE, WorkerProcess(self._command))
-        self._loaded = True
-        order = sorted(self._images, reverse=reverse)
-        with tempfile.TemporaryDirectory(prefix="autotune-turns-") as folder:
-            loading: tuple[int, Path, Answering] | None = None
-            for number in order:
-                path = Path(folder) / f"{number}.atm"
-                artifact.save(self._images[number], path)
-                if loading is not None and not self._is_loaded(*loading):
-                    return False
-                request = {"do": "load", "version": number, "path": str(path), "seed": self._seed}
-                loading = number, path, self._submit(request, _LOAD_S)
+    def _load(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[int]:
+        """Load the versions in a fresh process, every other time in the opposite order; those that are loaded."""
+        while self._left:
+            self._processes.next()
+            step = -1 if self._readings % 2 else 1
+            loaded = list[int]()
+            for number in self._left[::step]:
                 if out_of_time():
-                    self._end_process()
-                    return False
-            return loading is not None and self._is_loaded(*loading)
-
-    def _is_loaded(self, number: int, path: Path, loading: Answering) -> bool:
-        """Wait until a version is loaded; says whether it is."""
-        answer = self._answer(number, loading)
-        path.unlink()  # they can be large, and a killed job leaves its folder
-        if answer is None:
-            return False
-        self._run_ns.setdefault(number, max(1.0, answer["ns"]))
-        return True
-
-    def _submit(self, request: Mapping[str, Any], limit_s: float) -> Answering:
-        return self._workers.submit(
-            _ROLE, lambda worker: worker.call(request, limit_s, str(request["do"]), None)
-        )
+                    if rounds.part and len(loaded) > 1:
+                        return loaded
+                    self._processes.end()
+                    return []
+                request = {"do": "load", "version": number, "path": str(self._paths[number])}
+                answer = self._ask(number, {**request, "seed": self._seed}, _LOAD_S)
+                if answer is None:
+                    break
+                self._run_ns.setdefault(number, max(1.0, answer["ns"]))
+                loaded.append(number)
+            else:
+                self._readings += 1
+                return sorted(loaded)
+        return []
 
     def _ask(self, number: int, request: Mapping[str, Any], limit_s: float) -> dict[str, Any] | None:
-        return self._answer(number, self._submit(request, limit_s))
-
-    def _answer(self, number: int, answering: Answering) -> dict[str, Any] | None:
         """The answer, or None after the version ended the process: the others begin again without it."""
         try:
-            return answering.result()
+            return self._processes.ask(request, limit_s)
         except Died as death:
             self.failures[number] = str(death)
-            del self._images[number]
-            self._end_process()
+            self._left.remove(number)
+            self._processes.end()
             return None
 
 
-__all__ = ["Rounds", "Turns"]
+__all__ = ["FreshProcesses", "Rounds", "Turns"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -165,7 +167,7 @@ class Inside(MeasuredModel):
         dispatches = [(d.name, d.workload.key) for d in parts.dispatches]
         return Profile(dispatches, np.tile(row, (rounds.most, 1)))
 
-    def gain(self, tuned: Any, out_of_time: Any) -> None:
+    def gain(self, untuned: Any, tuned: Any, out_of_time: Any) -> None:
         return None
 
 
@@ -217,8 +219,16 @@ def image() -> ModuleImage:
     return compile_in_detail("zoo:tiny_cnn", threads=1).image
 
 
+@contextmanager
+def taking_turns(*images: ModuleImage) -> Iterator[Turns]:
+    with Turns(seed=0) as turns:
+        for image in images:
+            turns.add(image)
+        yield turns
+
+
 def test_versions_take_turns_in_two_processes(image: ModuleImage) -> None:
-    with Turns([image, image], seed=0) as turns:
+    with taking_turns(image, image) as turns:
         readings = turns.profile(Rounds(4), lambda: False)
         whole = turns.time(Rounds(2), lambda: False)
     for found in readings:
@@ -237,7 +247,7 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
         return original(self, number, wanted, limit_s)
 
     monkeypatch.setattr(Turns, "_ask", ask)
-    with Turns([image, image, image], seed=0) as turns:
+    with taking_turns(image, image, image) as turns:
         first, second, third = turns.profile(Rounds(3), lambda: False)
         assert "worker died" in turns.failures[1]
     assert second is None
@@ -262,13 +272,27 @@ def test_the_same_machine_code_is_no_change_whatever_is_read(image: ModuleImage)
 
 
 def test_too_few_rounds_decide_nothing(image: ModuleImage) -> None:
-    with Turns([image], seed=0) as turns:
+    with taking_turns(image) as turns:
         assert turns.profile(Rounds(12), lambda: True) == [None]
 
 
 def test_what_is_not_loaded_when_time_is_up_was_not_read(image: ModuleImage) -> None:
-    looks = iter(
-        [False, False, True, True, True]
-    )  # before all, before the first is loaded, before the second
-    with Turns([image, image], seed=0) as turns:
+    looks = iter([False, True])  # before the first is loaded, before the second
+    with taking_turns(image, image) as turns:
         assert turns.profile(Rounds(12), lambda: next(looks)) == [None, None]
+
+
+def test_those_that_are_loaded_when_time_is_up_take_turns_where_a_part_is_enough(image: ModuleImage) -> None:
+    looks = iter([False, False, True])  # before each of three versions is loaded
+    with taking_turns(image, image, image) as turns:
+        first, second, third = turns.profile(Rounds(3, part=True), lambda: next(looks, True))
+    assert cast(Any, first).shape == cast(Any, second).shape == (1, len(image.dispatches))
+    assert third is None
+
+
+def test_processes_start_ahead_and_have_read_nothing(image: ModuleImage) -> None:
+    with taking_turns(image) as turns:
+        turns.start(2)
+        turns.time(Rounds(2, 2, processes=2), lambda: False)
+        workers = [worker for found in turns._processes._workers._workers.values() for worker in found]
+    assert [worker.starts for worker in workers] == [1, 1]

@@ -84,7 +84,7 @@ class Model:
         config = task.space.default() if built is None else built.candidate.config
         return (self.inside or task.latency)(config)
 
-    def gain(self, tuned: Code, out_of_time: Any) -> Gain | None:
+    def gain(self, untuned: Code, tuned: Code, out_of_time: Any) -> Gain | None:
         return None
 
 
@@ -425,7 +425,7 @@ class Hours(Model):
             self._wait("read", out_of_time)
         return super().read(versions, rounds, out_of_time)
 
-    def gain(self, tuned: Code, out_of_time: Any) -> None:
+    def gain(self, untuned: Code, tuned: Code, out_of_time: Any) -> None:
         self._wait("time", out_of_time)
 
     def _wait(self, what: str, out_of_time: Any) -> None:

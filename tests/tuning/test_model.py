@@ -35,7 +35,7 @@ def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> N
         assert model.plan().options == {
             site.workload.key: site.default for site in sites if site.workload.key in model.plan().options
         }
-        found = model.gain(code, lambda: False)
+        found = model.gain(code, code, lambda: False)
         assert found is not None
         assert found.ratio == SAME_CODE
         assert model._planned(model.plan(), code).same_code(untuned)

@@ -1,21 +1,27 @@
-"""The worker's side of whole models: versions of one are in one process and take turns.
+"""The worker of whole models: versions of one are in one process and take turns.
 
-Requests: ``load`` (an artifact), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn,
-the whole model). The first run of a turn is never counted: it finds the caches as another model left
-them. In the runs after it every dispatch finds them as it does in use.
+Run as ``python -m autotune.tuning.measure.models``; JSON lines in and out, see :mod:`autotune.workers.serve`. Requests:
+``warm_up``, ``load`` (a version), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn, the whole model).
+The first run of a turn is never counted: it finds the caches as another model left them. In the runs after it every
+dispatch finds them as it does in use.
+
+Each measuring process is a fresh one, so that it loads the runtime and nothing else.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime.device import Memory
-
-if TYPE_CHECKING:
-    from autotune.runtime.module import Module
+from autotune.runtime.folder import FolderReader
+from autotune.runtime.module import Module
+from autotune.runtime.native import executor
+from autotune.tuning.random_inputs import random_inputs
+from autotune.workers.serve import Handler, serve
 
 _VERSIONS: dict[int, tuple[Module, dict[str, NDArray[Any]]]] = {}
 
@@ -35,15 +41,18 @@ class Shared(Memory):
 
 
 _MEMORY = Shared()
+_READER = FolderReader()
+
+
+def warm_up(request: dict[str, Any]) -> dict[str, Any]:
+    """Have the executor compiled."""
+    executor()
+    return {}
 
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
-    """Load the artifact ``path`` as a version of the model, with random inputs; nanoseconds of a run."""
-    from autotune.runtime import artifact
-    from autotune.runtime.module import Module
-    from autotune.tuning.random_inputs import random_inputs
-
-    image = artifact.load(request["path"])
+    """Load the image ``path`` as a version of the model, with random inputs; nanoseconds of a run."""
+    image = _READER.image(Path(request["path"]))
     module = Module(image, image.target.threads, memory=_MEMORY)
     inputs = random_inputs(module.inputs, request["seed"])
     _VERSIONS[request["version"]] = module, inputs
@@ -64,4 +73,15 @@ def time(request: dict[str, Any]) -> dict[str, Any]:
     return {"ns": module.time(inputs, warmup=1, repeat=request["runs"]).tolist()}
 
 
-__all__ = ["Shared", "load", "profile", "time"]
+HANDLERS: dict[str, Handler] = {"warm_up": warm_up, "load": load, "profile": profile, "time": time}
+
+
+def main() -> None:
+    """Serve requests until standard input ends."""
+    serve(HANDLERS)
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["HANDLERS", "Shared", "load", "main", "profile", "time", "warm_up"]

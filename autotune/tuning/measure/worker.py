@@ -1,8 +1,7 @@
 """The measuring worker: builds candidates, and checks and times built ones.
 
 Run as ``python -m autotune.tuning.measure.worker``; JSON lines in and out, see :mod:`autotune.workers.serve`. Requests:
-``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure``, ``check`` (whole options), and
-those of :mod:`models` (whole models).
+``build`` (config → code), ``prepare`` (inputs and reference outputs), ``measure`` and ``check`` (whole options).
 What only the runner needs (the executor) is imported by its requests.
 """
 
@@ -30,7 +29,6 @@ from autotune.passes.options import Option, options_of
 from autotune.schedule import Schedule, Trace
 from autotune.target import Target
 from autotune.te.dtypes import is_float
-from autotune.tuning.measure import models
 from autotune.tuning.measure.check import can_lose_precision, same_sign_tolerance, tolerance
 from autotune.tuning.measure.timing import time_candidate
 from autotune.tuning.outcome import Measurement, of_difference, of_exception
@@ -313,9 +311,6 @@ HANDLERS: dict[str, Handler] = {
     "prepare": prepare,
     "measure": measure,
     "check": check,
-    "load": models.load,
-    "profile": models.profile,
-    "time": models.time,
 }
 
 

@@ -130,7 +130,7 @@ OPTUNA: dict[str, Callable[[int], BaseSampler]] = {
     "random": _optuna("RandomSampler"),
     "cmaes": _optuna("CmaEsSampler", warn_independent_sampling=False),
     "gp": _optuna("GPSampler", warn_independent_sampling=False),
-    "nsga2": _optuna("NSGAIISampler"),
+    "nsga2": _optuna("NSGAIISampler", population_size=16),  # a workload seldom gets many hundred trials
     "qmc": _optuna("QMCSampler", warn_independent_sampling=False, warn_asynchronous_seeding=False),
     "grid": _optuna("BruteForceSampler"),
 }

@@ -52,7 +52,7 @@ def test_every_command_has_help_with_an_example(name: str, capsys: pytest.Captur
     assert f"Example: autotune {name}" in " ".join(out.split())
 
 
-@pytest.mark.parametrize("group", ["db", "bench"])
+@pytest.mark.parametrize("group", ["db", "bench", "replay"])
 def test_a_group_says_in_whole_sentences_what_its_commands_do(
     group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

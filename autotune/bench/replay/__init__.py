@@ -1,0 +1,1 @@
+"""Recorded candidates of workloads, and their spaces searched again without measuring."""

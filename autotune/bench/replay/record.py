@@ -1,0 +1,215 @@
+"""Recording: random candidates of a model's workloads are measured alone and, a part of them, inside the model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.bench import machine
+from autotune.bench.replay.recording import COLUMNS, Facts, Recording
+from autotune.calibration.host import ensure
+from autotune.compiler import divide
+from autotune.database import Database
+from autotune.database.inside import Estimate
+from autotune.database.records import Outcome, Reading
+from autotune.errors import MeasureError, UsageError
+from autotune.passes.preference import TOLERANCE, Preference
+from autotune.schedule.knob import config_to_json
+from autotune.suggest import listing
+from autotune.target import Target
+from autotune.tuning.compare import EVERY
+from autotune.tuning.guide import Guide
+from autotune.tuning.inside import Inside
+from autotune.tuning.job import Subject
+from autotune.tuning.measure.interface import Built, Candidate
+from autotune.tuning.measure.pool import ProcessPool
+from autotune.tuning.model import MeasuredModel, work_of
+from autotune.tuning.samplers import factory
+from autotune.tuning.search import Search
+from autotune.tuning.sites import Site, Sites
+from autotune.tuning.task import Task
+
+if TYPE_CHECKING:
+    from autotune.compiler.driver import Model
+    from autotune.passes.partition import Partition
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to measure: ``candidates`` of each workload (all, where a space has fewer), each in so many ``turns``;
+    the fastest ``share`` of them inside the model too, in so many ``processes``."""
+
+    candidates: int = 320
+    turns: int = 3
+    share: float = 1 / 3
+    processes: int = 2
+    seed: int = 0
+
+
+@dataclass
+class _Sample:
+    """The candidates of one workload, the default first, and what was read of them by machine code."""
+
+    subject: Subject
+    built: list[Built]
+    outcomes: dict[str, Outcome]
+    ratios: dict[str, list[float]]
+    default_ns: list[float]
+    inside: list[Reading]
+
+    def ratio(self, built: Built) -> float:
+        """The median of the turns; missing for a candidate that failed."""
+        ratios = self.ratios.get(built.code_key)
+        return float(np.median(ratios)) if ratios else np.nan
+
+    def fastest(self, share: float) -> list[Built]:
+        """The fastest alone, one of each machine code, without the default."""
+        codes = {built.code_key: built for built in reversed(self.built) if built.code_key in self.ratios}
+        codes.pop(self.built[0].code_key)
+        return sorted(codes.values(), key=self.ratio)[: round(share * len(self.built))]
+
+
+def record(model: Model, names: Sequence[str], target: Target, effort: Effort, say: Say) -> list[Recording]:
+    """Measure random candidates of the workloads of ``model`` whose dispatches have one of ``names``, shell patterns;
+    without any, all. Raises UsageError for a name that none has, and what compiling and measuring raise.
+    """
+    ensure(target, say)
+    parts, preference = divide(model, activations=target.activations), Preference(TOLERANCE)
+    subjects, sites = work_of(parts, target, preference)
+    wanted = _chosen(subjects, names)
+    with closing(ProcessPool(target.cores)) as pool:
+        samples = [_alone(subject, pool, effort, say) for subject in wanted]
+    _read_inside(samples, parts, subjects, sites, effort, say)
+    facts = machine.facts()
+    return [_recording(sample, parts.name, facts) for sample in samples]
+
+
+def _chosen(subjects: Sequence[Subject], names: Sequence[str]) -> list[Subject]:
+    known = [subject.names[0] for subject in subjects]
+    for name in names:
+        if not any(fnmatchcase(one, name) for one in known):
+            raise UsageError(f"no dispatch is called {name!r}; there are: {listing(name, known)}")
+    return [s for s in subjects if not names or any(fnmatchcase(s.names[0], name) for name in names)]
+
+
+def _alone(subject: Subject, pool: ProcessPool, effort: Effort, say: Say) -> _Sample:
+    """Build the candidates of a workload and time them in turns with its default."""
+    rng = np.random.default_rng(effort.seed)
+    drawn = subject.space.random(rng, effort.candidates)
+    configs = [subject.default, *(config for config in drawn if config != subject.default)]
+    say(f"{subject.names[0]}: building {len(configs)} of {subject.space.size():,} candidates")
+    text = subject.space.target.to_json()
+    built = pool.build([Candidate(subject.workload.text, text, config, effort.seed) for config in configs])
+    codes = {one.code_key: one for one in reversed(built) if one.code_key}
+    sample = _Sample(subject, built, {}, {code: [] for code in codes}, [], [])
+    say(f"{subject.names[0]}: timing {len(codes)} of them, {effort.turns} turns each")
+    for _ in range(effort.turns):
+        order = rng.permutation([code for code in codes if code in sample.ratios]).tolist()
+        for first in range(0, len(order), EVERY):
+            _time(sample, [codes[code] for code in order[first : first + EVERY]], pool)
+    return sample
+
+
+def _time(sample: _Sample, candidates: Sequence[Built], pool: ProcessPool) -> None:
+    """The default, then some candidates; one that fails has no further turn."""
+    default = pool.measure(sample.built[0], np.inf)
+    if default.latency is None:
+        raise MeasureError(f"the default of {sample.subject.names[0]} fails: {default.message}")
+    sample.default_ns.append(default.latency_ns)
+    for one in candidates:
+        measured = pool.measure(one, np.inf)
+        sample.outcomes[one.code_key] = measured.outcome
+        if measured.latency is None:
+            del sample.ratios[one.code_key]
+        else:
+            sample.ratios[one.code_key].append(measured.latency_ns / default.latency_ns)
+
+
+def _read_inside(
+    samples: Sequence[_Sample],
+    parts: Partition,
+    subjects: Sequence[Subject],
+    sites: Sequence[Site],
+    effort: Effort,
+    say: Say,
+) -> None:
+    """Read the fastest of each sample inside the model, with other candidates in each process."""
+    make = factory("random", Guide(None), 1)
+    tasks = [Task(s.names, s.workload, s.space, Search(s.space, make, 0), s.default) for s in subjects]
+    fastest = {sample.subject.workload.key: sample.fastest(effort.share) for sample in samples}
+    rng = np.random.default_rng(effort.seed)
+    target = samples[0].subject.space.target
+    with (
+        tempfile.TemporaryDirectory(prefix="autotune-replay-") as folder,
+        Database(Path(folder) / "empty.db") as empty,
+    ):
+        model = MeasuredModel(parts, sites, target, empty, Preference(TOLERANCE), effort.seed)
+        inside = Inside(Sites(tasks, sites), model)
+        for number in range(effort.processes):
+            for some in _batches(fastest, inside.most, rng):
+                count = sum(map(len, some.values()))
+                say(f"{parts.name}: reading {count} candidates inside it, {number + 1} of {effort.processes}")
+                for key, readings in inside.read(some, lambda: False).items():
+                    next(s for s in samples if s.subject.workload.key == key).inside.extend(readings)
+
+
+def _batches(
+    candidates: Mapping[str, Sequence[Built]], most: int, rng: np.random.Generator
+) -> Iterator[dict[str, list[Built]]]:
+    """The candidates of all workloads in random order, so many of each at once."""
+    shuffled = {key: [found[i] for i in rng.permutation(len(found))] for key, found in candidates.items()}
+    for first in range(0, max(map(len, shuffled.values())), most):
+        some = {key: found[first : first + most] for key, found in shuffled.items()}
+        yield {key: found for key, found in some.items() if found}
+
+
+def _recording(sample: _Sample, model: str, facts: Mapping[str, str]) -> Recording:
+    import pandas
+
+    subject, defaults = sample.subject, [reading.default_ns for reading in sample.inside]
+    inside: dict[str, Estimate] = {}
+    code_of = {built.trace_key: built.code_key for built in sample.built}
+    for reading in sample.inside:
+        code = code_of[reading.trace_key]
+        inside[code] = inside.get(code, Estimate()) + reading
+    rows = [_row(sample, built, inside.get(built.code_key)) for built in sample.built]
+    return Recording(
+        Facts(
+            model=model,
+            name=subject.names[0],
+            workload=subject.workload.text,
+            target=subject.space.target.to_json(),
+            family=subject.space.family,
+            size=subject.space.size(),
+            default_ns=float(np.median(sample.default_ns)),
+            default_inside_ns=float(np.median(defaults)) if defaults else None,
+            machine=facts,
+        ),
+        pandas.DataFrame(rows, columns=list(COLUMNS)),
+    )
+
+
+def _row(sample: _Sample, built: Built, inside: Estimate | None) -> tuple[object, ...]:
+    outcome = built.failed.outcome if built.failed else sample.outcomes[built.code_key]
+    return (
+        config_to_json(built.candidate.config),
+        built.trace_key,
+        built.code_key,
+        outcome.value,
+        sample.ratio(built),
+        len(sample.ratios.get(built.code_key, ())),
+        np.exp(inside.total / inside.rounds) if inside else np.nan,
+        inside.rounds if inside else 0,
+    )
+
+
+__all__ = ["Effort", "record"]

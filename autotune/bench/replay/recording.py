@@ -1,0 +1,126 @@
+"""Measured random candidates of one workload, as a Parquet file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotune.database.export import export
+from autotune.errors import KnobError, UsageError
+from autotune.graph.region import Workload
+from autotune.schedule.knob import Value
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from search_spaces.space import Space
+
+COLUMNS = ("config", "trace_key", "code_key", "outcome", "ratio", "turns", "inside", "rounds")
+"""``config``: knob values as JSON text; ``ratio``: latency alone over the default's that was read beside it, the median
+of so many ``turns``, missing where ``outcome`` is not "ok"; ``inside``: the same inside the model, in so many
+``rounds``, missing where it was not read there. Equal machine code (``code_key``) is read once."""
+_LEAST = 0.5
+"""A recording of which a smaller share is legal today says nothing of today's space."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a recording is of: the dispatch's ``name`` in a ``model``, the canonical texts of workload and target, the
+    default's nanoseconds alone and inside the model (None where nothing was read there), machine and versions."""
+
+    model: str
+    name: str
+    workload: str
+    target: str
+    family: str
+    size: int
+    """Legal candidates of the space; an estimate where it is large."""
+    default_ns: float
+    default_inside_ns: float | None
+    machine: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A table of candidates with the :data:`COLUMNS`, the default first."""
+
+    facts: Facts
+    table: DataFrame
+
+    @property
+    def title(self) -> str:
+        """The model's and the dispatch's names."""
+        return f"{self.facts.model} {self.facts.name}"
+
+    @cached_property
+    def space(self) -> Space:
+        """The workload's space as it is today."""
+        from search_spaces.spaces import space_for
+
+        return space_for(Workload.parse(self.facts.workload), Target.from_json(self.facts.target))
+
+    @cached_property
+    def today(self) -> tuple[list[dict[str, Value]], DataFrame]:
+        """The candidates that are legal in today's space, and their rows.
+
+        A knob that is newer than the recording has its default. Raises UsageError where few are left.
+        """
+        found = [self._today(json.loads(text)) for text in self.table.config]
+        legal = [config is not None for config in found]
+        if sum(legal) < _LEAST * len(legal):
+            raise UsageError(
+                f"{self.title}: {sum(legal)} of {len(legal)} recorded candidates are legal in today's space; "
+                "record it again: autotune replay record"
+            )
+        return [config for config in found if config is not None], self.table[legal].reset_index(drop=True)
+
+    def _today(self, recorded: Mapping[str, Value]) -> dict[str, Value] | None:
+        """A recorded configuration in today's knobs; None for one that is not legal, or has a knob that is gone."""
+        default = self.space.default()
+        if not recorded.keys() <= default.keys():
+            return None
+        try:
+            return self.space.check({**default, **recorded})
+        except KnobError:
+            return None
+
+    def write(self, folder: Path) -> Path:
+        """Write it to a file in ``folder`` that is named after its title; raises OSError."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{re.sub(r'[^0-9A-Za-z]+', '-', self.title).strip('-').lower()}.parquet"
+        table = self.table.copy(deep=False)
+        table.attrs = asdict(self.facts)  # kept in the file's metadata
+        export(table, path)
+        return path
+
+    @staticmethod
+    def read(path: Path) -> Recording:
+        """Read a file that :meth:`write` made; raises UsageError for another."""
+        import pandas
+
+        try:
+            table = pandas.read_parquet(path)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read {path}: {error}") from error
+        wanted = {field.name for field in fields(Facts)}
+        if table.attrs.keys() != wanted or not {*COLUMNS} <= {*table.columns}:
+            raise UsageError(f"{path} is no recording of `autotune replay record`")
+        facts, table.attrs = Facts(**table.attrs), {}
+        return Recording(facts, table)
+
+
+def read_all(folder: Path) -> list[Recording]:
+    """The recordings of a folder, by name; raises UsageError where there are none."""
+    found = [Recording.read(path) for path in sorted(folder.glob("*.parquet"))]
+    if not found:
+        raise UsageError(f"{folder} has no recordings; make some: autotune replay record MODEL -o {folder}")
+    return found
+
+
+__all__ = ["COLUMNS", "Facts", "Recording", "read_all"]

@@ -1,0 +1,193 @@
+"""A search as a job does it, with a recording for the measurer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.bench.replay.recording import Recording
+from autotune.bench.replay.space import PoolSampler, RecordedSpace
+from autotune.database.records import Key, Latency, Outcome, Reading, Run
+from autotune.errors import InternalError, UsageError
+from autotune.passes.options import Option
+from autotune.schedule.knob import Config, config_to_json
+from autotune.tuning.allocate import Allocator
+from autotune.tuning.budget import Budget, Meter
+from autotune.tuning.guide import Guide, Matrix
+from autotune.tuning.loop import Loop
+from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
+from autotune.tuning.outcome import Measurement
+from autotune.tuning.sampler import GuidedSampler
+from autotune.tuning.samplers import SamplerLike, factory
+from autotune.tuning.search import SamplerFactory, Search
+from autotune.tuning.sites import Site, Sites
+from autotune.tuning.task import Task
+from search_spaces.population import Population
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from cost_models.ranker import Ranker
+    from search_spaces.space import Space
+
+BATCH = 8
+"""Candidates that a job builds together."""
+ALONE, INSIDE = "alone", "inside"
+"""What counts as a candidate's latency: alone, or as a job scores it, inside the model and, where it was not read
+there, alone but not below the default's."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The recorded candidates that are legal today: a pool, and how each ends."""
+
+    recording: Recording
+    by: str = ALONE
+
+    @cached_property
+    def space(self) -> RecordedSpace:
+        """The pool."""
+        return RecordedSpace.among(self.recording.space, self.recording.today[0])
+
+    @cached_property
+    def default(self) -> Config:
+        """The schedule that is used when nothing was tuned."""
+        return self.recording.today[0][0]
+
+    @cached_property
+    def ratios(self) -> NDArray[np.float64]:
+        """Latencies over the default's [n]; infinite for candidates that failed."""
+        table = self.recording.today[1]
+        alone = table.ratio.to_numpy()
+        if self.by == ALONE:
+            return np.where(np.isnan(alone), math.inf, alone)
+        inside = table.inside.to_numpy()
+        found = np.where(np.isnan(inside), np.fmax(1.0, alone), inside)
+        return np.where(np.isnan(alone), math.inf, found)
+
+    @property
+    def best(self) -> float:
+        """The least latency over the default's."""
+        return float(self.ratios.min())
+
+    @cached_property
+    def built(self) -> Mapping[str, tuple[Built, Measurement]]:
+        """Each candidate's identity and end, by the JSON of its configuration."""
+        configs, table = self.recording.today
+        found = {}
+        for config, row, ratio in zip(configs, table.itertuples(), self.ratios, strict=True):
+            candidate = Candidate(self.recording.facts.workload, self.recording.facts.target, config)
+            outcome, ns = Outcome(row.outcome), ratio * self.recording.facts.default_ns
+            latency = Latency(1, ns, ns, 0.0) if outcome is Outcome.OK else None
+            built = Built(
+                candidate, row.trace_key, "", payload={"code": row.code_key} if row.code_key else {}
+            )
+            found[config_to_json(config)] = (built, Measurement(outcome, latency))
+        return found
+
+    @cached_property
+    def features(self) -> NDArray[Any]:
+        """What cost models read of the pool [n, F]."""
+        return Guide().features(self.space, self.space.pool)
+
+
+class RecordedMeasurer:
+    """A Measurer that looks up what was recorded."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    def build(self, candidates: Sequence[Candidate]) -> list[Built]:
+        """What the candidates were."""
+        return [self._answers.built[config_to_json(candidate.config)][0] for candidate in candidates]
+
+    def measure(self, built: Built, default_ns: float) -> Measurement:
+        """What was read."""
+        return self._answers.built[config_to_json(built.candidate.config)][1]
+
+    def check(self, option: BuiltOption) -> Measurement:
+        """Whole options are not recorded."""
+        raise InternalError("options are not recorded")
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class _Nowhere:
+    """A store that keeps nothing: a search begins from nothing."""
+
+    def record(self, run: Run) -> bool:
+        return True
+
+    def records(self, *, workload: str, target: str, space: str, after: int) -> list[Run]:
+        return []
+
+    def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
+        pass
+
+    def readings(self, key: Key) -> list[Reading]:
+        return []
+
+
+class RecordedGuide(Guide):
+    """A job's cost model that reads the features of a pool instead of working them out again and again."""
+
+    def __init__(self, answers: Answers, prior: Ranker | None = None, every: int = 24) -> None:
+        super().__init__(prior, every)
+        self._rows = {code: row for row, code in enumerate(answers.space.pool.codes().tolist())}
+        self._features = answers.features
+
+    def features(self, space: Space, population: Population) -> Matrix:
+        """The rows of candidates of the pool."""
+        return self._features[[self._rows[code] for code in population.codes().tolist()]]
+
+
+def search(
+    answers: Answers, sampler: SamplerLike, guide: Guide, *, trials: int, seed: int
+) -> NDArray[np.float64]:
+    """The least latency over the default's after each trial, of which the default is the first [trials].
+
+    This is the loop of a job with one workload: the same batches, the same training of the cost model. Only the
+    candidates are those of the pool (:class:`PoolSampler`), and their ends are known.
+    """
+    space, facts = answers.space, answers.recording.facts
+    make = _in_pool(factory(sampler, guide, BATCH))
+    task = Task((facts.name,), space.workload, space, Search(space, make, seed), answers.default, seed)
+    site = Site((facts.name,), space.workload, (Option(cast("Workload", space.workload)),))
+    Loop(
+        tasks=[task],
+        allocator=Allocator(Sites([task], [site]), seed),
+        measurer=RecordedMeasurer(answers),
+        store=_Nowhere(),
+        guide=guide,
+        meter=Meter(Budget(trials=trials)),
+        describe=lambda run: run,
+        measured=lambda task, run: None,
+        batch=BATCH,
+    ).run()
+    curve = np.asarray(task.curve[:trials]) / facts.default_ns
+    return np.pad(curve, (0, trials - len(curve)), mode="edge")
+
+
+def _in_pool(make: SamplerFactory) -> SamplerFactory:
+    """A sampler of a pool: ours draws from whatever its space has, Optuna's are moved to what there is."""
+    from optuna.samplers import BaseSampler, RandomSampler
+
+    def made(space: Space, seed: int) -> BaseSampler:
+        sampler = make(space, seed)
+        if isinstance(sampler, GuidedSampler):
+            return sampler
+        if not isinstance(sampler, BaseSampler):
+            raise UsageError("a study has one storage: give its sampler, every search has a study of its own")
+        assert isinstance(space, RecordedSpace)
+        return PoolSampler(space, seed, None if isinstance(sampler, RandomSampler) else sampler)
+
+    return made
+
+
+__all__ = ["ALONE", "BATCH", "INSIDE", "Answers", "RecordedGuide", "RecordedMeasurer", "search"]

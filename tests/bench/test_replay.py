@@ -1,0 +1,221 @@
+"""Recorded spaces: files, finite pools, searches without measuring."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+from optuna.samplers import TPESampler
+
+from autotune.bench.replay.compare import JOB, MODELS, Estimate, Method, compare
+from autotune.bench.replay.record import Effort, record
+from autotune.bench.replay.recording import COLUMNS, Facts, Recording, read_all
+from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedGuide, search
+from autotune.bench.suites import regions
+from autotune.cli.main import run
+from autotune.errors import UsageError
+from autotune.schedule.knob import config_to_json
+from autotune.target import Target
+from autotune.tuning.samplers import OPTUNA
+from cost_models import analytic
+from search_spaces.spaces import space_for
+
+TARGET = Target.parse("x86-64-v3", threads=2)
+
+
+@cache
+def made(count: int = 40) -> Recording:
+    """Candidates of a product with latencies that the analytic model has an idea of; the default is the slowest."""
+    workload = regions.workloads()["contraction"]["512×512×512"]
+    space, rng = space_for(workload, TARGET), np.random.default_rng(0)
+    configs = space.random(rng, count)
+    seconds = analytic.predict(space, configs) * rng.lognormal(sigma=0.2, size=count)
+    slowest = int(seconds.argmax())
+    configs.insert(0, configs.pop(slowest))
+    seconds = np.concatenate([seconds[[slowest]], np.delete(seconds, slowest)])
+    keys = [f"{number:064x}" for number in range(count)]
+    rows = {"trace_key": keys, "code_key": keys, "outcome": "ok", "ratio": seconds / seconds[0], "turns": 3}
+    inside = np.where(np.arange(count) % 3 == 0, rows["ratio"], np.nan)
+    table = pandas.DataFrame(
+        {"config": [config_to_json(c) for c in configs], **rows, "inside": inside, "rounds": 3}
+    )
+    facts = Facts(
+        "made",
+        "product",
+        workload.text,
+        TARGET.to_json(),
+        space.family,
+        space.size(),
+        1e6,
+        1e6,
+        {"processor": "none"},
+    )
+    return Recording(facts, table[list(COLUMNS)])
+
+
+def changed(change: Any) -> Recording:
+    """The recording with other configurations."""
+    table = made().table.assign(config=[json.dumps(change(json.loads(text))) for text in made().table.config])
+    return Recording(made().facts, table)
+
+
+def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = made().write(tmp_path)
+    (found,) = read_all(tmp_path)
+    assert path.name == "made-product.parquet"
+    assert found.facts == made().facts
+    pandas.testing.assert_frame_equal(found.table, made().table)
+
+
+def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no recordings; make some: autotune replay record MODEL"):
+        read_all(tmp_path)
+    made().table.to_parquet(tmp_path / "table.parquet")
+    with pytest.raises(UsageError, match="is no recording of `autotune replay record`"):
+        read_all(tmp_path)
+    (tmp_path / "table.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UsageError, match="cannot read"):
+        read_all(tmp_path)
+
+
+def test_a_recording_outlives_new_knobs_but_not_a_new_space() -> None:
+    name = next(k.name for k in made().space.knobs if k.name == "unroll")
+    legal, rows = changed(lambda c: {k: v for k, v in c.items() if k != name}).today
+    assert len(legal) == len(rows) > 20
+    assert {config[name] for config in legal} == {made().space.default()[name]}
+    with pytest.raises(
+        UsageError, match="made product: 0 of 40 recorded candidates are legal in today's space"
+    ):
+        _ = changed(lambda c: {**c, "gone": 1}).today
+
+
+def test_only_recorded_candidates_exist() -> None:
+    space = Answers(made()).space
+    everything = set(map(config_to_json, space.pool.configs()))
+    rng = np.random.default_rng(1)
+    assert set(map(config_to_json, space.population(rng, 512).configs())) == everything
+    assert len(space.population(rng, 8)) == 8
+    centre = space.pool.take([3])
+    near = space.neighbourhood(centre)
+    assert set(map(config_to_json, near.configs())) <= everything - {config_to_json(centre.config(0))}
+    far = sorted(space.distances(centre.indexes[0]))
+    assert far[0] == 0
+    assert sorted(space.distances(centre.indexes[0])[i] for i in _rows(space, near)) == far[1 : len(near) + 1]
+
+
+def _rows(space: Any, some: Any) -> list[int]:
+    return [space.pool.codes().tolist().index(code) for code in some.codes().tolist()]
+
+
+@pytest.mark.parametrize("sampler", ["guided", *(name for name in OPTUNA if name not in ("gp", "grid"))])
+def test_every_sampler_finds_the_best_when_it_may_try_everything(sampler: str) -> None:
+    answers = Answers(made())
+    curve = search(answers, sampler, RecordedGuide(answers), trials=40, seed=1)
+    assert curve[0] == pytest.approx(1)
+    assert curve[-1] == pytest.approx(answers.best)
+    assert (np.diff(curve) <= 0).all()
+
+
+def test_equal_seeds_search_alike() -> None:
+    answers = Answers(made())
+    for sampler in ("guided", "tpe", "nsga2", "random"):
+        curves = [search(answers, sampler, RecordedGuide(answers), trials=24, seed=s) for s in (5, 5, 6)]
+        assert (curves[0] == curves[1]).all()
+        assert sampler == "guided" or (curves[0] != curves[2]).any()
+
+
+def test_a_sampler_of_ones_own_is_compared() -> None:
+    own = Method(lambda seed: TPESampler(seed=seed, n_startup_trials=4))
+    found = compare([made()], [own, Method("random")], trials=16, seeds=2, by=ALONE)
+    assert found.curves.shape == (2, 1, 2, 16)
+    assert (found.curves >= 0).all()
+
+
+def test_failed_candidates_are_never_the_best() -> None:
+    table = made().table.copy()
+    best = int(table.ratio.argmin())
+    table.loc[best, ["outcome", "ratio", "inside"]] = ["wrong_result", np.nan, np.nan]
+    answers = Answers(Recording(made().facts, table))
+    assert answers.best == pytest.approx(table.ratio.min())
+    assert search(answers, "tpe", RecordedGuide(answers), trials=40, seed=0)[-1] == pytest.approx(
+        answers.best
+    )
+
+
+def test_inside_a_candidate_that_was_not_read_there_is_no_better_than_the_default() -> None:
+    found, table = Answers(made(), INSIDE).ratios, made().table
+    unread = table.inside.isna().to_numpy()
+    assert (found[unread] == np.maximum(1, table.ratio[unread])).all()
+    assert (found[~unread] == table.inside[~unread]).all()
+
+
+def test_every_cost_model_guides() -> None:
+    methods = [Method("guided", model) for model in MODELS]
+    found = compare([made()], methods, trials=12, seeds=2, by=ALONE)
+    assert [method.name for method in found.methods] == [
+        "guided",
+        *(f"guided, model {model}" for model in MODELS if model != JOB),
+    ]
+    assert all(found.regret(number, 12).mean >= 0 for number in range(len(methods)))
+
+
+def test_processes_find_the_same() -> None:
+    alone, together = (
+        compare([made()], [Method("random")], trials=12, seeds=2, by=ALONE, processes=n) for n in (1, 2)
+    )
+    assert (alone.curves == together.curves).all()
+
+
+def test_an_interval_holds_its_mean() -> None:
+    found = Estimate.of(np.random.default_rng(0).normal(2.0, 0.1, 20))
+    assert found.low < found.mean < found.high
+    assert 0.03 < found.high - found.low < 0.2
+    assert Estimate.of(np.ones(5)) == Estimate(1.0, 1.0, 1.0)
+
+
+def test_compare_prints_tables_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made().write(tmp_path)
+    arguments = ["replay", "compare", str(tmp_path), "--trials", "16", "--seeds", "2", "--processes", "1"]
+    assert (
+        run([*arguments, "--samplers", "guided,random", "--models", "job", "-o", str(tmp_path / "page.md")])
+        == 0
+    )
+    out = capsys.readouterr().out
+    assert "1 workload, 2 seeds" in out
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "- recorded on: none" in page
+    assert "| made product | 40 |" in page
+    assert run([*arguments, "--samplers", "random", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["data"]
+    assert row["regret"]["16"]["mean"] == pytest.approx(row["workloads"]["made product"]["mean"])
+
+
+def test_compare_says_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made().write(tmp_path)
+    for extra, message in (
+        (["--samplers", "tp"], "unknown sampler 'tp'; there are: guided, tpe"),
+        (["--models", "jobs"], "unknown model 'jobs'; there are: job"),
+        (["--trials", "40"], "has more than 40 candidates"),
+    ):
+        assert run(["replay", "compare", str(tmp_path), *extra]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_candidates_are_recorded_beside_the_default_alone_and_inside() -> None:
+    effort = Effort(candidates=4, turns=1, share=0.5, processes=1)
+    said: list[str] = []
+    target = Target.detect(threads=1)
+    (found,) = record("zoo:tiny_cnn", ["010_average*"], target, effort, said.append)
+    assert found.facts.model == "tiny_cnn"
+    assert 4 <= len(found.table) <= 5
+    assert set(found.table.outcome) == {"ok"}
+    assert found.table.ratio.gt(0).all()
+    assert found.table.inside.notna().sum() >= 1
+    assert found.today[0][0] == analytic.default_config(found.space)
+    with pytest.raises(UsageError, match="no dispatch is called 'nothing'; there are: "):
+        record("zoo:tiny_cnn", ["nothing"], target, effort, said.append)

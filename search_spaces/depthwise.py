@@ -1,7 +1,8 @@
 """Depthwise convolutions: channels in vectors, a register tile of pixels, the window unrolled.
 
-Knobs: the common ones of a register tile, ``stage`` (where the padded input is stored), ``unroll_window``, and
-``ahead`` (:mod:`search_spaces.tile_ahead`) for images that are read where they lie, beyond the second cache.
+Knobs: the common ones of a register tile, ``stage`` (where the padded input is stored, or ``inline``, nowhere:
+:mod:`search_spaces.tile_border`), ``unroll_window``, and ``ahead`` (:mod:`search_spaces.tile_ahead`) for images that
+are read where they lie, beyond the second cache.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from autotune.schedule.knob import Columns, Knob
 from search_spaces.constraint import Constraint
 from search_spaces.space import Space
 from search_spaces.tile_ahead import image_knob
+from search_spaces.tile_border import INLINE, STORED, inline_rule
 from search_spaces.tile_knobs import column
 from search_spaces.tiled import TileSteps, stage_knob, tiled_space
 
@@ -33,9 +35,13 @@ def space(workload: Workload, target: Target, shape: TileShape) -> Space:
 def windowed(family: str, workload: Workload, target: Target, shape: TileShape) -> Space:
     """A register-tiled space whose window loops may be unrolled."""
     window = math.prod(shape.extents[axis] for axis in shape.window)
-    knobs = [*stage_knob(shape), *image_knob(shape, target)]
-    constraints = []
-    if 1 < window <= 49:
+    short = 1 < window <= 49
+    knobs = [
+        *stage_knob(shape, ("block", INLINE) if short else (STORED, "block")),
+        *image_knob(shape, target),
+    ]
+    constraints = [inline_rule(shape)] if short and shape.staged else []
+    if short:
         knobs.append(Knob.of("unroll_window", (False, True), window <= 9, "unroll the outer window loops"))
         reads = ["rows", "vectors", "unroll", "unroll_window"]
         if len(shape.spatial) == 2:

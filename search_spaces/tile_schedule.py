@@ -16,6 +16,7 @@ from search_spaces.dot_tile import tensorize_group
 from search_spaces.plain import schedule_plain
 from search_spaces.sketch import Choices
 from search_spaces.tile_ahead import fetch_image
+from search_spaces.tile_border import INLINE, STORED, peel_border
 from search_spaces.tile_knobs import WHOLE
 from search_spaces.tile_left import pack_left, place_left, prefetch_left
 from search_spaces.tile_library import TILES, call_library
@@ -102,6 +103,12 @@ def _tile_stored(
     stage.reorder(*blocks, *tiles, *(inner[axis] for axis in shape.spatial), columns)
     block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
     stage.parallel(block, when=config["parallel"])
+    if config.get("stage", STORED) == INLINE:
+        rows = {
+            axis: config[knob]
+            for axis, knob in zip(reversed(shape.spatial), ("rows", "outer_rows"), strict=False)
+        }
+        peel_border(stage, shape, dict(zip(shape.spatial, row_tiles, strict=True)), rows)
     along = row_tiles[-1] if row_tiles else tiles[-1]
     return block, tiles, along, [*(inner[axis] for axis in shape.spatial), columns]
 
@@ -223,14 +230,15 @@ def _finish(stage: Stage, shape: TileShape, inner: list[IterVar], looped: bool) 
 def _place_producers(
     schedule: Schedule, shape: TileShape, stored: Stage, block: IterVar, config: Choices
 ) -> None:
-    """Views are inlined; padding and prologues are stored whole, or once a block."""
+    """Views are inlined; padding and prologues are stored whole, once a block, or not at all."""
     plan = shape.structure
-    in_block = config.get("stage", "root") == "block"
+    place = config.get("stage", STORED)
+    in_block, inline = place == "block", place == INLINE
     for op in reversed(plan.producers):  # readers first
         stage = schedule[op.name]
         if op.reduction is not None:
             schedule_plain(stage, shape.lanes, inline=False)
-        elif op.name not in shape.staged:
+        elif op.name not in shape.staged or inline:
             stage.compute_inline()
         else:
             at_block = op.name not in shape.whole and bool(in_block)

@@ -84,11 +84,11 @@ def _epilogue_knob(shape: TileShape) -> list[Knob]:
     return [Knob.of("epilogue", ("looped", "unrolled"), "looped", "how the rows of a tile are finished")]
 
 
-def stage_knob(shape: TileShape) -> list[Knob]:
-    """Where padding and prologues are stored: whole, before the kernel, or once a block."""
+def stage_knob(shape: TileShape, places: Sequence[str] = ("root", "block")) -> list[Knob]:
+    """Where padding and prologues are stored: whole, before the kernel, once a block, or not at all."""
     if not shape.staged:
         return []
-    return [Knob.of("stage", ("root", "block"), "root", "where padding and prologues are stored")]
+    return [Knob.of("stage", tuple(places), places[0], "where padding and prologues are stored")]
 
 
 __all__ = ["TileRecipe", "TileSteps", "stage_knob", "tiled_space"]

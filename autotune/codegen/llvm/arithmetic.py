@@ -100,9 +100,13 @@ class Arithmetic:
         return self.code.select(self.code.compared(f"fcmp {'ogt' if op == 'max' else 'olt'}", a, b), a, b)
 
     def int_op(self, op: str, a: Value, b: Value) -> Value:
-        """An integer or logical operation, folded when both operands are known."""
+        """An integer or logical operation, folded when both operands are known, or the one that decides."""
         if a.number is not None and b.number is not None and a.dtype == "int64":
             return number(folded(op, a.number, b.number, a.dtype))
+        if op in ("and", "or") and a.dtype == "bool":
+            for known, other in ((a, b), (b, a)):
+                if known.number is not None:
+                    return known if bool(known.number) == (op == "or") else other
         if op in ("//", "%"):
             return floor_division(self.code, op, a, b)
         (a, b), lanes = self.code.alike(a, b)

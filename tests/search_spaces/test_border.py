@@ -1,0 +1,77 @@
+"""Windows that read padding as it is, not stored: tiles at the border have code of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autotune.lower import lower_schedule
+from autotune.lower.ir import For, If, Stmt, expressions, nodes, sub_statements, walk
+from autotune.te.expr import Select
+from search_spaces import spaces
+from search_spaces.analysis import structure
+from search_spaces.space import Space
+from search_spaces.tile_border import clean
+from search_spaces.tile_shape import tile_shape
+from tests.search_spaces import workloads as make
+
+
+def depthwise(size: int, kernel: int = 3, stride: int = 1, pad: int = 1) -> Space:
+    """The space of a depthwise convolution of 32 channels."""
+    workload = make.conv((1, size, size, 32), 32, kernel, stride=stride, pad=pad, group=32)
+    return spaces.space_for(workload, make.AVX512)
+
+
+def conditions(stmt: Stmt) -> int:
+    """Branches and selections in a statement."""
+    found = 0
+    for part in walk(stmt):
+        found += isinstance(part, If)
+        found += sum(isinstance(node, Select) for node in nodes(*expressions(part)))
+    return found
+
+
+def inside(stmt: Stmt, loops: int = 2) -> list[Stmt]:
+    """What is inside of so many loops that repeat and are not written out."""
+    if isinstance(stmt, For) and stmt.kind == "serial":
+        loops -= 1
+    return [stmt] if not loops else [found for part in sub_statements(stmt) for found in inside(part, loops)]
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "pad"), [(28, 3, 1, 1), (28, 3, 2, 1), (31, 5, 1, 2)])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+def test_tiles_inside_the_border_have_no_conditions(
+    size: int, kernel: int, stride: int, pad: int, rows: int
+) -> None:
+    space = depthwise(size, kernel, stride, pad)
+    config = space.default() | {
+        "stage": "inline",
+        "rows": rows,
+        "outer_rows": 1,
+        "vectors": 1,
+        "tail": "overlap",
+    }
+    config |= {"unroll": kernel, "unroll_window": True, "row_block": 0, "vector_block": 1}
+    program = space.workload.program()
+    (lowered,) = lower_schedule(space.apply(program, config), list(program.args)).kernels
+    assert conditions(lowered.body)
+    assert [conditions(loop) for loop in inside(lowered.body)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "pad"),
+    [(9, 3, 1, 1), (10, 3, 2, 1), (11, 5, 1, 2), (12, 5, 3, 2), (7, 7, 1, 3), (5, 3, 1, 0), (3, 7, 1, 3)],
+)
+def test_rows_that_reach_no_padding(size: int, kernel: int, stride: int, pad: int) -> None:
+    workload = make.conv((1, size, size, 32), 32, kernel, stride=stride, pad=pad, group=32)
+    shape = tile_shape(structure(workload.program()), make.AVX512)
+    assert shape is not None
+    rows = np.arange((size + 2 * pad - kernel) // stride + 1)
+    reached = (rows * stride >= pad) & (rows * stride + kernel <= pad + size)
+    for axis in shape.spatial:
+        begin, end = clean(shape).get(axis, (0, len(rows)))
+        assert [begin <= row < end for row in rows] == reached.tolist()
+
+
+def test_windows_without_padding_have_nothing_to_store() -> None:
+    assert "stage" not in depthwise(9, pad=0).names

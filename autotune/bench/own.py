@@ -12,11 +12,12 @@ from autotune.bench.side_by_side import Competitor
 from autotune.bench.systems import OURS
 from autotune.compiler import compile_in_detail, divide
 from autotune.database import State
+from autotune.database.opening import opened
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.runtime import artifact
 from autotune.target import Target
-from autotune.tuning.api import opened, tune
+from autotune.tuning.api import tune
 from autotune.tuning.budget import Budget
 from autotune.tuning.history import History, history
 from autotune.tuning.model import work_of

@@ -5,34 +5,34 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
+    compile_options,
     database_option,
     json_option,
-    machine_options,
     model_argument,
     oversubscription_option,
     print_json,
     print_proofs,
     proofs_json,
-    shape_option,
-    tolerance_option,
     verify_option,
 )
+
+if TYPE_CHECKING:
+    from autotune.compiler.driver import CompileOptions
 
 
 @click.command(epilog=f"Example: autotune compile model.onnx -o model.atm --db tuning.db. {EPILOG_DATABASE}")
 @model_argument
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
 @database_option
-@machine_options
+@compile_options
 @oversubscription_option
-@tolerance_option
-@shape_option
 @click.option(
     "--require-hit", is_flag=True, help="Fail unless candidates were measured beside every default."
 )
@@ -43,32 +43,22 @@ def command(
     model: str,
     output: Path,
     database: str | None,
-    target: str,
-    threads: int | None,
     allow_oversubscription: bool,
-    tolerance: float,
-    shapes: dict[str, tuple[int, ...]] | None,
     require_hit: bool,
     details: bool,
     verify: bool,
     as_json: bool,
+    **options: Unpack[CompileOptions],
 ) -> None:
     """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
     announce(f"compiling {model}")
     from autotune.runtime import artifact
     from autotune.tuning.api import check_threads_here, compile_with_database
 
-    check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
+    check_threads_here(options["target"], options["threads"], allow_oversubscription=allow_oversubscription)
     start = time.perf_counter()
     done, where = compile_with_database(
-        model,
-        database=database,
-        target=target,
-        threads=threads,
-        tolerance=tolerance,
-        shapes=shapes,
-        require_hit=require_hit,
-        verify=verify,
+        model, database=database, require_hit=require_hit, verify=verify, **options
     )
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start

@@ -26,7 +26,7 @@ def command() -> None:
 def stats(database: str | None, everything: bool, as_json: bool) -> None:
     """Jobs, targets, outcomes, and what is known of each workload, those that take longest first."""
     from autotune.cli.db_stats import lines_of, stats_of
-    from autotune.tuning.api import opened
+    from autotune.database.opening import opened
 
     with opened(database, read_only=True) as store:
         facts = stats_of(store)
@@ -41,9 +41,9 @@ def stats(database: str | None, everything: bool, as_json: bool) -> None:
 @database_option
 def upgrade(database: str | None) -> None:
     """Bring a database that an older autotune made up to date; nothing that was measured is lost."""
+    from autotune.database.opening import opened
     from autotune.database.schema import VERSION
     from autotune.errors import SchemaVersionError
-    from autotune.tuning.api import opened
 
     with suppress(SchemaVersionError), opened(database, read_only=True):
         pass  # or there is no such database
@@ -59,7 +59,7 @@ def export(file: Path | None, output: Path | None, database: str | None) -> None
     """Write every run to FILE, a table: .parquet, .csv or .jsonl (an object a line)."""
     from autotune.database.export import check_format
     from autotune.database.export import export as write
-    from autotune.tuning.api import opened
+    from autotune.database.opening import opened
 
     if (file is None) == (output is None):
         raise click.UsageError("name one file to write, such as runs.parquet")
@@ -79,7 +79,7 @@ def export(file: Path | None, output: Path | None, database: str | None) -> None
 @json_option
 def verify(database: str | None, as_json: bool) -> int:
     """Check the file, and that every workload and every best schedule can still be used."""
-    from autotune.tuning.api import opened
+    from autotune.database.opening import opened
     from autotune.tuning.verify import problems_of
 
     with opened(database, read_only=True) as store:
@@ -100,7 +100,7 @@ def verify(database: str | None, as_json: bool) -> int:
 def merge(other: str, database: str | None, as_json: bool) -> None:
     """Take over the runs of another database; a run that both have keeps its reading."""
     from autotune.database.merge import merge as take_over
-    from autotune.tuning.api import opened
+    from autotune.database.opening import opened
 
     with opened(other, read_only=True) as source, opened(database) as store:
         report = take_over(store, source)
@@ -118,7 +118,7 @@ def merge(other: str, database: str | None, as_json: bool) -> None:
 def prune(database: str | None, dry_run: bool, as_json: bool) -> None:
     """Delete the runs that no lookup reaches: those of search spaces of other versions of autotune."""
     from autotune.database.merge import forget
-    from autotune.tuning.api import opened
+    from autotune.database.opening import opened
     from autotune.tuning.verify import stale_keys
 
     with opened(database, read_only=True) as store:

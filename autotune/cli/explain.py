@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
+    compile_options,
     database_option,
     json_option,
-    machine_options,
     model_argument,
     print_json,
     print_proofs,
     proofs_json,
-    shape_option,
-    tolerance_option,
     verify_option,
 )
 
 if TYPE_CHECKING:
+    from autotune.compiler.driver import CompileOptions
     from autotune.passes.partition import InPlace
     from autotune.passes.pipeline import PassRecord
 
@@ -31,20 +30,15 @@ if TYPE_CHECKING:
 @click.command(epilog=f"Example: autotune explain zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
 @model_argument
 @database_option
-@machine_options
-@tolerance_option
-@shape_option
+@compile_options
 @verify_option
 @json_option
 def command(
     model: str,
     database: str | None,
-    target: str,
-    threads: int | None,
-    tolerance: float,
-    shapes: dict[str, tuple[int, ...]] | None,
     verify: bool,
     as_json: bool,
+    **options: Unpack[CompileOptions],
 ) -> None:
     """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why."""
     announce(f"compiling {model}")
@@ -54,12 +48,9 @@ def command(
     done, where = compile_with_database(
         model,
         database=database,
-        target=target,
-        threads=threads,
-        tolerance=tolerance,
-        shapes=shapes,
         observer=lambda record, graph: records.append(record),
         verify=verify,
+        **options,
     )
     if as_json:
         print_json(

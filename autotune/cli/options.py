@@ -112,6 +112,11 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
     return shapes or None
 
 
+def compile_options(command: F) -> F:
+    """``--target``, ``--threads``, ``--tolerance`` and ``--shape``: ``autotune.compiler.driver.CompileOptions``."""
+    return machine_options(tolerance_option(shape_option(command)))
+
+
 verify_option = click.option(
     "--verify",
     is_flag=True,
@@ -151,6 +156,7 @@ def print_proofs(done: Compilation, *, details: bool = True) -> None:
 __all__ = [
     "EPILOG_DATABASE",
     "announce",
+    "compile_options",
     "database_option",
     "json_option",
     "machine_options",

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
+    compile_options,
     database_option,
     json_option,
-    machine_options,
     print_json,
-    shape_option,
-    tolerance_option,
 )
 
 if TYPE_CHECKING:
+    from autotune.compiler.driver import CompileOptions
     from autotune.database import Run
     from autotune.target import Target
     from autotune.tuning.api import Answer
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
 @click.command(epilog=f"Example: autotune query zoo:squeezenet --db tuning.db. {EPILOG_DATABASE}")
 @click.argument("what", metavar="MODEL|WORKLOAD")
 @database_option
-@machine_options
-@tolerance_option
-@shape_option
+@compile_options
 @click.option(
     "--top",
     type=click.IntRange(1),
@@ -43,13 +40,10 @@ if TYPE_CHECKING:
 def command(
     what: str,
     database: str | None,
-    target: str,
-    threads: int | None,
-    tolerance: float,
-    shapes: dict[str, tuple[int, ...]] | None,
     top: int,
     explain: bool,
     as_json: bool,
+    **options: Unpack[CompileOptions],
 ) -> None:
     """The best schedule known for each workload of a MODEL, or for a WORKLOAD by its key.
 
@@ -59,15 +53,8 @@ def command(
     from autotune.target import Target
     from autotune.tuning.api import query
 
-    found = query(
-        what,
-        database=database,
-        target=target,
-        threads=threads,
-        tolerance=tolerance,
-        shapes=shapes,
-        top=top,
-    )
+    found = query(what, database=database, top=top, **options)
+    target, threads = options["target"], options["threads"]
     chosen = Target.parse(target, threads)
     answers = [_advised(answer, chosen, target, threads) for answer in found]
     if as_json:
@@ -80,7 +67,7 @@ def command(
             click.echo(f"    {line}")
 
 
-def _advised(answer: Answer, chosen: Target, target: str, threads: int | None) -> Answer:
+def _advised(answer: Answer, chosen: Target, target: Target | str, threads: int | None) -> Answer:
     """A miss advises to tune for the target that was asked for, not for the default one."""
     from autotune.database import Miss
     from autotune.errors import UsageError

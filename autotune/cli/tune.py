@@ -6,23 +6,25 @@ import json
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from autotune.cli.options import (
     EPILOG_DATABASE,
+    compile_options,
     database_option,
     json_option,
-    machine_options,
     model_argument,
     oversubscription_option,
     print_proofs,
     proofs_json,
     seed_option,
-    shape_option,
-    tolerance_option,
     verify_option,
 )
+
+if TYPE_CHECKING:
+    from autotune.compiler.driver import CompileOptions
 
 DEFAULT_BUDGET = "10m"
 
@@ -32,10 +34,8 @@ DEFAULT_BUDGET = "10m"
 @click.option("--budget", metavar="TIME", help=f"Time, such as 90s, 10m or 8h. [default: {DEFAULT_BUDGET}]")
 @click.option("--trials", type=int, metavar="N", help="Candidates to measure, instead of or beside a time.")
 @database_option
-@machine_options
+@compile_options
 @oversubscription_option
-@tolerance_option
-@shape_option
 @seed_option
 @click.option(
     "--sampler",
@@ -51,15 +51,12 @@ def command(
     budget: str | None,
     trials: int | None,
     database: str | None,
-    target: str,
-    threads: int | None,
     allow_oversubscription: bool,
-    tolerance: float,
-    shapes: dict[str, tuple[int, ...]] | None,
     seed: int,
     sampler: str,
     verify: bool,
     as_json: bool,
+    **options: Unpack[CompileOptions],
 ) -> int:
     """Search faster schedules for all workloads of MODEL.
 
@@ -82,42 +79,23 @@ def command(
         model,
         budget=Budget(budget, trials),
         database=database,
-        target=target,
-        threads=threads,
         seed=seed,
         sampler=sampler,
-        tolerance=tolerance,
-        shapes=shapes,
         allow_oversubscription=allow_oversubscription,
         progress=display(sys.stdout, as_json=as_json),
         begun=time.monotonic() - process_age(),
+        **options,
     )
     if verify:
-        _verify_winners(model, database, target, threads, tolerance, shapes, as_json)
+        _verify_winners(model, database, as_json, options)
     return INTERRUPTED if report.stopped else 0
 
 
-def _verify_winners(
-    model: str,
-    database: str | None,
-    target: str,
-    threads: int | None,
-    tolerance: float,
-    shapes: dict[str, tuple[int, ...]] | None,
-    as_json: bool,
-) -> None:
+def _verify_winners(model: str, database: str | None, as_json: bool, options: CompileOptions) -> None:
     """Prove the schedules that a compilation takes now, and say so."""
     from autotune.tuning.api import compile_with_database
 
-    done, _ = compile_with_database(
-        model,
-        database=database,
-        target=target,
-        threads=threads,
-        tolerance=tolerance,
-        shapes=shapes,
-        verify=True,
-    )
+    done, _ = compile_with_database(model, database=database, verify=True, **options)
     if as_json:
         click.echo(json.dumps({"event": "proofs", "proofs": proofs_json(done.proofs)}))
     else:

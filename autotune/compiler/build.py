@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from autotune import settings
 from autotune.codegen import wire
@@ -17,30 +17,16 @@ from autotune.graph.region import Workload
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 
-Progress: TypeAlias = Callable[[int, int, str], None]
-"""Called with the number of workloads built so far, the number of all, and the kind of the last."""
-
 
 class Building:
     """Choices that are compiled: ``workers`` begin at once, this process by :meth:`finish`."""
 
     def __init__(
-        self,
-        schedules: Sequence[Planned],
-        target: Target,
-        workers: BuildWorkers | None = None,
-        progress: Progress | None = None,
+        self, schedules: Sequence[Planned], target: Target, workers: BuildWorkers | None = None
     ) -> None:
         self._schedules = schedules
         self._workers = workers or BuildWorkers()
-        self._progress = progress
-        self._finished = 0
-        self._round = self._workers.begin([BuildTask(planned, target) for planned in schedules], self._done)
-
-    def _done(self, number: int) -> None:
-        self._finished += 1
-        if self._progress is not None:
-            self._progress(self._finished, len(self._schedules), self._schedules[number].workload.kind)
+        self._round = self._workers.begin([BuildTask(planned, target) for planned in schedules])
 
     def finish(self) -> dict[str, BuiltWorkload]:
         """The code by workload key, in the order of the schedules."""
@@ -100,4 +86,4 @@ def answer_build(request: Mapping[str, Any]) -> dict[str, Any]:
     return wire.to_json(task.run())
 
 
-__all__ = ["BuildTask", "Building", "Progress", "answer_build"]
+__all__ = ["BuildTask", "Building", "answer_build"]

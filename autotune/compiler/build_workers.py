@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -31,7 +30,6 @@ _ROLE = "build"
 
 Result = TypeVar("Result")
 Output = TypeVar("Output", covariant=True)
-Done = Callable[[int], None]
 
 
 class Work(Protocol[Output]):
@@ -81,16 +79,13 @@ class BuildWorkers:
     ) -> None:
         self._pool.close()
 
-    def run(self, tasks: Sequence[Work[Result]], done: Done = lambda _: None) -> list[Result]:
-        """The results, in the order of the tasks; ``done`` hears of each that is finished, by its number.
+    def run(self, tasks: Sequence[Work[Result]]) -> list[Result]:
+        """The results, in the order of the tasks. Raises what the first of the tasks raises that fail."""
+        return self.finish(self.begin(tasks))
 
-        Raises what the first of the tasks raises that fail.
-        """
-        return self.finish(self.begin(tasks, done))
-
-    def begin(self, tasks: Sequence[Work[Result]], done: Done = lambda _: None) -> Round[Result]:
+    def begin(self, tasks: Sequence[Work[Result]]) -> Round[Result]:
         """Let the workers start; this process joins in by :meth:`finish`."""
-        work = Round(tasks, done)
+        work = Round(tasks)
         for number, task in enumerate(tasks):
             request = task.request() if self._pool.has(_ROLE) else None
             if request is not None:
@@ -149,12 +144,10 @@ def error_answer(error: Exception) -> dict[str, Any]:
 class Round(Generic[Result]):
     """Tasks that build workers and this process take one by one, in order; after a failure no more are taken."""
 
-    def __init__(self, tasks: Sequence[Work[Result]], done: Done) -> None:
+    def __init__(self, tasks: Sequence[Work[Result]]) -> None:
         self.futures: list[Future[Result] | None] = [None] * len(tasks)
         """For each task that a build worker may take, or that was taken, its result."""
         self._tasks = tasks
-        self._done = done
-        self._lock = threading.Lock()
         self._failed = False
 
     def join(self) -> None:
@@ -164,7 +157,7 @@ class Round(Generic[Result]):
             if (waiting is None or waiting.cancel()) and not self._failed:
                 here: Future[Result] = Future()
                 self.futures[number] = here
-                fulfil(here, partial(self._attempt, number, task.run))
+                fulfil(here, partial(self._attempt, task.run))
         for future in self._taken():
             future.exception()
 
@@ -174,9 +167,9 @@ class Round(Generic[Result]):
 
     def by_worker(self, number: int, request: Mapping[str, Any], worker: WorkerProcess) -> Result:
         """Have a task done by a build worker."""
-        return self._attempt(number, partial(_answered, self._tasks[number], request, worker))
+        return self._attempt(partial(_answered, self._tasks[number], request, worker))
 
-    def _attempt(self, number: int, work: Callable[[], Result]) -> Result:
+    def _attempt(self, work: Callable[[], Result]) -> Result:
         try:
             return work()
         except Exception:
@@ -185,9 +178,6 @@ class Round(Generic[Result]):
                 if future is not None:
                     future.cancel()
             raise
-        finally:
-            with self._lock:
-                self._done(number)
 
     def _taken(self) -> list[Future[Result]]:
         return [future for future in self.futures if future is not None and not future.cancelled()]

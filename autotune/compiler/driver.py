@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from autotune.compiler.assemble import assemble
-from autotune.compiler.build import Building, Progress
+from autotune.compiler.build import Building
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.explain import Compilation, dump
@@ -28,18 +28,28 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
+    from autotune.database.opening import DatabaseLike
     from autotune.database.store import Database
 
 Model: TypeAlias = "ModelSource | Graph"
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 
+class CompileOptions(TypedDict):
+    """What changes the code that a model gets, beside the database: see :func:`compile_in_detail`."""
+
+    target: Target | str
+    threads: int | None
+    tolerance: float
+    shapes: Shapes | None
+
+
 @collector_paused()
 def compile_in_detail(
     model: Model,
     *,
-    target: Target | str | None = None,
-    database: Database | str | Path | None = None,
+    target: Target | str = "host",
+    database: DatabaseLike | None = None,
     layout: str = "NHWC",
     tolerance: float = TOLERANCE,
     algorithm: str | None = None,
@@ -48,7 +58,6 @@ def compile_in_detail(
     threads: int | None = None,
     shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
-    progress: Progress | None = None,
     observer: Observer | None = None,
     verify: bool = False,
 ) -> Compilation:
@@ -68,7 +77,7 @@ def compile_in_detail(
         LoweringError: with ``verify``, a schedule is wrong; with a counterexample.
         MissingExtraError: with ``verify``, islpy is not installed.
     """
-    chosen_target = resolve_target(target, threads)
+    chosen_target = Target.parse(target, threads)
     parts = divide(
         model,
         layout=layout,
@@ -78,9 +87,9 @@ def compile_in_detail(
         observer=observer,
     )
     workloads = distinct_workloads(parts)
-    with _Opened(database) as opened, BuildWorkers.of(len(workloads)) as workers:
-        plan = plan_of(workloads, chosen_target, opened, Preference(tolerance, algorithm), schedules, workers)
-        building = Building(list(plan.schedules.values()), chosen_target, workers, progress)
+    with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:
+        plan = plan_of(workloads, chosen_target, store, Preference(tolerance, algorithm), schedules, workers)
+        building = Building(list(plan.schedules.values()), chosen_target, workers)
         parts = plan.apply(parts)
         report = coverage(parts, plan)
         if require_hit and report.missed:
@@ -130,31 +139,12 @@ def distinct_workloads(parts: Partition) -> list[Workload]:
     return list({d.workload.key: d.workload for d in parts.dispatches}.values())
 
 
-def resolve_target(target: Target | str | None, threads: int | None) -> Target:
-    """The target of a name; this machine if there is none."""
-    if target is None:
-        return Target.detect(threads)
-    return Target.parse(target, threads)
+def _opened(database: DatabaseLike | None) -> AbstractContextManager[Database | None]:
+    if database is None:
+        return nullcontext()
+    from autotune.database.opening import opened
 
-
-class _Opened:
-    """A database given as an object (left open) or by its path (opened to read, then closed)."""
-
-    def __init__(self, database: Database | str | Path | None) -> None:
-        self._given = database
-        self._own: Database | None = None
-
-    def __enter__(self) -> Database | None:
-        if not isinstance(self._given, (str, Path)):
-            return self._given
-        from autotune.database.store import Database
-
-        self._own = Database(self._given, read_only=True)
-        return self._own
-
-    def __exit__(self, *error: object) -> None:
-        if self._own is not None:
-            self._own.close()
+    return opened(database, read_only=True)
 
 
 def _miss_message(name: str, report: CoverageReport) -> str:
@@ -172,8 +162,8 @@ def _miss_message(name: str, report: CoverageReport) -> str:
 
 __all__ = [
     "Compilation",
+    "CompileOptions",
     "compile_in_detail",
     "distinct_workloads",
     "divide",
-    "resolve_target",
 ]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 GIVEN = Evidence(State.GIVEN)
 """Of a schedule that a caller gives."""
+UNKNOWN = Evidence(State.DEFAULT)
+"""Of a default schedule without a database."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,35 +65,33 @@ def schedule_for(
     space = spaces.space_for(workload, target)
     if database is None:
         return _default(workload, space, "no database was given")
-    from autotune.database.query import Miss, MissReason
+    from autotune.database.query import Miss
 
     found = database.lookup(workload.key, target.key, space.key)
     if isinstance(found, Miss):
-        state = State.FAILED if found.reason is MissReason.ALL_FAILED else State.DEFAULT
-        return _default(workload, space, f"{found.found}; {found.advice}", state)
-    best, evidence = found.best, found.evidence
+        return _default(workload, space, f"{found.found}; {found.advice}", found.evidence)
     try:
-        trace = Trace.from_json(best.trace_json)
+        trace = Trace.from_json(found.best.trace_json)
         applied = apply(workload, trace)
     except ScheduleError as error:
         return _default(workload, space, f"the stored schedule does not apply: {error}")
-    if evidence.state is State.DEFAULT and _single(space):
-        evidence = Evidence(State.ONLY)
-    return Planned(workload, trace, evidence, latency_ns=best.latency_ns, scheduled=applied)
+    evidence = evidence_in(space, found.evidence)
+    return Planned(workload, trace, evidence, latency_ns=found.best.latency_ns, scheduled=applied)
 
 
-def _default(workload: Workload, space: Space, reason: str, state: State = State.DEFAULT) -> Planned:
+def _default(workload: Workload, space: Space, reason: str, evidence: Evidence = UNKNOWN) -> Planned:
     from cost_models import analytic
 
     program = workload.program()
     schedule = space.apply(program, analytic.default_config(space))
-    evidence = Evidence(State.ONLY if _single(space) else state)
+    evidence = evidence_in(space, evidence)
     return Planned(workload, schedule.trace, evidence, reason, scheduled=Scheduled(program, schedule))
 
 
-def _single(space: Space) -> bool:
-    """Whether there is nothing to choose."""
-    return all(len(knob.values) == 1 for knob in space.knobs)
+def evidence_in(space: Space, evidence: Evidence) -> Evidence:
+    """What the database's evidence means in a space: where there is nothing to choose, nothing has to be searched."""
+    single = all(len(knob.values) == 1 for knob in space.knobs)
+    return Evidence(State.ONLY) if single and not evidence.searched else evidence
 
 
 def apply(workload: Workload, trace: Trace) -> Scheduled:
@@ -104,4 +104,4 @@ def apply(workload: Workload, trace: Trace) -> Scheduled:
     return Scheduled(program, trace.apply(te.create_schedule(list(program.outputs))))
 
 
-__all__ = ["GIVEN", "Planned", "Scheduled", "apply", "schedule_for"]
+__all__ = ["GIVEN", "Planned", "Scheduled", "apply", "evidence_in", "schedule_for"]

@@ -27,6 +27,14 @@ class Miss:
     found: str
     advice: str
 
+    latencies = (None, None)
+    """Of the default and of the best, as those of a :class:`Hit`."""
+
+    @property
+    def evidence(self) -> Evidence:
+        """Nothing is known of the default schedule, or that it does not work."""
+        return Evidence(State.FAILED if self.reason is MissReason.ALL_FAILED else State.DEFAULT)
+
     def __str__(self) -> str:
         return f"nothing, because {self.found}; {self.advice}"
 

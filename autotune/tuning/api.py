@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from autotune import settings
-from autotune.database import Database, Evidence, Hit, Key, Miss, Run, State
+from autotune.database import Database, Evidence, Hit, Key, Miss, Run
+from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
@@ -22,7 +22,7 @@ from autotune.tuning.report import Report
 from autotune.tuning.units import nanoseconds
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import Compilation, Model, Shapes
+    from autotune.compiler.driver import Compilation, CompileOptions, Model, Shapes
     from autotune.compiler.plan import Ranking
     from autotune.compiler.planned import Planned
     from autotune.graph.program import AnyWorkload
@@ -34,37 +34,10 @@ if TYPE_CHECKING:
     from cost_models.ranker import Ranker
     from cost_models.retrain import RetrainReport
 
-DatabaseLike = Database | str | Path
-
-
-def default_database() -> Path:
-    """The database used when none is given: ``tuning.db`` in the settings' home folder."""
-    return settings.current().home_path() / "tuning.db"
-
 
 def model_folder() -> Path:
     """Where trained cost models are kept, in the settings' home folder."""
     return settings.current().home_path() / "cost_models"
-
-
-@contextmanager
-def opened(database: DatabaseLike | None, *, read_only: bool = False) -> Iterator[Database]:
-    """A database from what a caller gives: left open if it was open, the default one for None."""
-    if isinstance(database, Database):
-        yield database
-        return
-    where = default_database() if database is None else database
-    if database is None and not read_only:
-        _make_folder(Path(where).parent)
-    with Database(where, read_only=read_only) as mine:
-        yield mine
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the folder {folder}: {error.strerror}; give a --db") from error
 
 
 def tune(
@@ -219,14 +192,11 @@ def check_threads_here(
 def compile_with_database(
     model: Model,
     *,
-    database: DatabaseLike | None = None,
-    target: Target | str = "host",
-    threads: int | None = None,
-    tolerance: float = TOLERANCE,
-    shapes: Shapes | None = None,
+    database: DatabaseLike | None,
     require_hit: bool = False,
     observer: Observer | None = None,
     verify: bool = False,
+    **options: Unpack[CompileOptions],
 ) -> tuple[Compilation, str | None]:
     """:func:`compile` with everything that explains the result, and where the schedules came from.
 
@@ -237,15 +207,7 @@ def compile_with_database(
 
     def compiled(store: Database | None) -> Compilation:
         return compile_in_detail(
-            model,
-            target=target,
-            threads=threads,
-            database=store,
-            tolerance=tolerance,
-            shapes=shapes,
-            require_hit=require_hit,
-            observer=observer,
-            verify=verify,
+            model, database=store, require_hit=require_hit, observer=observer, verify=verify, **options
         )
 
     if database is None and not os.path.exists(default_database()):  # nor where this user may not look
@@ -345,7 +307,7 @@ def query(
             if planned is not None:
                 evidence, _ = plan.evidence(workload.key)
             else:
-                evidence = Evidence(State.DEFAULT) if isinstance(found, Miss) else found.evidence
+                evidence = found.evidence
             return Answer(names, workload, found, fastest, evidence, ranking, planned, nodes)
 
         answers = []
@@ -416,10 +378,8 @@ __all__ = [
     "Answer",
     "compile",
     "compile_with_database",
-    "default_database",
     "is_key",
     "model_folder",
-    "opened",
     "query",
     "retrain",
     "runnable",

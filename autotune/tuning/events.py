@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.database.records import Ratio, Run
+from autotune.tuning.progress import Silent
 from autotune.tuning.report import Report
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
@@ -58,15 +59,12 @@ class TuningEvent:
 Callback = Callable[[TuningEvent], object]
 
 
-class Calls:
+class Calls(Silent):
     """Calls a function with every event of a job; what it returns is ignored, what it raises ends the job."""
 
     def __init__(self, callback: Callback) -> None:
         self._callback = callback
         self._last: Status | None = None
-
-    def preparing(self, note: str) -> None:
-        """Nothing: there is no job yet."""
 
     def started(self, status: Status) -> None:
         """The job begins or goes on."""
@@ -94,9 +92,6 @@ class Calls:
         if self._last is not None:
             with suppress(StopTuning):
                 self._call(_event("finished", self._last, report=report), report.database)
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
     def _call(self, event: TuningEvent, database: str) -> None:
         try:

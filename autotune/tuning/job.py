@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from autotune.compiler.plan import OPTION, with_options
-from autotune.database import Database, Evidence, Hit, State
+from autotune.compiler.planned import evidence_in
+from autotune.database import Database
 from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
 from autotune.passes.options import Option
@@ -381,9 +382,8 @@ class Job:
     def _row(self, task: Task, count: int, rankings: Mapping[str, Ranking]) -> DispatchRow:
         key = task.key
         answer = self.database.lookup(key.workload, key.target, key.space)
-        before, after, evidence = None, None, Evidence(State.DEFAULT)
-        if isinstance(answer, Hit):
-            (before, after), evidence = answer.latencies, answer.evidence
+        before, after = answer.latencies
+        evidence = evidence_in(task.space, answer.evidence)
         return DispatchRow(
             task.names[0],
             task.workload.kind,

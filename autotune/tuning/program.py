@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from autotune import te
 from autotune.codegen import wire
 from autotune.database import Hit, Miss
+from autotune.database.opening import DatabaseLike, opened
 from autotune.errors import MeasureError, UsageError
 from autotune.function import image_of
 from autotune.graph.program import ProgramWorkload
 from autotune.hardware import check_threads
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.api import DatabaseLike, opened, runnable, shown_to
+from autotune.tuning.api import runnable, shown_to
 from autotune.tuning.budget import Budget
 from autotune.tuning.compare import Code, Profile, Version
 from autotune.tuning.gain import Gain, gain_of

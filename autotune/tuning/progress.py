@@ -20,7 +20,7 @@ QUIET_S = 600.0
 
 
 class Silent:
-    """Shows nothing."""
+    """Shows nothing; other displays show some of it."""
 
     def preparing(self, note: str) -> None:
         """Nothing."""
@@ -41,7 +41,7 @@ class Silent:
         """Nothing."""
 
 
-class JsonLines:
+class JsonLines(Silent):
     """One JSON object a line, with an ``event`` each: preparing, started, measured, phase, finished."""
 
     def __init__(self, out: TextIO) -> None:
@@ -89,11 +89,8 @@ class JsonLines:
         """The whole report."""
         self._say("finished", **report.to_json())
 
-    def close(self) -> None:
-        """Nothing to give back."""
 
-
-class PlainLines:
+class PlainLines(Silent):
     """A line for each event worth reading, for logs; ``brief`` without the table of dispatches at the end.
 
     These are: the start, the defaults measured, a gain of :data:`NOTABLE`, the first failure of a kind, what
@@ -148,9 +145,6 @@ class PlainLines:
         """The whole report, or the end of it."""
         for line in summary(report) if self._brief else lines_of(report):
             self._say(line)
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
 
 def _note(status: Status) -> str:

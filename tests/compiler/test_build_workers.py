@@ -52,18 +52,22 @@ class Patient(Job):
         return None
 
 
+def run_together(workers, *jobs):
+    """What this process answers, which waits until the build workers have ended all jobs, and what they answer."""
+    work = workers.begin([Patient(until=lambda: all(future.done() for future in work.futures[1:])), *jobs])
+    return workers.finish(work)
+
+
 def test_without_workers_this_process_works_alone():
     assert BuildWorkers().run([Job(), Job()]) == [os.getpid()] * 2
 
 
 def test_results_come_in_order_whoever_works():
-    seen, later = [], []
     with BuildWorkers(1, FAKE) as together:
-        found = together.run([Patient(until=lambda: len(seen) == 2), Job(), Job()], seen.append)
-        again = together.run([Patient(until=lambda: later), Job()], later.append)
+        found = run_together(together, Job(), Job())
+        again = run_together(together, Job())
     assert found[0] == again[0] == os.getpid()
     assert found[1] == found[2] == again[1] != os.getpid()
-    assert sorted(seen) == [0, 1, 2]
     assert not psutil.pid_exists(found[1])
 
 
@@ -76,9 +80,8 @@ def test_results_come_in_order_whoever_works():
     ],
 )
 def test_what_fails_in_a_worker_is_raised_here(how, kind, words):
-    seen = []
     with pytest.raises(kind, match=words), BuildWorkers(1, FAKE) as together:
-        together.run([Patient(until=lambda: seen), Job(how)], seen.append)
+        run_together(together, Job(how))
     assert psutil.Process().children() == []
 
 
@@ -93,9 +96,8 @@ def test_a_worker_finds_modules_where_this_process_does(monkeypatch, tmp_path):
     (tmp_path / "only_here.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     code = f"import only_here, runpy; runpy.run_path({FAKE[1]!r}, run_name='__main__')"
-    seen = []
     with BuildWorkers(1, (FAKE[0], "-c", code)) as together:
-        here, there = together.run([Patient(until=lambda: seen), Job()], seen.append)
+        here, there = run_together(together, Job())
     assert here != there
 
 

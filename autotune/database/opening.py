@@ -1,0 +1,41 @@
+"""Which database is meant: an open one, a path or URL, or the one in the settings' home folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from autotune import settings
+from autotune.database.store import Database
+from autotune.errors import UsageError
+
+DatabaseLike = Database | str | Path
+
+
+def default_database() -> Path:
+    """The database used when none is given: ``tuning.db`` in the settings' home folder."""
+    return settings.current().home_path() / "tuning.db"
+
+
+@contextmanager
+def opened(database: DatabaseLike | None, *, read_only: bool = False) -> Iterator[Database]:
+    """A database from what a caller gives: left open if it was open, the default one for None."""
+    if isinstance(database, Database):
+        yield database
+        return
+    where = default_database() if database is None else database
+    if database is None and not read_only:
+        _make_folder(Path(where).parent)
+    with Database(where, read_only=read_only) as mine:
+        yield mine
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder}: {error.strerror}; give a --db") from error
+
+
+__all__ = ["DatabaseLike", "default_database", "opened"]

@@ -7,7 +7,7 @@ every workload at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -40,11 +40,25 @@ class Inside:
         return self.model.most - 1
 
     def read(self, candidates: Candidates, late: Callable[[], bool]) -> dict[str, list[Reading]]:
-        """What candidates took, by workload key; nothing of those for which there was no time, or that failed."""
+        """What candidates took, by workload key; nothing of those for which there was no time, or that failed.
+
+        A version that ends its process is read again in halves, until it is known which of its candidates does: the
+        others have their readings.
+        """
         found: dict[str, list[Reading]] = {}
-        for groups in self._batches(self._groups(candidates)):
-            if not late():
-                found |= self._read(groups, late)
+        waiting = self._groups(candidates)
+        while waiting:
+            halves = list[_Group]()
+            for groups in self._batches(waiting):
+                if late():
+                    return found
+                for group, default, profiles in self._read(groups, late):
+                    for key in group.candidates:
+                        found.setdefault(key, []).extend(group.readings(key, default, profiles))
+                    halves += [
+                        h for n, profile in enumerate(profiles) if profile is None for h in group.halves(n)
+                    ]
+            waiting = halves
         return found
 
     def _groups(self, candidates: Candidates) -> list[_Group]:
@@ -83,15 +97,15 @@ class Inside:
         others = [{key: found[n] for key, found in rivals.items() if n < len(found)} for n in range(most)]
         return [used, *({**used, **other} for other in others)]
 
-    def _read(self, groups: Sequence[_Group], late: Callable[[], bool]) -> dict[str, list[Reading]]:
-        """The candidates of some groups, in one process."""
-        profiles = iter(self.model.read([v for group in groups for v in group.versions], ROUNDS, late))
-        found: dict[str, list[Reading]] = {}
+    def _read(
+        self, groups: Sequence[_Group], late: Callable[[], bool]
+    ) -> Iterator[tuple[_Group, Profile, list[Profile | None]]]:
+        """What the untuned model and the versions of each group took, in one process."""
+        read = iter(self.model.read([v for group in groups for v in group.versions], ROUNDS, late))
         for group in groups:
-            default, *mine = islice(profiles, len(group.versions))
+            default, *profiles = islice(read, len(group.versions))
             if default is not None:
-                found |= {key: group.readings(key, default, mine) for key in group.candidates}
-        return found
+                yield group, default, profiles
 
 
 @dataclass(frozen=True)
@@ -108,6 +122,13 @@ class _Group:
         count = max(map(len, self.candidates.values()))
         codes = [{key: b[n] for key, b in self.candidates.items() if n < len(b)} for n in range(count)]
         return [Version(self.options, {**self.defaults, **code}) for code in ({}, *codes)]
+
+    def halves(self, number: int) -> list[_Group]:
+        """The candidates with this number of half of the workloads, and of the others; none if it is a single one."""
+        mine = {key: [built[number]] for key, built in self.candidates.items() if number < len(built)}
+        keys = list(mine)
+        parts = (keys[: len(keys) // 2], keys[len(keys) // 2 :]) if len(keys) > 1 else ()
+        return [_Group(self.options, {key: mine[key] for key in part}, self.defaults) for part in parts]
 
     def readings(self, workload: str, default: Profile, profiles: Sequence[Profile | None]) -> list[Reading]:
         """What the candidates of a workload took."""

@@ -24,13 +24,14 @@ from autotune.schedule.knob import Config
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.compare import Comparing, WholeModel, close_behind, code_in_use
+from autotune.tuning.compare import TOP, Comparing, WholeModel, close_behind, code_in_use
 from autotune.tuning.events import StopTuning
 from autotune.tuning.gain import PROCESSES, Gain
 from autotune.tuning.guide import Guide
 from autotune.tuning.inside import Inside
 from autotune.tuning.loop import Loop
 from autotune.tuning.measure.interface import Measurer
+from autotune.tuning.paired import least_processes
 from autotune.tuning.report import DispatchRow, Report
 from autotune.tuning.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search import Search
@@ -48,11 +49,11 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 _HEARTBEAT_S = 2.0
-_LOADED_BYTES_PER_S = 25e6
+_LOADED_BYTES_PER_S = 60e6
 """Constants of the model for each second that it takes to assemble and load all versions of it."""
-_PROCESS_S = 1.6
-"""What a process takes to start and to time two models, without loading their constants."""
-_AS_START = 2.0
+_PROCESS_S = 0.9
+"""What a process takes to start and to read a few versions, without loading their constants."""
+_AS_START = 1.5
 """What follows the search takes as often as long as what came before it, on a busy machine."""
 _AS_LOADING = 0.6
 """Two models are loaded and timed in this part of the time that starting took."""
@@ -245,8 +246,8 @@ class Job:
         if limit is None or self.whole is None:
             return 0.0
         loading = self.whole.nbytes / _LOADED_BYTES_PER_S
-        comparing = 10.0 + 0.25 * len(status.tasks) + loading
-        deciding = 4.0 * len(status.sites.several)
+        comparing = _PROCESS_S * least_processes(TOP) + loading
+        deciding = comparing if status.sites.several and not self._is_short else 0.0
         timing = PROCESSES * (_PROCESS_S + 0.2 * loading) if self.options.time_model else 0.0
         usual = min(0.3 * limit, comparing) + min(0.1 * limit, deciding) + min(0.25 * limit, timing)
         return min(0.5 * status.meter.left_s, max(usual, _AS_START * status.meter.session_s))

@@ -43,7 +43,7 @@ GENERATION = 8
 """So many candidates of a workload are read inside the model together, with those of others."""
 LEADERS = 3
 """So many of the fastest that were read before are read again with them, in another process."""
-_PROCESS_S, _VERSION_S = 3.0, 0.6
+_PROCESS_S, _VERSION_S = 1.5, 0.2
 """What reading inside the model takes a process, and a version until that is known."""
 _COMPARING = least_processes(TOP) + 2
 """What comes after the search takes as long as so many processes with the winners: schedules, then a few options."""

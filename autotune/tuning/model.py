@@ -10,6 +10,7 @@ from autotune.codegen import wire
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.build import Building
+from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.hoist import Hoisted
 from autotune.compiler.plan import Plan, Ranking, plan_of, rank
 from autotune.compiler.planned import GIVEN, Planned, schedule_for
@@ -46,7 +47,8 @@ def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[l
     for dispatch in parts.dispatches:
         names.setdefault(dispatch.workload.key, []).append(dispatch.name)
     workloads = distinct_workloads(parts)
-    rankings = rank(workloads, target, None, preference, within=PROMISING)
+    with BuildWorkers.of(len(workloads)) as workers:
+        rankings = rank(workloads, target, None, preference, within=PROMISING, workers=workers)
     sites = []
     for workload in workloads:
         found = rankings.get(workload.key)

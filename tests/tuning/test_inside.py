@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -35,7 +35,10 @@ class Table:
     name = "net"
     nbytes = 0
 
-    def __init__(self, options: Sites, ns: dict[str, float], most: int = 16) -> None:
+    def __init__(
+        self, options: Sites, ns: dict[str, float], most: int = 16, crashing: Iterable[str] = ()
+    ) -> None:
+        self.crashing = set(crashing)
         self.sites = options
         self.ns = ns
         self.most = most
@@ -46,8 +49,12 @@ class Table:
         return {s.workload.key: SimpleNamespace(chosen=s.default) for s in self.sites.several}
 
     def read(self, versions: Sequence[Version], rounds: Rounds, late: Callable[[], bool]) -> list[Any]:
-        self.asked.append([{b.trace_key for b in version.code.values()} for version in versions])
-        return [self._one(version, rounds) for version in versions]
+        codes = [{b.trace_key for b in version.code.values()} for version in versions]
+        self.asked.append(codes)
+        both = zip(versions, codes, strict=True)
+        return [
+            self._one(version, rounds) if self.crashing.isdisjoint(code) else None for version, code in both
+        ]
 
     def _one(self, version: Version, rounds: Rounds) -> Profile:
         keys = list(self.sites.uses(version.options))
@@ -80,6 +87,19 @@ def test_what_another_option_needs_is_read_in_versions_that_have_it(most: int, p
     assert [code for asked in model.asked for code in asked] == [set(), {"d1"}, set(), {"r1"}]
     assert len(model.asked) == processes
     assert (found["direct"][0].ratio, found["rows"][0].ratio) == (0.5, 0.7)
+
+
+@pytest.mark.parametrize("crashing", ["a1", "b1", "c1", "d1"])
+def test_only_the_candidate_that_ends_its_process_is_not_read(crashing: str) -> None:
+    keys = "abcd"
+    plain = SimpleNamespace(all=[], several=[], task_of={}, uses=lambda options: dict.fromkeys(keys, 1))
+    model = Table(cast(Any, plain), {f"{key}1": 80.0 for key in keys}, crashing=[crashing])
+    candidates = {key: [built(f"{key}1"), built(f"{key}2")] for key in keys}
+    found = Inside(cast(Any, plain), cast(Any, model)).read(candidates, lambda: False)
+    read = {reading.trace_key: reading.ratio for readings in found.values() for reading in readings}
+    assert read.keys() == {f"{key}{number}" for key in keys for number in (1, 2)} - {crashing}
+    assert all(read[f"{key}1"] == 0.8 for key in keys if f"{key}1" in read)
+    assert [len(asked) for asked in model.asked] == [3, 4, 4]  # each half has the untuned model beside it
 
 
 def test_nothing_is_known_of_what_there_was_no_time_for() -> None:

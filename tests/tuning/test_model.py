@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+from autotune.codegen.llvm import compile_ir
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.plan import OPTION, option_key, rank
 from autotune.compiler.planned import schedule_for
@@ -14,6 +19,7 @@ from autotune.passes.preference import Preference
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.compare import Version
+from autotune.tuning.inside import Inside
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.model import MeasuredModel, work_of
@@ -48,6 +54,30 @@ def test_a_job_ends_with_the_model_that_a_compilation_makes(tmp_path: Path) -> N
         tuned = compile_in_detail("zoo:tiny_cnn", target=target, database=database).image
         assert model._planned(model.plan(), code).same_code(tuned)
         assert not tuned.same_code(untuned)
+
+
+def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it(tmp_path: Path) -> None:
+    target, parts = Target.detect(1), divide("zoo:tiny_cnn")
+    subjects, sites = work_of(parts, target, Preference())
+    used = {region.key for site in sites for region in site.default.regions}
+    mine = [subject for subject in subjects if subject.workload.key in used]
+    with closing(ProcessPool(1)) as pool:
+        built = pool.build([Candidate(s.workload.text, target.to_json(), s.default) for s in mine])
+    code = dict(zip((s.workload.key for s in mine), built, strict=True))
+    first = next(key for key, b in code.items() if not any(k["hoisted"] for k in b.payload["kernels"]))
+    symbols = [kernel["symbol"] for kernel in code[first].payload["kernels"]]
+    traps = "".join(f"define void @{s}() {{\n call void @llvm.trap()\n ret void\n}}\n" for s in symbols)
+    text = base64.b64encode(compile_ir(f"declare void @llvm.trap()\n{traps}", target)).decode()
+    ending = replace(code[first], trace_key="ending", payload={**code[first].payload, "object": text})
+    plain = SimpleNamespace(
+        all=sites, several=[], task_of={}, uses=lambda options: dict.fromkeys(code, 1), open_options=None
+    )
+    with Database(tmp_path / "tuning.db") as database:
+        model = MeasuredModel(parts, sites, target, database, Preference(), 0)
+        found = Inside(cast(Any, plain), model).read(
+            {key: [ending if key == first else b] for key, b in code.items()}, lambda: False
+        )
+    assert {key for key, readings in found.items() if readings} == code.keys() - {first}
 
 
 def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tmp_path: Path) -> None:

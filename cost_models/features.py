@@ -22,7 +22,7 @@ from cost_models.machine import Machine
 from cost_models.terms import Terms, terms
 from cost_models.terms.core import registers
 from search_spaces.analysis import operations, read_forms
-from search_spaces.nest import LoopNest, Numbers
+from search_spaces.nest import Here, LoopNest, Numbers
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
@@ -212,16 +212,16 @@ def _accesses(nest: LoopNest) -> dict[str, Numbers]:
     order = np.argsort([-size for size in sizes], kind="stable")
     zero = np.zeros(len(nest))
     walks, which = nest.walks
-    half = nest.level((nest.depths + 1) // 2), which
+    half = Here(walks, nest.level((nest.depths + 1) // 2), which)
+    body, whole = (Here(walks, np.full(len(nest), level, np.intp), which) for level in (len(nest.loops), 0))
     found: dict[str, Numbers] = {}
     for i in range(_ACCESSES):
         inner, middle, reuse, panel = zero, zero, zero, zero
         if i < len(order):
             access, touched = nest.accesses[order[i]], walks.touched[order[i]]
-            lines = touched.lines
-            inner, middle = _log(lines[-1])[which], _log(lines[half])
-            entries = touched.entries[half]
-            reuse = _log(lines[half] * entries / np.maximum(lines[0][which], 1.0))
+            lines = touched.lines(half)
+            inner, middle = _log(touched.lines(body)), _log(lines)
+            reuse = _log(lines * touched.entries(half) / np.maximum(touched.lines(whole), 1.0))
             panel = zero if access.panel is None else access.panel.astype(np.float64)
         found |= {
             f"log_inner_a{i}": inner,

@@ -15,9 +15,11 @@ def conflicts(nest: LoopNest, machine: Machine) -> Numbers:
     walks, which = nest.walks
     here, cycles = fitting(walks, machine.l1), np.zeros(len(walks))
     for access, found in zip(walks.accesses, walks.touched, strict=True):
-        lines = found.moved[here] * found.entries[here] / CACHE_LINE
         excess = np.clip(found.in_one_set / machine.l1_ways - 1.0, 0.0, 1.0)
+        if not excess.any():
+            continue
         excess = excess * (1.0 - hidden(access, machine))
+        lines = found.moved(here) * found.entries(here) / CACHE_LINE
         cycles = cycles + machine.conflict_cycles * excess * lines
     return np.asarray(np.where(walks.working_sets[0] > machine.l1, cycles, 0.0)[which] / machine.hertz)
 

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.machine import Machine
-from search_spaces.nest import PAGE_BYTES, Access, Numbers, Touched
-
-Here = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""A level of each candidate, as a pair of indices."""
+from search_spaces.nest import PAGE_BYTES, Access, Here, Numbers, Touched
 
 
 def hidden(access: Access, machine: Machine) -> Numbers | float:
@@ -41,12 +37,12 @@ def long_run(access: Access, found: Touched, here: Here, apart: Numbers, machine
 
     ``apart`` is by how much it is scattered; pieces that are visited apart take as long when they are fetched ahead.
     """
-    moved = found.moved[here]
-    cost = moved + machine.short_run * found.runs[here]
+    moved = found.moved(here)
+    cost = moved + machine.short_run * found.runs(here)
     if access.looked_up:
-        cost = cost + machine.lost_run * found.lines[here] / found.row
+        cost = cost + machine.lost_run * found.lines(here) / found.row
     cost = cost + hidden(access, machine) * (machine.fetched_cost * moved - cost)
     return np.asarray(np.where(apart > 1.0, np.maximum(cost, moved * apart), cost))
 
 
-__all__ = ["Here", "hidden", "long_run", "scattering"]
+__all__ = ["hidden", "long_run", "scattering"]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cost_models.machine import Machine
-from cost_models.terms.prefetch import Here, long_run, scattering
-from search_spaces.nest import LoopNest, Numbers
+from cost_models.terms.prefetch import long_run, scattering
+from search_spaces.nest import Here, LoopNest, Numbers
 
 
 class Traffic(NamedTuple):
@@ -52,10 +52,10 @@ def _into(
     sets, here = nest.working_sets, fitting(nest, capacity)
     total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
     for access, found, scattered in zip(nest.accesses, nest.touched, apart, strict=True):
-        moved = found.moved[here]
+        moved = found.moved(here)
         if lost:
             moved = moved + lost * (long_run(access, found, here, scattered, machine) - moved)
-        moved = moved * found.entries[here]
+        moved = moved * found.entries(here)
         through = moved * (machine.write_cost if access.write else 1.0)
         if access.streamed is not None:
             streamed = streamed + np.where(access.streamed, moved, 0.0)
@@ -68,10 +68,10 @@ def _into(
 
 
 def fitting(nest: LoopNest, capacity: float) -> Here:
-    """The outermost level of each candidate whose working set fits a cache, else the body, as a pair of indices."""
+    """The outermost level of each candidate whose working set fits a cache, else the body."""
     sets = nest.working_sets[: nest.body_level + 1]
     level = np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
-    return level, np.arange(len(nest))
+    return Here(nest, level, np.arange(len(nest)))
 
 
 def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:

@@ -7,13 +7,13 @@ from search_spaces.nest.loops import (
     WRITTEN_OUT,
     Access,
     Body,
+    Here,
     Loop,
     LoopKind,
     LoopNest,
     Numbers,
     Pass,
     Touched,
-    touched,
 )
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
     "WRITTEN_OUT",
     "Access",
     "Body",
+    "Here",
     "Loop",
     "LoopKind",
     "LoopNest",
     "Numbers",
     "Pass",
     "Touched",
-    "touched",
 ]

@@ -8,8 +8,7 @@ follow from the linear index expressions, as in Ansor's buffer-access features (
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -18,13 +17,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-Numbers = NDArray[np.float64]
+from search_spaces.nest.touched import CACHE_LINE, PAGE_BYTES, WAY_BYTES, Here, Numbers, Reach, Touched
+
 LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
 WRITTEN_OUT = ("unrolled", "vectorized")
 """Kinds of loops whose iterations are one piece of code."""
-CACHE_LINE = 64
-WAY_BYTES = 4096
-PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -211,66 +208,61 @@ class LoopNest:
         return np.asarray(rows, dtype=np.float64).reshape(len(rows), len(self))
 
     @cached_property
+    def axes(self) -> tuple[str, ...]:
+        """The axes that the loops move."""
+        return tuple(loop.axis for loop in self.loops)
+
+    @cached_property
+    def written_out(self) -> NDArray[np.bool_]:
+        """Which of the loops are parts of the body."""
+        return np.asarray([loop.kind in WRITTEN_OUT for loop in self.loops], dtype=np.bool_)
+
+    @cached_property
     def spans(self) -> dict[str, Numbers]:
-        """How far each axis is walked in one run of every level [levels, n]."""
+        """How far each axis is walked [rows, n]: by the body, and in one run of each loop over it, innermost first."""
         found = {}
-        for axis in {loop.axis for loop in self.loops} & self.extents.keys():
-            spans = np.ones((len(self.loops) + 1, len(self)))
-            own = np.asarray([loop.axis == axis for loop in self.loops])
-            inwards = np.where(own[:, None], self.stacked, 1.0)[::-1]
-            spans[:-1] = np.minimum(np.cumprod(inwards, axis=0), float(self.extents[axis]))[::-1]
+        for axis in set(self.axes) & self.extents.keys():
+            own = [level for level, other in enumerate(self.axes) if other == axis][::-1]
+            spans = np.ones((len(own) + 1, len(self)))
+            np.minimum(np.cumprod(self.stacked[own], axis=0), float(self.extents[axis]), out=spans[1:])
             found[axis] = spans
         return found
 
     @cached_property
-    def reaches(self) -> dict[tuple[tuple[tuple[str, float], ...], int, int], Numbers]:
+    def reaches(self) -> dict[tuple[tuple[tuple[str, float], ...], int, int], Reach]:
         """What was found of each index, of the extent of its dimension, and of the spread of reads."""
         return {}
 
     @cached_property
+    def entered(self) -> dict[frozenset[str], Numbers]:
+        """How often each level is entered [levels, n], by what was found to happen outside of loops over some axes."""
+        return {}
+
+    @cached_property
     def enclosing(self) -> NDArray[np.intp]:
-        """For every loop, the innermost one from it outwards that runs more than once [loops, n]; -1 without one."""
+        """For every level, the innermost of the loops outside that runs more than once [levels, n]; -1 without one."""
+        found = np.full((len(self.loops) + 1, len(self)), -1, dtype=np.intp)
         numbers = np.arange(len(self.loops))[:, None]
-        return np.maximum.accumulate(np.where(self.stacked > 1, numbers, -1), axis=0)
+        np.maximum.accumulate(np.where(self.stacked > 1, numbers, -1), axis=0, out=found[1:])
+        return found
 
     @cached_property
     def touched(self) -> list[Touched]:
         """For each access, what it touches at every level: level l is one run of the loops from l inwards."""
-        return [touched(self, access) for access in self.accesses]
+        return [Touched(self, access) for access in self.accesses]
 
     @cached_property
     def working_sets(self) -> Numbers:
         """Cache space [levels, n] that all accesses together take, lost associativity included."""
         total = np.zeros((len(self.loops) + 1, len(self)))
         for access, found in zip(self.accesses, self.touched, strict=True):
-            # Inside a loop that the access sits outside of it takes none.
-            outside = _of_loops(self, access.outside) & (self.stacked > 1)
-            away = np.logical_or.accumulate(outside, axis=0)
-            total[0] += found.space[0]
-            total[1:] += np.where(away, 0.0, found.space[1:])
+            space = found.space[found.rows]
+            if access.outside:  # Inside a loop that the access sits outside of it takes none.
+                outside = np.asarray([axis in access.outside for axis in self.axes], dtype=np.bool_)
+                away = np.logical_or.accumulate(outside[:, None] & (self.stacked > 1), axis=0)
+                space[1:][away] = 0.0
+            total += space
         return total
-
-
-@dataclass(frozen=True)
-class Touched:
-    """Arrays [levels, n] of one access.
-
-    ``lines``: bytes of whole cache lines. ``space``: cache they take. ``moved``: bytes loaded for one run;
-    lines count in part where the next loop outside walks along them. ``runs``: pieces of rows that begin
-    where no prefetcher is. ``entries``: how often the level is entered, less those times that find the data
-    still there because the loop around does not move the access. ``apart``: rows of ``row`` bytes that are
-    visited between neighbouring pieces of one, 0 where these are not apart. ``in_one_set`` [n]: rows visited
-    in turns that start in the same set of the first cache.
-    """
-
-    lines: Numbers
-    space: Numbers
-    moved: Numbers
-    runs: Numbers
-    entries: Numbers
-    apart: Numbers
-    row: int
-    in_one_set: Numbers
 
 
 def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -278,7 +270,9 @@ def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp]
     varied = [column for column in columns if np.any(column != column[:1])]
     if not varied:
         return np.zeros(min(n, 1), dtype=np.intp), np.zeros(n, dtype=np.intp)
-    order = np.lexsort(varied)
+    # Sums of different rows are hardly ever equal; where they are, more rows count as different than are.
+    weights = np.random.default_rng(0).random(len(varied))
+    order = np.argsort(sum(column * weight for column, weight in zip(varied, weights, strict=True)))
     first = np.zeros(n, dtype=np.bool_)
     first[0] = True
     for column in varied:
@@ -289,121 +283,6 @@ def _distinct(columns: Sequence[NDArray[Any]], n: int) -> tuple[NDArray[np.intp]
     return order[first], which
 
 
-def touched(nest: LoopNest, access: Access) -> Touched:
-    """All levels at once; a loop that does not move the access changes nothing."""
-    exact, lines, space, pieces = _filled(nest, access)
-    along = {axis for axis, _ in access.dims[-1]} if access.dims else set()
-    inner = (nest.enclosing, np.arange(len(nest)))
-    runs = nest.enclosing >= 0
-    walks = runs & _of_loops(nest, along)[nest.enclosing, 0]
-    stays = ~_of_loops(nest, access.axes | access.outside)
-    reuse = np.where(runs, np.where(stays, nest.stacked, 1.0)[inner], 1.0)
-    repeats = np.where(_of_loops(nest, access.outside), 1.0, nest.stacked)
-    entries = np.ones_like(lines)
-    entries[1:] = np.cumprod(repeats, axis=0) / reuse
-    moved = lines.copy()
-    moved[1:] = np.where(walks, exact[1:], lines[1:])
-    pieces[1:] = np.where(walks, 0.0, pieces[1:])
-    apart, row = _apart(nest, access), _row(access)
-    return Touched(lines, space, moved, pieces, entries, apart, row, _in_one_set(nest, access))
-
-
-def _apart(nest: LoopNest, access: Access) -> Numbers:
-    """The rows [levels, n] that are visited between neighbouring pieces of one, where it is not read from end to end.
-
-    Parts of lines are found in a cache the next time, and what is touched once a reduction waits in buffers while the
-    arithmetic goes on. Stores past the caches fetch nothing.
-    """
-    if len(access.dims) < 2 or access.outside:
-        return np.zeros((1, len(nest)))
-    # A loop along the row takes up each piece where the run before has left it.
-    along = _of_loops(nest, {axis for axis, _ in access.dims[-1]}) & (nest.stacked > 1)
-    length, rows = (_reach(nest, access, dimension)[1:] for dimension in (-1, -2))
-    in_lines = length * access.item_bytes >= CACHE_LINE
-    apart = along & in_lines & (length < access.shape[-1]) & (rows > 1)
-    return _unless(np.where(apart, rows, 0.0), 0.0, access.panel, access.streamed)
-
-
-def _unless(numbers: Numbers, instead: float, *exempt: NDArray[np.bool_] | None) -> Numbers:
-    """``instead`` for the candidates that are exempt, else the numbers [..., n]."""
-    for those in exempt:
-        numbers = numbers if those is None else np.where(those, instead, numbers)
-    return numbers
-
-
-def _in_one_set(nest: LoopNest, access: Access) -> Numbers:
-    """Rows of an access [n] that are visited in turns and start in the same set of the first cache.
-
-    The innermost loop around the body that moves it within a page comes back to a row after as many others, in pages
-    of their own, as are visited inside of the loop. Stores past the caches take no place in them, and panels have no
-    rows.
-    """
-    distance, far = _row(access), dict[int, int]()
-    for dimension in range(len(access.dims) - 2, -1, -1):
-        if distance >= PAGE_BYTES:
-            far[dimension] = distance
-        distance *= access.shape[dimension]
-    near = {axis for d, terms in enumerate(access.dims) if d not in far for axis, _ in terms}
-    body = [[loop.kind in WRITTEN_OUT] for loop in nest.loops]
-    moving = _of_loops(nest, near) & (nest.stacked > 1) & ~np.asarray(body, dtype=np.bool_).reshape(-1, 1)
-    if not far or access.outside or not moving.any():
-        return np.ones(len(nest))
-    inside = len(nest.loops) - np.argmax(moving[::-1], axis=0)
-    rows = math.prod((_reach(nest, access, d) for d in far), start=np.ones((1, 1)))
-    together = math.gcd(WAY_BYTES, *far.values()) / WAY_BYTES
-    found: Numbers = np.where(moving.any(axis=0), rows[inside, np.arange(len(nest))] * together, 1.0)
-    return _unless(found, 1.0, access.panel, access.streamed)
-
-
-def _reach(nest: LoopNest, access: Access, dimension: int) -> Numbers:
-    """Elements [levels, n] between the first and the last that each level touches in one dimension, both counted."""
-    terms, spread = access.dims[dimension], access.spread[dimension] if access.spread else 0
-    key = terms, access.shape[dimension], spread
-    if key not in nest.reaches:
-        reach: Numbers = np.full((len(nest.loops) + 1, len(nest)), 1.0 + spread)
-        for axis, coefficient in terms:
-            if axis in nest.spans:
-                reach = reach + abs(coefficient) * (nest.spans[axis] - 1)
-        if any(coefficient % 1 for _, coefficient in terms):
-            reach = np.floor(reach)
-        nest.reaches[key] = np.minimum(reach, float(access.shape[dimension]))
-    return nest.reaches[key]
-
-
-def _row(access: Access) -> int:
-    """Bytes from one row to the next."""
-    return access.row_bytes or max(1, access.item_bytes * (access.shape[-1] if access.shape else 1))
-
-
-def _of_loops(nest: LoopNest, axes: Collection[str]) -> NDArray[np.bool_]:
-    """Which loops move one of the axes [loops, 1]."""
-    return np.asarray([loop.axis in axes for loop in nest.loops], dtype=np.bool_)[:, None]
-
-
-def _filled(nest: LoopNest, access: Access) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-    """Elements, lines and cache space of each level [levels, n] in bytes, and the pieces of rows that these are."""
-    elements: Numbers = np.ones((len(nest.loops) + 1, len(nest)))
-    last = np.ones_like(elements)
-    for dimension in range(len(access.dims)):
-        last = _reach(nest, access, dimension)
-        elements = elements * last
-    run = last * access.item_bytes
-    row = _row(access)
-    whole_run = np.maximum(np.ceil(run / CACHE_LINE), 1.0) * CACHE_LINE
-    exact = elements * access.item_bytes
-    lines = exact / np.maximum(run, 1.0) * whole_run  # a tensor without elements has no runs
-    space, pieces = lines, np.zeros_like(lines)
-    if len(access.dims) > 1:
-        # Rows a power of two apart share the sets that their runs cover.
-        space = lines * np.maximum(math.gcd(row, WAY_BYTES) / whole_run, 1.0)
-        # Rows that are touched whole make one long run.
-        pieces = np.where(run >= row, 0.0, lines / whole_run)
-    if access.panel is not None:
-        lines, space = (np.where(access.panel, exact, array) for array in (lines, space))
-        pieces = np.where(access.panel, 0.0, pieces)
-    return exact, lines, space, pieces
-
-
 __all__ = [
     "CACHE_LINE",
     "PAGE_BYTES",
@@ -411,11 +290,11 @@ __all__ = [
     "WRITTEN_OUT",
     "Access",
     "Body",
+    "Here",
     "Loop",
     "LoopKind",
     "LoopNest",
     "Numbers",
     "Pass",
     "Touched",
-    "touched",
 ]

@@ -15,7 +15,7 @@ from autotune.lower.ir import expressions, nodes, walk
 from autotune.schedule import Schedule
 from autotune.te.expr import Select
 from cost_models import analytic
-from search_spaces.nest import LoopNest
+from search_spaces.nest import Here, LoopNest
 from search_spaces.nest.derive import About, Nests
 from search_spaces.sketch import Sketch
 from search_spaces.space import Space
@@ -129,12 +129,18 @@ def test_the_remainder_of_a_loop_that_is_cut_decides_conditions() -> None:
     assert nest_of(b, schedule).body.arithmetic.tolist() == [5]  # a product and four sums
 
 
+def lines_of(nest: LoopNest, access: int, level: int) -> float:
+    """Bytes of the lines that the first candidate touches in one run of a level."""
+    at = Here(nest, np.asarray([level]), np.asarray([0]))
+    return float(nest.touched[access].lines(at)[0])
+
+
 def test_reads_at_constants_and_of_quotients_are_part_of_what_is_touched() -> None:
     a = te.placeholder((3, 4, 16), name="A")
     b = te.compute((16, 16), lambda h, c: a[0, h // 4, c] + a[2, h // 4, c], name="B")
     nest = nest_of(b, lambda s: s[b].vectorize(s[b].op.axis[1]))
     (read,) = (number for number, access in enumerate(nest.accesses) if not access.write)
-    lines = nest.touched[read].lines[:, 0].tolist()
+    lines = [lines_of(nest, read, level) for level in range(len(nest.loops) + 1)]
     assert lines == [3 * 4 * 64, 3 * 64, 3 * 64]
 
 
@@ -150,7 +156,7 @@ def test_what_loops_beside_the_main_stage_walk_is_touched_too() -> None:
 
     nest = nest_of(d, schedule)
     (written,) = (number for number, access in enumerate(nest.accesses) if access.write)
-    assert nest.touched[written].lines[0, 0] == 8 * 63 * 64
+    assert lines_of(nest, written, 0) == 8 * 63 * 64
 
 
 def test_rows_that_are_visited_in_turns_share_sets_of_a_cache() -> None:

@@ -23,6 +23,8 @@ _ENUMERATE = 20_000
 _SAMPLES = 2048
 _ROUNDS = 12
 _SURVIVORS = 16
+_LEADERS = 2
+"""The search goes on while one of so many best candidates is new."""
 _LONG_FLOPS = 2**30
 _LONG_SURVIVORS = 64
 """A kernel that runs for milliseconds is worth a few more of search: ways to a better tile lead through worse ones."""
@@ -138,9 +140,9 @@ def _descended(space: Space, survivors: int) -> tuple[Population, Numbers]:
         fresh = seen.take(slice(known, None))
         pool = Population.concatenate([best, fresh])
         rows, seconds = _order(pool, np.concatenate([seconds, predict(space, fresh)]), survivors)
-        promoted = pool.take(rows[rows >= len(best)])
-        best = pool.take(rows)
-        if not len(promoted):
+        new = rows >= len(best)
+        best, promoted = pool.take(rows), pool.take(rows[new])
+        if not new[:_LEADERS].any():
             break
     return best, seconds
 

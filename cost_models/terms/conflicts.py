@@ -7,13 +7,13 @@ import numpy as np
 from cost_models.machine import Machine
 from cost_models.terms.prefetch import hidden
 from cost_models.terms.traffic import fitting
-from search_spaces.nest import CACHE_LINE, LoopNest, Numbers
+from search_spaces.nest import CACHE_LINE, Here, LoopNest, Numbers
 
 
 def conflicts(nest: LoopNest, machine: Machine) -> Numbers:
     """Seconds [n] on one core: a share of the cycles of each line, all where twice as many rows as a set has ways."""
     walks, which = nest.walks
-    here, cycles = fitting(walks, machine.l1), np.zeros(len(walks))
+    here, cycles = Here(walks, fitting(walks, machine.l1), np.arange(len(walks))), np.zeros(len(walks))
     for access, found in zip(walks.accesses, walks.touched, strict=True):
         excess = np.clip(found.in_one_set / machine.l1_ways - 1.0, 0.0, 1.0)
         if not excess.any():

@@ -21,7 +21,7 @@ def hidden(access: Access, machine: Machine) -> Numbers | float:
     return np.asarray(np.minimum(access.ahead / reach, 1.0) * waiting)
 
 
-def scattering(found: Touched, machine: Machine) -> Numbers:
+def _scattering(found: Touched, machine: Machine) -> Numbers:
     """How much more the bytes of an access cost [n] where rows are visited piece by piece, not from end to end.
 
     Prefetchers follow the less, the longer the stretch is that lies between neighbouring pieces, up to a page, where
@@ -32,11 +32,12 @@ def scattering(found: Touched, machine: Machine) -> Numbers:
     return np.asarray(1.0 + machine.scattered * np.minimum(stretch / PAGE_BYTES, 1.0))
 
 
-def long_run(access: Access, found: Touched, here: Here, apart: Numbers, machine: Machine) -> Numbers:
-    """Bytes [n] of one long run that take as long as those that an access moves on a level.
+def long_run(access: Access, found: Touched, here: Here, machine: Machine) -> Numbers:
+    """Bytes [..., n] of one long run that take as long as those that an access moves on a level.
 
-    ``apart`` is by how much it is scattered; pieces that are visited apart take as long when they are fetched ahead.
+    Pieces that are visited apart take as long when they are fetched ahead.
     """
+    apart = _scattering(found, machine)
     moved = found.moved(here)
     cost = moved + machine.short_run * found.runs(here)
     if access.looked_up:
@@ -45,4 +46,4 @@ def long_run(access: Access, found: Touched, here: Here, apart: Numbers, machine
     return np.asarray(np.where(apart > 1.0, np.maximum(cost, moved * apart), cost))
 
 
-__all__ = ["hidden", "long_run", "scattering"]
+__all__ = ["hidden", "long_run"]

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.machine import Machine
-from cost_models.terms.prefetch import long_run, scattering
+from cost_models.terms.prefetch import long_run
 from search_spaces.nest import Here, LoopNest, Numbers
 
 
@@ -27,34 +28,25 @@ class Traffic(NamedTuple):
 def traffic(nest: LoopNest, machine: Machine) -> Traffic:
     """The bytes of all accesses and of scratch memory; beyond the first cache, as many of a long run as they cost."""
     walks, which = nest.walks
-    apart = [scattering(found, machine) for found in walks.touched]
-    return Traffic(
-        *(
-            _into(walks, capacity, whole, machine, lost, apart)[which] + _scratch(nest, capacity, machine)
-            for capacity, whole, lost in (
-                (machine.l1, machine.l1, 0.0),
-                (machine.l2, machine.l2_whole, machine.l3_lost),
-                (machine.l3, machine.l3, 1.0),
-            )
-        )
-    )
+    capacities = (machine.l1, machine.l2, machine.l3)
+    scratch = (_scratch(nest, capacity, machine) for capacity in capacities)
+    found = zip(_into(walks, capacities, machine), scratch, strict=True)
+    return Traffic(*(moved[which] + stored for moved, stored in found))
 
 
-def _into(
-    nest: LoopNest, capacity: float, whole: float, machine: Machine, lost: float, apart: Sequence[Numbers]
-) -> Numbers:
-    """Bytes moved into a cache of ``capacity`` from the next one.
+def _into(nest: LoopNest, capacities: Sequence[float], machine: Machine) -> Numbers:
+    """Bytes [caches, n] moved into each of the caches from the next one.
 
     The outermost level whose working set fits is loaded once an entry; an access that the next loop outside
     does not move stays, because its reuse distance is that same working set. Bytes that prefetchers do not bring
-    count as those of a long run which take as long, as far as this is ``lost`` on the way.
+    count as those of a long run which take as long, as far as this is lost on the way.
     """
-    sets, here = nest.working_sets, fitting(nest, capacity)
-    total, streamed = np.zeros(len(nest)), np.zeros(len(nest))
-    for access, found, scattered in zip(nest.accesses, nest.touched, apart, strict=True):
+    here = Here(nest, np.stack([fitting(nest, capacity) for capacity in capacities]), np.arange(len(nest)))
+    lost = np.asarray([[0.0], [machine.l3_lost], [1.0]])
+    total, streamed = np.zeros(here.level.shape), np.zeros(here.level.shape)
+    for access, found in zip(nest.accesses, nest.touched, strict=True):
         moved = found.moved(here)
-        if lost:
-            moved = moved + lost * (long_run(access, found, here, scattered, machine) - moved)
+        moved = moved + lost * (long_run(access, found, here, machine) - moved)
         moved = moved * found.entries(here)
         through = moved * (machine.write_cost if access.write else 1.0)
         if access.streamed is not None:
@@ -63,15 +55,15 @@ def _into(
         total = total + through
     # What fits whole is there already: written by the dispatch before, or read by the last run. Of somewhat more, a
     # part is found again, as lines are not evicted in the order of their use.
-    missed = np.clip(1.5 - 1.5 * whole / np.maximum(sets[0], 1.0), 0.0, 1.0)
+    whole = np.asarray([[machine.l1], [machine.l2_whole], [machine.l3]])
+    missed = np.clip(1.5 - 1.5 * whole / np.maximum(nest.working_sets[0], 1.0), 0.0, 1.0)
     return np.asarray(total * missed + streamed)
 
 
-def fitting(nest: LoopNest, capacity: float) -> Here:
+def fitting(nest: LoopNest, capacity: float) -> NDArray[np.intp]:
     """The outermost level of each candidate whose working set fits a cache, else the body."""
     sets = nest.working_sets[: nest.body_level + 1]
-    level = np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
-    return Here(nest, level, np.arange(len(nest)))
+    return np.where(sets[-1] > capacity, len(sets) - 1, np.argmax(sets <= capacity, axis=0))
 
 
 def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:

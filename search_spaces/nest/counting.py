@@ -16,7 +16,7 @@ from typing import Any
 from autotune.te.dtypes import is_float
 from autotune.te.expr import Binary, Compare, Const, Expr, IterVar, Not, Select
 from autotune.te.folding import folded, holds
-from autotune.te.traversal import children, nodes
+from autotune.te.traversal import children, nodes, ordered
 from search_spaces.analysis import cost_of
 
 _MOST = 64
@@ -85,9 +85,14 @@ class _Counter:
         return not any(test is axis for test in nodes(cond) for axis in self._inner)
 
     def _depends(self, node: Expr) -> tuple[IterVar, ...]:
-        if id(node) not in self._moving:
-            inside = {id(other) for other in nodes(node)}
-            self._moving[id(node)] = tuple(axis for axis in self._axes if id(axis) in inside)
+        if id(node) in self._moving:
+            return self._moving[id(node)]
+        for other in ordered([node], lambda node: () if id(node) in self._moving else children(node)):
+            if id(other) not in self._moving:
+                below = {id(axis) for part in children(other) for axis in self._moving[id(part)]} | {
+                    id(other)
+                }
+                self._moving[id(other)] = tuple(axis for axis in self._axes if id(axis) in below)
         return self._moving[id(node)]
 
 

@@ -24,7 +24,7 @@ PAGE_BYTES = 4096
 
 
 class Here:
-    """A level for each of some candidates [m].
+    """Levels [..., m] of some candidates [m].
 
     ``around`` is the innermost of the loops outside that runs more than once, and ``times`` how often; without one
     these are -1 and 1.
@@ -82,17 +82,17 @@ class Touched:
             self.space = np.where(access.panel, self._bytes, self.space)
 
     def lines(self, at: Here) -> Numbers:
-        """Bytes [n] of whole cache lines."""
+        """Bytes [..., m] of whole cache lines."""
         return np.asarray(self._lines[self.rows[at.level], at.candidate])
 
     def moved(self, at: Here) -> Numbers:
-        """Bytes [n] loaded for one run; lines count in part where the next loop outside walks along them."""
+        """Bytes [..., m] loaded for one run; lines count in part where the next loop outside walks along them."""
         return np.where(self._is_walked(at), self._bytes[self.rows[at.level], at.candidate], self.lines(at))
 
     def runs(self, at: Here) -> Numbers:
-        """Pieces of rows [n] that begin where no prefetcher is."""
+        """Pieces of rows [..., m] that begin where no prefetcher is."""
         if len(self._access.dims) < 2:
-            return np.zeros(len(at.level))
+            return np.zeros(at.level.shape)
         along = self._along[self.rows[at.level]], at.candidate
         # Rows that are touched whole make one long run.
         whole = (self._run[along] >= self.row) | self._is_walked(at)
@@ -100,7 +100,7 @@ class Touched:
         return np.where(whole, 0.0, self.lines(at) / self._whole_run[along])
 
     def entries(self, at: Here) -> Numbers:
-        """How often the level is entered [n], without the times that find the data still there.
+        """How often the level is entered [..., m], without the times that find the data still there.
 
         These are those of the loop around where it does not move the access.
         """
@@ -197,7 +197,7 @@ def reach(nest: LoopNest, access: Access, dimension: int) -> Reach:
 def _rows(loops: tuple[str, ...], axes: frozenset[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The row of each level, and a level of each row: loops over some axes have one each, after that of the body."""
     own = _moved(loops, axes)
-    rows = np.cumsum(own[::-1])[::-1]
+    rows = np.cumsum(own[::-1], dtype=np.intp)[::-1]
     return rows, np.asarray([len(loops), *np.flatnonzero(own)[::-1]], dtype=np.intp)
 
 

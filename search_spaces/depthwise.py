@@ -40,7 +40,7 @@ def windowed(family: str, workload: Workload, target: Target, shape: TileShape) 
         *stage_knob(shape, ("block", INLINE) if short else (STORED, "block")),
         *image_knob(shape, target),
     ]
-    constraints = [inline_rule(shape)] if short and shape.staged else []
+    constraints = [inline_rule(shape, target)] if short and shape.staged else []
     if short:
         knobs.append(Knob.of("unroll_window", (False, True), window <= 9, "unroll the outer window loops"))
         reads = ["rows", "vectors", "unroll", "unroll_window"]

@@ -6,6 +6,7 @@ own, in which most conditions are decided; in that of the others none is left.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,11 @@ from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
     from autotune.schedule.stage import Stage
+    from autotune.target import Target
 
 STORED, INLINE = "root", "inline"
+_LEAST_BLOCK = 8
+"""Tiles of a smaller block are at its own border for a good part."""
 _MAX_BODY, _FEW = 72, 4
 """Steps of a tile that is written out nine times, inside, at four sides and in four corners; results that are few."""
 
@@ -44,15 +48,21 @@ def clean(shape: TileShape) -> dict[str, tuple[int, int]]:
     return found
 
 
-def inline_rule(shape: TileShape) -> Constraint:
-    """Where padding is not stored, tiles are short and whole, and one block has all rows: conditions are decided."""
+def inline_rule(shape: TileShape, target: Target) -> Constraint:
+    """Where padding is not stored, tiles are short and whole; blocks have all rows unless workers need more of them.
+
+    A block of few rows cannot know at which border it is: all conditions of its own first and last tiles are tested.
+    """
     outer = ("outer_rows",) if len(shape.spatial) == 2 else ()
-    window = shape.reduction
+    window, images = shape.reduction, math.prod(shape.extents[axis] for axis in shape.batch)
+    pieces = images * math.ceil(shape.extents[shape.vector] / shape.lanes)
+    shared = _LEAST_BLOCK if target.threads > 1 and pieces < 2 * target.threads else math.inf
 
     def holds(c: Columns) -> object:
         tile = column(c, "rows", 1) * column(c, "outer_rows", 1) * column(c, "vectors", 1)
         decided = np.asarray(c["unroll_window"], dtype=np.bool_) & (c["tail"] == "overlap")
-        decided &= column(c, "row_block", WHOLE) == WHOLE
+        block = column(c, "row_block", WHOLE)
+        decided &= (block == WHOLE) | (block >= shared)
         return (c["stage"] != INLINE) | (decided & ((tile <= _FEW) | (tile * window <= _MAX_BODY)))
 
     reads = ("stage", "rows", *outer, "vectors", "row_block", "tail", "unroll_window")

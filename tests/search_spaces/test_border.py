@@ -7,6 +7,7 @@ import pytest
 
 from autotune.lower import lower_schedule
 from autotune.lower.ir import For, If, Stmt, expressions, nodes, sub_statements, walk
+from autotune.target import Target
 from autotune.te.expr import Select
 from search_spaces import spaces
 from search_spaces.analysis import structure
@@ -71,6 +72,17 @@ def test_rows_that_reach_no_padding(size: int, kernel: int, stride: int, pad: in
     for axis in shape.spatial:
         begin, end = clean(shape).get(axis, (0, len(rows)))
         assert [begin <= row < end for row in rows] == reached.tolist()
+
+
+def test_few_channels_are_shared_by_rows() -> None:
+    """One worker takes all rows at once; several have as many vectors of channels to share, or blocks of rows."""
+    for threads, channels, legal in ((1, 32, False), (2, 32, True), (2, 96, False), (8, 96, True)):
+        workload = make.conv((1, 56, 56, channels), channels, 3, pad=1, group=channels)
+        space = spaces.space_for(workload, Target.parse("x86-64-v4", threads=threads))
+        config = space.default() | {"stage": "inline", "rows": 4, "outer_rows": 1, "vectors": 1}
+        config |= {"unroll_window": True, "tail": "overlap", "row_block": 8}
+        (rule,) = (rule for rule in space.constraints if rule.name == "inline")
+        assert rule.mask({name: np.asarray([value]) for name, value in config.items()}).tolist() == [legal]
 
 
 def test_windows_without_padding_have_nothing_to_store() -> None:

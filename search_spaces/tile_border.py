@@ -36,8 +36,8 @@ def clean(shape: TileShape) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for read in shape.reads:
         op = read.tensor.op
-        inside = _inside(op) if op.name in shape.staged and isinstance(op, ComputeOp) else {}
-        for dimension, (low, high) in inside.items():
+        parts = inside(op) if op.name in shape.staged and isinstance(op, ComputeOp) else {}
+        for dimension, (low, high) in parts.items():
             terms = dict(read.dims[dimension])
             for axis in (axis for axis in shape.spatial if terms.get(axis, 0) > 0):
                 stride = terms.pop(axis)
@@ -84,7 +84,7 @@ def peel_border(
             stage.peel(loop, first, last)
 
 
-def _inside(op: ComputeOp) -> dict[int, tuple[int, int]]:
+def inside(op: ComputeOp) -> dict[int, tuple[int, int]]:
     """The indices ``low`` to ``high`` of the dimensions of a padded tensor that are not padding."""
     numbers: dict[Expr, int] = {axis: dimension for dimension, axis in enumerate(op.axis)}
     found: dict[int, tuple[int, int]] = {}
@@ -109,4 +109,4 @@ def _conjuncts(cond: Expr) -> Iterator[Expr]:
         yield cond
 
 
-__all__ = ["INLINE", "STORED", "clean", "inline_rule", "peel_border"]
+__all__ = ["INLINE", "STORED", "clean", "inline_rule", "inside", "peel_border"]

@@ -27,13 +27,13 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "space.chain": 1,
         "space.contraction": 7,
         "space.convolution": 4,
-        "space.depthwise": 3,
+        "space.depthwise": 4,
         "space.reduction": 4,
         "space.softmax": 3,
         "space.normalization": 3,
         "space.pool": 3,
         "space.elementwise": 4,
-        "space.winograd": 1,
+        "space.winograd": 2,
     }
 )
 

@@ -3,7 +3,7 @@
 A block is a row of tiles by some vectors of channels. The last transform goes on with what follows. Knobs: vectors (of
 channels in a block), parallel, and walk: "tile" keeps the sums of one axis of a tile in registers for those of the
 other; "row" stores those of a whole row of tiles, to read or write few positions of the windows at a time, as
-prefetchers follow only so many.
+prefetchers follow only so many. Tiles at the left and right border of a padded image have code of their own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from search_spaces.analysis import Structure, structure
 from search_spaces.plain import schedule_plain
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
+from search_spaces.tile_border import inside
 from search_spaces.tile_knobs import ints, parallel_knob
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 FAMILY = "winograd"
 _PARALLEL_BYTES = 1 << 16
+_COLUMNS = 2
+"""The dimension of an image along its rows."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,22 @@ class WinogradRecipe:
         i, j, image, row, tile, channel = stage.op.axis
         if config["walk"] == "row":
             return self._blocked(stage, [image, row], [i, tile], [j], channel, config)
+        self._peel_border(stage, tile, self.tile, self.tile + 2)
         return self._blocked(stage, [image, row], [tile], [i, j], channel, config)
+
+    def _peel_border(self, stage: Stage, loop: IterVar, step: int, size: int) -> None:
+        """Give the iterations code of their own that read padding beside the image: ``size`` columns, ``step`` apart.
+
+        What is above and below is the same for a whole row of tiles.
+        """
+        padded = self.shape.producers[-1].input_tensors[0].op
+        if not isinstance(padded, ComputeOp) or _COLUMNS not in inside(padded):
+            return
+        begin, end = inside(padded)[_COLUMNS]
+        first = min(-(-begin // step), loop.extent)
+        last = 0 if end == padded.shape[_COLUMNS] else loop.extent - max((end - size) // step + 1, first)
+        if first + last:
+            stage.peel(loop, first, last)
 
     def _results(self, stage: Stage, config: Choices) -> tuple[IterVar, IterVar]:
         """The loops of the convolution's result: (block, tile)."""
@@ -107,6 +125,8 @@ class WinogradRecipe:
         position = outer.pop(0 if self.is_input else -1)
         if self.is_input or in_rows:  # all sums of a column before the next one
             stage.reorder(*outer, vector, position, lanes)
+        if self.is_input and in_rows:
+            self._peel_border(stage, outer[-1], 1, 1)
         for loop in [position] if in_rows else [*outer, vector, position]:
             stage.unroll(loop)
         stage.vectorize(lanes)

@@ -8,7 +8,7 @@ import pytest
 from autotune.lower import lower_schedule
 from autotune.lower.ir import For, If, Stmt, expressions, nodes, sub_statements, walk
 from autotune.target import Target
-from autotune.te.expr import Select
+from autotune.te.expr import Expr, Select
 from search_spaces import spaces
 from search_spaces.analysis import structure
 from search_spaces.space import Space
@@ -23,20 +23,22 @@ def depthwise(size: int, kernel: int = 3, stride: int = 1, pad: int = 1) -> Spac
     return spaces.space_for(workload, make.AVX512)
 
 
+def asks(stmt: Stmt) -> list[Expr]:
+    """The conditions of a statement without those of what is inside of it."""
+    found = [stmt.cond] if isinstance(stmt, If) else []
+    return [*found, *(node.cond for node in nodes(*expressions(stmt)) if isinstance(node, Select))]
+
+
 def conditions(stmt: Stmt) -> int:
-    """Branches and selections in a statement."""
-    found = 0
-    for part in walk(stmt):
-        found += isinstance(part, If)
-        found += sum(isinstance(node, Select) for node in nodes(*expressions(part)))
-    return found
+    """How many conditions there are in a statement."""
+    return sum(len(asks(part)) for part in walk(stmt))
 
 
-def inside(stmt: Stmt, loops: int = 2) -> list[Stmt]:
+def within(stmt: Stmt, loops: int = 2) -> list[Stmt]:
     """What is inside of so many loops that repeat and are not written out."""
     if isinstance(stmt, For) and stmt.kind == "serial":
         loops -= 1
-    return [stmt] if not loops else [found for part in sub_statements(stmt) for found in inside(part, loops)]
+    return [stmt] if not loops else [found for part in sub_statements(stmt) for found in within(part, loops)]
 
 
 @pytest.mark.parametrize(("size", "kernel", "stride", "pad"), [(28, 3, 1, 1), (28, 3, 2, 1), (31, 5, 1, 2)])
@@ -56,7 +58,7 @@ def test_tiles_inside_the_border_have_no_conditions(
     program = space.workload.program()
     (lowered,) = lower_schedule(space.apply(program, config), list(program.args)).kernels
     assert conditions(lowered.body)
-    assert [conditions(loop) for loop in inside(lowered.body)] == [0]
+    assert [conditions(loop) for loop in within(lowered.body)] == [0]
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,23 @@ def test_rows_that_reach_no_padding(size: int, kernel: int, stride: int, pad: in
     for axis in shape.spatial:
         begin, end = clean(shape).get(axis, (0, len(rows)))
         assert [begin <= row < end for row in rows] == reached.tolist()
+
+
+@pytest.mark.parametrize(("size", "tile"), [(14, 4), (28, 4), (28, 2), (31, 6)])
+@pytest.mark.parametrize("order", ["tile", "row"])
+def test_windows_of_transforms_inside_the_border_do_not_ask_for_their_column(
+    size: int, tile: int, order: str
+) -> None:
+    space = spaces.space_for(make.winograd_input((1, size, size, 64), tile), make.AVX512)
+    program = space.workload.program()
+    schedule = space.apply(program, space.default() | {"walk": order})
+    (lowered,) = lower_schedule(schedule, list(program.args)).kernels
+    along = [part for part in walk(lowered.body) if isinstance(part, For) and part.var.name == "w"]
+    along = [loop for loop in along if loop.kind == "serial"]
+    assert along
+    for loop in along:
+        asked = [condition for part in walk(loop.body) for condition in asks(part)]
+        assert not any(node is loop.var for node in nodes(*asked))
 
 
 def test_few_channels_are_shared_by_rows() -> None:

@@ -48,15 +48,20 @@ def clean(shape: TileShape) -> dict[str, tuple[int, int]]:
     return found
 
 
+def whole_rows(shape: TileShape, target: Target) -> bool:
+    """Whether there is enough for all workers to do in blocks that have all rows."""
+    images = math.prod(shape.extents[axis] for axis in shape.batch)
+    pieces = images * math.ceil(shape.extents[shape.vector] / shape.lanes)
+    return target.threads == 1 or pieces >= 2 * target.threads
+
+
 def inline_rule(shape: TileShape, target: Target) -> Constraint:
     """Where padding is not stored, tiles are short and whole; blocks have all rows unless workers need more of them.
 
     A block of few rows cannot know at which border it is: all conditions of its own first and last tiles are tested.
     """
     outer = ("outer_rows",) if len(shape.spatial) == 2 else ()
-    window, images = shape.reduction, math.prod(shape.extents[axis] for axis in shape.batch)
-    pieces = images * math.ceil(shape.extents[shape.vector] / shape.lanes)
-    shared = _LEAST_BLOCK if target.threads > 1 and pieces < 2 * target.threads else math.inf
+    window, shared = shape.reduction, math.inf if whole_rows(shape, target) else _LEAST_BLOCK
 
     def holds(c: Columns) -> object:
         tile = column(c, "rows", 1) * column(c, "outer_rows", 1) * column(c, "vectors", 1)
@@ -109,4 +114,4 @@ def _conjuncts(cond: Expr) -> Iterator[Expr]:
         yield cond
 
 
-__all__ = ["INLINE", "STORED", "clean", "inline_rule", "inside", "peel_border"]
+__all__ = ["INLINE", "STORED", "clean", "inline_rule", "inside", "peel_border", "whole_rows"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from autotune.graph.build import GraphBuilder
 from autotune.lower import lower_schedule
 from autotune.lower.ir import For, If, Stmt, expressions, nodes, sub_statements, walk
 from autotune.target import Target
@@ -102,6 +103,27 @@ def test_few_channels_are_shared_by_rows() -> None:
         config |= {"unroll_window": True, "tail": "overlap", "row_block": 8}
         (rule,) = (rule for rule in space.constraints if rule.name == "inline")
         assert rule.mask({name: np.asarray([value]) for name, value in config.items()}).tolist() == [legal]
+
+
+def test_pools_of_padded_images_have_tiles_of_both_axes() -> None:
+    """Those of others have tiles of one: longer ones would gain nothing."""
+    for pads, names in (((1,) * 4, True), ((0,) * 4, False)):
+        workload = make.pool((1, 28, 28, 32), kernel_shape=(3, 3), strides=(1, 1), pads=pads)
+        space = spaces.space_for(workload, Target.parse("x86-64-v4", threads=1))
+        assert ("outer_rows" in space.names) == ("stage" in space.names) == names
+
+
+def test_what_is_computed_before_the_padding_may_be_stored() -> None:
+    for activation, places in ((None, ("inline",)), ("Gelu", ("block", "inline"))):
+        b = GraphBuilder("pool")
+        x = b.input("x", (1, 28, 28, 32))
+        x = x if activation is None else b.node(activation, x)
+        window = {"kernel_shape": (3, 3), "strides": (1, 1), "pads": (1,) * 4, "layout": "NHWC"}
+        space = spaces.space_for(
+            make.of(b, b.node("MaxPool", x, **window), set()), Target.parse("x86-64-v4", 1)
+        )
+        (stage,) = (knob for knob in space.knobs if knob.name == "stage")
+        assert stage.values == places
 
 
 def test_windows_without_padding_have_nothing_to_store() -> None:

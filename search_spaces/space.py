@@ -215,10 +215,6 @@ class Space:
                 + "".join(did_you_mean(name, self.names) for name in unknown[:1])
             )
 
-    def neighbours(self, config: Config) -> list[dict[str, Value]]:
-        """Legal configurations one step of one knob away, in knob order."""
-        return self.neighbourhood(self.of([config])).configs()
-
     def neighbourhood(self, centre: Population) -> Population:
         """All legal candidates one step of one knob away from any of ``centre``, without repeats."""
         tables = [knob.steps for knob in self.knobs]

@@ -34,11 +34,6 @@ def complete_node(node: Node, types: Mapping[str, TensorType]) -> tuple[Node, di
     return complete, {v: t for v, t in zip(node.outputs, found, strict=True) if v != ABSENT}
 
 
-def infer_node(node: Node, types: Mapping[str, TensorType]) -> dict[str, TensorType]:
-    """Types of a node's outputs. Raises GraphError that names the node."""
-    return complete_node(node, types)[1]
-
-
 class GraphBuilder:
     """Builds a graph node by node.
 

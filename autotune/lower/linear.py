@@ -75,10 +75,6 @@ class Lin:
         """Whether there are no variables."""
         return not self.terms
 
-    def same(self, other: Lin) -> bool:
-        """Whether both are the same form."""
-        return self.constant == other.constant and self.terms == other.terms
-
     def expr(self) -> Expr:
         """The form as an expression."""
         result: Expr | None = None

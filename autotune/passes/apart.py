@@ -21,6 +21,7 @@ class Apart(Algorithm):
 
     name: ClassVar[str] = "apart"
     after: tuple[int, ...] = ()
+    error = 0.0  # the same operations in the same order
 
     @property
     def label(self) -> str:
@@ -31,11 +32,6 @@ class Apart(Algorithm):
     def speculative(self) -> bool:
         """Nothing is computed together before it was compared."""
         return bool(self.after)
-
-    @property
-    def error(self) -> float:
-        """None: the same operations in the same order."""
-        return 0.0
 
     def apply(self, graph: Graph) -> Graph:
         edges = len(anchors(graph.nodes)) - 1

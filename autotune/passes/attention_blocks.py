@@ -20,16 +20,12 @@ class AttentionBlocks(Algorithm):
 
     name: ClassVar[str] = "attention_blocks"
     block: int = 512
+    error = REORDERED_ATTENTION
 
     @property
     def label(self) -> str:
         """``attention in blocks of 512`` and so on."""
         return f"attention in blocks of {self.block}"
-
-    @property
-    def error(self) -> float:
-        """That of rounding in another order."""
-        return REORDERED_ATTENTION
 
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, self._convert)

@@ -44,7 +44,8 @@ PROMISING = 2.0
 class Algorithm(GraphPass):
     """Another way to compute a region: a pass over its graph, in which it may become several regions.
 
-    ``apply`` gives the very same graph back where the algorithm cannot compute the region.
+    ``apply`` gives the very same graph back where the algorithm cannot compute the region. What is the same for every
+    value of a subclass is an attribute of the class there.
     """
 
     @property

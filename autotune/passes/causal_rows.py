@@ -23,16 +23,12 @@ class CausalRows(Algorithm):
     name: ClassVar[str] = "causal_rows"
     parts: int = 8
     rows: int = 32
+    error = REORDERED_ATTENTION
 
     @property
     def label(self) -> str:
         """``causal attention in 8 parts`` and so on."""
         return f"causal attention in {self.parts} parts"
-
-    @property
-    def error(self) -> float:
-        """That of rounding in another order."""
-        return REORDERED_ATTENTION
 
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, self._convert)

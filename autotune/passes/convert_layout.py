@@ -95,7 +95,7 @@ class _Conversion:
     def _convert_spatial(self, node: Node, weights: Weights | None) -> bool:
         if is_channels_last(node) or self._rank(node.inputs[0]) < 3:
             return False
-        inputs = [self._twin(node.inputs[0])]
+        inputs = [self._channels_last(node.inputs[0])]
         if weights is not None:
             inputs.append(self._permuted(node.inputs[1], weights.channels_last(self._rank(node.inputs[1]))))
             inputs += [self.rewriter.current(v) for v in node.inputs[2:] if v != ABSENT]
@@ -121,7 +121,7 @@ class _Conversion:
         stays = bool(node.attrs.get("keepdims", 1))
         if not stays and kept != sorted(kept):
             return False
-        inputs = [v if v == ABSENT else self._twin(v) for v in node.inputs]
+        inputs = [v if v == ABSENT else self._channels_last(v) for v in node.inputs]
         if stays:
             self._emit(node, inputs, attrs)
         else:  # what is left is in the original order
@@ -144,7 +144,7 @@ class _Conversion:
         ):
             return False
         shape = self.graph.type_of(output).shape
-        self.rewriter.become(output, "Reshape", [self._twin(source)], {"shape": shape})
+        self.rewriter.become(output, "Reshape", [self._channels_last(source)], {"shape": shape})
         self.flattened[output] = tuple(features)
         return True
 
@@ -171,7 +171,7 @@ class _Conversion:
             perm = channels_first(self._rank(value))
             self.rewriter.become(value, "Transpose", [self.converted[value]], {"perm": perm})
 
-    def _twin(self, value: str) -> str:
+    def _channels_last(self, value: str) -> str:
         """The channels-last form of a value, made where there is none yet."""
         if value not in self.converted:
             self.converted[value] = self._permuted(value, channels_last(self._rank(value)))
@@ -181,7 +181,7 @@ class _Conversion:
         """An operand that broadcasts to ``rank`` dimensions, in channels-last order."""
         own = self._rank(value)
         if own == rank:
-            return self._twin(value)
+            return self._channels_last(value)
         shape = (1,) * (rank - own) + self.graph.type_of(value).shape
         if all(extent == 1 for extent in shape):
             return self.rewriter.current(value)

@@ -24,21 +24,11 @@ class ImplicitGemm(Algorithm):
     """Convert channels-last convolutions of one group, but for 1x1 of stride 1: these are products already."""
 
     name: ClassVar[str] = "implicit_gemm"
-
-    @property
-    def label(self) -> str:
-        """``implicit GEMM``."""
-        return "implicit GEMM"
-
-    @property
-    def speculative(self) -> bool:
-        """It is measured where models are tuned; estimates found it only where ``matrix product`` is as fast."""
-        return True
-
-    @property
-    def error(self) -> float:
-        """The same sums in another order: several times what was measured for up to 512 channels of 3x3."""
-        return 3e-6
+    label = "implicit GEMM"
+    speculative = True  # estimates found it only where ``matrix product`` is as fast
+    error = (
+        3e-6  # the same sums in another order: several times what was measured for up to 512 channels of 3x3
+    )
 
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, _convert)

@@ -32,10 +32,6 @@ class Lifetime:
     first: int
     last: int
 
-    def overlaps(self, other: Lifetime) -> bool:
-        """Whether both are live at some step."""
-        return self.first <= other.last and other.first <= self.last
-
 
 @dataclass(frozen=True)
 class MemoryPlan:

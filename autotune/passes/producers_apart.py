@@ -21,26 +21,10 @@ class ProducersApart(Algorithm):
     """Store the values that operations before an anchor make for it."""
 
     name: ClassVar[str] = "producers_apart"
-
-    @property
-    def label(self) -> str:
-        """``producers apart``."""
-        return "producers apart"
-
-    @property
-    def speculative(self) -> bool:
-        """Fusion is the rule where nothing is tuned."""
-        return True
-
-    @property
-    def promising(self) -> float:
-        """One more dispatch is measured only where it is estimated to pay."""
-        return 1.0
-
-    @property
-    def error(self) -> float:
-        """None: the same operations in the same order."""
-        return 0.0
+    label = "producers apart"
+    speculative = True  # fusion is the rule where nothing is tuned
+    promising = 1.0  # one more dispatch is measured only where it is estimated to pay
+    error = 0.0  # the same operations in the same order
 
     def apply(self, graph: Graph) -> Graph:
         return graph.replace() if _edges(graph) else graph

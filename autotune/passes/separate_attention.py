@@ -22,16 +22,8 @@ class SeparateAttention(Algorithm):
     """Convert every Attention to MatMul, scale, mask, Softmax, MatMul."""
 
     name: ClassVar[str] = "separate_attention"
-
-    @property
-    def label(self) -> str:
-        """``separate attention``."""
-        return "separate attention"
-
-    @property
-    def error(self) -> float:
-        """That of rounding in another order."""
-        return REORDERED_ATTENTION
+    label = "separate attention"
+    error = REORDERED_ATTENTION
 
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, _convert)

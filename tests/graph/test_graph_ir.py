@@ -7,7 +7,7 @@ import pytest
 
 from autotune.errors import GraphError
 from autotune.graph import Graph, Node, TensorType
-from autotune.graph.build import GraphBuilder, infer_node
+from autotune.graph.build import GraphBuilder, complete_node
 from autotune.graph.ir import fresh_name, topological
 from tests.graph.graphs import small_convnet
 
@@ -147,8 +147,8 @@ def test_builder_refuses() -> None:
 
 def test_inference_of_nodes() -> None:
     split = Node("Split", ("x",), ("a", ""), {"axis": 1, "split": (1, 2)})
-    assert infer_node(split, {"x": F}) == {"a": TensorType((2, 1), "float32")}
+    assert complete_node(split, {"x": F})[1] == {"a": TensorType((2, 1), "float32")}
     with pytest.raises(GraphError, match=r"node 'a' \(Split\): has 1 outputs, the operator gives 2"):
-        infer_node(split.replace(outputs=("a",)), {"x": F})
+        complete_node(split.replace(outputs=("a",)), {"x": F})
     with pytest.raises(GraphError, match=r"node 'b' \(Relu\): input 'a' is not defined"):
-        infer_node(Node("Relu", ("a",), ("b",)), {"x": F})
+        complete_node(Node("Relu", ("a",), ("b",)), {"x": F})

@@ -21,7 +21,7 @@ def test_live_values_never_overlap(values):
         assert plan.offsets[a.name] % ALIGNMENT == 0
         assert plan.offsets[a.name] + a.nbytes <= plan.arena_bytes
         for b in values[i + 1 :]:
-            if a.overlaps(b) and a.nbytes and b.nbytes:
+            if a.first <= b.last and b.first <= a.last and a.nbytes and b.nbytes:
                 x, y = plan.offsets[a.name], plan.offsets[b.name]
                 assert x + a.nbytes <= y or y + b.nbytes <= x, (a, b)
 

@@ -98,8 +98,8 @@ def test_a_space_without_candidates_says_which_knobs() -> None:
 
 def test_neighbours_differ_in_one_knob_and_are_legal() -> None:
     here = {"rows": 4, "order": "mn", "vectors": 2, "pack": True}
-    near = space().neighbours(here)
-    assert [tuple(config.values()) for config in near] == [
+    near = space().neighbourhood(space().of([here]))
+    assert [tuple(config.values()) for config in near.configs()] == [
         (2, "mn", 2, True),
         (4, "mn", 1, True),
         (4, "mn", 2, False),

@@ -160,10 +160,6 @@ class OpDef:
             self.complete(types, full)
         return {k: full[k] for k in sorted(full)}
 
-    def infer(self, types: Types, attrs: Attrs) -> list[TensorType]:
-        """Types of the outputs (dense)."""
-        return self.complete_and_infer(types, attrs)[1]
-
     @property
     def pointwise(self) -> bool:
         """Whether an element of the result is the same function of the operands' elements at its place, anywhere."""

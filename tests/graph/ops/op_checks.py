@@ -27,8 +27,8 @@ def check(op: str, *arrays: Any, **attrs: Any) -> Any:
     types = [None if a is None else TensorType.of(a) for a in arrays]
     complete = definition.canonical(types, attrs)
     assert definition.canonical(types, complete) == complete
-    inferred = definition.infer(types, attrs)
-    assert definition.infer(types, complete) == inferred
+    inferred = definition.complete_and_infer(types, attrs)[1]
+    assert definition.complete_and_infer(types, complete)[1] == inferred
     expected = definition.reference(arrays, attrs)
     assert [TensorType.of(a) for a in expected] == inferred
     assert definition.flops(types, attrs) >= 0
@@ -78,5 +78,5 @@ def refusal(op: str, *arrays: Any, **attrs: Any) -> str:
 
     types = [None if a is None else TensorType.of(a) for a in arrays]
     with pytest.raises(GraphError) as caught:
-        ops.get(op).infer(types, attrs)
+        ops.get(op).complete_and_infer(types, attrs)
     return str(caught.value)

@@ -66,7 +66,7 @@ def test_registering_twice_is_a_bug() -> None:
 )
 def test_messages(op: str, types: list[TensorType], attrs: dict[str, object], message: str) -> None:
     with pytest.raises(GraphError) as caught:
-        ops.get(op).infer(types, attrs)  # type: ignore[arg-type]
+        ops.get(op).complete_and_infer(types, attrs)  # type: ignore[arg-type]
     assert str(caught.value) == message
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from autotune.bench.own import enter, known_history, tune_up_to
 from autotune.bench.problem import Case, Problem, write_graph, write_inputs, write_onnx, write_recipe
 from autotune.bench.result import OWN_NAMES, Result
-from autotune.bench.side_by_side import Competitor, Pace, Reading, SideBySide, difference
+from autotune.bench.side_by_side import Competitor, CompetitorResult, Pace, SideBySide, difference
 from autotune.bench.systems import System
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
@@ -194,7 +194,9 @@ def peer_entries(
     return entries
 
 
-def _errors(problem: Problem, readings: Mapping[str, Reading], alike: Container[str]) -> dict[str, float]:
+def _errors(
+    problem: Problem, readings: Mapping[str, CompetitorResult], alike: Container[str]
+) -> dict[str, float]:
     """Our largest difference to each peer that gave outputs, over our entries; those ``alike`` have our layout."""
     ours = [r.outputs for name, r in readings.items() if name in OWN_NAMES and not r.failure]
     return {

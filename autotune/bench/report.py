@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME
 from autotune.bench.result import FLOORS, OWN_NAMES, Result
-from autotune.bench.side_by_side import Reading
+from autotune.bench.side_by_side import CompetitorResult
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio, scientific
 
 RATIO_NOTE = "÷ best: our latency (tuned where it is known) ÷ the fastest peer's; below 1 we are faster"
@@ -96,7 +96,7 @@ def _failures(results: Iterable[Result]) -> list[str]:
     return found
 
 
-def _failure(name: str, reading: Reading) -> tuple[str, str]:
+def _failure(name: str, reading: CompetitorResult) -> tuple[str, str]:
     """Who failed and why: a competitor, or else its tuner; no reason if neither did."""
     if reading.failure or reading.tuned is None:
         return name, reading.failure

@@ -8,7 +8,7 @@ from typing import Any
 
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own
 from autotune.bench.problem import Case
-from autotune.bench.side_by_side import Reading
+from autotune.bench.side_by_side import CompetitorResult
 from autotune.tuning.history import History
 
 OWN_NAMES = (UNTUNED_NAME, TUNED_NAME)
@@ -27,7 +27,7 @@ class Result:
     threads: int
     flops: int
     bytes: int
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, CompetitorResult]
     errors: Mapping[str, float] = field(default_factory=dict)
     own: Own | None = None
     failure: str = ""
@@ -93,7 +93,7 @@ class Result:
         }
 
 
-def _reading_json(reading: Reading) -> dict[str, Any]:
+def _reading_json(reading: CompetitorResult) -> dict[str, Any]:
     latency = reading.latency
     return {
         "min_ns": latency.min_ns if latency else None,

@@ -67,7 +67,7 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Reading:
+class CompetitorResult:
     """What one competitor did: latency, outputs, how long loading took; ``failure`` says why not."""
 
     latency: Latency | None = None
@@ -102,7 +102,7 @@ class SideBySide:
     ) -> None:
         self._workers.close()
 
-    def run(self, entries: Sequence[Competitor]) -> dict[str, Reading]:
+    def run(self, entries: Sequence[Competitor]) -> dict[str, CompetitorResult]:
         """Load everybody, run once, then time them in turns; readings by name.
 
         A competitor that fails is a reading with its failure; the others go on.
@@ -118,7 +118,7 @@ class SideBySide:
         for entry in able:
             taken, before = times[entry.name], readings[entry.name]
             if not taken:
-                readings[entry.name] = Reading(failure="stopped while it was timed")
+                readings[entry.name] = CompetitorResult(failure="stopped while it was timed")
                 continue
             readings[entry.name] = replace(
                 before,
@@ -139,19 +139,19 @@ class SideBySide:
                     found[entry.name] = min(found.get(entry.name, ns), ns)
         return found
 
-    def _prepare(self, entry: Competitor) -> Reading:
+    def _prepare(self, entry: Competitor) -> CompetitorResult:
         tuned = self._tune(entry) if entry.system.tunes else None
         loaded = self._ask(entry, {"do": "load", **self._subject(entry)}, _LOAD_S)
         if "error" in loaded:
-            return Reading(failure=loaded["error"], tuned=tuned)
+            return CompetitorResult(failure=loaded["error"], tuned=tuned)
         self.versions[entry.system.label] = loaded["version"]
         folder = self._folder / f"outputs-{entry.name}"
         folder.mkdir(parents=True, exist_ok=True)
         ran = self._ask(entry, {"do": "outputs", "folder": str(folder)})
         if "error" in ran:
-            return Reading(failure=ran["error"], tuned=tuned)
+            return CompetitorResult(failure=ran["error"], tuned=tuned)
         outputs = tuple(np.load(path, allow_pickle=False) for path in ran["paths"])
-        return Reading(outputs=outputs, load_s=loaded["seconds"], tuned=tuned)
+        return CompetitorResult(outputs=outputs, load_s=loaded["seconds"], tuned=tuned)
 
     def _tune(self, entry: Competitor) -> Tuned:
         """A tuner that dies or takes too long counts with what it had found."""
@@ -199,4 +199,4 @@ def difference(ours: Sequence[Array], theirs: Sequence[Array], adapt: Callable[[
     return worst
 
 
-__all__ = ["Competitor", "Pace", "Reading", "SideBySide", "Tuned", "difference"]
+__all__ = ["Competitor", "CompetitorResult", "Pace", "SideBySide", "Tuned", "difference"]

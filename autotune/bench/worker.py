@@ -29,7 +29,7 @@ _PROFILES = 10
 _LIFETIME = Path(__file__).parents[1] / "workers" / "lifetime.py"
 
 
-class System(Protocol):
+class Runner(Protocol):
     """Something that runs models. ``module`` is what it imports, whose version it reports."""
 
     module: str
@@ -42,7 +42,7 @@ class System(Protocol):
 
 
 @runtime_checkable
-class Tuner(System, Protocol):
+class Tuner(Runner, Protocol):
     """A system that searches for a schedule before it loads a model."""
 
     def tune(self, model: str, inputs: Arrays, threads: int, trials: int) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _beside(name: str) -> Any:
     return module
 
 
-SYSTEMS: Mapping[str, Callable[[], System]] = {
+SYSTEMS: Mapping[str, Callable[[], Runner]] = {
     "autotune": Autotune,
     "earlier": Earlier,
     "onnxruntime": OnnxRuntime,
@@ -261,9 +261,9 @@ def timed(run: Run, seconds: float, least: int, most: int) -> list[int]:
 class Worker:
     """Answers requests for one system."""
 
-    def __init__(self, make: Callable[[], System]) -> None:
+    def __init__(self, make: Callable[[], Runner]) -> None:
         self._make = make
-        self._system: System = make()
+        self._system: Runner = make()
         self._run: Run = lambda: None
 
     def tune(self, model: str, threads: int, inputs: Mapping[str, str], trials: int) -> dict[str, Any]:
@@ -340,4 +340,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["SYSTEMS", "System", "Worker", "serve", "timed"]
+__all__ = ["SYSTEMS", "Runner", "Worker", "serve", "timed"]

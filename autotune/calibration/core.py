@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from autotune.calibration import kernels
-from autotune.calibration.probe import PAGE, Probe, Reading, page_aligned
+from autotune.calibration.probe import PAGE, Probe, Times, page_aligned
 from search_spaces.nest import CACHE_LINE
 
 _CLOCK_STEPS, _LINKS, _MOVES, _PAGES = 20, 16, 16, 256
 
 
-def clock(probe: Probe) -> tuple[float, Reading]:
+def clock(probe: Probe) -> tuple[float, Times]:
     """Hertz while multiply-adds run: a chain of integer operations of one cycle each, beside four vectors."""
     data = page_aligned(PAGE)
     ir = kernels.multiply_adds("kernel", probe.lanes, 4, 1, integers=(1, _CLOCK_STEPS))
@@ -17,22 +17,22 @@ def clock(probe: Probe) -> tuple[float, Reading]:
     return _CLOCK_STEPS / reading.best * 1e9, reading
 
 
-def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Reading]]:
+def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Times]]:
     """Values of Machine's fields, with the reading that each comes from."""
     data, lanes = page_aligned(_PAGES * PAGE + PAGE), probe.lanes
     width = 4 * lanes
     at = data.ctypes.data
     chains = 24 if probe.target.registers >= 32 else 12
 
-    def cycles(ir: str) -> tuple[float, Reading]:
+    def cycles(ir: str) -> tuple[float, Times]:
         reading = probe.time(ir, at)
         return reading.best * hertz / 1e9, reading
 
-    def rate(count: int, ir: str) -> tuple[float, Reading]:
+    def rate(count: int, ir: str) -> tuple[float, Times]:
         taken, reading = cycles(ir)
         return count / taken, reading
 
-    def per_load(offsets: list[int]) -> tuple[float, Reading]:
+    def per_load(offsets: list[int]) -> tuple[float, Times]:
         taken, reading = cycles(kernels.moves("kernel", lanes, offsets))
         return taken / len(offsets), reading
 

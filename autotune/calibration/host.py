@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autotune import settings
 from autotune.calibration import core, memory, workers
-from autotune.calibration.probe import Probe, Reading
+from autotune.calibration.probe import Probe, Times
 from autotune.errors import MeasureError
 from autotune.target import Target
 from cost_models import analytic, calibrated
@@ -29,7 +29,7 @@ def calibrate() -> Calibration:
         raise MeasureError(f"{settings.environment_name('host')} says that it counts as {target.cpu}")
     probe = Probe(target)
     hertz, ticks = core.clock(probe)
-    found: dict[str, tuple[float, Reading]] = {"hertz": (hertz, ticks)}
+    found: dict[str, tuple[float, Times]] = {"hertz": (hertz, ticks)}
     found |= core.measure(probe, hertz)
     found |= memory.measure(probe, hertz)
     found |= workers.measure(probe)

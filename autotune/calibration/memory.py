@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.calibration import kernels
-from autotune.calibration.probe import Kernel, Probe, Reading, lap, lap_together
+from autotune.calibration.probe import Kernel, Probe, Times, lap, lap_together
 from search_spaces.nest import CACHE_LINE
 
-Values = dict[str, tuple[float, Reading]]
+Values = dict[str, tuple[float, Times]]
 
 _STEP = 256
 """Bytes that a step of a stream reads."""
@@ -98,9 +98,9 @@ def _memory(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
     read = probe.kernel(kernels.stream("kernel", probe.lanes, _SLICE))
     slices = [base + start for start in range(0, area.size - _SLICE + 1, _SLICE)]
     rounds = islice(cycle(slices), max(_ROUNDS, len(slices)))
-    alone = Reading.of([lap(read, at, _SLICE // _STEP) for at in rounds])
+    alone = Times.of([lap(read, at, _SLICE // _STEP) for at in rounds])
     with ThreadPoolExecutor(cores) as pool:
-        together = Reading.of(_together(pool, read, slices, _SLICE // _STEP, cores))
+        together = Times.of(_together(pool, read, slices, _SLICE // _STEP, cores))
     return {
         "core_stream": (_SLICE / alone.best / hertz * 1e9, alone),
         "all_streams": (cores * _SLICE / together.best / hertz * 1e9, together),
@@ -130,7 +130,7 @@ def _latencies(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
     return found
 
 
-def _walked(walk: Kernel, area: NDArray[np.uint8], size: int) -> Reading:
+def _walked(walk: Kernel, area: NDArray[np.uint8], size: int) -> Times:
     """Nanoseconds of a step from one line to another anywhere in ``size`` bytes, which nothing can foresee."""
     rng, lines = np.random.default_rng(0), size // CACHE_LINE
     order = rng.permutation(lines)
@@ -140,7 +140,7 @@ def _walked(walk: Kernel, area: NDArray[np.uint8], size: int) -> Reading:
     starts = base + rng.integers(0, lines, _ROUNDS) * CACHE_LINE
     if lines <= 1 << 17:  # all of it is brought to its cache
         walk(base, lines)
-    return Reading.of([lap(walk, int(start), _HOPS) / _HOPS for start in starts])
+    return Times.of([lap(walk, int(start), _HOPS) / _HOPS for start in starts])
 
 
 __all__ = ["measure"]

@@ -27,7 +27,7 @@ _STEADY = 1.25
 """A quarter of the runs within this ratio of the fastest: nobody else had the core."""
 
 
-class Reading(NamedTuple):
+class Times(NamedTuple):
     """Nanoseconds of a step: of the fastest run, and of the run that a quarter of all are not slower than."""
 
     best: float
@@ -39,9 +39,9 @@ class Reading(NamedTuple):
         return self.quarter <= _STEADY * self.best
 
     @staticmethod
-    def of(times: list[float]) -> Reading:
+    def of(times: list[float]) -> Times:
         """The reading of several runs."""
-        return Reading(min(times), float(np.quantile(times, 0.25)))
+        return Times(min(times), float(np.quantile(times, 0.25)))
 
 
 @dataclass
@@ -63,12 +63,12 @@ class Probe:
         function: Kernel = _KERNEL(code.address(0, name))
         return function
 
-    def time(self, ir: str, address: int, runs: int = 24) -> Reading:
+    def time(self, ir: str, address: int, runs: int = 24) -> Times:
         """Nanoseconds of a step of a kernel that always goes over the same data."""
         kernel, steps = self.kernel(ir), 64
         while (elapsed := lap(kernel, address, steps)) < 0.5 * _RUN_NS:
             steps = int(steps * min(16.0, max(2.0, _RUN_NS / max(elapsed, 1.0))))
-        return Reading.of([lap(kernel, address, steps) / steps for _ in range(runs)])
+        return Times.of([lap(kernel, address, steps) / steps for _ in range(runs)])
 
 
 def page_aligned(nbytes: int) -> NDArray[np.uint8]:
@@ -97,4 +97,4 @@ def lap_together(pool: ThreadPoolExecutor, kernel: Kernel, addresses: list[int],
     return float(max(ends) - min(begins))
 
 
-__all__ = ["PAGE", "Kernel", "Probe", "Reading", "lap", "lap_together", "page_aligned"]
+__all__ = ["PAGE", "Kernel", "Probe", "Times", "lap", "lap_together", "page_aligned"]

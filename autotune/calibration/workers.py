@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from autotune.calibration import kernels
-from autotune.calibration.probe import PAGE, Probe, Reading, lap, lap_together, page_aligned
+from autotune.calibration.probe import PAGE, Probe, Times, lap, lap_together, page_aligned
 from autotune.runtime.overhead import chain_times
 
 _TILES, _COMMANDS, _SAMPLES = 4096, 20, 400
 _STEPS, _ROUNDS = 20_000, 32
 
 
-def measure(probe: Probe) -> dict[str, tuple[float, Reading]]:
+def measure(probe: Probe) -> dict[str, tuple[float, Times]]:
     """Seconds of Machine's fields, with the reading that each comes from; one worker has none to wait for.
 
     Where others have the cores, no reading counts as steady: workers that take turns on a core always wait as long.
@@ -42,11 +42,11 @@ def _cores_are_free(probe: Probe) -> bool:
     alone = min(lap(kernel, places[0], _STEPS) for _ in range(_ROUNDS))
     with ThreadPoolExecutor(len(places)) as pool:
         together = [lap_together(pool, kernel, places, _STEPS) for _ in range(_ROUNDS)]
-    return Reading(alone, Reading.of(together).quarter).steady
+    return Times(alone, Times.of(together).quarter).steady
 
 
-def _reading(nanoseconds: np.ndarray[tuple[int], np.dtype[np.float64]], *, free: bool) -> Reading:
-    found = Reading.of([float(value) for value in nanoseconds])
+def _reading(nanoseconds: np.ndarray[tuple[int], np.dtype[np.float64]], *, free: bool) -> Times:
+    found = Times.of([float(value) for value in nanoseconds])
     return found if free else found._replace(quarter=float("inf"))
 
 

@@ -27,7 +27,7 @@ _START_SECONDS = 0.1
 MAX_WORKERS = 1024
 
 
-class WorkerPool:
+class ThreadPool:
     """``workers - 1`` threads, started when a run finds some missing; the thread that runs is worker 0.
 
     Nothing here is locked: a start that is interrupted, or made twice at once, is completed by the next.
@@ -85,12 +85,12 @@ class WorkerPool:
         self._executor.stop(self.address, _STOP_NS)
 
 
-_pools: dict[int, WorkerPool] = {}
+_pools: dict[int, ThreadPool] = {}
 
 
-def pool_of(workers: int) -> WorkerPool:
+def pool_of(workers: int) -> ThreadPool:
     """The pool of this process with that many workers; raises UsageError for less than one."""
-    return _pools.get(workers) or _pools.setdefault(workers, WorkerPool(workers))
+    return _pools.get(workers) or _pools.setdefault(workers, ThreadPool(workers))
 
 
 def _stop_all() -> None:
@@ -107,4 +107,4 @@ atexit.register(_stop_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_all)
 
-__all__ = ["MAX_WORKERS", "WorkerPool", "pool_of"]
+__all__ = ["MAX_WORKERS", "ThreadPool", "pool_of"]

@@ -24,7 +24,7 @@ from autotune.tuning.gain import Gain
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.paired import Readings, Series, fastest, least_processes, ratio
-from autotune.tuning.sites import LOSING, RIVALS, Site, Sites
+from autotune.tuning.sites import KEPT, LOSING, Site, Sites
 from autotune.tuning.task import Task
 from autotune.tuning.turns import Rounds
 
@@ -314,9 +314,9 @@ class Comparing:
 
 
 def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:
-    """The names of the fastest options: at most :data:`RIVALS`, that took at most :data:`LOSING` times the least."""
+    """The names of the fastest options: at most :data:`KEPT`, that took at most :data:`LOSING` times the least."""
     took = sorted((row.latency.median_ns, row.name) for row in rows if row.latency is not None)
-    return frozenset(name for ns, name in took[:RIVALS] if ns <= LOSING * took[0][0])
+    return frozenset(name for ns, name in took[:KEPT] if ns <= LOSING * took[0][0])
 
 
 def _schedules(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> _Question:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Step:
+class Improvement:
     """After ``seconds`` of tuning the model took ``ns``, by the best runs known then."""
 
     seconds: float
@@ -32,7 +32,7 @@ class History:
 
     trials: int
     seconds: float
-    steps: tuple[Step, ...]
+    steps: tuple[Improvement, ...]
 
     def reached(self, ns: float) -> float | None:
         """After how many seconds the model first took ``ns`` or less; None if it never did."""
@@ -58,13 +58,13 @@ def history(database: Database, subjects: Sequence[Subject], sites: Sequence[Sit
         for run in database.records(workload=task.key.workload, target=task.key.target, space=task.key.space)
     ]
     jobs = [job for job in database.jobs() if job.id in {run.job for run in runs}]
-    steps: list[Step] = []
+    steps: list[Improvement] = []
     for seconds, run in sorted(_timed(runs, jobs), key=lambda pair: pair[0]):
         curve = tasks[run.key.workload].curve
         curve.append(min([run.latency_ns, *curve[-1:]]))
         total = model.total(lambda task: task.best_ns)
         if total < (steps[-1].ns if steps else float("inf")):
-            steps.append(Step(seconds, total))
+            steps.append(Improvement(seconds, total))
     return History(len(runs), sum(job.elapsed_s for job in jobs), tuple(steps))
 
 
@@ -87,4 +87,4 @@ def _timed(runs: Iterable[Run], jobs: Iterable[JobRow]) -> list[tuple[float, Run
     return [(seconds(run), run) for run in runs]
 
 
-__all__ = ["History", "Step", "history"]
+__all__ = ["History", "Improvement", "history"]

@@ -309,7 +309,7 @@ class Job:
             if self.whole is not None:
                 sites.used[key] = used
             if rows or self._is_short:
-                sites.rivals[key] = close_behind(rows) | {used.name}
+                sites.kept[key] = close_behind(rows) | {used.name}
 
     def _compare(self, status: Status, share: float) -> None:
         """Compare within a share of the time that is left."""

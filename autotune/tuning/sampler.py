@@ -30,7 +30,7 @@ _PARENTS = 12
 _ROUNDS = 2
 
 
-class CostModel(Protocol):
+class Scorer(Protocol):
     """What guides a search; features are computed once a candidate, scores again and again."""
 
     def features(self, space: Space, population: Population) -> NDArray[Any]:
@@ -62,7 +62,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     def __init__(
         self,
         space: Space,
-        guide: CostModel,
+        guide: Scorer,
         seed: int,
         batch: int = 8,
         *,
@@ -162,4 +162,4 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         return _Pool(pool.population.take(fresh), pool.features[fresh])
 
 
-__all__ = ["GUIDED", "CostModel", "GuidedSampler"]
+__all__ = ["GUIDED", "GuidedSampler", "Scorer"]

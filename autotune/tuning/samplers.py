@@ -13,7 +13,7 @@ from optuna.study import Study, StudyDirection
 
 from autotune.errors import MissingExtraError, UsageError
 from autotune.suggest import did_you_mean
-from autotune.tuning.sampler import GUIDED, CostModel, GuidedSampler
+from autotune.tuning.sampler import GUIDED, GuidedSampler, Scorer
 from autotune.tuning.search import SamplerFactory
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SamplerLike: TypeAlias = str | BaseSampler | Study | Callable[..., BaseSampler]
 study, whose sampler and storage are used."""
 
 
-def factory(sampler: SamplerLike, guide: CostModel, batch: int) -> SamplerFactory:
+def factory(sampler: SamplerLike, guide: Scorer, batch: int) -> SamplerFactory:
     """What makes the sampler (or the study) of each search.
 
     Raises UsageError for an unknown name, and for a study that does not minimise one value.

@@ -13,7 +13,7 @@ from autotune.tuning.task import Task
 
 RULED_OUT = 1.5
 """An option that takes this much longer than the fastest, by readings alone, gets no more turns."""
-LOSING, RIVALS = 1.15, 2
+LOSING, KEPT = 1.15, 2
 """The same by a comparison inside the model, and the most options of a site that get turns after one."""
 
 
@@ -40,7 +40,7 @@ class Sites:
 
     tasks: Sequence[Task]
     all: Sequence[Site]
-    rivals: dict[str, frozenset[str]] = field(default_factory=dict)
+    kept: dict[str, frozenset[str]] = field(default_factory=dict)
     """By workload key the names of the options that are not far behind inside the model, where they were compared."""
     used: dict[str, Option] = field(default_factory=dict)
     """By workload key the options that a compilation uses now, where it is known."""
@@ -76,22 +76,22 @@ class Sites:
 
     def open_options(self, site: Site) -> list[Option]:
         """The options that may yet turn out to be the fastest, fastest first."""
-        ranked = sorted(self._rivals(site), key=self.latency)
-        if site.workload.key in self.rivals:
+        ranked = sorted(self._kept(site), key=self.latency)
+        if site.workload.key in self.kept:
             return ranked
         limit = RULED_OUT * self.latency(ranked[0])
         return [option for option in ranked if self.latency(option) <= limit]
 
-    def _rivals(self, site: Site) -> list[Option]:
+    def _kept(self, site: Site) -> list[Option]:
         """The options that no comparison has ruled out."""
-        rivals = self.rivals.get(site.workload.key)
-        found = [option for option in site.options if rivals is None or option.name in rivals]
+        kept = self.kept.get(site.workload.key)
+        found = [option for option in site.options if kept is None or option.name in kept]
         return found or [site.default]
 
     @property
     def untried(self) -> list[Task]:
         """The tasks of options that no comparison has ruled out whose default is still to be measured."""
-        wanted = {r.key for site in self.all for option in self._rivals(site) for r in option.regions}
+        wanted = {r.key for site in self.all for option in self._kept(site) for r in option.regions}
         return [task for task in self.tasks if task.untried and task.workload.key in wanted]
 
     def weights(self) -> dict[str, float]:
@@ -121,4 +121,4 @@ class Sites:
         return sum(latency(self.task_of[region.key]) for region in option.regions)
 
 
-__all__ = ["LOSING", "RIVALS", "RULED_OUT", "Site", "Sites"]
+__all__ = ["KEPT", "LOSING", "RULED_OUT", "Site", "Sites"]

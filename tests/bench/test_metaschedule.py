@@ -16,7 +16,7 @@ from autotune.bench.compare import BenchmarkPlan, PeerTuning, compare
 from autotune.bench.own import Own, known_history, tune_up_to
 from autotune.bench.problem import Case, Problem, write_graph
 from autotune.bench.result import Result
-from autotune.bench.side_by_side import Pace, Reading, Tuned
+from autotune.bench.side_by_side import CompetitorResult, Pace, Tuned
 from autotune.bench.suites import operators
 from autotune.bench.suites.convolutions import Convolution, convolution
 from autotune.bench.suites.dense import matmul
@@ -24,7 +24,7 @@ from autotune.cli import main as cli
 from autotune.database.records import JobRow, Key, Latency, Outcome, Run
 from autotune.graph import evaluate
 from autotune.graph.text import parse_graph
-from autotune.tuning.history import History, Step, _timed
+from autotune.tuning.history import History, Improvement, _timed
 
 STUB = """
 import json, os, pathlib, sys, numpy as np
@@ -135,7 +135,7 @@ def test_progress_is_read_from_the_batches_that_ended(tmp_path: Path) -> None:
 
 def raced(default_ns: float, history: History | None) -> Result:
     times = {"default": default_ns, "tuned": 800.0, "metaschedule": 1000.0}
-    readings = {name: Reading(Latency(5, ns, ns, 0.0)) for name, ns in times.items()}
+    readings = {name: CompetitorResult(Latency(5, ns, ns, 0.0)) for name, ns in times.items()}
     readings["metaschedule"] = replace(readings["metaschedule"], tuned=Tuned(64, 160.0, 160.0))
 
     def build() -> Problem:
@@ -146,8 +146,12 @@ def raced(default_ns: float, history: History | None) -> Result:
 
 
 def test_the_race_says_when_we_were_as_fast() -> None:
-    history = History(64, 8.0, (Step(0.25, 1500.0), Step(1.5, 900.0), Step(6.0, 700.0)))
-    rows = [raced(1500.0, history), raced(950.0, None), raced(1500.0, History(4, 1.0, (Step(0.25, 1500.0),)))]
+    history = History(64, 8.0, (Improvement(0.25, 1500.0), Improvement(1.5, 900.0), Improvement(6.0, 700.0)))
+    rows = [
+        raced(1500.0, history),
+        raced(950.0, None),
+        raced(1500.0, History(4, 1.0, (Improvement(0.25, 1500.0),))),
+    ]
     table = report_tuning.race("T", rows, "metaschedule", "MetaSchedule")
     assert table.rows[0] == (
         "GMM (1)", "64", "8.0 s", "8.00", "64", "160.0 s", "0.40", "20.00", "1.50", "0.80", "160.0 s", "2.0 s", "0.013"

@@ -10,7 +10,7 @@ import pytest
 from autotune.bench import machine, report
 from autotune.bench.problem import Case, Problem
 from autotune.bench.result import Result
-from autotune.bench.side_by_side import Reading
+from autotune.bench.side_by_side import CompetitorResult
 from autotune.bench.tables import Document, Table, duration, geometric_mean, ratio, scientific
 from autotune.database.records import Latency
 from autotune.errors import InternalError, UsageError
@@ -22,7 +22,9 @@ def build() -> Problem:
 
 def result(name: str, family: str = "A", failure: str = "", **times: float) -> Result:
     """A result with the given minima in ns; medians are a tenth above."""
-    readings = {who: Reading(Latency(5, ns, 1.1 * ns, 0.0), kinds={"pool": ns}) for who, ns in times.items()}
+    readings = {
+        who: CompetitorResult(Latency(5, ns, 1.1 * ns, 0.0), kinds={"pool": ns}) for who, ns in times.items()
+    }
     errors = {who: 1e-6 for who in times if who not in ("default", "tuned")}
     return Result(Case(family, name, build), 2, 1000, 4000, readings, errors, failure=failure)
 
@@ -92,7 +94,7 @@ def test_shares_of_a_floor_have_means_and_the_least() -> None:
 
 
 def test_native_ratios_have_means_and_the_largest() -> None:
-    timed = replace(RESULTS[0], readings={who: Reading(native_ns=ns) for who, ns in NATIVE.items()})
+    timed = replace(RESULTS[0], readings={who: CompetitorResult(native_ns=ns) for who, ns in NATIVE.items()})
     table = report.native_families("N", [timed, RESULTS[1]], "peer")
     assert table.rows == (("A", "1", "0.50", "0.50"), ("B", "1", "–", "–"), ("all", "2", "0.50", "0.50"))
     assert report.native_of("peer")(timed) == "200 ns"
@@ -107,7 +109,7 @@ def test_kernel_families_are_shares() -> None:
 
 def test_family_gains_are_milliseconds_before_and_after() -> None:
     slow, fast = {"pool": 4e6, "softmax": 1e6}, {"pool": 2e6, "contraction": 5e5}
-    readings = {"default": Reading(kinds=slow), "tuned": Reading(kinds=fast)}
+    readings = {"default": CompetitorResult(kinds=slow), "tuned": CompetitorResult(kinds=fast)}
     tuned = replace(RESULTS[0], readings=readings)
     table = report.family_gains("G", [tuned, RESULTS[1]])
     assert table is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from autotune.calibration import core, host, workers
-from autotune.calibration.probe import Probe, Reading
+from autotune.calibration.probe import Probe, Times
 from autotune.errors import MeasureError
 from autotune.target import Target
 from cost_models import calibrated
@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
 
 
 def test_a_busy_machine_is_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "clock", lambda _: (3e9, Reading(1.0, 2.0)))
+    monkeypatch.setattr(core, "clock", lambda _: (3e9, Times(1.0, 2.0)))
     monkeypatch.setattr(workers, "measure", lambda _: {})
     monkeypatch.setattr(core, "measure", lambda *_: {})
     monkeypatch.setattr("autotune.calibration.memory.measure", lambda *_: {})

@@ -17,7 +17,7 @@ from autotune.errors import UsageError
 from autotune.runtime import layout
 from autotune.runtime import module as runtime_module
 from autotune.runtime.module import Module
-from autotune.runtime.pool import WorkerPool, pool_of
+from autotune.runtime.pool import ThreadPool, pool_of
 from tests.runtime.kernels import binding, chain, image, spec
 
 THREADS = (1, 2, 3, 4)
@@ -236,7 +236,7 @@ def test_a_pool_stops_and_starts_again() -> None:
 
 
 def test_starts_made_at_once_give_each_worker_one_thread() -> None:
-    pool = WorkerPool(4)
+    pool = ThreadPool(4)
     starts = [threading.Thread(target=pool.start) for _ in range(8)]
     for start in starts:
         start.start()
@@ -248,7 +248,7 @@ def test_starts_made_at_once_give_each_worker_one_thread() -> None:
 
 
 def test_threads_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool, start = WorkerPool(4), _thread.start_new_thread
+    pool, start = ThreadPool(4), _thread.start_new_thread
     monkeypatch.setattr(runtime_module, "pool_of", lambda workers: pool)
     with Module(chain(2, 64), 4) as module:
 
@@ -294,4 +294,4 @@ def test_a_wrong_number_of_threads_is_refused(threads: int) -> None:
 def test_pools_are_shared_by_worker_count() -> None:
     assert pool_of(2) is pool_of(2)
     assert pool_of(2) is not pool_of(3)
-    assert WorkerPool(2) is not pool_of(2)
+    assert ThreadPool(2) is not pool_of(2)

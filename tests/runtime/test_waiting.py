@@ -167,7 +167,7 @@ def test_workers_that_take_their_time_meet(
     # Each tile reads what another wrote in the command before, after a delay of its own.
     monkeypatch.setattr(pool, "_SPIN_NS", spin_ns)
     monkeypatch.setattr(pool, "usable_cores", lambda: workers)
-    team = pool.WorkerPool(workers)
+    team = pool.ThreadPool(workers)
     monkeypatch.setattr("autotune.runtime.module.pool_of", lambda count: team)
     x = np.arange(64, dtype=np.int64)
     with Module(chain(40, 64, body="late"), workers) as module:
@@ -206,8 +206,8 @@ def test_patience_shrinks_by_waits_that_end_asleep_and_returns_with_one_that_doe
 
 def test_pools_of_more_workers_than_cores_do_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "usable_cores", lambda: 3)
-    assert pool.WorkerPool(3)._state[layout.SPIN_NS] > 0
-    assert pool.WorkerPool(4)._state[layout.SPIN_NS] == 0
+    assert pool.ThreadPool(3)._state[layout.SPIN_NS] > 0
+    assert pool.ThreadPool(4)._state[layout.SPIN_NS] == 0
 
 
 def test_workers_sleep_in_a_barrier_that_lasts() -> None:

@@ -113,7 +113,7 @@ def families(title: str, results: Sequence[Result], labels: Mapping[str, str]) -
     for family in [*order, "all"]:
         mine = [r for r in results if family in ("all", r.case.family)]
         cells = [family, str(len(mine))]
-        cells += [ratio(geometric_mean(_to_peer(r, name) for r in mine)) for name in labels]
+        cells += [ratio(geometric_mean(r.latency_ratio(r.ours_name, name) for r in mine)) for name in labels]
         cells.append(ratio(geometric_mean(r.ratio() for r in mine)))
         cells += [ratio(geometric_mean(r.default_to_tuned for r in mine))] if tuned else []
         rows.append(tuple(cells))
@@ -137,7 +137,7 @@ def gigaflops_of(name: str) -> Callable[[Result], str]:
 
 def percent_of(floor: str) -> Callable[[Result], str]:
     """Our speed in percent of a floor's."""
-    return lambda result: _percents(_share(result, floor))
+    return lambda result: _percents(result.latency_ratio(floor, result.ours_name))
 
 
 def native_of(name: str | None = None) -> Callable[[Result], str]:
@@ -190,7 +190,7 @@ def floor_families(title: str, results: Sequence[Result], floor: str) -> Table:
             _percents(geometric_mean(shares)),
             _percents(min(_known(shares), default=None)),
         )
-        for family, shares in _by_family(results, lambda result: _share(result, floor))
+        for family, shares in _by_family(results, lambda r: r.latency_ratio(floor, r.ours_name))
     ]
     return Table(title, ("family", "cases", f"% of {floor}, geometric mean", "least"), tuple(rows))
 
@@ -207,18 +207,8 @@ def _known(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _share(result: Result, floor: str) -> float | None:
-    ours, bound = result.min_ns(result.ours_name), result.min_ns(floor)
-    return bound / ours if ours and bound else None
-
-
 def _percents(share: float | None) -> str:
     return NOTHING if share is None else f"{100 * share:.0f}"
-
-
-def _to_peer(result: Result, peer: str) -> float | None:
-    ours, theirs = result.min_ns(result.ours_name), result.min_ns(peer)
-    return ours / theirs if ours is not None and theirs is not None else None
 
 
 def kernel_families(title: str, results: Sequence[Result]) -> Table:

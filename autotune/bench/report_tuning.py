@@ -82,16 +82,11 @@ def _rates(result: Result, peer: str) -> float | None:
 
 
 def _default(result: Result, peer: str) -> float | None:
-    return _latencies(result, UNTUNED_NAME, peer)
+    return result.latency_ratio(UNTUNED_NAME, peer)
 
 
 def _best(result: Result, peer: str) -> float | None:
-    return _latencies(result, result.ours_name, peer)
-
-
-def _latencies(result: Result, ours: str, peer: str) -> float | None:
-    mine, its = result.min_ns(ours), result.min_ns(peer)
-    return mine / its if mine is not None and its is not None else None
+    return result.latency_ratio(result.ours_name, peer)
 
 
 def _times(result: Result, peer: str) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 from autotune.bench.own import TUNED_NAME, UNTUNED_NAME, Own
 from autotune.bench.problem import Case
 from autotune.bench.side_by_side import CompetitorResult
+from autotune.bench.tables import quotient
 from autotune.tuning.history import History
 
 OWN_NAMES = (UNTUNED_NAME, TUNED_NAME)
@@ -38,6 +39,10 @@ class Result:
         reading = self.readings.get(name)
         return reading.latency.min_ns if reading and reading.latency else None
 
+    def latency_ratio(self, name: str, other: str) -> float | None:
+        """A competitor's latency ÷ another's."""
+        return quotient(self.min_ns(name), self.min_ns(other))
+
     def median_ns(self, name: str) -> float | None:
         """A competitor's median run."""
         reading = self.readings.get(name)
@@ -57,21 +62,17 @@ class Result:
     def ratio(self, name: str | None = None, *, median: bool = False) -> float | None:
         """Our latency ÷ the best peer's; below 1 we are faster."""
         read = self.median_ns if median else self.min_ns
-        ours, best = read(name or self.ours_name), self.best_peer_ns(median=median)
-        return ours / best if ours is not None and best is not None else None
+        return quotient(read(name or self.ours_name), self.best_peer_ns(median=median))
 
     def native_ratio(self, peer: str) -> float | None:
         """Our best entry's latency ÷ a peer's, both without Python's share."""
         ours, theirs = self.readings.get(self.ours_name), self.readings.get(peer)
-        if ours is None or theirs is None or not ours.native_ns or not theirs.native_ns:
-            return None
-        return ours.native_ns / theirs.native_ns
+        return quotient(ours.native_ns, theirs.native_ns) if ours and theirs else None
 
     @property
     def default_to_tuned(self) -> float | None:
         """Speed of the default schedules in parts of the tuned ones'."""
-        default, tuned = self.min_ns(UNTUNED_NAME), self.min_ns(TUNED_NAME)
-        return tuned / default if default is not None and tuned is not None else None
+        return self.latency_ratio(TUNED_NAME, UNTUNED_NAME)
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, in nanoseconds."""

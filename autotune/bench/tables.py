@@ -123,6 +123,15 @@ def geometric_mean(values: Iterable[float | None]) -> float | None:
     return math.exp(sum(logs) / len(logs)) if logs else None
 
 
+def quotient(number: float | None, by: float | None) -> float | None:
+    """The first over the second; None unless both are there.
+
+    >>> quotient(3.0, 2.0), quotient(None, 2.0), quotient(3.0, None)
+    (1.5, None, None)
+    """
+    return None if number is None or by is None else number / by
+
+
 def ratio(value: float | None, digits: int = 2) -> str:
     """A ratio, or a dash."""
     return NOTHING if value is None else f"{value:.{digits}f}"

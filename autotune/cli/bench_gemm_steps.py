@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from autotune.cli.options_bench import Output, with_output
+from autotune.cli.options_bench import Output, number_option, with_output
 
 ABOUT = (
     "The speed after each step of the tutorial docs/gemm.md, and NumPy's beside it: float32, each step the one "
@@ -15,8 +15,8 @@ ABOUT = (
 
 
 @click.command(epilog="Example: autotune bench gemm-steps --size 1024 -o results/gemm-steps.md")
-@click.option("--size", default=1024, show_default=True, help="Rows and columns of the matrices.")
-@click.option("--repeat", default=5, show_default=True, help="Runs of each step.")
+@number_option("--size", 1024, "Rows and columns of the matrices.")
+@number_option("--repeat", 5, "Runs of each step.")
 @click.option("--threads", type=int, help="Workers of the parallel steps. [default: all usable cores]")
 @with_output
 def command(output: Output, size: int, repeat: int, threads: int | None) -> None:

@@ -39,7 +39,7 @@ def command(asked: Asked, words: Sequence[str]) -> None:
 def _tables(threads: str, results: Sequence[Result], labels: Mapping[str, str]) -> list[Table]:
     from autotune.bench import report
     from autotune.bench.suites import quantised
-    from autotune.bench.tables import NOTHING, ratio
+    from autotune.bench.tables import NOTHING, quotient, ratio
 
     floats = {r.case.name: r for r in results if r.case.family == quantised.FLOAT}
 
@@ -49,11 +49,8 @@ def _tables(threads: str, results: Sequence[Result], labels: Mapping[str, str]) 
 
     def to_float(result: Result) -> str:
         plain = floats.get(result.case.name)
-        own, other = (
-            result.min_ns(result.ours_name),
-            plain.min_ns(plain.ours_name) if plain else None,
-        )
-        return ratio(own / other if own is not None and other is not None else None)
+        other = None if plain is None else plain.min_ns(plain.ours_name)
+        return ratio(quotient(result.min_ns(result.ours_name), other))
 
     extras = [("Gop/s", report.gigaflops), ("float32", float_cell), ("÷ float32", to_float)]
     quantities = [r for r in results if r.case.family == quantised.INTEGER]

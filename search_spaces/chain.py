@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.schedule.knob import Columns, Knob
+from autotune.schedule.knob_value import ceil_div
 from autotune.te.tensor import ComputeOp
 from search_spaces import elementwise
 from search_spaces.chain_shape import Link, links_of
 from search_spaces.constraint import Constraint
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
-from search_spaces.tile_knobs import column, ints
+from search_spaces.tile_knobs import column, ints, usual_rows
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -163,12 +164,11 @@ def space(workload: Workload, target: Target) -> Space:
 def _tile_knobs(link: Link, number: int, lanes: int, target: Target) -> list[Knob]:
     *_, width, channels = link.anchor.shape
     steps = link.anchor.reduce_axis[-1].extent
-    most = -(-channels // lanes)
+    most = ceil_div(channels, lanes)
     rows, vectors = ints(r for r in _ROWS if r <= width), ints(v for v in _VECTORS if v <= most)
-    few = 6 if target.registers < 32 else 8
     unrolls = ints(u for u in (1, 2, 4) if u <= steps)
     return [
-        Knob.of(f"rows{number}", rows, min(width, few), "pixels of the register tile"),
+        Knob.of(f"rows{number}", rows, min(width, usual_rows(target)), "pixels of the register tile"),
         Knob.of(f"vectors{number}", vectors, 2 if most > 1 else 1, "vectors of channels of the tile"),
         Knob.of(f"unroll{number}", unrolls, unrolls[0], "steps of the innermost reduction"),
     ]

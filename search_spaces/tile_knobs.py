@@ -62,14 +62,18 @@ def parallel_knob(target: Target, wide: bool, help: str) -> Knob:
     return Knob.of("parallel", (False, True) if target.threads > 1 else (wide,), wide, help)
 
 
+def usual_rows(target: Target) -> int:
+    """Rows of a register tile of two vectors a row whose sums, operands and reads to come fit the registers."""
+    return 6 if target.registers < 32 else 8
+
+
 def _register_knobs(shape: TileShape, target: Target) -> list[Knob]:
     rows = shape.extents[shape.spatial[-1]] if shape.spatial else 1
     vectors = math.ceil(shape.extents[shape.vector] / shape.lanes)
-    few = 6 if target.registers < 32 else 8
     row_values = ints(range(1, min(rows, _MAX_ROWS) + 1))
     vector_values = ints(v for v in (1, 2, 3, 4, 6, 8) if v <= vectors)
     knobs = [
-        Knob.of("rows", row_values, min(rows, few), "rows of the register tile"),
+        Knob.of("rows", row_values, min(rows, usual_rows(target)), "rows of the register tile"),
         Knob.of("vectors", vector_values, 2 if vectors >= 2 else 1, "vectors a row of the tile"),
     ]
     if len(shape.spatial) == 2:
@@ -177,5 +181,6 @@ __all__ = [
     "row_tiles",
     "tile_constraints",
     "tile_knobs",
+    "usual_rows",
     "vector_tiles",
 ]

@@ -30,7 +30,6 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     Index,
-    array_at,
     at,
     broadcasts_to,
     float_attr,
@@ -40,7 +39,6 @@ from autotune.graph.ops.common import (
     read_broadcast,
     require_float,
     stage,
-    tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
@@ -102,7 +100,7 @@ def _infer(types: Types, _: Attrs) -> list[TensorType]:
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    q, k, v = (array_at(arrays, i) for i in range(3))
+    q, k, v = (at(arrays, i) for i in range(3))
     mask = optional(arrays, 3)
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * q.dtype.type(float_attr(attrs, "scale"))
     if mask is not None and mask.dtype == bool:
@@ -124,7 +122,7 @@ class _Program:
     """The tensor expressions of one attention; ``blocks`` is empty where rows are computed whole."""
 
     def __init__(self, tensors: Tensors, attrs: Attrs, out: str) -> None:
-        self.q, self.k, self.v = (tensor_at(tensors, i) for i in range(3))
+        self.q, self.k, self.v = (at(tensors, i) for i in range(3))
         self.mask: te.Tensor | None = optional(tensors, 3)
         self.attrs, self.out = attrs, out
         self.sizes = _Sizes.of(self.q.shape, self.k.shape, self.v.shape)

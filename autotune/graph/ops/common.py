@@ -5,39 +5,24 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from autotune import te
 from autotune.errors import GraphError, InternalError
-from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.definition import Tensors, Types
+from autotune.graph.ir import Attrs
+from autotune.graph.ops.definition import Types
 from autotune.te.dtypes import HALVES
 
 Expr: TypeAlias = Any  # a te expression or a Python number
 Index: TypeAlias = Sequence[Expr]
+T = TypeVar("T")
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
-def at(types: Types, i: int) -> TensorType:
-    """A required input's type."""
-    found = types[i]
-    if found is None:
-        raise InternalError(f"input {i} is absent")
-    return found
-
-
-def array_at(arrays: Sequence[Array | None], i: int) -> Array:
-    """A required input's array."""
-    found = arrays[i]
-    if found is None:
-        raise InternalError(f"input {i} is absent")
-    return found
-
-
-def tensor_at(tensors: Tensors, i: int) -> te.Tensor:
-    """A required input's tensor."""
-    found = tensors[i]
+def at(items: Sequence[T | None], i: int) -> T:
+    """A required input's type, array or tensor."""
+    found = items[i]
     if found is None:
         raise InternalError(f"input {i} is absent")
     return found
@@ -49,30 +34,25 @@ def optional(items: Sequence[Any], i: int) -> Any:
 
 
 def int_attr(attrs: Attrs, key: str) -> int:
-    value = attrs[key]
-    if not isinstance(value, int):
-        raise GraphError(f"attribute {key} = {value!r} is not an int")
-    return value
+    return _typed(attrs, key, int, "an int")
 
 
 def float_attr(attrs: Attrs, key: str) -> float:
-    value = attrs[key]
-    if not isinstance(value, (int, float)):
-        raise GraphError(f"attribute {key} = {value!r} is not a number")
-    return float(value)
+    return float(_typed(attrs, key, (int, float), "a number"))
 
 
 def str_attr(attrs: Attrs, key: str) -> str:
-    value = attrs[key]
-    if not isinstance(value, str):
-        raise GraphError(f"attribute {key} = {value!r} is not a string")
-    return value
+    return _typed(attrs, key, str, "a string")
 
 
 def ints_attr(attrs: Attrs, key: str) -> tuple[int, ...]:
+    return _typed(attrs, key, tuple, "a tuple of ints")
+
+
+def _typed(attrs: Attrs, key: str, kind: type[T] | tuple[type[T], ...], what: str) -> T:
     value = attrs[key]
-    if not isinstance(value, tuple):
-        raise GraphError(f"attribute {key} = {value!r} is not a tuple of ints")
+    if not isinstance(value, kind):
+        raise GraphError(f"attribute {key} = {value!r} is not {what}")
     return value
 
 

@@ -23,7 +23,6 @@ from autotune.graph.ops.common import (
     Expr,
     Index,
     accumulated_in,
-    array_at,
     at,
     broadcast_shapes,
     broadcasts_to,
@@ -35,7 +34,6 @@ from autotune.graph.ops.common import (
     read_broadcast,
     require_same_dtype,
     stage,
-    tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
@@ -65,13 +63,13 @@ def _matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
 
 
 def _matmul_reference(arrays: Arrays, _: Attrs) -> list[Array]:
-    a, b = array_at(arrays, 0), array_at(arrays, 1)
+    a, b = at(arrays, 0), at(arrays, 1)
     wide = accumulated_in(str(a.dtype))
     return [np.asarray(np.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False))).astype(a.dtype)]
 
 
 def _matmul_compute(tensors: Tensors, _: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    a, b = tensor_at(tensors, 0), tensor_at(tensors, 1)
+    a, b = at(tensors, 0), at(tensors, 1)
     wide = accumulated_in(a.dtype)
     if wide == a.dtype:
         return [matmul_stage(a, b, names[0], a.dtype)]
@@ -132,9 +130,9 @@ def _added(operands: Sequence[Any], attrs: Attrs) -> Any:
 
 
 def _gemm_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    dtype = array_at(arrays, 0).dtype
+    dtype = at(arrays, 0).dtype
     wide = accumulated_in(str(dtype))
-    a, b = (array_at(arrays, i).astype(wide, copy=False) for i in range(2))
+    a, b = (at(arrays, i).astype(wide, copy=False) for i in range(2))
     c = _added(arrays, attrs)
     c = None if c is None else c.astype(wide, copy=False)
     product = (a.T if int_attr(attrs, "transA") else a) @ (b.T if int_attr(attrs, "transB") else b)
@@ -146,7 +144,7 @@ def _gemm_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _gemm_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    a, b, c = tensor_at(tensors, 0), tensor_at(tensors, 1), _added(tensors, attrs)
+    a, b, c = at(tensors, 0), at(tensors, 1), _added(tensors, attrs)
     types = [TensorType(t.shape, t.dtype) for t in (a, b)]
     m, n, k = _gemm_sizes(types, attrs)
     trans_a, trans_b = int_attr(attrs, "transA"), int_attr(attrs, "transB")

@@ -23,7 +23,6 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     accumulated_in,
-    array_at,
     at,
     int_attr,
     named_axes,
@@ -32,7 +31,6 @@ from autotune.graph.ops.common import (
     require_float,
     spatial_names,
     stage,
-    tensor_at,
 )
 from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, Tensors, Types, WorkloadKind
 from autotune.graph.ops.facts import Weights
@@ -41,15 +39,14 @@ from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window
 
 
 @dataclass(frozen=True)
-class ConvGeometry:
-    """All sizes of a convolution, the same for both layouts."""
+class GroupedChannels:
+    """Batch and channels of a convolution or a transposed one, the same for both layouts."""
 
     channels_last: bool
     batch: int
     in_channels: int
     out_channels: int
     groups: int
-    window: Window
 
     @property
     def group_inputs(self) -> int:
@@ -61,12 +58,30 @@ class ConvGeometry:
         """Output channels of one group."""
         return self.out_channels // self.groups
 
+    def shape_of(self, size: Sequence[int]) -> tuple[int, ...]:
+        """Shape of an output of such a spatial size in its layout."""
+        if self.channels_last:
+            return (self.batch, *size, self.out_channels)
+        return (self.batch, self.out_channels, *size)
+
+    def result(self, op: str, types: Types, size: Sequence[int]) -> list[TensorType]:
+        """The type of the output; raises GraphError for a bias that does not fit."""
+        bias = optional(types, 2)
+        if bias is not None and bias.shape != (self.out_channels,):
+            raise GraphError(f"{op}: bias of shape {bias.shape}, expected {(self.out_channels,)}")
+        return [TensorType(self.shape_of(size), at(types, 0).dtype)]
+
+
+@dataclass(frozen=True)
+class ConvGeometry(GroupedChannels):
+    """All sizes of a convolution."""
+
+    window: Window
+
     @property
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the output in its layout."""
-        if self.channels_last:
-            return (self.batch, *self.window.out_size, self.out_channels)
-        return (self.batch, self.out_channels, *self.window.out_size)
+        return self.shape_of(self.window.out_size)
 
 
 def spatial_rank(op: str, types: Types) -> int:
@@ -127,14 +142,11 @@ def geometry(types: Types, attrs: Attrs) -> ConvGeometry:
 def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
     require_float("Conv", types)
     geo = geometry(types, attrs)
-    bias = optional(types, 2)
-    if bias is not None and bias.shape != (geo.out_channels,):
-        raise GraphError(f"Conv: bias of shape {bias.shape}, expected {(geo.out_channels,)}")
-    return [TensorType(geo.out_shape, at(types, 0).dtype)]
+    return geo.result("Conv", types, geo.window.out_size)
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, w, bias = array_at(arrays, 0), array_at(arrays, 1), optional(arrays, 2)
+    x, w, bias = at(arrays, 0), at(arrays, 1), optional(arrays, 2)
     wide = accumulated_in(str(x.dtype))
     out = conv_array(x.astype(wide, copy=False), w.astype(wide, copy=False), attrs)
     if bias is not None:
@@ -192,7 +204,7 @@ def sum_stage(geo: ConvGeometry, x: te.Tensor, w: te.Tensor, name: str, dtype: s
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, w, bias = tensor_at(tensors, 0), tensor_at(tensors, 1), optional(tensors, 2)
+    x, w, bias = at(tensors, 0), at(tensors, 1), optional(tensors, 2)
     geo = geometry([TensorType(t.shape, t.dtype) for t in (x, w)], attrs)
     out = names[0]
     x = geo.window.pad_tensor(x, geo.channels_last, 0.0, f"{out}.pad")

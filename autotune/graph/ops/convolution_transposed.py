@@ -23,7 +23,6 @@ from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
-    array_at,
     at,
     int_attr,
     ints_attr,
@@ -32,9 +31,8 @@ from autotune.graph.ops.common import (
     require_float,
     spatial_names,
     stage,
-    tensor_at,
 )
-from autotune.graph.ops.convolution import complete_kernel, spatial_rank
+from autotune.graph.ops.convolution import GroupedChannels, complete_kernel, spatial_rank
 from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Weights
 from autotune.graph.ops.registry import define
@@ -42,14 +40,9 @@ from autotune.graph.ops.window import WINDOW_ATTRIBUTES, check_window
 
 
 @dataclass(frozen=True)
-class TransposedGeometry:
-    """All sizes of a transposed convolution, the same for both layouts; tuples are outermost first."""
+class TransposedGeometry(GroupedChannels):
+    """All sizes of a transposed convolution; tuples are outermost first."""
 
-    channels_last: bool
-    batch: int
-    in_channels: int
-    out_channels: int
-    groups: int
     size: tuple[int, ...]
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -58,21 +51,9 @@ class TransposedGeometry:
     out_size: tuple[int, ...]
 
     @property
-    def group_inputs(self) -> int:
-        """Input channels of one group."""
-        return self.in_channels // self.groups
-
-    @property
-    def group_outputs(self) -> int:
-        """Output channels of one group."""
-        return self.out_channels // self.groups
-
-    @property
     def out_shape(self) -> tuple[int, ...]:
         """Shape of the output in its layout."""
-        if self.channels_last:
-            return (self.batch, *self.out_size, self.out_channels)
-        return (self.batch, self.out_channels, *self.out_size)
+        return self.shape_of(self.out_size)
 
 
 def _complete(types: Types, attrs: dict[str, Attr]) -> None:
@@ -128,15 +109,12 @@ def transposed_geometry(types: Types, attrs: Attrs) -> TransposedGeometry:
 def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
     require_float("ConvTranspose", types)
     geo = transposed_geometry(types, attrs)
-    bias = optional(types, 2)
-    if bias is not None and bias.shape != (geo.out_channels,):
-        raise GraphError(f"ConvTranspose: bias of shape {bias.shape}, expected {(geo.out_channels,)}")
-    return [TensorType(geo.out_shape, at(types, 0).dtype)]
+    return geo.result("ConvTranspose", types, geo.out_size)
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     """Scatter the product of the input with each tap's matrix, then crop."""
-    x, w, bias = array_at(arrays, 0), array_at(arrays, 1), optional(arrays, 2)
+    x, w, bias = at(arrays, 0), at(arrays, 1), optional(arrays, 2)
     geo = transposed_geometry([TensorType.of(x), TensorType.of(w)], attrs)
     if not geo.channels_last:
         x, w = np.moveaxis(x, 1, -1), np.moveaxis(w, (0, 1), (-2, -1))
@@ -216,7 +194,7 @@ def _sum_stage(geo: TransposedGeometry, x: te.Tensor, w: te.Tensor, name: str) -
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, w, bias = tensor_at(tensors, 0), tensor_at(tensors, 1), optional(tensors, 2)
+    x, w, bias = at(tensors, 0), at(tensors, 1), optional(tensors, 2)
     geo = transposed_geometry([TensorType(t.shape, t.dtype) for t in (x, w)], attrs)
     out = names[0]
     spread = _spread(geo, x, f"{out}.spread")

@@ -17,16 +17,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import (
-    FLOATS,
-    Expr,
-    array_at,
-    at,
-    float_attr,
-    stage,
-    str_attr,
-    tensor_at,
-)
+from autotune.graph.ops.common import FLOATS, Expr, at, float_attr, stage, str_attr
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
@@ -61,13 +52,13 @@ def _unary(
         return [TensorType(x.shape, to)]
 
     def run(arrays: Arrays, attrs: Attrs) -> list[Array]:
-        x = array_at(arrays, 0)
+        x = at(arrays, 0)
         with np.errstate(all="ignore"):
             value = np.asarray(reference(x, attrs))
         return [converted(value, infer([TensorType.of(x)], attrs)[0].dtype)]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        x = tensor_at(tensors, 0)
+        x = at(tensors, 0)
         return [stage(x.shape, lambda *i: expression(x(*i), attrs), names[0])]
 
     return define(name, "elementwise", (1, 1), infer, run, compute, attributes or {}, **facts)

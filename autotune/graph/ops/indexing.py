@@ -21,7 +21,6 @@ from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
-    array_at,
     at,
     float_attr,
     int_attr,
@@ -30,7 +29,6 @@ from autotune.graph.ops.common import (
     positive_axis,
     stage,
     str_attr,
-    tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Part
@@ -106,13 +104,13 @@ def _check_indices(name: str, indices: Array, size: int) -> None:
 
 
 def _gather_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, indices, axis = array_at(arrays, 0), array_at(arrays, 1), int_attr(attrs, "axis")
+    x, indices, axis = at(arrays, 0), at(arrays, 1), int_attr(attrs, "axis")
     _check_indices("Gather", indices, x.shape[axis])
     return [np.asarray(np.take(x, indices, axis=axis))]
 
 
 def _gather_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, indices, axis = tensor_at(tensors, 0), tensor_at(tensors, 1), int_attr(attrs, "axis")
+    x, indices, axis = at(tensors, 0), at(tensors, 1), int_attr(attrs, "axis")
     size, rank = x.shape[axis], indices.ndim
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
@@ -143,7 +141,7 @@ def _elements_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _elements_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, indices, axis = array_at(arrays, 0), array_at(arrays, 1), int_attr(attrs, "axis")
+    x, indices, axis = at(arrays, 0), at(arrays, 1), int_attr(attrs, "axis")
     _check_indices("GatherElements", indices, x.shape[axis])
     key: list[Array] = list(np.indices(indices.shape, sparse=True))
     key[axis] = indices
@@ -151,7 +149,7 @@ def _elements_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _elements_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, indices, axis = tensor_at(tensors, 0), tensor_at(tensors, 1), int_attr(attrs, "axis")
+    x, indices, axis = at(tensors, 0), at(tensors, 1), int_attr(attrs, "axis")
 
     def element(*index: Expr) -> Expr:
         chosen = _safe_index(indices(*index), x.shape[axis])
@@ -174,11 +172,11 @@ def _trilu_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 def _trilu_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     part = np.triu if int_attr(attrs, "upper") else np.tril
-    return [np.asarray(part(array_at(arrays, 0), int_attr(attrs, "k")))]
+    return [np.asarray(part(at(arrays, 0), int_attr(attrs, "k")))]
 
 
 def _trilu_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, k, upper = tensor_at(tensors, 0), int_attr(attrs, "k"), int_attr(attrs, "upper")
+    x, k, upper = at(tensors, 0), int_attr(attrs, "k"), int_attr(attrs, "upper")
 
     def element(*index: Expr) -> Expr:
         row, column = index[-2:]
@@ -208,7 +206,7 @@ def _pad_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _pad_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x = array_at(arrays, 0)
+    x = at(arrays, 0)
     before, after = _pads(x.ndim, attrs)
     crop = tuple(slice(max(0, -b), d - max(0, -a)) for d, b, a in zip(x.shape, before, after, strict=True))
     if str_attr(attrs, "mode") == "constant":
@@ -230,7 +228,7 @@ def _border(i: Expr, size: int, attrs: Attrs, low: Expr, high: Expr) -> Expr:
 
 
 def _pad_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x = tensor_at(tensors, 0)
+    x = at(tensors, 0)
     before, after = _pads(x.ndim, attrs)
     if str_attr(attrs, "mode") == "constant":
         filler = te.const(float_attr(attrs, "value"), x.dtype)

@@ -17,7 +17,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import array_at, at, optional, tensor_at
+from autotune.graph.ops.common import at, optional
 from autotune.graph.ops.contraction import matmul_flops, matmul_shape, matmul_stage
 from autotune.graph.ops.convolution import (
     CONV_ATTRIBUTES,
@@ -51,12 +51,12 @@ def wrapped(sums: Array) -> Array:
 
 
 def _matmul_reference(arrays: Arrays, _: Attrs) -> list[Array]:
-    a, b = (array_at(arrays, i).astype(np.float64) for i in range(2))
+    a, b = (at(arrays, i).astype(np.float64) for i in range(2))
     return [wrapped(np.asarray(np.matmul(a, b)))]
 
 
 def _matmul_compute(tensors: Tensors, _: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    return [matmul_stage(tensor_at(tensors, 0), tensor_at(tensors, 1), names[0], "int32")]
+    return [matmul_stage(at(tensors, 0), at(tensors, 1), names[0], "int32")]
 
 
 def _conv_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -68,13 +68,13 @@ def _conv_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _conv_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, w, fill = array_at(arrays, 0), array_at(arrays, 1), optional(arrays, 2)
+    x, w, fill = at(arrays, 0), at(arrays, 1), optional(arrays, 2)
     around = 0 if fill is None else int(fill)
     return [wrapped(conv_array(x.astype(np.float64), w.astype(np.float64), attrs, around))]
 
 
 def _conv_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, w, fill = tensor_at(tensors, 0), tensor_at(tensors, 1), optional(tensors, 2)
+    x, w, fill = at(tensors, 0), at(tensors, 1), optional(tensors, 2)
     geo = geometry([TensorType(t.shape, t.dtype) for t in (x, w)], attrs)
     around = te.const(0, x.dtype) if fill is None else fill()
     x = geo.window.pad_tensor(x, geo.channels_last, around, f"{names[0]}.pad")

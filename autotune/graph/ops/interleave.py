@@ -17,7 +17,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import Expr, array_at, at, ints_attr, require_same_dtype, stage, tensor_at
+from autotune.graph.ops.common import Expr, at, ints_attr, require_same_dtype, stage
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Part
 from autotune.graph.ops.registry import define
@@ -68,7 +68,7 @@ def _part(types: Types, attrs: Attrs, index: int) -> Part:
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    types = [TensorType.of(array_at(arrays, i)) for i in range(len(arrays))]
+    types = [TensorType.of(at(arrays, i)) for i in range(len(arrays))]
     (result,) = _infer(types, attrs)
     strides = ints_attr(attrs, "strides")
     out = np.empty(result.shape, result.dtype)
@@ -78,7 +78,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    operands = [tensor_at(tensors, i) for i in range(len(tensors))]
+    operands = [at(tensors, i) for i in range(len(tensors))]
     (result,) = _infer([TensorType(t.shape, t.dtype) for t in operands], attrs)
     strides = ints_attr(attrs, "strides")
 

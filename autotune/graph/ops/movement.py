@@ -18,7 +18,6 @@ from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
-    array_at,
     at,
     int_attr,
     ints_attr,
@@ -26,7 +25,6 @@ from autotune.graph.ops.common import (
     require_same_dtype,
     stage,
     str_attr,
-    tensor_at,
 )
 from autotune.graph.ops.definition import (
     LAYOUT,
@@ -61,11 +59,11 @@ def define_parts(
         return [(part_rule([x], attrs, i), t.shape) for i, t in enumerate(infer([x], attrs))]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-        x = array_at(arrays, 0)
+        x = at(arrays, 0)
         return [part.taken(x, shape) for part, shape in parts(TensorType.of(x), attrs)]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        x = tensor_at(tensors, 0)
+        x = at(tensors, 0)
         found = zip(parts(TensorType(x.shape, x.dtype), attrs), names, strict=True)
         return [
             stage(shape, lambda *index, part=part: x(*part.position(index)), name)
@@ -174,14 +172,14 @@ def _shuffle_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _shuffle_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, groups = array_at(arrays, 0), int_attr(attrs, "groups")
+    x, groups = at(arrays, 0), int_attr(attrs, "groups")
     axis = _channel_axis(attrs, x.ndim)
     split = x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
     return [split.swapaxes(axis, axis + 1).reshape(x.shape)]
 
 
 def _shuffle_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, groups = tensor_at(tensors, 0), int_attr(attrs, "groups")
+    x, groups = at(tensors, 0), int_attr(attrs, "groups")
     axis = _channel_axis(attrs, x.ndim)
     inner = x.shape[axis] // groups
 
@@ -241,13 +239,13 @@ def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
         return shape[_channel_axis(attrs, 4)]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-        x = array_at(arrays, 0)
+        x = at(arrays, 0)
         shape = infer([TensorType.of(x)], attrs)[0].shape
         index = np.indices(shape, sparse=True)
         return [x[_block_source(name, attrs, channels(shape, attrs), index)]]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        x = tensor_at(tensors, 0)
+        x = at(tensors, 0)
         shape = infer([TensorType(x.shape, x.dtype)], attrs)[0].shape
 
         def element(*index: Expr) -> Expr:

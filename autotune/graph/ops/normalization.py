@@ -25,7 +25,6 @@ from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
-    array_at,
     at,
     broadcasts_to,
     float_attr,
@@ -36,7 +35,6 @@ from autotune.graph.ops.common import (
     read_broadcast,
     require_float,
     stage,
-    tensor_at,
 )
 from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.reduction import reduce_axes
@@ -71,14 +69,14 @@ def _batch_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _batch_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, *rest = (array_at(arrays, i) for i in range(5))
+    x, *rest = (at(arrays, i) for i in range(5))
     axis = _channel_axis(x.ndim, attrs)
     scale, bias, mean, var = (_along(v, x.ndim, axis) for v in rest)
     return [(x - mean) * (scale / np.sqrt(var + float_attr(attrs, "epsilon"))) + bias]
 
 
 def _batch_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, scale, bias, mean, var = (tensor_at(tensors, i) for i in range(5))
+    x, scale, bias, mean, var = (at(tensors, i) for i in range(5))
     axis, epsilon = _channel_axis(x.ndim, attrs), float_attr(attrs, "epsilon")
 
     def element(*index: Expr) -> Expr:
@@ -153,14 +151,14 @@ def _layer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _layer_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, scale, bias = array_at(arrays, 0), array_at(arrays, 1), optional(arrays, 2)
+    x, scale, bias = at(arrays, 0), at(arrays, 1), optional(arrays, 2)
     axes = tuple(range(int_attr(attrs, "axis"), x.ndim))
     value = _normalise(x, axes, float_attr(attrs, "epsilon")) * scale
     return [value if bias is None else value + bias]
 
 
 def _layer_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, scale, bias = tensor_at(tensors, 0), tensor_at(tensors, 1), optional(tensors, 2)
+    x, scale, bias = at(tensors, 0), at(tensors, 1), optional(tensors, 2)
     axes = range(int_attr(attrs, "axis"), x.ndim)
 
     def finish(value: Expr, index: Sequence[Expr]) -> Expr:
@@ -182,14 +180,14 @@ def _spatial_axes(rank: int, attrs: Attrs) -> tuple[int, ...]:
 
 
 def _instance_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, scale, bias = (array_at(arrays, i) for i in range(3))
+    x, scale, bias = (at(arrays, i) for i in range(3))
     axis = _channel_axis(x.ndim, attrs)
     value = _normalise(x, _spatial_axes(x.ndim, attrs), float_attr(attrs, "epsilon"))
     return [value * _along(scale, x.ndim, axis) + _along(bias, x.ndim, axis)]
 
 
 def _instance_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, scale, bias = (tensor_at(tensors, i) for i in range(3))
+    x, scale, bias = (at(tensors, i) for i in range(3))
     axis, axes = _channel_axis(x.ndim, attrs), _spatial_axes(x.ndim, attrs)
 
     def finish(value: Expr, index: Sequence[Expr]) -> Expr:
@@ -212,7 +210,7 @@ def _lrn_reach(size: int, channels: int) -> tuple[int, int]:
 
 
 def _lrn_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, size = array_at(arrays, 0), int_attr(attrs, "size")
+    x, size = at(arrays, 0), int_attr(attrs, "size")
     axis = _channel_axis(x.ndim, attrs)
     widths = [(0, 0)] * x.ndim
     widths[axis] = _lrn_reach(size, x.shape[axis])
@@ -233,7 +231,7 @@ def _power(base: Expr, exponent: float) -> Expr:
 
 
 def _lrn_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, size, out = tensor_at(tensors, 0), int_attr(attrs, "size"), names[0]
+    x, size, out = at(tensors, 0), int_attr(attrs, "size"), names[0]
     axis = _channel_axis(x.ndim, attrs)
     before, after = [0] * x.ndim, [0] * x.ndim
     before[axis], after[axis] = _lrn_reach(size, x.shape[axis])

@@ -22,7 +22,6 @@ from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
-    array_at,
     at,
     ints_attr,
     linear,
@@ -31,7 +30,6 @@ from autotune.graph.ops.common import (
     require_float,
     spatial_names,
     stage,
-    tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
@@ -85,7 +83,7 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     """Add the contributions of each tap to a strided slice."""
-    x = array_at(arrays, 0)
+    x = at(arrays, 0)
     geo = _geometry(x.shape, attrs)
     whole = [
         max(p + o, (i - 1) * s + k)
@@ -125,7 +123,7 @@ def _sum_stage(geo: _Geometry, batch: int, x: te.Tensor, name: str) -> te.Tensor
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x = tensor_at(tensors, 0)
+    x = at(tensors, 0)
     geo = _geometry(x.shape, attrs)
     # Quotient a (counted from `first`) reads the inputs first + a - r for 0 <= r < overlap.
     before = [m - 1 - f for m, f in zip(geo.overlap, geo.first, strict=True)]

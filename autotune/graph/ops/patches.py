@@ -19,7 +19,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops.common import Expr, array_at, at, delinear, tensor_at
+from autotune.graph.ops.common import Expr, at, delinear
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
@@ -44,7 +44,7 @@ def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x = array_at(arrays, 0)
+    x = at(arrays, 0)
     window = _window(x.shape, attrs)
     padded = window.pad_array(x, 0)
     parts = [padded[(slice(None), *shifted)] for _, shifted in window.taps()]
@@ -53,7 +53,7 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x = tensor_at(tensors, 0)
+    x = at(tensors, 0)
     window = _window(x.shape, attrs)
 
     padded = window.pad_tensor(x, True, 0.0, f"{names[0]}.pad")

@@ -21,17 +21,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops.common import (
-    Expr,
-    Index,
-    array_at,
-    at,
-    named_axes,
-    require_float,
-    spatial_names,
-    stage,
-    tensor_at,
-)
+from autotune.graph.ops.common import Expr, Index, at, named_axes, require_float, spatial_names, stage
 from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.wide import define_in_float32
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
@@ -106,7 +96,7 @@ class Pool:
 
     def reference(self, arrays: Arrays, attrs: Attrs) -> list[Array]:
         """Fold the shifted slices of the padded input."""
-        x = array_at(arrays, 0)
+        x = at(arrays, 0)
         window = self.window(TensorType.of(x), attrs)
         last = attrs["layout"] == "NHWC"
         maximum = self.reduction == "max"
@@ -140,7 +130,7 @@ class Pool:
 
     def compute(self, tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
         """Padding, reduction, and the division of averages."""
-        x = tensor_at(tensors, 0)
+        x = at(tensors, 0)
         window = self.window(TensorType(x.shape, x.dtype), attrs)
         last = attrs["layout"] == "NHWC"
         shape = _out_shape(x.shape, window, last)

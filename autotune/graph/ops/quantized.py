@@ -23,7 +23,7 @@ import numpy as np
 
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops.common import array_at, at, int_attr, optional, str_attr
+from autotune.graph.ops.common import at, int_attr, optional, str_attr
 from autotune.graph.ops.contraction import matmul_flops, matmul_shape
 from autotune.graph.ops.convolution import CONV_ATTRIBUTES, complete_conv, conv_array, geometry
 from autotune.graph.ops.definition import Arrays, Attribute, Kind, Types
@@ -82,9 +82,9 @@ def _quantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _quantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x = array_at(arrays, 0).astype(np.float32)
+    x = at(arrays, 0).astype(np.float32)
     axis, to = int_attr(attrs, "axis"), str_attr(attrs, "to")
-    scale = along(array_at(arrays, 1), x.ndim, axis)
+    scale = along(at(arrays, 1), x.ndim, axis)
     return [saturated(np.rint(x / scale) + along(_zero(arrays, 2), x.ndim, axis), to)]
 
 
@@ -101,9 +101,9 @@ def _dequantize_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _dequantize(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    q, axis = array_at(arrays, 0), int_attr(attrs, "axis")
+    q, axis = at(arrays, 0), int_attr(attrs, "axis")
     centred = q.astype(np.int32) - along(_zero(arrays, 2), q.ndim, axis).astype(np.int32)
-    return [centred.astype(np.float32) * along(array_at(arrays, 1), q.ndim, axis)]
+    return [centred.astype(np.float32) * along(at(arrays, 1), q.ndim, axis)]
 
 
 def matrices(shape: Sequence[int], axis: int) -> tuple[int, ...]:
@@ -147,7 +147,7 @@ def _matmul_sums(a: Array, a_zero: Array, b: Array, b_zero: Array) -> Array:
 
 
 def _matmul_integer(arrays: Arrays, _: Attrs) -> list[Array]:
-    a, b = array_at(arrays, 0), array_at(arrays, 1)
+    a, b = at(arrays, 0), at(arrays, 1)
     sums = _matmul_sums(a, _zero(arrays, 2), b, _zero(arrays, 3))
     return [sums.reshape(matmul_shape(a.shape, b.shape))]
 
@@ -220,19 +220,19 @@ def _rescaled(sums: Array, left: Array, right: Array, out: Array, zero: Array) -
 
 
 def _qlinear_matmul(arrays: Arrays, _: Attrs) -> list[Array]:
-    a, a_zero, b, b_zero = (array_at(arrays, i) for i in (0, 2, 3, 5))
+    a, a_zero, b, b_zero = (at(arrays, i) for i in (0, 2, 3, 5))
     sums = _matmul_sums(a, a_zero, b, b_zero)
     sides = {1: (matrices(a.shape, ROWS), ROWS), 4: (matrices(b.shape, COLUMNS), COLUMNS)}
     sides |= {6: (sums.shape, ROWS), 7: (sums.shape, ROWS)}
-    steps = [_spread(array_at(arrays, i), operand, axis) for i, (operand, axis) in sides.items()]
+    steps = [_spread(at(arrays, i), operand, axis) for i, (operand, axis) in sides.items()]
     return [_rescaled(sums, *steps).reshape(matmul_shape(a.shape, b.shape))]
 
 
 def _qlinear_conv(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, x_zero, w, w_zero = (array_at(arrays, i) for i in (0, 2, 3, 5))
+    x, x_zero, w, w_zero = (at(arrays, i) for i in (0, 2, 3, 5))
     sums, bias = _conv_sums(x, x_zero, w, w_zero, attrs), optional(arrays, 8)
     sums = sums if bias is None else sums + along(bias, sums.ndim, 1)
-    return [_rescaled(sums, *(along(array_at(arrays, i), sums.ndim, 1) for i in (1, 4, 6, 7)))]
+    return [_rescaled(sums, *(along(at(arrays, i), sums.ndim, 1) for i in (1, 4, 6, 7)))]
 
 
 _AXIS = {"axis": Attribute("int", 1)}
@@ -267,7 +267,7 @@ def _register_quantized() -> None:
         "convolution",
         (2, 4),
         _conv_integer_infer,
-        lambda a, attrs: [_conv_sums(array_at(a, 0), _zero(a, 2), array_at(a, 1), _zero(a, 3), attrs)],
+        lambda a, attrs: [_conv_sums(at(a, 0), _zero(a, 2), at(a, 1), _zero(a, 3), attrs)],
         None,
         _CONV,
         complete_conv,

@@ -23,14 +23,12 @@ from autotune.graph.ops.common import (
     FLOATS,
     Expr,
     accumulated_in,
-    array_at,
     at,
     int_attr,
     ints_attr,
     positive_axes,
     positive_axis,
     stage,
-    tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.registry import define
@@ -91,7 +89,7 @@ def _reduction(
         return [TensorType(shape, x.dtype)]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-        x = array_at(arrays, 0)
+        x = at(arrays, 0)
         keepdims = bool(int_attr(attrs, "keepdims"))
         if not x.size and name in _OF_NOTHING:
             return [np.full(_out_shape(x.shape, attrs), _OF_NOTHING[name](x.dtype), x.dtype)]
@@ -99,7 +97,7 @@ def _reduction(
         return [np.asarray(value).astype(x.dtype)]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        x, axes = tensor_at(tensors, 0), ints_attr(attrs, "axes")
+        x, axes = at(tensors, 0), ints_attr(attrs, "axes")
         shape = _out_shape(x.shape, attrs)
         if not axes:
             return [stage(shape, lambda *i: x(*i), names[0])]
@@ -157,11 +155,11 @@ def _arg(name: str, fold: Callable[..., Any]) -> OpDef:
         return [TensorType(shape_of(x.shape, attrs), "int64")]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-        x, keepdims = array_at(arrays, 0), bool(int_attr(attrs, "keepdims"))
+        x, keepdims = at(arrays, 0), bool(int_attr(attrs, "keepdims"))
         return [np.asarray(fold(x, axis=int_attr(attrs, "axis"), keepdims=keepdims), np.int64)]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        x, axis = tensor_at(tensors, 0), int_attr(attrs, "axis")
+        x, axis = at(tensors, 0), int_attr(attrs, "axis")
         shape = shape_of(x.shape, attrs)
         rk = te.reduce_axis((0, x.shape[axis]), name="rk")
 

@@ -23,7 +23,6 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     Index,
-    array_at,
     at,
     broadcast_shapes,
     delinear,
@@ -33,7 +32,6 @@ from autotune.graph.ops.common import (
     positive_axes,
     read_broadcast,
     stage,
-    tensor_at,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, Complete, OpDef, Tensors, Types
 from autotune.graph.ops.registry import define
@@ -85,11 +83,11 @@ def _reshaping(
         return [TensorType(shape, x.dtype)]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-        x = array_at(arrays, 0)
+        x = at(arrays, 0)
         return [x.reshape(shape_rule(x.shape, attrs))]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        x = tensor_at(tensors, 0)
+        x = at(tensors, 0)
         shape = shape_rule(x.shape, attrs)
 
         def element(*index: Expr) -> Expr:
@@ -198,11 +196,11 @@ def _expand_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _expand_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    return [np.broadcast_to(array_at(arrays, 0), ints_attr(attrs, "shape")).copy()]
+    return [np.broadcast_to(at(arrays, 0), ints_attr(attrs, "shape")).copy()]
 
 
 def _expand_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x = tensor_at(tensors, 0)
+    x = at(tensors, 0)
     return [stage(ints_attr(attrs, "shape"), lambda *i: read_broadcast(x, i), names[0])]
 
 
@@ -233,11 +231,11 @@ def _tile_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _tile_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    return [np.tile(array_at(arrays, 0), ints_attr(attrs, "repeats"))]
+    return [np.tile(at(arrays, 0), ints_attr(attrs, "repeats"))]
 
 
 def _tile_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, repeats = tensor_at(tensors, 0), ints_attr(attrs, "repeats")
+    x, repeats = at(tensors, 0), ints_attr(attrs, "repeats")
 
     def element(*index: Expr) -> Expr:
         own = zip(index, x.shape, repeats, strict=True)

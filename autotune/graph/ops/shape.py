@@ -15,7 +15,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import array_at, at, float_attr, int_attr, ints_attr, stage, str_attr
+from autotune.graph.ops.common import at, float_attr, int_attr, ints_attr, stage, str_attr
 from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
 
@@ -30,7 +30,7 @@ def _dims(shape: Sequence[int], attrs: Attrs) -> list[int]:
 
 
 def _shape_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    return [np.asarray(_dims(array_at(arrays, 0).shape, attrs), np.int64)]
+    return [np.asarray(_dims(at(arrays, 0).shape, attrs), np.int64)]
 
 
 def _fill_infer(types: Types, attrs: Attrs) -> list[TensorType]:

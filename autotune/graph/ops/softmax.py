@@ -13,16 +13,7 @@ import numpy as np
 
 from autotune import te
 from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops.common import (
-    Expr,
-    array_at,
-    at,
-    int_attr,
-    positive_axis,
-    require_float,
-    stage,
-    tensor_at,
-)
+from autotune.graph.ops.common import Expr, at, int_attr, positive_axis, require_float, stage
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.wide import define_in_float32
 
@@ -37,14 +28,14 @@ def _softmax(name: str, log: bool) -> OpDef:
         return [at(types, 0).dense]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
-        x, axis = array_at(arrays, 0), int_attr(attrs, "axis")
+        x, axis = at(arrays, 0), int_attr(attrs, "axis")
         shifted = x - x.max(axis=axis, keepdims=True)
         exps = np.exp(shifted)
         total = exps.sum(axis=axis, keepdims=True)
         return [shifted - np.log(total) if log else exps / total]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-        x, axis, out = tensor_at(tensors, 0), int_attr(attrs, "axis"), names[0]
+        x, axis, out = at(tensors, 0), int_attr(attrs, "axis"), names[0]
         outer = (*x.shape[:axis], *x.shape[axis + 1 :])
 
         def without(index: Sequence[Expr]) -> tuple[Expr, ...]:

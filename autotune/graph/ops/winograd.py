@@ -24,16 +24,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import (
-    Expr,
-    array_at,
-    at,
-    int_attr,
-    ints_attr,
-    named_axes,
-    pad_stage,
-    tensor_at,
-)
+from autotune.graph.ops.common import Expr, at, int_attr, ints_attr, named_axes, pad_stage
 from autotune.graph.ops.definition import (
     Arrays,
     Attribute,
@@ -201,7 +192,7 @@ def _infer_input(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _input(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, tile = array_at(arrays, 0), _tile(attrs)
+    x, tile = at(arrays, 0), _tile(attrs)
     padded = np.pad(x, list(zip(*_padding(x.shape, attrs), strict=True)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (tile + 2, tile + 2), axis=(1, 2))
     matrix = input_matrix(tile)
@@ -210,7 +201,7 @@ def _input(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _te_input(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, tile = tensor_at(tensors, 0), _tile(attrs)
+    x, tile = at(tensors, 0), _tile(attrs)
     padded = pad_stage(x, *_padding(x.shape, attrs), 0.0, f"{names[0]}.pad")
     matrix, window = _INPUT[tile], range(tile + 2)
 
@@ -245,7 +236,7 @@ def _infer_output(types: Types, attrs: Attrs) -> list[TensorType]:
 
 
 def _output(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    m, (rows, columns) = array_at(arrays, 0), ints_attr(attrs, "size")
+    m, (rows, columns) = at(arrays, 0), ints_attr(attrs, "size")
     matrix, (_, _, n, h, w, c) = output_matrix(_tile(attrs)), m.shape
     y = np.einsum("ix,ja,xanhwc->nhiwjc", matrix, matrix, m, optimize=True)
     tile = len(matrix)
@@ -253,7 +244,7 @@ def _output(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 
 def _te_output(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    m, tile = tensor_at(tensors, 0), _tile(attrs)
+    m, tile = at(tensors, 0), _tile(attrs)
     matrix, window = _OUTPUT[tile], range(tile + 2)
     t, _, n, th, tw, oc = m.shape
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from autotune import te
 from autotune.errors import GraphError, InternalError
-from autotune.graph.ir import Attrs
+from autotune.graph.ir import Attr, Attrs
 from autotune.graph.ops.definition import Types
 from autotune.te.dtypes import HALVES
 
@@ -61,6 +61,16 @@ def positive_axis(axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise GraphError(f"axis {axis} is out of range for rank {rank}")
     return axis % rank
+
+
+def complete_axis(types: Types, attrs: dict[str, Attr]) -> None:
+    """Count the attribute ``axis`` from the front of the first input."""
+    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
+
+
+def channel_axis(rank: int, attrs: Attrs) -> int:
+    """Where the channels are, by the attribute ``layout``."""
+    return rank - 1 if attrs["layout"] == "NHWC" else 1
 
 
 def positive_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:

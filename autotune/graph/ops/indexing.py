@@ -22,6 +22,7 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     at,
+    complete_axis,
     float_attr,
     int_attr,
     ints_attr,
@@ -82,10 +83,6 @@ def _slice_part(types: Types, attrs: Attrs, _: int) -> Part:
 def _slice_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x = at(types, 0)
     return [TensorType(tuple(len(r) for r in _slices(x.shape, attrs)), x.dtype)]
-
-
-def _complete_gather(types: Types, attrs: dict[str, Attr]) -> None:
-    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
 
 
 def _gather_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -268,7 +265,7 @@ define(
     _gather_reference,
     _gather_compute,
     {"axis": Attribute("int", 0)},
-    _complete_gather,
+    complete_axis,
     index_input=1,
 )
 define(
@@ -279,7 +276,7 @@ define(
     _elements_reference,
     _elements_compute,
     {"axis": Attribute("int", 0)},
-    _complete_gather,
+    complete_axis,
     index_input=1,
 )
 define(

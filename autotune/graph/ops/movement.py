@@ -19,12 +19,12 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     at,
+    channel_axis,
+    complete_axis,
     int_attr,
     ints_attr,
-    positive_axis,
     require_same_dtype,
     stage,
-    str_attr,
 )
 from autotune.graph.ops.definition import (
     LAYOUT,
@@ -98,10 +98,6 @@ def _transpose_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     return [TensorType(tuple(x.shape[p] for p in ints_attr(attrs, "perm")), x.dtype)]
 
 
-def _complete_axis(types: Types, attrs: dict[str, Attr]) -> None:
-    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
-
-
 def _concat_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     parts, axis = [at(types, i) for i in range(len(types))], int_attr(attrs, "axis")
     dtype = require_same_dtype("Concat", parts)
@@ -157,15 +153,11 @@ def _split_part(types: Types, attrs: Attrs, index: int) -> Part:
     return Part.cut(at(types, 0).rank, {int_attr(attrs, "axis"): start})
 
 
-def _channel_axis(attrs: Attrs, rank: int) -> int:
-    return rank - 1 if str_attr(attrs, "layout") == "NHWC" else 1
-
-
 def _shuffle_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x, groups = at(types, 0), int_attr(attrs, "groups")
     if x.rank < 2:
         raise GraphError(f"ChannelShuffle needs a channel dimension, got shape {x.shape}")
-    channels = x.shape[_channel_axis(attrs, x.rank)]
+    channels = x.shape[channel_axis(x.rank, attrs)]
     if groups < 1 or channels % groups:
         raise GraphError(f"ChannelShuffle: groups = {groups} does not divide {channels} channels")
     return [x.dense]
@@ -173,14 +165,14 @@ def _shuffle_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 def _shuffle_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x, groups = at(arrays, 0), int_attr(attrs, "groups")
-    axis = _channel_axis(attrs, x.ndim)
+    axis = channel_axis(x.ndim, attrs)
     split = x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
     return [split.swapaxes(axis, axis + 1).reshape(x.shape)]
 
 
 def _shuffle_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
     x, groups = at(tensors, 0), int_attr(attrs, "groups")
-    axis = _channel_axis(attrs, x.ndim)
+    axis = channel_axis(x.ndim, attrs)
     inner = x.shape[axis] // groups
 
     def element(*index: Expr) -> Expr:
@@ -236,7 +228,7 @@ def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
         return [TensorType(shape, at(types, 0).dtype)]
 
     def channels(shape: Sequence[int], attrs: Attrs) -> int:
-        return shape[_channel_axis(attrs, 4)]
+        return shape[channel_axis(4, attrs)]
 
     def reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
         x = at(arrays, 0)
@@ -275,7 +267,7 @@ define(
     _concat_reference,
     _concat_compute,
     {"axis": Attribute("int", required=True)},
-    _complete_axis,
+    complete_axis,
     view="join",
     part_rule=_concat_part,
     permutable="axis",
@@ -287,7 +279,7 @@ define_parts(
     _split_infer,
     _split_part,
     {"axis": Attribute("int", 0), "split": Attribute("ints", required=True)},
-    _complete_axis,
+    complete_axis,
     permutable="axis",
 )
 define(

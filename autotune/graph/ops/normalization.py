@@ -22,16 +22,17 @@ import numpy as np
 
 from autotune import te
 from autotune.errors import GraphError
-from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ir import Array, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     at,
     broadcasts_to,
+    channel_axis,
+    complete_axis,
     float_attr,
     int_attr,
     optional,
     pad_stage,
-    positive_axis,
     read_broadcast,
     require_float,
     stage,
@@ -43,16 +44,12 @@ from autotune.graph.ops.wide import define_in_float32
 _EPSILON = Attribute("float", 1e-5)
 
 
-def _channel_axis(rank: int, attrs: Attrs) -> int:
-    return rank - 1 if attrs["layout"] == "NHWC" else 1
-
-
 def _check_channels(name: str, types: Types, attrs: Attrs) -> None:
     require_float(name, types)
     x = at(types, 0)
     if x.rank < 2:
         raise GraphError(f"{name} needs a channel dimension, got shape {x.shape}")
-    channels = x.shape[_channel_axis(x.rank, attrs)]
+    channels = x.shape[channel_axis(x.rank, attrs)]
     for i in range(1, len(types)):
         if at(types, i).shape != (channels,):
             raise GraphError(f"{name}: input {i} has shape {at(types, i).shape}, expected {(channels,)}")
@@ -70,14 +67,14 @@ def _batch_infer(types: Types, attrs: Attrs) -> list[TensorType]:
 
 def _batch_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x, *rest = (at(arrays, i) for i in range(5))
-    axis = _channel_axis(x.ndim, attrs)
+    axis = channel_axis(x.ndim, attrs)
     scale, bias, mean, var = (_along(v, x.ndim, axis) for v in rest)
     return [(x - mean) * (scale / np.sqrt(var + float_attr(attrs, "epsilon"))) + bias]
 
 
 def _batch_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
     x, scale, bias, mean, var = (at(tensors, i) for i in range(5))
-    axis, epsilon = _channel_axis(x.ndim, attrs), float_attr(attrs, "epsilon")
+    axis, epsilon = channel_axis(x.ndim, attrs), float_attr(attrs, "epsilon")
 
     def element(*index: Expr) -> Expr:
         c = index[axis]
@@ -136,10 +133,6 @@ def _normalised_stage(
     return stage(x.shape, result, name)
 
 
-def _complete_layer(types: Types, attrs: dict[str, Attr]) -> None:
-    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
-
-
 def _layer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     require_float("LayerNormalization", types)
     x = at(types, 0)
@@ -181,14 +174,14 @@ def _spatial_axes(rank: int, attrs: Attrs) -> tuple[int, ...]:
 
 def _instance_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x, scale, bias = (at(arrays, i) for i in range(3))
-    axis = _channel_axis(x.ndim, attrs)
+    axis = channel_axis(x.ndim, attrs)
     value = _normalise(x, _spatial_axes(x.ndim, attrs), float_attr(attrs, "epsilon"))
     return [value * _along(scale, x.ndim, axis) + _along(bias, x.ndim, axis)]
 
 
 def _instance_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
     x, scale, bias = (at(tensors, i) for i in range(3))
-    axis, axes = _channel_axis(x.ndim, attrs), _spatial_axes(x.ndim, attrs)
+    axis, axes = channel_axis(x.ndim, attrs), _spatial_axes(x.ndim, attrs)
 
     def finish(value: Expr, index: Sequence[Expr]) -> Expr:
         return value * scale[index[axis]] + bias[index[axis]]
@@ -211,7 +204,7 @@ def _lrn_reach(size: int, channels: int) -> tuple[int, int]:
 
 def _lrn_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x, size = at(arrays, 0), int_attr(attrs, "size")
-    axis = _channel_axis(x.ndim, attrs)
+    axis = channel_axis(x.ndim, attrs)
     widths = [(0, 0)] * x.ndim
     widths[axis] = _lrn_reach(size, x.shape[axis])
     squares = np.pad(np.square(x), widths)
@@ -232,7 +225,7 @@ def _power(base: Expr, exponent: float) -> Expr:
 
 def _lrn_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
     x, size, out = at(tensors, 0), int_attr(attrs, "size"), names[0]
-    axis = _channel_axis(x.ndim, attrs)
+    axis = channel_axis(x.ndim, attrs)
     before, after = [0] * x.ndim, [0] * x.ndim
     before[axis], after[axis] = _lrn_reach(size, x.shape[axis])
     padded = pad_stage(x, before, after, 0.0, f"{out}.pad", lambda value: value * value)
@@ -273,7 +266,7 @@ define_in_float32(
     _layer_reference,
     _layer_compute,
     {"axis": Attribute("int", -1), "epsilon": _EPSILON},
-    _complete_layer,
+    complete_axis,
     _flops(8),
 )
 define_in_float32(

@@ -24,10 +24,10 @@ from autotune.graph.ops.common import (
     Expr,
     accumulated_in,
     at,
+    complete_axis,
     int_attr,
     ints_attr,
     positive_axes,
-    positive_axis,
     stage,
 )
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
@@ -128,10 +128,6 @@ def _reduction(
     )
 
 
-def _complete_arg(types: Types, attrs: dict[str, Attr]) -> None:
-    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
-
-
 _PLACES = 2**32
 _WIDE = ("int64", "float64")
 
@@ -189,7 +185,7 @@ def _arg(name: str, fold: Callable[..., Any]) -> OpDef:
         reference,
         compute,
         attributes,
-        _complete_arg,
+        complete_axis,
         prologue=("elementwise",),
     )
 

@@ -12,14 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from autotune import te
-from autotune.graph.ir import Array, Attr, Attrs, TensorType
-from autotune.graph.ops.common import Expr, at, int_attr, positive_axis, require_float, stage
+from autotune.graph.ir import Array, Attrs, TensorType
+from autotune.graph.ops.common import Expr, at, complete_axis, int_attr, require_float, stage
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.wide import define_in_float32
-
-
-def _complete(types: Types, attrs: dict[str, Attr]) -> None:
-    attrs["axis"] = positive_axis(int_attr(attrs, "axis"), at(types, 0).rank)
 
 
 def _softmax(name: str, log: bool) -> OpDef:
@@ -72,7 +68,7 @@ def _softmax(name: str, log: bool) -> OpDef:
         reference,
         compute,
         {"axis": Attribute("int", -1)},
-        _complete,
+        complete_axis,
         flops,
         permutable="axis",
     )

@@ -24,7 +24,7 @@ from autotune.database.inside import estimates
 from autotune.database.records import SAME_CODE
 from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
-from autotune.schedule.knob import Config
+from autotune.schedule.knob import Config, Knob
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.compare import TOP, Code, Profile, Version
 from autotune.tuning.gain import Gain
@@ -292,6 +292,13 @@ def test_what_is_no_faster_inside_the_model_is_not_used(path: Path) -> None:
     assert report.speedup is None
     with Database(path) as database:
         assert {reading.ratio for reading in database.readings(found.best.key)} == {1.0}
+
+
+def test_what_has_one_schedule_is_told_apart_from_what_was_not_searched(path: Path) -> None:
+    knobs = tuple(Knob.of(knob.name, (knob.default,), knob.default) for knob in A.space.knobs)
+    only = replace(subject(A), space=replace(A.space, knobs=knobs))
+    report = job(path, A, subjects=[only]).run()
+    assert report.dispatches[0].evidence == Evidence(State.ONLY)
 
 
 class SameCode(SimulatedMeasurer):

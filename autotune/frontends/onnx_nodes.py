@@ -232,21 +232,13 @@ def _dropout(node: OnnxNode) -> None:
 
 
 def _reshape(node: OnnxNode) -> None:
-    """Resolve 0 (copy the dimension) and -1 (whatever is left)."""
+    """Resolve 0 (copy the dimension, unless allowzero says that it means none)."""
     x = node.input_type(0)
-    keep_zeros = node.attrs.pop("allowzero", 0)
-    shape = [
-        x.shape[i] if extent == 0 and not keep_zeros and i < x.rank else extent
-        for i, extent in enumerate(node.attrs["shape"])
-    ]
-    if shape.count(-1) > 1:
-        raise node.fail(f"shape {tuple(shape)} has more than one -1")
-    if -1 in shape:
-        known = math.prod(extent for extent in shape if extent != -1)
-        if known == 0 or x.size % known:
-            raise node.fail(f"{x.shape} does not fit into shape {tuple(shape)}")
-        shape[shape.index(-1)] = x.size // known
-    node.attrs["shape"] = tuple(shape)
+    if not node.attrs.pop("allowzero", 0):
+        node.attrs["shape"] = tuple(
+            x.shape[i] if extent == 0 and i < x.rank else extent
+            for i, extent in enumerate(node.attrs["shape"])
+        )
 
 
 def _reduce(node: OnnxNode) -> None:
@@ -278,12 +270,6 @@ def _split(node: OnnxNode) -> None:
     extent = x.shape[node.attrs.get("axis", 0) % x.rank]
     step = -(-extent // parts)
     node.attrs["split"] = tuple(min(step, extent - i * step) for i in range(parts))
-
-
-def _squeeze(node: OnnxNode) -> None:
-    x = node.input_type(0)
-    if "axes" not in node.attrs:
-        node.attrs["axes"] = tuple(i for i, extent in enumerate(x.shape) if extent == 1)
 
 
 def _slice(node: OnnxNode) -> None:
@@ -333,7 +319,6 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,
-    "Squeeze": _squeeze,
     **dict.fromkeys(
         ("ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum"), _reduce
     ),

@@ -118,9 +118,10 @@ def tune(
 def shown_to(progress: Progress | None, callback: Callback | None, *, quiet: bool) -> Progress:
     """Everything that hears of the job."""
     from autotune.tuning.events import Calls, Several
-    from autotune.tuning.progress import Silent, display
+    from autotune.tuning.progress import display
+    from autotune.tuning.status import Progress
 
-    shown = progress or (Silent() if quiet else display(sys.stdout))
+    shown = progress or (Progress() if quiet else display(sys.stdout))
     return shown if callback is None else Several([shown, Calls(callback)])
 
 

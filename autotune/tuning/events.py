@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.database.records import Ratio, Run
-from autotune.tuning.progress import Silent
 from autotune.tuning.report import Report
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
@@ -59,7 +58,7 @@ class TuningEvent:
 Callback = Callable[[TuningEvent], object]
 
 
-class Calls(Silent):
+class Calls(Progress):
     """Calls a function with every event of a job; what it returns is ignored, what it raises ends the job."""
 
     def __init__(self, callback: Callback) -> None:
@@ -106,7 +105,7 @@ class Calls(Silent):
             raise
 
 
-class Several:
+class Several(Progress):
     """Several displays of one job."""
 
     def __init__(self, parts: Sequence[Progress]) -> None:

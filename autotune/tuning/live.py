@@ -14,7 +14,7 @@ from rich.live import Live as RichLive
 from autotune.database.records import Run
 from autotune.tuning.report import Report, lines_of
 from autotune.tuning.screen import Screen
-from autotune.tuning.status import Status, headline
+from autotune.tuning.status import Progress, Status, headline
 from autotune.tuning.task import Task
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _EVERY_S = 0.25
 
 
-class Live:
+class Live(Progress):
     """The screen of a job on a terminal; it follows the terminal's size, and its clock goes on by itself."""
 
     def __init__(self, out: TextIO) -> None:
@@ -92,7 +92,7 @@ class Live:
             self._live.update(self._screen, refresh=True)
 
 
-class Notebook:
+class Notebook(Progress):
     """The screen of a job in the output of a notebook's cell."""
 
     WIDTH, HEIGHT = 100, 30
@@ -123,9 +123,6 @@ class Notebook:
     def finished(self, report: Report) -> None:
         """The report takes the screen's place."""
         self._update(str(report))
-
-    def close(self) -> None:
-        """Nothing to give back."""
 
     def _update(self, shown: Screen | str) -> None:
         self._drawn = time.monotonic()

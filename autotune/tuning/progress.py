@@ -19,29 +19,7 @@ QUIET_S = 600.0
 """After so long without a line there is one anyway: it still works."""
 
 
-class Silent:
-    """Shows nothing; other displays show some of it."""
-
-    def preparing(self, note: str) -> None:
-        """Nothing."""
-
-    def started(self, status: Status) -> None:
-        """Nothing."""
-
-    def measured(self, status: Status, task: Task, run: Run) -> None:
-        """Nothing."""
-
-    def phase(self, status: Status) -> None:
-        """Nothing."""
-
-    def finished(self, report: Report) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
-
-
-class JsonLines(Silent):
+class JsonLines(Progress):
     """One JSON object a line, with an ``event`` each: preparing, started, measured, phase, finished."""
 
     def __init__(self, out: TextIO) -> None:
@@ -90,7 +68,7 @@ class JsonLines(Silent):
         self._say("finished", **report.to_json())
 
 
-class PlainLines(Silent):
+class PlainLines(Progress):
     """A line for each event worth reading, for logs; ``brief`` without the table of dispatches at the end.
 
     These are: the start, the defaults measured, a gain of :data:`NOTABLE`, the first failure of a kind, what
@@ -180,4 +158,4 @@ def display(out: TextIO, *, as_json: bool = False) -> Progress:
     return Live(out) if out.isatty() else PlainLines(out)
 
 
-__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "Silent", "display", "gain_line", "state_line"]
+__all__ = ["NOTABLE", "QUIET_S", "JsonLines", "PlainLines", "display", "gain_line", "state_line"]

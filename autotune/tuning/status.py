@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from autotune.database.evidence import State
 from autotune.database.records import Outcome, Ratio, Run
@@ -131,8 +131,8 @@ def share_done(meter: Meter) -> float:
     return min(1.0, max(shares))
 
 
-class Progress(Protocol):
-    """Shows a job while it runs."""
+class Progress:
+    """Shows a job while it runs: subclasses override what they show, nothing is shown of the rest."""
 
     def preparing(self, note: str) -> None:
         """What takes time before the job begins."""

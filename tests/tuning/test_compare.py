@@ -28,7 +28,7 @@ from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import ERROR_RATE, across_processes, fastest, least_processes, ratio, total
-from autotune.tuning.progress import Silent
+from autotune.tuning.status import Progress
 from autotune.tuning.turns import Rounds, Turns
 from tests.tuning.simulated import SimulatedMeasurer
 
@@ -199,7 +199,7 @@ def test_what_is_faster_inside_the_model_and_exact_is_used(
             budget=Budget(trials=60),
             database=database,
             measurer=Table(wrong),
-            progress=Silent(),
+            progress=Progress(),
             options=Options(sampler="random"),
             whole=whole,
         )

@@ -32,9 +32,10 @@ from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import least_processes
-from autotune.tuning.progress import JsonLines, PlainLines, Silent
+from autotune.tuning.progress import JsonLines, PlainLines
 from autotune.tuning.report import Report
 from autotune.tuning.sites import Site
+from autotune.tuning.status import Progress
 from autotune.tuning.turns import Rounds
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
@@ -97,7 +98,7 @@ def job(path: Path, *tasks: Synthetic, trials: int = 40, **changes: Any) -> Job:
         budget=Budget(trials=trials),
         database=Database(path),
         measurer=measurer(*tasks),
-        progress=Silent(),
+        progress=Progress(),
         whole=Model(*tasks),
     )
     return replace(base, **changes)

@@ -18,8 +18,9 @@ from autotune.database.store import Database
 from autotune.tuning import progress
 from autotune.tuning.events import Calls, Several, StopTuning, TuningEvent
 from autotune.tuning.live import Live, Notebook, in_notebook
-from autotune.tuning.progress import PlainLines, Silent, display
+from autotune.tuning.progress import PlainLines, display
 from autotune.tuning.screen import Row, Screen
+from autotune.tuning.status import Progress
 from tests.tuning.synthetic import Synthetic
 from tests.tuning.test_job import A, B, Model, job
 
@@ -208,7 +209,7 @@ def test_a_callback_may_stop_the_job(tmp_path: Path) -> None:
 def test_a_callback_that_fails_ends_the_job_and_says_so(tmp_path: Path) -> None:
     closed: list[bool] = []
 
-    class Closing(Silent):
+    class Closing(Progress):
         def close(self) -> None:
             closed.append(True)
 

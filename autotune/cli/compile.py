@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -12,14 +11,14 @@ import click
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
+    compilation_json,
     compile_options,
     database_option,
     json_option,
     model_argument,
     oversubscription_option,
+    print_compilation,
     print_json,
-    print_proofs,
-    proofs_json,
     verify_option,
 )
 
@@ -63,23 +62,10 @@ def command(
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start
     if as_json:
-        dispatches = json.loads(done.coverage.to_json())
-        print_json(
-            {
-                "artifact": str(output),
-                "bytes": output.stat().st_size,
-                "seconds": seconds,
-                "database": where,
-                "coverage": str(done.coverage),
-                "dispatches": dispatches,
-                "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
-                "proofs": proofs_json(done.proofs),
-            }
-        )
+        made = {"artifact": str(output), "bytes": output.stat().st_size, "seconds": seconds}
+        print_json(made | compilation_json(done, where))
         return
-    click.echo(done.coverage.details() if details else str(done.coverage))
-    print_proofs(done, details=details)
-    click.echo(f"schedules from {where or 'the cost model: there is no database'}")
+    print_compilation(done, where, details=details)
     click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,13 +10,13 @@ import click
 from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
+    compilation_json,
     compile_options,
     database_option,
     json_option,
     model_argument,
+    print_compilation,
     print_json,
-    print_proofs,
-    proofs_json,
     verify_option,
 )
 
@@ -56,12 +55,8 @@ def command(
         print_json(
             {
                 "passes": [asdict(record) for record in records],
-                "database": where,
-                "coverage": str(done.coverage),
-                "dispatches": json.loads(done.coverage.to_json()),
+                **compilation_json(done, where),
                 "in_place": [_in_place_json(item) for item in done.partition.in_place],
-                "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
-                "proofs": proofs_json(done.proofs),
                 "arena_bytes": done.image.arena_bytes,
             }
         )
@@ -69,9 +64,7 @@ def command(
     for record in records:
         click.echo(str(record))
     click.echo(str(done.partition))
-    click.echo(done.coverage.details())
-    print_proofs(done)
-    click.echo(f"schedules from {where or 'the cost model: there is no database'}")
+    print_compilation(done, where)
     click.echo(done.memory_plan.render())
 
 

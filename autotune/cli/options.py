@@ -136,6 +136,24 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str))
 
 
+def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
+    """What a compilation chose, for a JSON document; ``where`` the schedules come from, None without a database."""
+    return {
+        "database": where,
+        "coverage": str(done.coverage),
+        "dispatches": [dispatch.to_json() for dispatch in done.coverage.dispatches],
+        "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
+        "proofs": proofs_json(done.proofs),
+    }
+
+
+def print_compilation(done: Compilation, where: str | None, *, details: bool = True) -> None:
+    """The same as text: a line a dispatch or, without ``details``, one line."""
+    click.echo(done.coverage.details() if details else str(done.coverage))
+    print_proofs(done, details=details)
+    click.echo(f"schedules from {where or 'the cost model: there is no database'}")
+
+
 def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
     """The proofs of ``--verify`` for a JSON document; None without it."""
     if report is None:
@@ -156,6 +174,7 @@ def print_proofs(done: Compilation, *, details: bool = True) -> None:
 __all__ = [
     "EPILOG_DATABASE",
     "announce",
+    "compilation_json",
     "compile_options",
     "database_option",
     "json_option",
@@ -163,6 +182,7 @@ __all__ = [
     "model_argument",
     "oversubscription_option",
     "parse_shapes",
+    "print_compilation",
     "print_json",
     "print_proofs",
     "proofs_json",

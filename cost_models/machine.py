@@ -140,6 +140,14 @@ class Machine:
     l3_lost: float = 1.0
     """Share of what bytes from memory cost beyond a long run's that those from the last cache do."""
 
+    # Libraries
+    foreign_cycles: float = 0.15
+    """Cycles of a multiply-add of a library's kernel beyond those of our own: of two equals, the one that needs no
+    library is the default."""
+    pack_cycles: float = 3.0
+    """Cycles of an element that a library packs anew in each call: OpenBLAS at products of size 1024, in blocks of
+    18 x 128 and 6 x 256."""
+
     # Kernels and workers
     threads: int = 1
     """Workers that share a kernel."""

@@ -13,7 +13,7 @@ from search_spaces.contraction import pack_knob
 from search_spaces.space import Space
 from search_spaces.tile_blocked import k_block_constraint, k_block_knob
 from search_spaces.tile_order import order_knob
-from search_spaces.tiled import TileSteps, stage_knob, tiled_space
+from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -30,7 +30,7 @@ def space(workload: Workload, target: Target, shape: TileShape) -> Space:
     blocks = k_block_knob(shape) if windowed and shape.dot is None else []
     rules = [k_block_constraint(shape, target)] if blocks else []
     knobs = [*pack_knob(shape), *blocks, *stage_knob(shape), *order_knob(shape)]
-    return tiled_space(FAMILY, workload, target, shape, knobs, rules, TileSteps(shape))
+    return tiled_space(FAMILY, workload, target, shape, knobs, rules)
 
 
 __all__ = ["FAMILY", "space"]

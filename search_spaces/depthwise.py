@@ -17,7 +17,7 @@ from search_spaces.space import Space
 from search_spaces.tile_ahead import image_knob
 from search_spaces.tile_border import INLINE, STORED, inline_rule, inside, whole_rows
 from search_spaces.tile_knobs import column
-from search_spaces.tiled import TileSteps, stage_knob, tiled_space
+from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -60,7 +60,7 @@ def windowed(family: str, workload: Workload, target: Target, shape: TileShape) 
         constraints.append(
             Constraint("window_body", tuple(reads), small, "the unrolled window would be too long")
         )
-    return tiled_space(family, workload, target, shape, knobs, constraints, TileSteps(shape))
+    return tiled_space(family, workload, target, shape, knobs, constraints)
 
 
 def _places(shape: TileShape, target: Target, window: int) -> tuple[str, ...]:

@@ -33,21 +33,11 @@ if TYPE_CHECKING:
     from search_spaces.sketch import Choices, Sketch
 
 
-class StepsRecipe(Protocol):
+class Recipe(Protocol):
     """A schedule function with knobs: what it does is the sketch of a space."""
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
         """Apply the primitives of ``config``, whose values may be those of knobs."""
-
-
-class Recipe(Protocol):
-    """A schedule function, and its loop nests written by hand."""
-
-    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
-        """The schedule of ``program`` with the primitives of ``config`` applied."""
-
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population, one array [n] a quantity."""
 
 
 class _Knobs(Mapping[str, Any]):
@@ -82,7 +72,7 @@ class Space:
     family: str
     knobs: tuple[Knob, ...]
     constraints: tuple[Constraint, ...]
-    recipe: Recipe | StepsRecipe
+    recipe: Recipe
     versions: Mapping[str, int] = field(default_factory=lambda: VERSIONS)
     sketch: Sketch | None = None
     """The user's schedule function, for a program of a user's own."""
@@ -261,8 +251,6 @@ class Space:
         Raises KnobError for an illegal configuration.
         """
         checked = self.check(config)
-        if not hasattr(self.recipe, "steps"):
-            return self.recipe.schedule(program, checked)
         schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
         self.recipe.steps(schedule, checked)
         return schedule
@@ -271,9 +259,6 @@ class Space:
         """Rows of a population and their loop nests, each row once."""
         for chunk in population.chunks():
             rows, columns = np.arange(len(population))[chunk], population.take(chunk).columns()
-            if not hasattr(self.recipe, "steps"):
-                yield rows, self.recipe.loop_nest(columns)
-                continue
             for some, nest in self._nests.parts(columns):
                 yield rows[some], nest
 
@@ -290,12 +275,9 @@ class Space:
         """The sketch that the recipe's function is."""
         from search_spaces.sketch import Sketch
 
-        recipe = self.recipe
-        assert hasattr(recipe, "steps")
-
         def steps(schedule: Schedule) -> None:
             schedule.replaying = True  # judged as a whole: the function is ours
-            recipe.steps(schedule, _Knobs(schedule, self.names))
+            self.recipe.steps(schedule, _Knobs(schedule, self.names))
             schedule.replaying = False
             schedule.step = f"the steps of {self.family}"  # what is looked at from here on is no guard
             legality.check(schedule, schedule.step)
@@ -313,4 +295,4 @@ class Space:
         }
 
 
-__all__ = ["Recipe", "Space", "StepsRecipe"]
+__all__ = ["Recipe", "Space"]

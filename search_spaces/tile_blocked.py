@@ -48,13 +48,6 @@ def k_block_constraint(shape: TileShape, target: Target) -> Constraint:
     )
 
 
-def reduction_blocks(shape: TileShape, columns: Columns) -> Numbers:
-    """Blocks of the reduction [n], as floats."""
-    steps = float(shape.extents[shape.main])
-    size = column(columns, "k_block", WHOLE)
-    return np.where(size == WHOLE, 1.0, np.ceil(steps / np.maximum(size, 1.0)))
-
-
 def block_elements(shape: TileShape, columns: Columns) -> Numbers:
     """Elements of the output in one block [n]."""
     rows, vectors = row_tiles(shape, columns), vector_tiles(shape, columns)
@@ -68,13 +61,4 @@ def block_elements(shape: TileShape, columns: Columns) -> Numbers:
     return np.asarray(result)
 
 
-def sums_of(shape: TileShape, columns: Columns) -> tuple[Numbers, Numbers]:
-    """Bytes of the sums of a block, 0 where they never leave registers, and how often all are gone through."""
-    passes = reduction_blocks(shape, columns)
-    item = ITEM_BYTES[shape.structure.anchor.body[0].dtype]
-    size = block_elements(shape, columns)
-    blocks = np.maximum(math.prod(shape.structure.anchor.shape) / size, 1.0)
-    return np.where(passes > 1, size * item, 0.0), blocks * passes
-
-
-__all__ = ["block_elements", "k_block_constraint", "k_block_knob", "reduction_blocks", "sums_of"]
+__all__ = ["block_elements", "k_block_constraint", "k_block_knob"]

@@ -1,9 +1,6 @@
-"""What the loop nests of register tiles share: tile sizes, element sizes, and knobs as arrays."""
+"""Element sizes, and knobs as arrays."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,23 +10,6 @@ from autotune.target import ITEM_BYTES
 from autotune.te.tensor import Tensor
 from search_spaces.nest import Numbers
 from search_spaces.tile_knobs import WHOLE
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The tile sizes of a population, floats [n]."""
-
-    rows: Mapping[str, Numbers]
-    vectors: Numbers
-    unroll: Numbers
-
-    @property
-    def accumulators(self) -> Numbers:
-        """Vector registers that hold partial sums."""
-        result = self.vectors
-        for rows in self.rows.values():
-            result = result * rows
-        return result
 
 
 def item_bytes(tensor: Tensor) -> int:
@@ -56,4 +36,4 @@ def equals(columns: Columns, name: str, value: str) -> NDArray[np.bool_]:
     return np.zeros(len(columns["parallel"]), dtype=np.bool_)
 
 
-__all__ = ["Tile", "equals", "flag", "item_bytes", "whole"]
+__all__ = ["equals", "flag", "item_bytes", "whole"]

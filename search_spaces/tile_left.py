@@ -14,12 +14,12 @@ import numpy as np
 from autotune.schedule.index_map import IndexMap
 from autotune.schedule.knob import Columns, Knob
 from autotune.target import Target
+from autotune.te.expr import Var
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.constraint import Constraint
-from search_spaces.nest import Numbers, Pass
 from search_spaces.plain import schedule_plain, worth_sharing
 from search_spaces.sketch import Choices
-from search_spaces.tile_common import equals, item_bytes
+from search_spaces.tile_common import item_bytes
 from search_spaces.tile_library import TILES
 from search_spaces.tile_shape import TileShape
 
@@ -68,11 +68,11 @@ def pack_left(schedule: Schedule, shape: TileShape, accumulator: Stage, config: 
         return None
     read = _left(shape)
     assert read is not None
-    rows = int(config["rows"])
-    *batch, row, step = (f"i{dim}" for dim in range(len(read.dims)))
+    *batch, row, step = (Var(f"i{dim}") for dim in range(len(read.dims)))
     packed = schedule.cache_read(schedule[read.tensor.op.name].tensor, "global", [accumulator])
-    texts = (*batch, f"{row} // {rows}", step, f"{row} % {rows}")
-    return schedule[schedule.transform_layout(packed, IndexMap(texts))]
+    rows = config["rows"]
+    panels = IndexMap.from_indices((*batch, row // rows, step, row % rows))
+    return schedule[schedule.transform_layout(packed, panels)]
 
 
 def place_left(
@@ -105,21 +105,6 @@ def prefetch_left(accumulator: Stage, shape: TileShape, steps: IterVar, config: 
         accumulator.prefetch(mine, steps, _BODIES)
 
 
-def left_pass(shape: TileShape, columns: Columns) -> list[Pass]:
-    """The kernel that packs, where it is one; packed block by block the bytes are moved as well."""
-    read = _left(shape)
-    if "left" not in columns or read is None:
-        return []
-    size = float(math.prod(read.tensor.shape) * item_bytes(read.tensor))
-    moved = np.where(equals(columns, "left", PANELS) | equals(columns, "left", BLOCK), size, 0.0)
-    return [Pass("left", moved, moved)]
-
-
-def left_fetches(shape: TileShape, columns: Columns, rows: Numbers) -> Numbers:
-    """Load instructions a body [n] that fetch ahead."""
-    return np.where(equals(columns, "left", AHEAD), rows, 0.0)
-
-
 def _left(shape: TileShape) -> ReadForm | None:
     """The read of rows by steps of the reduction, if that is how it lies in memory."""
     if len(shape.spatial) != 1 or shape.window or len(shape.reads) != 2 or shape.dot is not None:
@@ -133,9 +118,7 @@ def _left(shape: TileShape) -> ReadForm | None:
 
 __all__ = [
     "left_constraints",
-    "left_fetches",
     "left_knob",
-    "left_pass",
     "pack_left",
     "place_left",
     "prefetch_left",

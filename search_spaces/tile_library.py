@@ -6,19 +6,19 @@ epilogue over it. The last block starts early where the size is no multiple, so 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from autotune import library
 from autotune.schedule.knob import Columns, Knob
+from autotune.schedule.knob_value import concrete, expression_of, holds_knobs, maximum, minimum
 from autotune.te.library_calls import library_matmul
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.constraint import Constraint
-from search_spaces.nest import Numbers
 from search_spaces.sketch import Choices
-from search_spaces.tile_common import equals, whole
-from search_spaces.tile_knobs import WHOLE, column, row_tiles, vector_tiles
+from search_spaces.tile_knobs import WHOLE
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 TILES = "tiles"
 _LEAST = 16
-# Cycles of a body beyond those of our own tiles: of two equals, the one that needs no library is the default.
-_EXTRA = 0.15
-# Cycles for each element of the operands of a call, which OpenBLAS packs anew. Measured on Cascade Lake, 1024^3
-# in blocks of 18 x 128 and 6 x 256: 2.8 and 3.1 beyond the time of the product.
-_PACKED = 3.0
 
 
 def kernel_knob(shape: TileShape) -> list[Knob]:
@@ -55,28 +50,6 @@ def kernel_constraint(shape: TileShape, knobs: list[Knob]) -> Constraint:
     )
 
 
-def by_library(columns: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Where a library kernel computes the blocks [n]."""
-    if "kernel" not in columns:
-        return np.zeros(len(columns["parallel"]), dtype=np.bool_)
-    return ~equals(columns, "kernel", TILES)
-
-
-def library_stalls(shape: TileShape, columns: Columns, arithmetic: Numbers) -> Numbers:
-    """What the model adds to a body of a library kernel, in cycles.
-
-    A call of m x n sums over k steps packs (m + n) * k elements, for m * n * k products: 1/n + 1/m each.
-    """
-    called = by_library(columns)
-    if not called.any():
-        return np.zeros(len(arithmetic))
-    rows = whole(column(columns, "row_block", WHOLE), row_tiles(shape, columns)) * column(columns, "rows", 1)
-    panels = whole(column(columns, "vector_block", WHOLE), vector_tiles(shape, columns))
-    vectors = panels * column(columns, "vectors", 1)
-    packed = _PACKED * (shape.lanes / rows + 1.0 / vectors)
-    return np.where(called, (_EXTRA + packed) * arithmetic, 0.0)
-
-
 def call_library(stage: Stage, shape: TileShape, config: Choices, width: Any) -> None:
     """Replace the loops of a block by a call; ``stage`` holds the sums of one block."""
     assert isinstance(stage.op, ComputeOp)
@@ -84,17 +57,23 @@ def call_library(stage: Stage, shape: TileShape, config: Choices, width: Any) ->
     axes = dict(zip(names, stage.op.axis, strict=True))
     rows, columns = axes[shape.spatial[0]], axes[shape.vector]
     (steps,) = stage.op.reduce_axis
-    m, n = rows.extent, columns.extent
-    if config["row_block"] != WHOLE:
-        m = min(m, int(config["row_block"]) * int(config["rows"]))
-    if config["vector_block"] != WHOLE:
-        n = min(n, int(config["vector_block"]) * width)
+    m = _size(config["row_block"], config["rows"], rows.extent)
+    n = _size(config["vector_block"], width, columns.extent)
     row_blocks, rows = stage.split(rows, factor=m)
     column_blocks, columns = stage.split(columns, factor=n)
     batch = [axes[axis] for axis in shape.batch]
     stage.reorder(*batch, row_blocks, column_blocks, rows, columns, steps)
     dtype = shape.structure.anchor.body[0].dtype
-    stage.tensorize(rows, library_matmul(str(config["kernel"]), dtype, m, n, steps.extent))
+    sizes = (m, n, steps.extent)
+    call = library_matmul(str(config["kernel"]), dtype, *concrete(sizes))
+    if holds_knobs(sizes):
+        call = replace(call, sizes=tuple(map(expression_of, sizes)))
+    stage.tensorize(rows, call)
+
+
+def _size(tiles: Any, tile: Any, extent: Any) -> Any:
+    """Rows or columns of a block of some tiles, or of all."""
+    return minimum(extent, maximum(tiles * tile, (tiles == WHOLE) * extent))
 
 
 def _is_matmul(shape: TileShape) -> bool:
@@ -114,4 +93,4 @@ def _is_matmul(shape: TileShape) -> bool:
     )
 
 
-__all__ = ["TILES", "by_library", "call_library", "kernel_constraint", "kernel_knob", "library_stalls"]
+__all__ = ["TILES", "call_library", "kernel_constraint", "kernel_knob"]

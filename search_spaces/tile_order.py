@@ -7,27 +7,19 @@ has three lanes, each from another plane; in the order of the planes whole rows 
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from autotune.schedule.index_map import IndexMap
-from autotune.schedule.knob import Columns, Knob
+from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp
-from search_spaces.analysis import operations, read_forms
-from search_spaces.nest import Numbers
+from search_spaces.analysis import read_forms
 from search_spaces.sketch import Choices
-from search_spaces.tile_common import equals
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
 
 READ, SOURCE = "read", "source"
-
-# Instructions of a vector of a row that begins and ends with padding: each is tested. Disassembly of the copy.
-_TESTED = 24
 
 
 def order_knob(shape: TileShape) -> list[Knob]:
@@ -44,20 +36,6 @@ def order_staged(schedule: Schedule, shape: TileShape, config: Choices) -> None:
         return
     for name, order in _reordered(shape).items():
         schedule.transform_layout(schedule[name].tensor, IndexMap(tuple(f"i{dim}" for dim in order)))
-
-
-def staging_operations(shape: TileShape, columns: Columns, op: ComputeOp) -> tuple[Numbers, Numbers]:
-    """Vectors [n] that storing all of ``op`` once takes, and instructions [n] for each."""
-    each = 2.0 + operations(op)
-    rows = math.prod(op.shape[:-1]) * math.ceil(op.shape[-1] / shape.lanes)
-    order = _reordered(shape).get(op.name)
-    if order is None:
-        every = np.ones(len(next(iter(columns.values()))))
-        return rows * every, each * every
-    last = op.shape[order[-1]]
-    others = math.prod(op.shape) // last * math.ceil(last / shape.lanes)
-    source = equals(columns, "stage_order", SOURCE)
-    return np.where(source, others, float(rows)), np.where(source, _TESTED, each)
 
 
 def _reordered(shape: TileShape) -> dict[str, tuple[int, ...]]:
@@ -105,4 +83,4 @@ def source_order(op: ComputeOp) -> tuple[int, ...] | None:
     return None if order == tuple(every) else order
 
 
-__all__ = ["READ", "SOURCE", "order_knob", "order_staged", "source_order", "staging_operations"]
+__all__ = ["READ", "SOURCE", "order_knob", "order_staged", "source_order"]

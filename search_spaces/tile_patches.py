@@ -7,7 +7,6 @@ which is copied in full vectors. Where a run begins is worked out once for it.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from autotune.te.expr import Binary, Const
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
 
 _UNROLLED = 8
 """Vectors of a run that are copied without a loop."""
-# Instructions' worth of time that a vector and the beginning of a run take. Measured on Cascade Lake, eight products of
-# patches of 9² to 112² pixels against products of the same matrices as operands: 2 to 11 cycles a vector. Runs that
-# vectors do not divide, as of three channels, end in parts of one and cross lines: 30 cycles each against direct ones.
-_VECTOR, _RUN, _RAGGED = 8.0, 16.0, 40.0
 
 
 def is_packing(op: ComputeOp, anchor: ComputeOp) -> bool:
@@ -60,14 +55,6 @@ def schedule_patches(stage: Stage, lanes: int, *, parallel: bool) -> None:
         stage.parallel(rows)
 
 
-def copy_operations(op: ComputeOp, lanes: int) -> tuple[float, float]:
-    """Vectors that storing all patches once takes, and instructions for each."""
-    run = min(_run_sizes(op), default=op.shape[-1])
-    vectors = math.ceil(run / lanes)
-    start = _RUN + (_RAGGED if run % lanes else 0.0)
-    return math.prod(op.shape) / run * vectors, _VECTOR + start / vectors
-
-
 def _run_sizes(op: ComputeOp) -> tuple[int, ...]:
     """Lengths, ascending, of runs of a row that do not go on where the next one begins."""
     last, (read,) = op.axis[-1], read_forms(op)
@@ -86,4 +73,4 @@ def _run_sizes(op: ComputeOp) -> tuple[int, ...]:
     return tuple(sorted(sizes))
 
 
-__all__ = ["copy_operations", "is_packing", "packed_sources", "schedule_patches"]
+__all__ = ["is_packing", "packed_sources", "schedule_patches"]

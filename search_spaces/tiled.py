@@ -6,19 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autotune import te
-from autotune.schedule.knob import Columns, Config, Knob
+from autotune.schedule.knob import Knob
 from search_spaces.constraint import Constraint
-from search_spaces.nest import LoopNest
 from search_spaces.sketch import Choices
-from search_spaces.space import Space, StepsRecipe
+from search_spaces.space import Space
 from search_spaces.tile_knobs import tile_constraints, tile_knobs
-from search_spaces.tile_nest import tile_nest
 from search_spaces.tile_schedule import schedule_tile
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
-    from autotune.graph.region import RegionProgram, Workload
+    from autotune.graph.region import Workload
     from autotune.schedule.schedule import Schedule
     from autotune.target import Target
 
@@ -37,25 +34,6 @@ class TileSteps:
         schedule_tile(schedule, self.shape, config)
 
 
-@dataclass(frozen=True)
-class TileRecipe:
-    """Schedules and loop nests of a register-tiled anchor."""
-
-    workload: Workload
-    shape: TileShape
-    family: str
-
-    def schedule(self, program: RegionProgram, config: Config) -> Schedule:
-        """The program with the tile of ``config``."""
-        schedule: Schedule = te.create_schedule([tensor.op for tensor in program.outputs])
-        schedule_tile(schedule, self.shape, config)
-        return schedule
-
-    def loop_nest(self, columns: Columns) -> LoopNest:
-        """The loop nests of a population."""
-        return tile_nest(self.shape, self.family, self.workload.flops, columns)
-
-
 def tiled_space(
     family: str,
     workload: Workload,
@@ -63,7 +41,6 @@ def tiled_space(
     shape: TileShape,
     knobs: Sequence[Knob] = (),
     constraints: Sequence[Constraint] = (),
-    recipe: StepsRecipe | None = None,
 ) -> Space:
     """A register-tiled space with the common knobs and the family's own."""
     return Space(
@@ -72,7 +49,7 @@ def tiled_space(
         family=family,
         knobs=(*tile_knobs(shape, target), *knobs, *_epilogue_knob(shape)),
         constraints=(*tile_constraints(shape, target), *constraints),
-        recipe=recipe or TileRecipe(workload, shape, family),
+        recipe=TileSteps(shape),
     )
 
 
@@ -91,4 +68,4 @@ def stage_knob(shape: TileShape, places: Sequence[str] = ("root", "block")) -> l
     return [Knob.of("stage", tuple(places), places[0], "where padding and prologues are stored")]
 
 
-__all__ = ["TileRecipe", "TileSteps", "stage_knob", "tiled_space"]
+__all__ = ["TileSteps", "stage_knob", "tiled_space"]

@@ -76,14 +76,13 @@ class Frame:
         return extent - (-(-extent // width) - 1) * width if extent else 0
 
     def undivided(self, iv: IterVar) -> IterVar:
-        """The loop that has the same iterations as ``iv``, before splits whose other part does not repeat."""
+        """The loop with the same iterations as ``iv``, before it was split or fused with others that do not repeat."""
         relation = self._parents.get(iv)
-        while isinstance(relation, Split):
+        if isinstance(relation, Split):
             other = relation.inner if iv is relation.outer else relation.outer
-            if self.extent(other) != 1:
-                break
-            iv = relation.parent
-            relation = self._parents.get(iv)
+            return self.undivided(relation.parent) if self.extent(other) == 1 else iv
+        if isinstance(relation, Fuse) and 1 in (self.extent(relation.outer), self.extent(relation.inner)):
+            return self.undivided(relation.inner if self.extent(relation.outer) == 1 else relation.outer)
         return iv
 
     def inside_reduction(self, split: Split) -> bool:

@@ -36,7 +36,9 @@ def encode(schedule: Schedule, value: Any) -> Any:
     if isinstance(value, IndexMap):
         return ("map", *(value.with_knobs or value.texts))
     if isinstance(value, TensorIntrin):
-        return ("intrin", value.name)
+        return (
+            ("intrin", value.name.rsplit(".", 1)[0], *value.sizes) if value.sizes else ("intrin", value.name)
+        )
     if isinstance(value, list | tuple):
         return ("list", *[encode(schedule, v) for v in value])
     if isinstance(getattr(value, "op", None), Operation):  # a stage
@@ -93,6 +95,8 @@ def bound(value: Any, config: Config) -> Any:
         return plain(evaluate(value, config))
     if value and value[0] == "map":
         return ("map", *IndexMap(value[1:]).bound(config).texts)
+    if value and value[0] == "intrin" and len(value) > 2:
+        return ("intrin", f"{value[1]}.{'x'.join(str(evaluate(size, config)) for size in value[2:])}")
     return tuple(bound(part, config) for part in value)
 
 
@@ -137,7 +141,9 @@ def python_text(value: Any) -> str:
     if kind == "knob":
         return expression_text(value)
     if kind == "intrin":
-        return f"te.intrinsic_named({quoted(rest[0])})"
+        sizes = "x".join(f"{{{expression_text(size)}}}" for size in rest[1:])
+        name = f"f{quoted(f'{rest[0]}.{sizes}')}" if sizes else quoted(rest[0])
+        return f"te.intrinsic_named({name})"
     return "[" + ", ".join(python_text(v) for v in rest) + "]"
 
 

@@ -87,7 +87,7 @@ class IndexMap:
         return tuple(_extent(text, shape) for text in self.texts)
 
     @property
-    def pieces(self) -> list[tuple[int, Expression, Expression]]:
+    def pieces(self) -> list[Piece]:
         """Of each new index the old one, and expressions of knobs: what that is divided by, and its remainder of what.
 
         A remainder of 0 means that none is taken.
@@ -103,10 +103,12 @@ class IndexMap:
         ScheduleError for any other map.
         """
         pieces: dict[int, list[tuple[int, int, Expr]]] = {n: [] for n in range(len(shape))}
-        for text, variable in zip(self.texts, new, strict=True):
+        for number, (text, variable) in enumerate(zip(self.texts, new, strict=True)):
             old, stride, modulus = _piece(text)
-            if modulus == 1:
-                continue  # an axis of one place, which tells nothing about the old indices
+            if modulus == 1:  # an axis of one place, which tells nothing about the old indices
+                if not self.with_knobs or self.pieces[number][1] != 1:
+                    continue
+                old = self.pieces[number][0]  # of more places with other values of knobs
             if old not in pieces:
                 raise ScheduleError(
                     f"index map {self.texts}: there is no index i{old} in a rank {len(shape)} tensor"
@@ -114,7 +116,7 @@ class IndexMap:
             pieces[old].append((stride, modulus, variable))
         result: list[Expr] = []
         for old, parts in pieces.items():
-            parts.sort(key=lambda p: p[0])
+            parts.sort(key=lambda p: (p[0], p[1] == 0))
             reach = 1
             total: Expr = const(0)
             for stride, modulus, variable in parts:
@@ -129,6 +131,9 @@ class IndexMap:
             result.append(total)
         return tuple(result)
 
+
+Piece: TypeAlias = tuple[int, Expression, Expression]
+"""An old index, what it is divided by, and the remainder of what is taken then."""
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _INDEX = re.compile(r"\bi(\d+)\b")

@@ -237,10 +237,11 @@ def combined(symbol: str, a: Any, b: Any) -> Any:
     known = a if isinstance(a, KnobValue) else b
     if not isinstance(known, KnobValue):
         return value
-    return KnobValue(known.record, ("knob", symbol, _expression(a), _expression(b)), value)
+    return KnobValue(known.record, ("knob", symbol, expression_of(a), expression_of(b)), value)
 
 
-def _expression(value: Any) -> Expression:
+def expression_of(value: Any) -> Expression:
+    """The expression that a knob value came from; a plain value as it is."""
     return value.expression if isinstance(value, KnobValue) else value
 
 
@@ -284,6 +285,7 @@ __all__ = [
     "ceil_div",
     "combined",
     "concrete",
+    "expression_of",
     "extent_of",
     "holds_knobs",
     "maximum",

@@ -51,6 +51,8 @@ class TensorIntrin:
     operands: tuple[Operand, ...] = ()
     instructions: Mapping[str, tuple[Step, ...]] = field(default_factory=dict)
     requires: tuple[str, ...] = ()
+    sizes: tuple[Any, ...] = field(default=(), compare=False)
+    """Numbers that end its name, as expressions of knobs; empty where none depends on knobs."""
 
     def __repr__(self) -> str:
         return f"TensorIntrin({self.name})"

@@ -58,9 +58,10 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
     chain = machine.latency * body.arithmetic / np.maximum(body.chains * ahead, 1.0)
     spilled = np.maximum(registers(body, machine) - machine.registers * machine.register_share, 0.0)
     forgotten = np.where(body.page_reach > machine.near_pages, body.pages, 0.0)
-    stalls = body.stalls + machine.line_split_cycles * body.split + machine.page_cycles * forgotten
+    stalls = machine.line_split_cycles * body.split + machine.page_cycles * forgotten
     stalls = stalls + machine.fold_cycles * body.folds
     stalls = stalls + machine.restart_cycles * body.restarts + machine.run_cycles * body.runs
+    stalls = stalls + machine.foreign_cycles * body.foreign + machine.pack_cycles * body.packed
     seconds = body.steps / machine.hertz
     return Core(
         ports=seconds * (issue + stalls + machine.step_overhead),

@@ -59,8 +59,12 @@ class Axes:
                 pair = self._pairs.get(axis)
                 if pair is not None and axis is pair[0] and pair[1] in form.terms:
                     continue  # counted with its other part
+                # Where the place of a stage and its own axis are one, it counts once.
+                moved: dict[str, float] = {}
                 for name, step in self._terms.get(axis, {}).items():
                     name = self._resolved(name)
+                    moved[name] = max(step, moved.get(name, step))
+                for name, step in moved.items():
                     step = factor * step if isinstance(atom, IterVar) else 1
                     found[name] = found.get(name, 0) + step
         return found
@@ -85,13 +89,17 @@ class Axes:
         form_of = self._places.indexes.form
         forms = [form_of(i).terms for read in self._places.reads[stage] for i in read.indices]
         axes = [*stage.op.axis, *stage.op.reduce_axis]
+        pieces = self._places.replayed.panels.get(stage.op.name, ())
+        panels = {axis: old for axis, (old, _, _) in zip(stage.op.axis, pieces, strict=False)}
         for inner in axes:
             for outer in axes:
                 with_inner = [f for f in forms if inner in f]
                 with_outer = [f for f in forms if outer in f]
                 if outer is inner or not with_outer or len(with_inner) != len(with_outer):
                     continue
-                if all(f.get(outer) == f[inner] * inner.extent for f in with_inner) and inner.extent > 1:
+                # A single place says nothing, but in panels, which have more with other values of knobs.
+                parts = inner.extent > 1 or (inner in panels and panels[inner] == panels.get(outer))
+                if parts and all(f.get(outer) == f[inner] * inner.extent for f in with_inner):
                     self._pairs[outer] = self._pairs[inner] = (outer, inner)
 
     def _place(self, stage: Stage) -> None:

@@ -17,9 +17,17 @@ from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import Kernels, Source, around, root_of, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
+from search_spaces.nest.replay import calls_library
 
 _REGISTERS = 64
 """Vectors of a buffer that stays in registers, at most."""
+_FOREIGN_TILE = 6, 4
+"""Rows and vectors of a register tile of a library."""
+
+_VECTOR, _RUN, _RAGGED = 8.0, 16.0, 40.0
+"""Instructions of a vector of patches of an image, of the beginning of a run, and of one that ends in part of a vector.
+Cascade Lake, eight products of patches of 9² to 112² pixels against products of the same matrices as operands: 2 to 11
+cycles a vector; runs that vectors do not divide, as of three channels, 30 cycles each against direct ones."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +172,8 @@ class Bodies:
             mine = where(self.in_registers(source.inside), 0.0, mine)
             loads, arithmetic = loads + mine, arithmetic + more
             if source.row_bytes and source.in_vectors(step.vector, lanes):
-                split = split + mine * source.crossing(least(step.width, lanes))
+                again = self._is_loaded_again(stage, step, source)
+                split = split + mine * source.crossing(least(step.width, lanes), again)
                 more_pages, reach = self._pages(step, source)
                 pages, page_reach = pages + more_pages, most(page_reach, reach)
             narrow = narrow + (0.0 if source.moved & step.vector.keys() else mine)
@@ -176,13 +185,18 @@ class Bodies:
         restarts = self._restarts(stage, step)
         results = step.results * (1 if step.folds else vectors)
         stored: Value = 0.0 if reduces else where(self.in_registers(stage), 0.0, results)
+        if step.vector and stage.op.axis and self.kernels.axes.name(stage.op.axis[-1]) not in step.vector:
+            # Neighbours in a vector are stored apart: a block of them is turned in registers.
+            arithmetic = arithmetic + stored * float(
+                np.log2(max(1, GROUP_BYTES // ITEM_BYTES[stage.op.dtypes[0]]))
+            )
         # One result is updated once for each step of the reduction; what is added meanwhile is worked out beside.
         updates = step.elements / step.results if reduces else 1
         registers = results + operand + 1
         if not reduces:  # a block that is turned is worked on in groups of lines
             group = least(step.width, max(1, GROUP_BYTES // ITEM_BYTES[stage.op.dtypes[0]]))
             registers = where(turned, group, self._waiting(stage, results)) + 2
-        return Body(
+        body = Body(
             steps=step.steps,
             arithmetic=arithmetic,
             loads=loads,
@@ -200,6 +214,25 @@ class Bodies:
             restarts=restarts,
             runs=restarts * (step.results if step.vector else 0.0),
         )
+        return self._foreign(step, body) if calls_library(stage) else body
+
+    def _is_loaded_again(self, stage: Stage, step: Step, source: Source) -> bool:
+        """Whether a source of vectors is multiplied with single elements of another, which are those of other rows."""
+        single = [other for other in self.kernels.sources[stage] if not other.moved & step.vector.keys()]
+        return any(other.moved - source.moved for other in single)
+
+    def _foreign(self, step: Step, body: Body) -> Body:
+        """The body that a library's kernel is: it packs its operands, and keeps registers and loops to itself."""
+        rows, vectors = _FOREIGN_TILE
+        narrow, full = (body.arithmetic / count for count in (vectors, rows))
+        packed = (step.results + step.width) * (step.elements / step.results)
+        own = {
+            "loads": narrow + full,
+            "narrow": narrow,
+            "registers": 0.0 * narrow,
+            "instructions": 0.0 * narrow,
+        }
+        return replace(body, foreign=body.arithmetic, packed=packed, **own)
 
     def _waiting(self, stage: Stage, results: Value) -> Value:
         """Registers of results that wait to be stored or read; what stays in them is counted where it is computed."""
@@ -312,6 +345,11 @@ def _loads(step: Step, source: Source, vectors: Value, lanes: int) -> tuple[Valu
     if source.in_vectors(moving, lanes):
         return count * vectors, 0.0, saved
     last = source.dims[-1] if source.dims else {}
+    run = source.runs.get(moving[0], 0)
+    if run > 1 and last.get(moving[0]) == 1 and not set(moving) & source.stepped:
+        copied = vectors * math.prod(times for name, times in step.repeats.items() if name in source.moved)
+        begins = copied * (most(1.0, lanes / run) / most(1.0, run / lanes))
+        return copied, _VECTOR * copied + (_RUN + (_RAGGED if run % lanes else 0.0)) * begins, False
     item = ITEM_BYTES[source.tensor.dtype]
     least_lines = max(1, GROUP_BYTES // item)
     along = [other for other in last if last[other] == 1 and other in step.repeats]

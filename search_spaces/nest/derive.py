@@ -17,6 +17,7 @@ from autotune.schedule.knob import Columns, Config
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES
+from autotune.te.expr import IterVar
 from autotune.te.tensor import Tensor
 from search_spaces.nest.arithmetic import Value, either, is_one, most, negated, where
 from search_spaces.nest.axes import roots
@@ -25,7 +26,7 @@ from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.kernel import About, Kernels, Source, around
-from search_spaces.nest.loops import Access, Loop, LoopKind, LoopNest, Numbers, Pass
+from search_spaces.nest.loops import WRITTEN_OUT, Access, Loop, LoopKind, LoopNest, Numbers, Pass
 from search_spaces.nest.replay import Replayed, followed
 from search_spaces.nest.template import Joint, Part, Template
 from search_spaces.sketch import Path, Sketch
@@ -34,11 +35,6 @@ Dims = tuple[tuple[tuple[str, float], ...], ...]
 
 _COPY = 2
 """Operations an element that a copy hides behind its bytes."""
-_KINDS: Mapping[str, LoopKind] = {
-    "parallel": "parallel",
-    "unrolled": "unrolled",
-    "vectorized": "vectorized",
-}
 
 
 class Derivation:
@@ -88,7 +84,7 @@ class Derivation:
         return [*(stage for stage in self.kernels.stages if stage is not self.kernels.main), *heavy]
 
     def _is_heavy(self, stage: Stage, bodies: Bodies) -> bool:
-        """Whether a kernel does more than to copy full vectors."""
+        """Whether a kernel does more than to copy full vectors where they lie."""
         width = bodies.step(stage).width
         narrow = isinstance(width, int) and width < bodies.lanes(stage)
         works = bool(stage.op.reduce_axis) or self.kernels.operations(stage) > _COPY
@@ -98,9 +94,7 @@ class Derivation:
         found = []
         for stage, loops in self.kernels.chain:
             for loop in loops:
-                shared = self.replayed.is_kind(stage, loop, "parallel") is not False
-                kind = _KINDS.get("parallel" if shared else stage.kind_of(loop), "serial")
-                unrolled = bodies.frames[stage].is_kind(loop, "unrolled")
+                kind, unrolled = self._kind(stage, loop), bodies.frames[stage].is_kind(loop, "unrolled")
                 for name, extent in digits(bodies.frames[stage], loop, self.name):
                     if is_one(extent):
                         continue
@@ -111,6 +105,14 @@ class Derivation:
                     found.append(Loop(name, where(unrolled, extent, 1), "unrolled"))
         beside = self._beside(bodies).items()
         return [*found, *(Loop(name, extent, "unrolled") for name, extent in beside)]
+
+    def _kind(self, stage: Stage, loop: IterVar) -> LoopKind:
+        """How a loop runs; one that some candidates share among workers has a kind of its own in the others."""
+        if self.replayed.is_kind(stage, loop, "parallel") is not False:
+            return "parallel"
+        return next(
+            (kind for kind in WRITTEN_OUT if self.replayed.is_kind(stage, loop, kind) is True), "serial"
+        )
 
     def _beside(self, bodies: Bodies) -> dict[str, Value]:
         """How far stages around the main one walk along axes that it does not, in loops that run before or after it."""
@@ -193,10 +195,14 @@ class Derivation:
                 # What is computed inside and read once counts as scratch memory alone.
                 again = bool(stage.op.reduce_axis)
                 read = source.inside is None or (again and bodies.in_memory(source.inside))
+                # Patches of a block are copied from a few rows of an image, which stay near.
+                read = read and not (source.runs and stage is not self.kernels.main)
                 if read and source.key not in found:
                     access = self._access(source.tensor, _moved(source, bodies), self._outside(stage))
                     # What was computed for an iteration around lies as it is read.
-                    panel: Value = (source.panel or source.inside is not None) or None
+                    # Panels of single elements take as long as rows: in turns at 2048, 1.02 to 1.08 of the time.
+                    across = bool(stage.op.axis) and self.name(stage.op.axis[-1]) in source.moved
+                    panel: Value = ((source.panel and across) or source.inside is not None) or None
                     spread = tuple(max(offsets) - min(offsets) for offsets in source.offsets)
                     found[source.key] = replace(
                         access, looked_up=bool(source.looked_up), panel=panel, spread=spread
@@ -224,14 +230,15 @@ class Derivation:
         """Kernels before the main one read their inputs and write what they compute."""
         found = []
         for root in self.kernels.passes:
-            size: Value = math.prod(root.op.shape) * ITEM_BYTES[root.op.dtypes[0]]
+            shape = self.kernels.places.shape(root, self.kernels.knobs)
+            size: Value = math.prod(shape) * ITEM_BYTES[root.op.dtypes[0]]
             read: Value = sum(math.prod(t.shape) * ITEM_BYTES[t.dtype] for t in root.op.input_tensors)
             packed = root.op.name in self.replayed.panels
             found.append(Pass(root.op.name, read, size, shared=packed))
         return found
 
     def _scratch(self, bodies: Bodies) -> tuple[Numbers, Numbers] | None:
-        """Bytes that a block stores for later, and how often they are written."""
+        """Bytes that a block stores for later, and how often they are written: sums for each block of a reduction."""
         size: Value = 0.0
         filled: Value = 0.0
         for stage in self.kernels.stages:
@@ -242,7 +249,7 @@ class Derivation:
             for axis in stage.op.axis:
                 mine = mine * bodies.frames[stage].sizes[axis]
             mine = where(kept, 0.0, mine)
-            size, filled = size + mine, filled + mine * bodies.entries(stage)
+            size, filled = size + mine, filled + mine * bodies.entries(stage) * bodies.step(stage).passes
         if isinstance(size, float) and not size:
             return None
         return size, filled / most(size, 1.0)
@@ -251,7 +258,7 @@ class Derivation:
 def _moved(source: Source, bodies: Bodies) -> Dims:
     """What moves each dimension; nothing where a buffer computed inside has one place, written again and again."""
     dims = [tuple(terms.items()) for terms in source.dims]
-    if source.inside is not None:
+    if source.inside is not None and not source.panel:
         sizes = bodies.frames[source.inside].sizes
         axes = source.inside.op.axis
         dims = [() if is_one(sizes[axis]) else terms for axis, terms in zip(axes, dims, strict=True)]

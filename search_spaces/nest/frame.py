@@ -89,9 +89,13 @@ class Frame:
         return most(count - first - last, 1) if first + last else count
 
     def _full(self, iv: IterVar, leaf: IterVar) -> Value:
-        """The same of a loop that has the iterations of ``leaf``, before splits whose other part does not repeat."""
+        """The same of a loop with the iterations of ``leaf``, before it was split or fused with others of one."""
         found, split = self.extent(iv), self._parents.get(iv)
-        if not isinstance(split, Split):
+        if isinstance(split, Fuse):
+            outer, inner = split.outer, split.inner
+            found = where(self.extent(inner) == 1, self._full(outer, leaf), found)
+            return where(self.extent(outer) == 1, self._full(inner, leaf), found)
+        if split is None:
             return found
         if split.outer is iv:
             found = where(

@@ -12,11 +12,11 @@ import numpy as np
 from autotune.schedule.knob import Config
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES, Target
-from autotune.te.expr import Binary, Expr, IterVar, Read, Reduce, const
+from autotune.te.expr import Binary, Const, Expr, IterVar, Read, Reduce
 from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 from search_spaces.analysis import cost_of, row_bytes
-from search_spaces.nest.arithmetic import Value, least, where
+from search_spaces.nest.arithmetic import Value, least, most, where
 from search_spaces.nest.axes import Axes, Terms, roots
 from search_spaces.nest.counting import operations_of
 from search_spaces.nest.loops import CACHE_LINE
@@ -24,6 +24,9 @@ from search_spaces.nest.places import Places
 from search_spaces.nest.recorded import Recording
 from search_spaces.nest.replay import Replayed
 from search_spaces.nest.written import written_out
+
+_ALIGNED = 16
+"""Bytes that NumPy places arrays at multiples of."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,10 @@ class Source:
     """Bytes from one row to the next; 0 of what is computed in the same kernel."""
     stepped: frozenset[str] = frozenset()
     """The axes that move its last dimension by a quotient."""
+    runs: Mapping[str, int] = field(default_factory=dict)
+    """For axes that move other dimensions by quotients alone how many neighbours there are in one run."""
+    given: bool = False
+    """Whether it is an input that is not known at compile time."""
     panel: bool = False
     """Whether it was packed in the order in which it is read."""
 
@@ -81,10 +88,15 @@ class Source:
             return False
         return not any(walks(terms, moving[0], width) for terms in self.dims[:-1])
 
-    def crossing(self, lanes: Value) -> Value:
-        """The share of the loads of ``lanes`` elements that cross cache lines: those of rows that are no multiple."""
+    def crossing(self, lanes: Value, again: bool) -> Value:
+        """The share of the loads of ``lanes`` elements that cross cache lines.
+
+        Those of rows that are no multiple do; else of an operand given at the call that is loaded ``again`` for other
+        rows all or none, as it happens to lie: the mean over the places that an allocator takes counts.
+        """
         size = lanes * ITEM_BYTES[self.tensor.dtype]
-        return where(self.row_bytes % size == 0, 0.0, least(1.0, size / CACHE_LINE))
+        aligned = most(size - _ALIGNED, 0) / CACHE_LINE if self.given and again else 0.0
+        return where(self.row_bytes % size == 0, least(1.0, aligned), least(1.0, size / CACHE_LINE))
 
 
 def walks(terms: Terms, name: str, width: int) -> bool:
@@ -151,7 +163,7 @@ class Kernels:
 
     def _source(self, stage: Stage, packed: Read) -> Source:
         producer = self.places.replayed.schedule[packed.tensor]
-        read, panel = self._unpacked(packed, producer)
+        read, panel = self.places.unpacked(packed)
         dims, looked_up = [], set[str]()
         for index in read.indices:
             inner = [node for node in nodes(index) if isinstance(node, Read)]
@@ -171,6 +183,8 @@ class Kernels:
             offsets,
             self._row(read, inside, panel),
             self._stepped(read),
+            self._runs(read),
+            isinstance(producer.op, PlaceholderOp) and producer.op.name not in self._about.constants,
             panel,
         )
 
@@ -182,17 +196,21 @@ class Kernels:
                 found |= self.axes.terms(atom).keys()
         return frozenset(found)
 
-    def _unpacked(self, read: Read, producer: Stage) -> tuple[Read, bool]:
-        """What is read of panels, as a read of what was packed into them."""
-        old = self.places.replayed.panels.get(producer.op.name)
-        if old is None:
-            return read, False
-        (source,) = producer.op.input_tensors
-        indices: list[Expr] = [const(0)] * len(source.shape)
-        for number, index in zip(old, read.indices, strict=True):
-            piece = isinstance(index, Binary) and index.op in ("//", "%")
-            indices[number] = index.a if isinstance(index, Binary) and piece else index
-        return Read(source, tuple(indices)), True
+    def _runs(self, read: Read) -> dict[str, int]:
+        found: dict[str, int] = {}
+        plain = set[str]()
+        for dimension, index in enumerate(read.indices[:-1]):
+            for atom, factor in self.places.indexes.form(index).terms.items():
+                run = _run_of(atom)
+                row = dimension == len(read.indices) - 2 and factor == 1
+                for name in self.axes.terms(atom):
+                    if row and run == read.tensor.shape[-1]:  # the next run is next in memory
+                        found.setdefault(name, self.axes.size(name))
+                    elif run is None:
+                        plain.add(name)
+                    else:
+                        found[name] = min(run, found.get(name, run))
+        return {name: run for name, run in found.items() if name not in plain}
 
     def _row(self, read: Read, inside: Stage | None, panel: bool) -> int:
         dense = read.tensor.shape[-1] * ITEM_BYTES[read.tensor.dtype] if read.tensor.shape else 0
@@ -239,6 +257,15 @@ class Kernels:
             return stage.op.name in self._about.constants
         inputs = [self.places.replayed.schedule[t] for t in stage.op.input_tensors]
         return isinstance(stage.op, ComputeOp) and bool(inputs) and all(self._constant(s) for s in inputs)
+
+
+def _run_of(index: Expr) -> int | None:
+    """How many neighbours have the same quotient; None of what is no quotient, nor a remainder of one."""
+    if isinstance(index, Binary) and index.op == "%":
+        return _run_of(index.a)
+    if isinstance(index, Binary) and index.op == "//" and isinstance(index.b, Const):
+        return int(index.b.value)
+    return None
 
 
 def root_of(stage: Stage) -> Stage:

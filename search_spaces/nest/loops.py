@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from search_spaces.nest.touched import CACHE_LINE, PAGE_BYTES, WAY_BYTES, Here, Numbers, Reach, Touched
 
 LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
-WRITTEN_OUT = ("unrolled", "vectorized")
+WRITTEN_OUT: tuple[LoopKind, ...] = ("unrolled", "vectorized")
 """Kinds of loops whose iterations are one piece of code."""
 
 
@@ -89,8 +89,8 @@ class Body:
     ``simple`` of the arithmetic are no multiply-adds of a reduction, and run on every port for vectors.
     Of its vector loads ``split`` cross cache lines, and ``pages`` are from a page that was not read since the others of
     ``page_reach``. The lanes of ``folds`` registers are added up at its end.
-    Runs of elements begin anew ``restarts`` times, in each of several rows ``runs`` in all. ``stalls`` are other cycles
-    that are lost on the way.
+    Runs of elements begin anew ``restarts`` times, in each of several rows ``runs`` in all. A library does ``foreign``
+    of the arithmetic, and packs ``packed`` elements for it.
     ``shared`` of the loads serve several iterations that are written out, and may stay in registers in between.
     """
 
@@ -101,7 +101,6 @@ class Body:
     chains: Numbers
     registers: Numbers
     instructions: Numbers
-    stalls: Numbers | float = 0.0
     narrow: Numbers | float = 0.0
     shared: Numbers | float = 0.0
     split: Numbers | float = 0.0
@@ -111,6 +110,8 @@ class Body:
     simple: Numbers | float = 0.0
     restarts: Numbers | float = 0.0
     runs: Numbers | float = 0.0
+    foreign: Numbers | float = 0.0
+    packed: Numbers | float = 0.0
 
 
 @dataclass(frozen=True)

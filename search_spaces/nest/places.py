@@ -9,7 +9,7 @@ from autotune.lower.attached import attached_inside
 from autotune.lower.program import inlined_bodies
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
-from autotune.te.expr import Expr, IterVar, Read
+from autotune.te.expr import Binary, Const, Expr, IterVar, Read, const
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from autotune.te.traversal import reads
 from search_spaces.nest.arithmetic import Knobs, Value
@@ -56,7 +56,7 @@ class Places:
             ready = [s for s in waiting if s.attach_stage is None or s.attach_stage in found]
             for stage in ready:
                 if stage.attach_stage is None:
-                    found[stage] = self._frame(stage, knobs, [Box(e) for e in self._shape(stage, knobs)])
+                    found[stage] = self._frame(stage, knobs, [Box(e) for e in self.shape(stage, knobs)])
             for parent, iv in {(s.attach_stage, s.attach_ivar): None for s in ready if s.attach_stage}:
                 assert parent is not None
                 assert iv is not None
@@ -75,7 +75,8 @@ class Places:
         extent = self.replayed.roots.get(axis)
         return axis.extent if extent is None else evaluate(extent, knobs)
 
-    def _shape(self, stage: Stage, knobs: Knobs) -> list[Value]:
+    def shape(self, stage: Stage, knobs: Knobs) -> list[Value]:
+        """How many elements a stage has along each of its axes."""
         return [self._root(axis, knobs) for axis in stage.op.axis]
 
     def _regions(self, frame: Frame, iv: IterVar, knobs: Knobs) -> dict[Stage, list[Box]]:
@@ -87,11 +88,33 @@ class Places:
         for stage in reversed(self.stages):
             if stage in inside:
                 uses = [(read, boxes[reader]) for reader, read in self.uses[stage]]
-                regions[stage] = self.indexes.required(self._shape(stage, knobs), uses)
+                regions[stage] = self._required(stage, uses, knobs)
                 whole = dict(zip(stage.op.axis, regions[stage], strict=True))
                 whole |= {a: Box(self._root(a, knobs), {}, a.start) for a in stage.op.reduce_axis}
                 boxes[stage] = whole
         return regions
+
+    def _required(self, stage: Stage, uses: Sequence[tuple[Read, Boxes]], knobs: Knobs) -> list[Box]:
+        """What reads need of a stage."""
+        shape, pieces = self.shape(stage, knobs), self.replayed.panels.get(stage.op.name)
+        if pieces is None:
+            return self.indexes.required(shape, uses)
+        return self.indexes.panels(pieces, shape, [(self.unpacked(r)[0], boxes) for r, boxes in uses], knobs)
+
+    def unpacked(self, read: Read) -> tuple[Read, bool]:
+        """What is read of panels, as a read of what was packed into them, and whether it is one of panels."""
+        producer = self.replayed.schedule[read.tensor]
+        pieces = self.replayed.panels.get(producer.op.name)
+        if pieces is None:
+            return read, False
+        (source,) = producer.op.input_tensors
+        indices: list[Expr] = [const(0)] * len(source.shape)
+        for (old, _, _), index in zip(pieces, read.indices, strict=True):
+            if isinstance(index, Const):
+                continue  # a quotient or a remainder that is always the same: the other piece says all
+            piece = isinstance(index, Binary) and index.op in ("//", "%")
+            indices[old] = index.a if isinstance(index, Binary) and piece else index
+        return Read(source, tuple(indices)), True
 
     def _boxes(self, frame: Frame, at: int) -> Boxes:
         """What the axes of a stage cover once its loops up to number ``at`` are open."""

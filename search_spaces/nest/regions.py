@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autotune.lower.linear import Lin, Simplifier
+from autotune.schedule.index_map import Piece
+from autotune.schedule.knob_expression import evaluate
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read
-from search_spaces.nest.arithmetic import Value, both, either, least, most, where
+from search_spaces.nest.arithmetic import Knobs, Value, both, either, least, most, where
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +70,7 @@ class Indexes:
         if inner is None or not isinstance(atom.b, Const):
             return None
         divisor = int(atom.b.value)
-        aligned = inner.grain % divisor == 0
-        begin: dict[Expr, int] = {atom: 1} if inner.terms else {}
-        if atom.op == "//":
-            widest = (inner.size + divisor - 2) // divisor + 1
-            size = where(aligned, (inner.size - 1) // divisor + 1, widest)
-            return Box(size, begin, 0 if begin else inner.start // divisor, 1)
-        inside = either(inner.size == 1, both(aligned, inner.size <= divisor))
-        return Box(where(inside, inner.size, divisor))
+        return _quotient(inner, divisor, atom) if atom.op == "//" else _remainder(inner, divisor)
 
     def required(self, shape: Sequence[Value], uses: Sequence[tuple[Read, Boxes]]) -> list[Box]:
         """The part of a tensor that reads cover, each with the boxes of its variables."""
@@ -83,6 +78,24 @@ class Indexes:
             _inside(self._covered([(read.indices[dimension], boxes) for read, boxes in uses]), extent)
             for dimension, extent in enumerate(shape)
         ]
+
+    def panels(
+        self,
+        pieces: Sequence[Piece],
+        shape: Sequence[Value],
+        uses: Sequence[tuple[Read, Boxes]],
+        knobs: Knobs,
+    ) -> list[Box]:
+        """The part of panels of those ``pieces`` that reads cover of what was packed into them."""
+        found = []
+        for (old, stride, modulus), extent in zip(pieces, shape, strict=True):
+            box = self._covered([(read.indices[old], boxes) for read, boxes in uses])
+            if box is not None and stride != 1:
+                box = _quotient(box, evaluate(stride, knobs), uses[0][0].indices[old])
+            if box is not None and modulus != 0:
+                box = _remainder(box, evaluate(modulus, knobs))
+            found.append(_inside(box, extent))
+        return found
 
     def _covered(self, uses: Sequence[tuple[Expr, Boxes]]) -> Box | None:
         found: Box | None = None
@@ -92,6 +105,20 @@ class Indexes:
             if found is None:
                 return None
         return found
+
+
+def _quotient(box: Box, divisor: Value, atom: Expr) -> Box:
+    """What a quotient covers, whose begin ``atom`` stands for."""
+    begin: dict[Expr, int] = {atom: 1} if box.terms else {}
+    widest = (box.size + divisor - 2) // divisor + 1
+    size = where(box.grain % divisor == 0, (box.size - 1) // divisor + 1, widest)
+    return Box(size, begin, 0 if begin else box.start // divisor, 1)
+
+
+def _remainder(box: Box, divisor: Value) -> Box:
+    """What a remainder covers."""
+    inside = either(box.size == 1, both(box.grain % divisor == 0, box.size <= divisor))
+    return Box(where(inside, box.size, divisor))
 
 
 def _union(a: Box, b: Box) -> Box | None:

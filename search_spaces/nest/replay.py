@@ -12,7 +12,7 @@ from typing import Any
 
 from autotune import te
 from autotune.errors import KnobError
-from autotune.schedule.index_map import IndexMap
+from autotune.schedule.index_map import IndexMap, Piece
 from autotune.schedule.knob import Config
 from autotune.schedule.knob_expression import Expression, combined_expression, is_expression
 from autotune.schedule.relations import Split
@@ -20,6 +20,7 @@ from autotune.schedule.schedule import Schedule
 from autotune.schedule.stage import Stage
 from autotune.schedule.trace import WHEN, Step, Trace
 from autotune.te.expr import IterVar
+from autotune.te.instructions import KernelCall
 
 _RESHAPING = ("pad_to_multiple",)
 """Steps after which the extents of axes that knobs decide are not known."""
@@ -32,8 +33,8 @@ class Replayed:
 
     ``widths`` are the factors of splits, or their ``nparts``, ``tails`` what they do with the rest; ``roots`` the
     extents of axes that a step made of loops. ``kinds`` says of annotated loops when they are parallel, unrolled or
-    vectorized, ``distances`` how many iterations ahead a stage fetches a tensor at a loop, ``panels`` of stages that
-    are laid out in pieces of dimensions which dimension that is for each of theirs.
+    vectorized, ``distances`` how many iterations ahead a stage fetches a tensor at a loop, ``panels`` of copies that
+    are laid out in pieces of dimensions what each of theirs is a piece of.
     """
 
     schedule: Schedule
@@ -42,7 +43,7 @@ class Replayed:
     roots: dict[IterVar, Expression] = field(default_factory=dict)
     kinds: dict[IterVar, dict[str, Expression]] = field(default_factory=dict)
     distances: dict[tuple[str, str, str], Expression] = field(default_factory=dict)
-    panels: dict[str, list[int]] = field(default_factory=dict)
+    panels: dict[str, Sequence[Piece]] = field(default_factory=dict)
 
     def width(self, split: Split) -> Expression:
         """What was given to a split: the extent of the inner loop, or of the outer one."""
@@ -72,6 +73,7 @@ def followed(schedule: Schedule, trace: Trace) -> Replayed:
         walk.take(step)
     result = Replayed(schedule, distances=walk.distances, panels=walk.panels)
     for stage in schedule.stages:
+        result.kinds |= _of_calls(stage)
         named = {iv: walk.kinds.get((stage.op.name, iv.name)) for iv in stage.leaf_iter_vars}
         result.kinds |= {iv: kinds for iv, kinds in named.items() if kinds}
         for axis in (*stage.op.axis, *stage.op.reduce_axis):
@@ -89,6 +91,24 @@ def followed(schedule: Schedule, trace: Trace) -> Replayed:
     return result
 
 
+def calls_library(stage: Stage) -> bool:
+    """Whether a kernel of a library computes parts of a stage."""
+    steps = [
+        step for intrin in stage.tensorized.values() for part in intrin.instructions.values() for step in part
+    ]
+    return any(isinstance(step, KernelCall) for step in steps)
+
+
+def _of_calls(stage: Stage) -> dict[IterVar, dict[str, Expression]]:
+    """The loops that calls of a library stand for: one piece of code, its columns in vectors."""
+    if not calls_library(stage):
+        return {}
+    first = min(stage.leaf("derive", loop) for loop in stage.tensorized)
+    inside = stage.leaf_iter_vars[first:]
+    columns = [loop for loop in inside if loop.kind == "data"][-1]
+    return {loop: {"vectorized" if loop is columns else "unrolled": True} for loop in inside}
+
+
 class _Walk:
     """The extents of loops by name, step by step: what later steps make axes of is gone in the schedule."""
 
@@ -97,7 +117,7 @@ class _Walk:
         self.tails: dict[tuple[str, str], Expression] = {}
         self.kinds: dict[tuple[str, str], dict[str, Expression]] = {}
         self.distances: dict[tuple[str, str, str], Expression] = {}
-        self.panels: dict[str, list[int]] = {}
+        self.panels: dict[str, Sequence[Piece]] = {}
         self._schedule = schedule
         fresh = te.create_schedule(schedule.outputs).stages
         self._shapes = {stage.op.name: stage.op.shape for stage in fresh}
@@ -202,7 +222,7 @@ class _Walk:
         own, pieces = self._shapes.get(stage), mapping.pieces
         shape = own or self._schedule.stage_named(stage).op.input_tensors[0].shape
         if own is None and any(stride != 1 or modulus != 0 for _, stride, modulus in pieces):
-            self.panels[stage] = [old for old, _, _ in pieces]  # of a copy
+            self.panels[stage] = pieces  # of a copy
         for number, (old, stride, modulus) in enumerate(pieces):
             outer = combined_expression("ceil_div", shape[old], stride)
             self._loops[stage, f"ax{number}"] = modulus if modulus != 0 else outer
@@ -215,4 +235,4 @@ class _Walk:
                 self._loops.update({(new, name): extent for name in names(loop)})
 
 
-__all__ = ["Replayed", "followed", "replayed"]
+__all__ = ["Replayed", "calls_library", "followed", "replayed"]

@@ -98,6 +98,8 @@ def integer_convolution() -> Workload:
 
 LARGER: dict[str, Callable[[], Workload]] = {
     "matmul_blas": lambda: make.matmul(37, 50, 23),
+    "matmul_panels": lambda: make.matmul(1031, 1100, 21, constant=False),
+    "matmul_panels_batch": lambda: make.matmul(517, 1030, 37, batch=(2,), constant=False, relu=False),
     "matmul_k_blocks": lambda: make.matmul(7, 515, 21),
     "conv_k_blocks": lambda: make.conv((1, 5, 6, 67), 19, 3, pad=1),
     "conv_1d": lambda: make.conv_nd((29,), 41, 23, 3, pad=2, dilation=2),

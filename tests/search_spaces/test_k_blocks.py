@@ -87,6 +87,7 @@ def test_the_model_counts_how_often_sums_are_gone_through() -> None:
 
 def test_the_model_takes_blocks_only_where_a_panel_outgrows_the_second_cache() -> None:
     wide = {"rows": 6, "vectors": 4, "row_block": 0, "vector_block": 1, "pack": True, "tail": "overlap"}
+    wide |= {"kernel": "tiles"}
     target = replace(make.AVX512, l2_bytes=1 << 20)
     for size, wins in ((1024, 0), (8192, 512)):
         space = spaces.space_for(make.matmul(size, size, size, constant=False, relu=False), target)

@@ -217,6 +217,12 @@ def serve(state: int, worker: int, workers: int) -> None:
 
 
 @native
+def _events_of(program: int, workers: int, run: int, events: int) -> int:
+    """The event rows of one of several runs; 0 where there are none."""
+    return at(events, run * load(at(program, COUNT)) * workers * EVENT_SLOTS) if events else 0
+
+
+@native
 def _run_together(program: int, workers: int, repeats: int, times: int, events: int) -> bool:
     """Run a program with a pool's workers, after those who have them; False where some do not serve."""
     state = load(at(program, STATE))
@@ -225,7 +231,7 @@ def _run_together(program: int, workers: int, repeats: int, times: int, events: 
     if complete:
         for run in range(repeats):
             begin = clock_ns() if times else 0
-            _fork(state, program, events)
+            _fork(state, program, _events_of(program, workers, run, events))
             run_share(state, 0, workers)
             if times:
                 store(at(times, run), clock_ns() - begin)
@@ -238,7 +244,7 @@ def execute(program: int, repeats: int, times: int, events: int) -> bool:
     """Run a program several times; the calling thread is worker 0. False when nothing ran for want of workers.
 
     ``times`` is the address of as many int64 that receive ns a run, ``events`` that of the event rows
-    [commands, workers] of the last run; both may be 0. The caller has the program for itself.
+    [repeats, commands, workers]; both may be 0. The caller has the program for itself.
     """
     _apply_patches(program)
     workers = load(at(program, TEAM))
@@ -246,7 +252,7 @@ def execute(program: int, repeats: int, times: int, events: int) -> bool:
         return _run_together(program, workers, repeats, times, events)
     for run in range(repeats):
         begin = clock_ns() if times else 0
-        _run_alone(program, workers, events)
+        _run_alone(program, workers, _events_of(program, workers, run, events))
         if times:
             store(at(times, run), clock_ns() - begin)
     return True

@@ -181,17 +181,22 @@ class Module:
         return np.concatenate(measured)
 
     def profile(self, inputs: Inputs, repeat: int = 10) -> NDArray[np.float64]:
-        """Mean nanoseconds of each dispatch over ``repeat`` runs, from the end of the one before.
-
-        It ends with its last tile. What the caller saw would be another time where the system halts the
-        caller and other workers go on: several dispatches would have ended at once.
-        """
+        """Mean nanoseconds of each dispatch over ``repeat`` runs: see :meth:`profiles`, of which each makes one."""
         if repeat < 1:
             raise UsageError(f"repeat must be at least 1, got {repeat}")
-        totals = np.zeros(len(self.dispatches), np.float64)
-        for _ in range(repeat):
-            np.add.at(totals, self._dispatch_of, _spent(self._events(inputs)))
-        return totals / repeat
+        return np.asarray(sum(self.profiles(inputs, 1)[0] for _ in range(repeat)) / repeat)
+
+    def profiles(self, inputs: Inputs, runs: int) -> NDArray[np.float64]:
+        """Nanoseconds [runs, dispatches] of runs that follow each other, each from the end of the dispatch before.
+
+        It ends with its last tile. What the caller saw would be another time where the system halts the
+        caller and other workers go on: several dispatches would have ended at once. A run before the first is not
+        counted.
+        """
+        found = np.zeros((runs, len(self.dispatches)), np.float64)
+        for taken, events in zip(found, self._events(inputs, runs), strict=True):
+            np.add.at(taken, self._dispatch_of, _spent(events))
+        return found
 
     def timeline(self, inputs: Inputs) -> list[Event]:
         """What every worker did in one run, command by command."""
@@ -206,7 +211,7 @@ class Module:
                 tiles=int(row[layout.TILES_RUN]),
                 tiles_stolen=int(row[layout.TILES_STOLEN]),
             )
-            for index, rows in enumerate(self._events(inputs))
+            for index, rows in enumerate(self._events(inputs)[0])
             for worker, row in enumerate(rows)
             if row[layout.BEGIN]
         ]
@@ -292,14 +297,14 @@ class Module:
         arrays = signature.inputs(signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs)
         return arrays, signature.fresh_outputs() if out is None else signature.given_outputs([*out], arrays)
 
-    def _events(self, inputs: Inputs) -> NDArray[np.int64]:
-        """Event rows of one run, ``[commands, workers, EVENT_SLOTS]``; zeros where none was made."""
+    def _events(self, inputs: Inputs, runs: int = 1) -> NDArray[np.int64]:
+        """Event rows, ``[runs, commands, workers, EVENT_SLOTS]``; zeros where none was made."""
         arrays, outputs = self._prepare(inputs)
-        shape = (len(self._dispatch_of), self._threads, layout.EVENT_SLOTS)
+        # Without the first: between calls from Python workers fall asleep, in use they are awake.
+        shape = (runs + 1, len(self._dispatch_of), self._threads, layout.EVENT_SLOTS)
         events = np.zeros(shape, np.int64)
-        # The last of two: between calls from Python workers fall asleep, in use they are awake.
-        self._run(arrays, outputs, 2, events=address_of(events))
-        return events
+        self._run(arrays, outputs, runs + 1, events=address_of(events))
+        return events[1:]
 
     def _run(
         self, inputs: Buffers, outputs: Buffers, runs: int = 1, *, times: int = 0, events: int = 0

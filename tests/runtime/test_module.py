@@ -294,6 +294,18 @@ def test_profile_adds_the_commands_of_a_dispatch() -> None:
     assert (spent > 0).all()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_that_follow_each_other_are_profiled_one_by_one(threads: int) -> None:
+    y = binding("output", 2)
+    steps = [("count", y, y, 2), ("slow", y, y, 2), ("count", y, y, 1)]
+    with Module(image(steps, outputs=(spec("y", 2),)), threads) as module:
+        spent, events = module.profiles([], 5), module._events([], 5)
+    assert spent.shape == (5, 3)
+    assert np.median(spent, axis=0).argmax() == 1
+    assert (events[:, :, :, layout.TILES_RUN].sum(axis=2) == [2, 2, 1]).all()
+    assert (np.diff(events[:, :, 0, layout.MET][:, -1]) > 0).all()
+
+
 def test_a_dispatch_ends_with_its_last_tile_whoever_was_halted() -> None:
     events = np.zeros((3, 2, layout.EVENT_SLOTS), np.int64)
     begins = [[10, 10], [90, 30], [95, 60]]  # the caller was halted from 12 to 90, the other went on

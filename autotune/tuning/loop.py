@@ -44,7 +44,9 @@ GENERATION = 8
 LEADERS = 3
 """So many of the fastest that were read before are read again with them, in another process."""
 _PROCESS_S, _VERSION_S = 1.5, 0.2
-"""What reading inside the model takes a process, and a version until that is known."""
+"""What reading inside the model takes a process, and a version until that is known, on a quiet machine."""
+_PROCESS = 20.0
+"""A process takes as long as so many trials, on a busy machine too."""
 _COMPARING = least_processes(TOP) + 2
 """What comes after the search takes as long as so many processes with the winners: schedules, then a few options."""
 
@@ -163,7 +165,7 @@ class Loop:
         self.say(f"reading {len(waiting)} candidates of {len(tasks)} workloads inside the model")
         begin, count = self.meter.session_s, max(map(len, entries.values())) + 1
         readings = self.inside.read(entries, lambda: self.meter.seconds_left <= 0)
-        self._version_s = max(0.0, self.meter.session_s - begin - _PROCESS_S) / count
+        self._version_s = max(0.0, self.meter.session_s - begin - self._process_s) / count
         self.meter.keep_back(_COMPARING * (_PROCESS_S + (TOP + 1) * self._version_s))
         for key, found in readings.items():
             self.store.read_inside(tasks[key].key, found, self.inside.model.name, self.job)
@@ -203,8 +205,13 @@ class Loop:
         if self.inside is None or not self.waiting:
             return False
         most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())
-        reading_s = _PROCESS_S + (most + LEADERS + 1) * self._version_s
+        reading_s = self._process_s + (most + LEADERS + 1) * self._version_s
         return self.meter.seconds_left < reading_s + self.batch * self._pace_s
+
+    @property
+    def _process_s(self) -> float:
+        """Seconds that a process takes in which candidates are read inside the model, without their versions."""
+        return max(_PROCESS_S, _PROCESS * self._pace_s)
 
     def measure(self, turn: Turn, built: Built) -> Measurement | None:
         """The outcome; None, also for all that follow, where there is nothing to check candidates against."""

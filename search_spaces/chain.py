@@ -20,7 +20,7 @@ from search_spaces.chain_shape import Link, links_of
 from search_spaces.constraint import Constraint
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
-from search_spaces.tile_knobs import column, ints, usual_rows
+from search_spaces.tile_knobs import column, ints, parallel_knob, usual_rows
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -152,7 +152,7 @@ def space(workload: Workload, target: Target) -> Space:
             "where the last but one is computed",
         ),
         Knob.of("tile_order", ("rows", "vector"), "vector", "which tile loop in a block is outermost"),
-        Knob.of("parallel", (False, True), target.threads > 1, "share the blocks among workers"),
+        parallel_knob(target, target.threads > 1, "share the blocks among workers"),
     ]
     rules: list[Constraint] = []
     for number, link in enumerate(recipe.links):

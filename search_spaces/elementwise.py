@@ -19,7 +19,7 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.ahead import ahead_knob, far_reads, iterations
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
-from search_spaces.flat_recipe import FlatRecipe, parallel_knob
+from search_spaces.flat_recipe import FlatRecipe, sharing_knob
 from search_spaces.nest import Numbers
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
@@ -131,7 +131,7 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     knobs = [
         Knob.of("vectors", vectors, vectors[min(1, len(vectors) - 1)], "vectors a step"),
         Knob.of("row_block", blocks, 1, "iterations of the fused outer loops a tile"),
-        parallel_knob(recipe),
+        sharing_knob(recipe, target),
     ]
     if not recipe.plain and recipe.far_reads:
         knobs.append(ahead_knob())

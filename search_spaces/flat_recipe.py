@@ -11,11 +11,13 @@ from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp, post_order
 from search_spaces.plain import schedule_plain
 from search_spaces.sketch import Choices
+from search_spaces.tile_knobs import parallel_knob
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
+    from autotune.target import Target
 
 _PARALLEL_BYTES = 1 << 16
 
@@ -84,10 +86,9 @@ class FlatRecipe:
         raise NotImplementedError
 
 
-def parallel_knob(recipe: FlatRecipe) -> Knob:
+def sharing_knob(recipe: FlatRecipe, target: Target) -> Knob:
     """Whether workers share the nest."""
-    wide = recipe.workload.bytes >= _PARALLEL_BYTES
-    return Knob.of("parallel", (False, True), wide, "share the tiles among workers")
+    return parallel_knob(target, recipe.workload.bytes >= _PARALLEL_BYTES, "share the tiles among workers")
 
 
-__all__ = ["FlatRecipe", "parallel_knob"]
+__all__ = ["FlatRecipe", "sharing_knob"]

@@ -15,7 +15,7 @@ from search_spaces.row_shape import RowShape
 from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, partial_vectors, vectorize_row
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
-from search_spaces.tile_knobs import ints
+from search_spaces.tile_knobs import ints, parallel_knob
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -158,7 +158,7 @@ def row_space(family: str, workload: Workload, target: Target, shape: RowShape) 
         Knob.of("vectors", vectors, even[-1] if even else vectors[-1], "vectors of partial results"),
         Knob.of("row_block", blocks, 1, "rows a tile"),
         Knob.of("method", methods, "partial", "fold lanes each step, or keep partial results"),
-        Knob.of("parallel", (False, True), wide, "share the rows among workers"),
+        parallel_knob(target, wide, "share the rows among workers"),
     ]
     parts = _parts(shape, target)
     if len(parts) > 1:

@@ -19,7 +19,7 @@ from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.ahead import ahead_knob, iterations
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
-from search_spaces.flat_recipe import FlatRecipe, parallel_knob
+from search_spaces.flat_recipe import FlatRecipe, sharing_knob
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
@@ -96,7 +96,7 @@ def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, line
         Knob.of("tile", tiles, tiles[min(2, len(tiles) - 1)], "lines of a block"),
         Knob.of("vectors", vectors, 1, "vectors of a block"),
         Knob.of("walk", ("input", "output"), "input", "along whose lines the innermost blocks go"),
-        parallel_knob(recipe),
+        sharing_knob(recipe, target),
     ]
     rules = []
     # Asked where the output does not stay in a core's own cache.

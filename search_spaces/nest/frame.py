@@ -29,6 +29,8 @@ class Frame:
         self._replayed = replayed
         self._knobs = knobs
         self._extents: dict[IterVar, Value] = dict(sizes)
+        self._widths: dict[Split, Value] = {}
+        self._kinds: dict[tuple[IterVar, str], Any] = {}
         self._parents: dict[IterVar, Split | Fuse] = {}
         self.splits: dict[IterVar, Split] = {}
         self._fused: dict[IterVar, Fuse] = {}
@@ -73,9 +75,11 @@ class Frame:
 
     def width(self, split: Split) -> Value:
         """Distance of neighbouring iterations of the outer loop of a split: the extent of whole inner loops."""
-        extent = self.extent(split.parent)
-        given = evaluate(self._replayed.width(split), self._knobs)
-        return least(given, extent) if split.factor else ceil_div(extent, least(given, extent))
+        if split not in self._widths:
+            extent = self.extent(split.parent)
+            part = least(evaluate(self._replayed.width(split), self._knobs), extent)
+            self._widths[split] = part if split.factor else ceil_div(extent, part)
+        return self._widths[split]
 
     def rest(self, split: Split) -> Value:
         """Extent of the inner loop in the last iteration of the outer one."""
@@ -120,7 +124,9 @@ class Frame:
 
     def is_kind(self, iv: IterVar, kind: str) -> Any:
         """Whether a loop is parallel, unrolled or vectorized: a bool, or an array of them [n]."""
-        return evaluate(self._replayed.is_kind(self.stage, iv, kind), self._knobs)
+        if (iv, kind) not in self._kinds:
+            self._kinds[iv, kind] = evaluate(self._replayed.is_kind(self.stage, iv, kind), self._knobs)
+        return self._kinds[iv, kind]
 
     def is_written_out(self, iv: IterVar) -> Any:
         """Whether the iterations of a loop are one piece of code: a bool, or an array of them [n]."""

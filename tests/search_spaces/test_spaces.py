@@ -36,6 +36,15 @@ def test_default_and_random_configurations_compute_the_reference(name: str) -> N
         check_numerics(space, config)
 
 
+@pytest.mark.parametrize(
+    "name", ["chain_inverted", "reduce_rows", "layer_norm", "softmax", "add", "transpose"]
+)
+def test_one_worker_has_no_work_to_share(name: str) -> None:
+    """Nor is it asked: each candidate would be there twice."""
+    space = spaces.space_for(FIXED[name](), Target.parse("x86-64-v4", threads=1))
+    assert [len(knob.values) for knob in space.knobs if knob.name == "parallel"] == [1]
+
+
 @st.composite
 def random_workloads(draw: st.DrawFn) -> Workload:
     """Contractions, convolutions and the rest with sizes that nothing divides, ones included."""

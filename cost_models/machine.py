@@ -68,7 +68,7 @@ class Machine:
     l1_ways: float = 8.0
     """Lines of it that start at the same place of a page."""
     conflict_cycles: float = 4.0
-    """Cycles more of a line that is evicted from it before it was used: transforms of Winograd."""
+    """Cycles more of a line that is evicted from it before it was used, as of four times as many as it has ways."""
     l2: float = 1 << 20
     """Bytes of the second-level cache that keep what they are given."""
     l2_whole: float = 1 << 20
@@ -194,10 +194,16 @@ def _from_table(target: Target) -> Machine:
         l2_bytes_per_cycle=core.l2,
         l3_bytes_per_cycle=core.l3,
         write_cost=core.write_cost,
+        short_run=core.short_run,
+        scattered=core.scattered,
         l1=float(target.l1_bytes),
         # Pages lie in it where they happen to, and streams pass through: half of it keeps what it is given.
         l2=0.5 * target.l2_bytes,
         l3_lost=core.l3_lost,
+        line_split_cycles=core.line_split_cycles,
+        page_cycles=core.page_cycles,
+        conflict_cycles=core.conflict_cycles,
+        fold_cycles=core.fold_cycles,
         l2_whole=float(target.l2_bytes),
         l3=float(target.l3_bytes),
         threads=target.threads,

@@ -16,8 +16,8 @@ from types import MappingProxyType
 class Core:
     """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
 
-    Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core, what a write
-    and bytes that are not prefetched cost there as in Machine; ``window`` are entries of the reorder buffer.
+    Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core; ``window``
+    are entries of the reorder buffer. What has the name of a field of Machine is that.
     """
 
     hertz: float = 2.6e9
@@ -31,6 +31,12 @@ class Core:
     l3: float = 12.0
     write_cost: float = 2.0
     l3_lost: float = 1.0
+    short_run: float = 256.0
+    scattered: float = 0.65
+    line_split_cycles: float = 1.1
+    page_cycles: float = 2.5
+    conflict_cycles: float = 4.0
+    fold_cycles: float = 6.0
 
 
 _SKYLAKE_SERVER = Core()
@@ -79,7 +85,13 @@ _CORES: Mapping[str, Core] = MappingProxyType(
             l2=31.0,
             l3=26.0,
             write_cost=1.0,
-            l3_lost=0.3,
+            l3_lost=0.12,
+            short_run=480.0,
+            scattered=1.25,
+            line_split_cycles=0.05,
+            page_cycles=1.5,
+            conflict_cycles=4.8,
+            fold_cycles=5.0,
         ),
     }
 )

@@ -6,7 +6,7 @@ from autotune.calibration import kernels
 from autotune.calibration.probe import PAGE, Probe, Times, page_aligned
 from search_spaces.nest import CACHE_LINE
 
-_CLOCK_STEPS, _LINKS, _MOVES, _PAGES = 20, 16, 16, 256
+_CLOCK_STEPS, _LINKS, _MOVES, _PAGES, _FOLDS, _ROWS = 20, 16, 16, 256, 4, 32
 
 
 def clock(probe: Probe) -> tuple[float, Times]:
@@ -42,6 +42,9 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Times]]:
     split, crossing = per_load([CACHE_LINE * number + CACHE_LINE - width // 2 for number in range(_MOVES)])
     near, _ = per_load([CACHE_LINE * number for number in range(_PAGES)])
     far, translated = per_load([PAGE * number + CACHE_LINE * number % PAGE for number in range(_PAGES)])
+    apart, _ = cycles(kernels.side_by_side("kernel", lanes, _ROWS, PAGE + CACHE_LINE))
+    in_one_set, evicted = cycles(kernels.side_by_side("kernel", lanes, _ROWS, PAGE))
+    folded, folding = cycles(kernels.folds("kernel", lanes, _FOLDS))
     # As many of each kind as a core of six could start while it is busy with the multiply-adds.
     mixed = kernels.multiply_adds("kernel", lanes, 8, 1, loads=8, integers=(7, 4))
     return {
@@ -53,6 +56,8 @@ def measure(probe: Probe, hertz: float) -> dict[str, tuple[float, Times]]:
         "issue_width": rate(8 + 8 + 7 * 4 + 2, mixed),  # with the loop's own
         "line_split_cycles": (max(split - straight, 0.0), crossing),
         "page_cycles": (max(far - near, 0.0), translated),
+        "conflict_cycles": (max(in_one_set - apart, 0.0) / _ROWS, evicted),
+        "fold_cycles": (folded / _FOLDS, folding),
     }
 
 

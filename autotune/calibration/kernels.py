@@ -113,14 +113,47 @@ def broadcasts(name: str, lanes: int, count: int) -> str:
     return _loop(name, carried, "", lines, after)
 
 
-def stream(name: str, lanes: int, size: int, *, copy: bool = False) -> str:
-    """A step reads four lines behind those of the step before, round and round ``size`` bytes, a power of two.
+def folds(name: str, lanes: int, count: int) -> str:
+    """A step loads ``count`` vectors and adds up the lanes of each."""
+    vector, symbol = f"<{lanes} x float>", f"@llvm.vector.reduce.fadd.v{lanes}f32"
+    lines = []
+    for n in range(count):
+        lines += [
+            f"  %a{n} = getelementptr i8, ptr %data, i64 {4 * lanes * n}",
+            f"  %v{n} = load volatile {vector}, ptr %a{n}, align 4",
+            f"  %r{n} = call reassoc float {symbol}(float -0.0, {vector} %v{n})",
+            f"  %s{n}_1 = fadd float %s{n}, %r{n}",
+        ]
+    carried = [("float", f"s{n}", "0.0", f"%s{n}_1") for n in range(count)]
+    after = "\n".join(f"  store volatile float %s{n}_1, ptr %data" for n in range(count))
+    return f"declare float {symbol}(float, {vector})\n" + _loop(name, carried, "", lines, after)
 
-    With ``copy`` it stores them ``size`` bytes further on.
+
+def side_by_side(name: str, lanes: int, rows: int, distance: int) -> str:
+    """A step reads the next line of each of ``rows``, ``distance`` bytes apart, round and round 4 KiB of each."""
+    vector, per_line = f"<{lanes} x float>", max(1, 64 // (4 * lanes))
+    lines = ["  %at = and i64 %place, 4095", "  %here = getelementptr i8, ptr %data, i64 %at"]
+    for number in range(rows * per_line):
+        offset = number // per_line * distance + number % per_line * 4 * lanes
+        lines += [
+            f"  %a{number} = getelementptr i8, ptr %here, i64 {offset}",
+            f"  %v{number} = load volatile {vector}, ptr %a{number}, align 4",
+        ]
+    lines.append("  %place_next = add i64 %place, 64")
+    return _loop(name, [("i64", "place", "0", "%place_next")], "", lines)
+
+
+def stream(
+    name: str, lanes: int, size: int, *, piece: int = 256, distance: int = 256, copy: bool = False
+) -> str:
+    """A step reads a piece of so many bytes, ``distance`` bytes behind the one before, round and round ``size`` bytes.
+
+    All of them are read where the size is a power of two and the distance an odd number of pieces. With ``copy`` each
+    is stored ``size`` bytes further on.
     """
     vector = f"<{lanes} x float>"
     lines = [f"  %at = and i64 %place, {size - 1}", "  %here = getelementptr i8, ptr %data, i64 %at"]
-    for number in range(256 // (4 * lanes)):
+    for number in range(piece // (4 * lanes)):
         offset = number * 4 * lanes
         lines += [
             f"  %a{number} = getelementptr i8, ptr %here, i64 {offset}",
@@ -131,7 +164,7 @@ def stream(name: str, lanes: int, size: int, *, copy: bool = False) -> str:
                 f"  %b{number} = getelementptr i8, ptr %here, i64 {size + offset}",
                 f"  store volatile {vector} %v{number}, ptr %b{number}, align 4",
             ]
-    lines.append("  %place_next = add i64 %place, 256")
+    lines.append(f"  %place_next = add i64 %place, {distance}")
     return _loop(name, [("i64", "place", "0", "%place_next")], "", lines)
 
 
@@ -142,4 +175,4 @@ def chase(name: str) -> str:
     )
 
 
-__all__ = ["chase", "moves", "multiply_adds", "stream"]
+__all__ = ["broadcasts", "chase", "folds", "moves", "multiply_adds", "side_by_side", "stream"]

@@ -25,6 +25,8 @@ _MOST, _LEAST = 256 << 20, 64 << 20
 _HOPS = 1500
 """Steps of one walk through a chain of addresses."""
 _ROUNDS = 32
+_SHORT, _LONG, _APART = 256, 1024, 17
+"""Bytes of pieces that are read alone, and how many it is from one to the next: an odd number, a page and more."""
 
 
 def measure(probe: Probe, hertz: float) -> Values:
@@ -33,6 +35,7 @@ def measure(probe: Probe, hertz: float) -> Values:
     area = _huge(_area_bytes(target.l3_bytes))
     found = _caches(probe, hertz, area)
     found |= _memory(probe, hertz, area)
+    found |= _pieces(probe, area)
     found |= _latencies(probe, hertz, area)
     return found
 
@@ -105,6 +108,37 @@ def _memory(probe: Probe, hertz: float, area: NDArray[np.uint8]) -> Values:
         "core_stream": (_SLICE / alone.best / hertz * 1e9, alone),
         "all_streams": (cores * _SLICE / together.best / hertz * 1e9, together),
     }
+
+
+def _pieces(probe: Probe, area: NDArray[np.uint8]) -> Values:
+    """What pieces take that lie pages apart, beyond their bytes: in memory, and as a share of it in the last cache."""
+    base, lanes = area.ctypes.data, probe.lanes
+    slices = [base + start for start in range(0, area.size - _SLICE + 1, _SLICE)]
+
+    def from_memory(ir: str, step: int) -> Times:
+        kernel = probe.kernel(ir)
+        return Times.of([lap(kernel, at, _SLICE // step) * step / _SLICE for at in slices])
+
+    def beyond(pieces: Times, run: Times, piece: int) -> float:
+        return max(pieces.best / run.best * _STEP - piece, 0.0)
+
+    run = from_memory(kernels.stream("kernel", lanes, _SLICE), _STEP)
+    apart = {
+        piece: from_memory(
+            kernels.stream("kernel", lanes, _SLICE, piece=piece, distance=_APART * piece), piece
+        )
+        for piece in (_SHORT, _LONG)
+    }
+    lost = beyond(apart[_LONG], run, _LONG)
+    found = {
+        "short_run": (beyond(apart[_SHORT], run, _SHORT), apart[_SHORT]),
+        "scattered": (lost / _LONG, apart[_LONG]),
+    }
+    if (size := _level_sizes(probe).get("l3")) and lost:
+        near = probe.time(kernels.stream("kernel", lanes, size), base)
+        pieces = probe.time(kernels.stream("kernel", lanes, size, piece=_LONG, distance=_APART * _LONG), base)
+        found["l3_lost"] = (beyond(pieces, near, _LONG) / lost, pieces)
+    return found
 
 
 def _together(

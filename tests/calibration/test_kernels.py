@@ -32,6 +32,9 @@ def test_all_kernels_compile(name: str) -> None:
         kernels.moves("kernel", lanes, [0, 64], store=True),
         kernels.broadcasts("kernel", lanes, 4),
         kernels.stream("kernel", lanes, 4096, copy=True),
+        kernels.stream("kernel", lanes, 4096, piece=128, distance=384),
+        kernels.side_by_side("kernel", lanes, 4, 4096),
+        kernels.folds("kernel", lanes, 4),
         kernels.chase("kernel"),
     ):
         assert "kernel:" in assembly(ir, target)
@@ -51,6 +54,12 @@ def test_loads_and_stores_of_a_step_are_all_made() -> None:
     assert len(re.findall(r"vmovups\s.*%zmm", loop_of(kernels.moves("kernel", 16, offsets), target))) == 7
     stored = loop_of(kernels.moves("kernel", 16, offsets, store=True), target)
     assert len(re.findall(r"vmovups\s+%zmm\d+, ", stored)) == 7
+
+
+def test_a_step_reads_a_line_of_every_row() -> None:
+    target = Target.parse("x86-64-v3")
+    body = loop_of(kernels.side_by_side("kernel", 8, 5, 4096), target)
+    assert len(re.findall(r"vmovups\s", body)) == 10
 
 
 def test_a_chase_goes_where_the_data_say() -> None:

@@ -94,6 +94,20 @@ def test_a_recording_outlives_new_knobs_but_not_a_new_space() -> None:
         _ = changed(lambda c: {**c, "gone": 1}).today
 
 
+def test_a_search_begins_near_todays_default_where_the_recorded_one_is_not_legal() -> None:
+    assert Answers(made()).default == made().today[0][0]
+    first = made().table.config[0]
+    table = made().table.assign(
+        config=[c if c != first else c.replace("{", '{"gone": 1, ', 1) for c in made().table.config]
+    )
+    answers = Answers(Recording(made().facts, table))
+    untuned = answers.space.of([analytic.default_config(made().space)]).indexes[0]
+    far = answers.space.distances(untuned)
+    (chosen,) = _rows(answers.space, answers.space.of([answers.default]))
+    assert len(far) == 39
+    assert far[chosen] == far.min()
+
+
 def test_only_recorded_candidates_exist() -> None:
     space = Answers(made()).space
     everything = set(map(config_to_json, space.pool.configs()))

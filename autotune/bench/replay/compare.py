@@ -77,7 +77,7 @@ class Estimate:
 
     def map(self, function: Callable[[float], float]) -> Estimate:
         """By a growing function."""
-        return Estimate(function(self.mean), function(self.low), function(self.high))
+        return Estimate(*(float(function(value)) for value in (self.mean, self.low, self.high)))
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("config", "trace_key", "code_key", "outcome", "ratio", "turns", "inside", "rounds")
 """``config``: knob values as JSON text; ``ratio``: latency alone over the default's that was read beside it, the median
-of so many ``turns``, missing where ``outcome`` is not "ok"; ``inside``: the same inside the model, in so many
+of so many ``turns``, missing where ``outcome`` is not "ok"; ``inside``: the same inside the model, of so many
 ``rounds``, missing where it was not read there. Equal machine code (``code_key``) is read once."""
-_LEAST = 0.5
+_LEAST = 0.25
 """A recording of which a smaller share is legal today says nothing of today's space."""
 
 

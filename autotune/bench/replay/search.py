@@ -56,8 +56,14 @@ class Answers:
 
     @cached_property
     def default(self) -> Config:
-        """The schedule that is used when nothing was tuned."""
-        return self.recording.today[0][0]
+        """The schedule that was used untuned or, where it is no longer legal, the one nearest to today's."""
+        from cost_models import analytic
+
+        configs, table = self.recording.today
+        if table.trace_key[0] == self.recording.table.trace_key[0]:
+            return configs[0]
+        untuned = self.space.of([analytic.default_config(self.recording.space)])
+        return self.space.pool.config(int(self.space.distances(untuned.indexes[0]).argmin()))
 
     @cached_property
     def ratios(self) -> NDArray[np.float64]:

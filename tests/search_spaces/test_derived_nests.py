@@ -223,3 +223,20 @@ def test_tensors_without_elements_are_predicted_without_warnings(shape: tuple[in
         warnings.simplefilter("error")
         seconds = analytic.predict(space, space.population(np.random.default_rng(0), 8))
     assert np.all(np.isfinite(seconds))
+
+
+def test_loads_cross_lines_of_operands_that_the_call_gives_and_other_rows_load_again() -> None:
+    """Where arrays begin is known of constants alone; values of attention are multiplied with what is computed."""
+    found = {}
+    workloads = {
+        "constant": make.matmul(64, 64, 64),
+        "given": make.matmul(64, 64, 64, constant=False),
+        "attention": make.attention((1, 2, 32, 64), 32, 64),
+    }
+    for name, workload in workloads.items():
+        space = space_for(workload, make.AVX512)
+        config = space.default() | {"pack": False, "copy_values": False}
+        known = {knob: value for knob, value in config.items() if knob in space.names}
+        ((_, nest),) = space.loop_nests(space.of([known]))
+        found[name] = float(np.max(nest.body.split)) > 0
+    assert found == {"constant": False, "given": True, "attention": False}

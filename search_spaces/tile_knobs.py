@@ -53,7 +53,7 @@ def tile_knobs(shape: TileShape, target: Target) -> list[Knob]:
         knobs.append(Knob.of("reduce_order", orders, "window", "which reduce loops are outermost"))
     knobs.append(Knob.of("tail", ("overlap", "peel"), "overlap", "what a tile does that does not divide"))
     wide = shape.elements * shape.reduction >= _SMALL_WORK
-    knobs.append(Knob.of("parallel", (False, True), wide, "share the blocks among workers"))
+    knobs.append(parallel_knob(target, wide, "share the blocks among workers"))
     return knobs
 
 

@@ -14,7 +14,7 @@ FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ModelManifest:
     """``files`` maps file names to SHA-256; ``trained_on`` lists the workload keys that it has seen."""
 
     kind: str
@@ -36,7 +36,7 @@ class Manifest:
         (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
     @staticmethod
-    def read(folder: Path) -> Manifest:
+    def read(folder: Path) -> ModelManifest:
         """Read it back; raises CostModelError where it is missing, damaged or of a newer format."""
         path = folder / FILE
         try:
@@ -49,7 +49,7 @@ class Manifest:
         for name in ("trained_on", "targets", "latency_range_ns"):
             data[name] = tuple(data.get(name, ()))
         try:
-            manifest = Manifest(**data)
+            manifest = ModelManifest(**data)
         except TypeError as error:
             raise CostModelError(f"{path} is not a manifest: {error}") from error
         if any(Path(name).name != name for name in manifest.files):
@@ -67,4 +67,4 @@ class Manifest:
             )
 
 
-__all__ = ["FILE", "FORMAT", "Manifest"]
+__all__ = ["FILE", "FORMAT", "ModelManifest"]

@@ -23,7 +23,7 @@ from pathlib import Path
 from autotune.errors import CostModelError
 from cost_models import booster as boosters
 from cost_models import features
-from cost_models.manifest import Manifest
+from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker
 
 _CURRENT = "CURRENT"
@@ -36,7 +36,7 @@ class CostModel:
     """A version of the ranker, and what it was trained on."""
 
     ranker: Ranker
-    manifest: Manifest
+    manifest: ModelManifest
     version: str = ""
 
 
@@ -65,7 +65,7 @@ class Registry:
             )
         return name
 
-    def add(self, ranker: Ranker, manifest: Manifest) -> str:
+    def add(self, ranker: Ranker, manifest: ModelManifest) -> str:
         """Store a model as the next version, not yet in use; returns its name."""
         with self._staged() as staging:
             files = {_RANKER: boosters.save(ranker.booster, staging / _RANKER)}
@@ -122,9 +122,9 @@ class Registry:
         self.promote(parent)
         return parent
 
-    def manifest(self, version: str) -> Manifest:
+    def manifest(self, version: str) -> ModelManifest:
         """The manifest of a version."""
-        return Manifest.read(self.folder / version)
+        return ModelManifest.read(self.folder / version)
 
     def load(self, version: str | None = None, threads: int = 1) -> CostModel | None:
         """The model in use (or ``version``), checked; None where no model is in use."""
@@ -132,7 +132,7 @@ class Registry:
         if name is None:
             return None
         folder = self.folder / name
-        manifest = Manifest.read(folder)
+        manifest = ModelManifest.read(folder)
         manifest.require(KIND, features.schema(), folder)
         if _RANKER not in manifest.files:
             raise CostModelError(f"{folder} has no {_RANKER}")

@@ -14,7 +14,7 @@ from autotune.errors import CostModelError
 from cost_models import dataset, features
 from cost_models.dataset import Dataset
 from cost_models.evaluate import Metrics, by_family, evaluate, split
-from cost_models.manifest import Manifest
+from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker, analytic_scores
 from cost_models.registry import CostModel, Registry
 
@@ -147,11 +147,11 @@ def _verdict(new: Metrics | None, old: Metrics | None, analytic: Metrics | None)
     return better, ("better on held-out workloads: " if better else "not better: ") + facts
 
 
-def _manifest(train: Dataset, keys: frozenset[str], metrics: Metrics) -> Manifest:
+def _manifest(train: Dataset, keys: frozenset[str], metrics: Metrics) -> ModelManifest:
     import xgboost
 
     latency = train.latency_ns[train.valid]
-    return Manifest(
+    return ModelManifest(
         kind="cost-model",
         schema=features.schema(),
         files={},

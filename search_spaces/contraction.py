@@ -1,7 +1,7 @@
 """Matrix products: register tile, blocks, packed panels of the right operand.
 
 Knobs: rows, vectors, row_block, vector_block, block_order, tile_order, unroll, pack, k_block, kernel,
-tail, parallel; where the left operand is several times the second cache also left.
+tail, parallel; and left (:mod:`search_spaces.tile_lhs`) where the left operand is several times the second cache.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from autotune.schedule.knob import Knob
 from search_spaces.space import Space
 from search_spaces.tile_blocked import k_block_constraint, k_block_knob
-from search_spaces.tile_left import left_constraints, left_knob
+from search_spaces.tile_lhs import lhs_constraints, lhs_knob
 from search_spaces.tile_library import kernel_constraint, kernel_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
@@ -28,9 +28,9 @@ def space(workload: Workload, target: Target, shape: TileShape) -> Space:
     if shape.dot is not None:
         return tiled_space(FAMILY, workload, target, shape, [*pack_knob(shape), *stage_knob(shape)])
     blocks, kernel = k_block_knob(shape), kernel_knob(shape)
-    knobs = [*pack_knob(shape), *blocks, *kernel, *left_knob(shape, target), *stage_knob(shape)]
+    knobs = [*pack_knob(shape), *blocks, *kernel, *lhs_knob(shape, target), *stage_knob(shape)]
     rules = [k_block_constraint(shape, target)] if blocks else []
-    rules += left_constraints(shape, knobs)
+    rules += lhs_constraints(shape, knobs)
     if kernel:
         rules.append(kernel_constraint(shape, knobs))
     return tiled_space(FAMILY, workload, target, shape, knobs, rules)

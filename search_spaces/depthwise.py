@@ -1,7 +1,7 @@
 """Depthwise convolutions: channels in vectors, a register tile of pixels, the window unrolled.
 
 Knobs: the common ones of a register tile, ``stage`` (where the padded input is stored, or ``inline``, nowhere:
-:mod:`search_spaces.tile_border`), ``unroll_window``, and ``ahead`` (:mod:`search_spaces.tile_ahead`) for images that
+:mod:`search_spaces.tile_border`), ``unroll_window``, and ``ahead`` (:mod:`search_spaces.tile_prefetch`) for images that
 are read where they lie, beyond the second cache.
 """
 
@@ -14,9 +14,9 @@ from autotune.schedule.knob import Columns, Knob
 from search_spaces.analysis import is_view
 from search_spaces.constraint import Constraint
 from search_spaces.space import Space
-from search_spaces.tile_ahead import image_knob
 from search_spaces.tile_border import INLINE, STORED, inline_rule, inside, whole_rows
 from search_spaces.tile_knobs import column
+from search_spaces.tile_prefetch import image_knob
 from search_spaces.tiled import stage_knob, tiled_space
 
 if TYPE_CHECKING:

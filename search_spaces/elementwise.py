@@ -1,8 +1,8 @@
 """Elementwise, broadcast and movement regions: one nest, outer loops parallel, the last axis in vectors.
 
 Rows are visited in the order in which the input has them: a core waits for scattered loads, not for scattered
-stores. Knobs: vectors (unrolled a step), row_block (rows a tile), parallel, ahead (:mod:`search_spaces.ahead`); those
-of :mod:`search_spaces.transposed` where the last axis walks across an input's lines.
+stores. Knobs: vectors (unrolled a step), row_block (rows a tile), parallel, ahead (:mod:`search_spaces.prefetch`);
+those of :mod:`search_spaces.transposed` where the last axis walks across an input's lines.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 
 from autotune.schedule.knob import Columns, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.ahead import ahead_knob, far_reads, iterations
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_recipe import FlatRecipe, sharing_knob
 from search_spaces.nest import Numbers
+from search_spaces.prefetch import far_reads, iterations, prefetch_knob
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
@@ -40,7 +40,7 @@ _WHOLE_ROW = 4096  # bytes of a row that are fetched at once
 
 @dataclass(frozen=True)
 class RowsRecipe(FlatRecipe):
-    """Row by row, in steps of several vectors; inputs of at least ``far`` bytes may be fetched ahead."""
+    """Row by row, in steps of several vectors; inputs of at least ``far`` bytes may be prefetched."""
 
     far: int = 0
 
@@ -62,22 +62,22 @@ class RowsRecipe(FlatRecipe):
         if self.width > 1:
             stage.vectorize(lanes)
         if "ahead" in config:
-            self._fetch_ahead(stage, row, row if step in outer else step, config)
+            self._prefetch(stage, row, row if step in outer else step, config)
 
-    def _fetch_ahead(self, stage: Stage, row: IterVar, step: IterVar, config: Choices) -> None:
-        """Fetch inputs some steps ahead, which runs on into the next rows; looked-up rows by their index."""
-        ahead = config["ahead"]
+    def _prefetch(self, stage: Stage, row: IterVar, step: IterVar, config: Choices) -> None:
+        """Prefetch inputs of later steps, at the end of a row those of the next one; looked-up rows by their index."""
+        distance = config["ahead"]
         for read in self.far_reads:
             tensor, item = stage.schedule[read.tensor.op.name].tensor, item_bytes(read.tensor)
             whole = self.columns * item <= _WHOLE_ROW and step is not row
             loop, nbytes = step, config["vectors"] * self.width * item
             if whole and (read.looked_up or step.extent == 1):
                 loop, nbytes = row, self.columns * item
-            stage.prefetch(tensor, loop, iterations(ahead, nbytes), when=ahead != 0)
+            stage.prefetch(tensor, loop, iterations(distance, nbytes), when=distance != 0)
 
     @cached_property
     def far_reads(self) -> list[ReadForm]:
-        """The inputs that may be fetched ahead: what the output reads itself or through stages inlined into it."""
+        """The inputs that may be prefetched: what the output reads itself or through stages inlined into it."""
         outputs = {tensor.op.name for tensor in self.workload.program().outputs}
         inlined: dict[str, ComputeOp] = {}
         waiting = [self.output]
@@ -134,7 +134,7 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
         sharing_knob(recipe, target),
     ]
     if not recipe.plain and recipe.far_reads:
-        knobs.append(ahead_knob())
+        knobs.append(prefetch_knob())
 
     def divides(c: Columns) -> object:
         total, size = recipe.tiles(c), column(c, "row_block", 1)

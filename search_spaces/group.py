@@ -23,7 +23,7 @@ _MAX_PROPOSALS = 1 << 23
 
 
 @dataclass(frozen=True)
-class Group:
+class KnobGroup:
     """Connected knobs; ``rows`` enumerates the first ``covered``, ``open_constraints`` are the rest."""
 
     knobs: tuple[Knob, ...]
@@ -101,14 +101,14 @@ def partition(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> list[
     return list(parts.values())
 
 
-def enumerate_group(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> Group:
+def enumerate_group(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> KnobGroup:
     """Join knob after knob, filtering as early as possible, until done or past ``MAX_ROWS``."""
     waiting = [c for c in constraints if c.knobs[0] in {knob.name for knob in knobs}]
     rows: Indexes = np.zeros((1, 0), dtype=np.int16)
     for position, knob in enumerate(knobs):
         count = len(knob.values)
         if len(rows) * count > MAX_ROWS:
-            return Group(tuple(knobs), rows, position, tuple(waiting))
+            return KnobGroup(tuple(knobs), rows, position, tuple(waiting))
         values = np.tile(np.arange(count, dtype=np.int16), len(rows))
         rows = np.column_stack([np.repeat(rows, count, axis=0), values])
         covered = {k.name for k in knobs[: position + 1]}
@@ -119,10 +119,10 @@ def enumerate_group(knobs: Sequence[Knob], constraints: Sequence[Constraint]) ->
         for constraint in ready:
             keep &= constraint.mask(columns)
         rows = rows[keep]
-    return Group(tuple(knobs), rows, len(knobs), ())
+    return KnobGroup(tuple(knobs), rows, len(knobs), ())
 
 
-def groups_of(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> tuple[Group, ...]:
+def groups_of(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> tuple[KnobGroup, ...]:
     """All groups of a space; raises KnobError where a group has no legal row at all."""
     groups = tuple(enumerate_group(part, constraints) for part in partition(knobs, constraints))
     for group in groups:
@@ -132,4 +132,4 @@ def groups_of(knobs: Sequence[Knob], constraints: Sequence[Constraint]) -> tuple
     return groups
 
 
-__all__ = ["MAX_ROWS", "Group", "columns_of", "enumerate_group", "groups_of", "partition"]
+__all__ = ["MAX_ROWS", "KnobGroup", "columns_of", "enumerate_group", "groups_of", "partition"]

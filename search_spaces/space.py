@@ -18,7 +18,7 @@ from autotune.schedule import legality
 from autotune.schedule.knob import Columns, Config, Knob, Value
 from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
-from search_spaces.group import Group, groups_of
+from search_spaces.group import KnobGroup, groups_of
 from search_spaces.population import Population
 from search_spaces.report import SpaceReport, report
 from search_spaces.versions import VERSIONS, versions_of
@@ -103,7 +103,7 @@ class Space:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[KnobGroup, ...]:
         """The groups of connected knobs; raises KnobError for a space without candidates."""
         return groups_of(self.knobs, self.constraints)
 

@@ -15,14 +15,14 @@ from autotune.te.tensor import ComputeOp
 from search_spaces.dot_tile import tensorize_group
 from search_spaces.plain import schedule_plain
 from search_spaces.sketch import Choices
-from search_spaces.tile_ahead import fetch_image
 from search_spaces.tile_border import INLINE, STORED, peel_border
 from search_spaces.tile_knobs import WHOLE
-from search_spaces.tile_left import pack_left, place_left, prefetch_left
+from search_spaces.tile_lhs import pack_lhs, place_lhs, prefetch_lhs
 from search_spaces.tile_library import TILES, call_library
 from search_spaces.tile_order import order_staged
 from search_spaces.tile_panels import pack_weights
 from search_spaces.tile_patches import is_packing, schedule_patches
+from search_spaces.tile_prefetch import fetch_image
 from search_spaces.tile_shape import TileShape
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
     width = config["vectors"] * shape.lanes
     if config.get("pack"):
         pack_weights(schedule, shape, accumulator, config)
-    left = pack_left(schedule, shape, accumulator, config)
+    panels = pack_lhs(schedule, shape, accumulator, config)
     if in_blocks:
         block = _block_stored(stored, shape, config, width)
         accumulator.compute_at(stored, block)
@@ -58,7 +58,7 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
         _tile_accumulator(accumulator, shape, config)
         _finish(stored, shape, inner, looped)
         fetch_image(stored, shape, tiles, along, config)
-    place_left(left, shape, stored, block, config)
+    place_lhs(panels, shape, stored, block, config)
     _place_producers(schedule, shape, stored, block, config)
     for op in plan.rest:
         schedule_plain(schedule[op.name], shape.lanes, inline=True)
@@ -145,7 +145,7 @@ def _tile_accumulator(stage: Stage, shape: TileShape, config: Choices) -> None:
     rows = [axes[axis] for axis in shape.spatial]
     batch = [axes[axis] for axis in shape.batch]
     stage.reorder(*batch, *loops, step, *rows, vectors, lanes)
-    prefetch_left(stage, shape, loops[0], config)
+    prefetch_lhs(stage, shape, loops[0], config)
     for loop in window:
         stage.unroll(loop, when=config.get("unroll_window", False))
     if shape.dot is not None:
@@ -198,7 +198,7 @@ def _block_accumulator(stage: Stage, shape: TileShape, config: Choices, width: A
     window = [reduce[axis] for axis in shape.window]
     loops = _ordered(stage, [steps], window, config.get("reduce_order", "window") == "channel")
     stage.reorder(*batch, blocks, *tiles, *loops, step, *rows, vectors, lanes)
-    prefetch_left(stage, shape, loops[0], config)
+    prefetch_lhs(stage, shape, loops[0], config)
     for loop in (step, *rows, vectors):
         stage.unroll(loop)
     stage.vectorize(lanes)

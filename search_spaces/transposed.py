@@ -2,8 +2,8 @@
 
 Where the output's last axis is not the one along which an input is contiguous, a block of ``tile`` lines of the
 output by some vectors is read along the input's lines (:mod:`autotune.codegen.llvm.blocks`). Knobs: tile, vectors, walk
-(which way the innermost blocks go: along the input's lines, or along the output's), ahead (bytes of each of the
-input's lines that are fetched ahead), stream, parallel.
+(which way the innermost blocks go: along the input's lines, or along the output's), ahead (the prefetch
+distance in bytes along each of the input's lines), stream, parallel.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from autotune.lower.ir import NONTEMPORAL
 from autotune.schedule.knob import Columns, Knob
 from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from search_spaces.ahead import ahead_knob, iterations
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
 from search_spaces.flat_recipe import FlatRecipe, sharing_knob
+from search_spaces.prefetch import iterations, prefetch_knob
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from search_spaces.tile_common import item_bytes
@@ -57,9 +57,9 @@ class TransposedRecipe(FlatRecipe):
         if config.get("stream", False):
             stage.pragma(fused, NONTEMPORAL)
         if second is block and "ahead" in config:
-            ahead, nbytes = config["ahead"], config["tile"] * item_bytes(self.crossed.tensor)
+            distance, nbytes = config["ahead"], config["tile"] * item_bytes(self.crossed.tensor)
             tensor = stage.schedule[self.crossed.tensor.op.name].tensor
-            stage.prefetch(tensor, block, iterations(ahead, nbytes), when=ahead != 0)
+            stage.prefetch(tensor, block, iterations(distance, nbytes), when=distance != 0)
         stage.unroll(vectors)
         stage.unroll(line)
         stage.vectorize(lanes)
@@ -104,7 +104,7 @@ def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, line
         large = recipe.workload.bytes > target.l3_bytes
         knobs.append(Knob.of("stream", (False, True), large, "store past the caches"))
     if recipe.workload.bytes > target.l3_bytes and crossed.affine:
-        knobs.append(ahead_knob(_DISTANCES))
+        knobs.append(prefetch_knob(_DISTANCES))
         rules.append(Constraint("ahead", ("ahead", "walk"), _along_lines, "lines are not walked along"))
     return Space(recipe.workload, target, recipe.family, tuple(knobs), tuple(rules), blocked)
 

@@ -16,7 +16,7 @@ from autotune.errors import UsageError
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
-    from autotune.bench.replay.compare import Comparison, Estimate
+    from autotune.bench.replay.compare import ConfidenceInterval, SearchComparison
     from autotune.bench.tables import Table
 
 ABOUT = (
@@ -165,11 +165,11 @@ def compare(
     output.finish(output.document("Searches of recorded spaces", ABOUT, tables, _data(found, stops), notes))
 
 
-def _percent(estimate: Estimate) -> str:
+def _percent(estimate: ConfidenceInterval) -> str:
     return f"{100 * estimate.mean:.1f} % ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
 
 
-def _means(found: Comparison, stops: Sequence[int]) -> Table:
+def _means(found: SearchComparison, stops: Sequence[int]) -> Table:
     from autotune.bench.tables import Table
 
     rows = []
@@ -182,7 +182,7 @@ def _means(found: Comparison, stops: Sequence[int]) -> Table:
     return Table(title, head, tuple(rows))
 
 
-def _workloads(found: Comparison, trials: int) -> Table:
+def _workloads(found: SearchComparison, trials: int) -> Table:
     from autotune.bench.tables import Table
 
     rows = tuple(
@@ -198,7 +198,7 @@ def _workloads(found: Comparison, trials: int) -> Table:
     return Table(f"Regret after {trials} trials", head, rows)
 
 
-def _data(found: Comparison, stops: Sequence[int]) -> list[dict[str, object]]:
+def _data(found: SearchComparison, stops: Sequence[int]) -> list[dict[str, object]]:
     """The means of the methods, and of each the regret by workload."""
     return [
         {

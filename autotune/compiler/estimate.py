@@ -15,7 +15,7 @@ from autotune.passes.options import Option, options_of
 from autotune.target import Target
 
 
-class Source(StrEnum):
+class TimeSource(StrEnum):
     """Where the latency of an option comes from, best source first."""
 
     MEASURED = "measured"
@@ -32,7 +32,7 @@ class OptionTime:
 
     option: Option
     latency_ns: float
-    source: Source
+    source: TimeSource
     ratio: Ratio | None = None
 
     def __str__(self) -> str:
@@ -81,7 +81,9 @@ class _Bound:
     @property
     def time(self) -> OptionTime:
         """What is known, in ns."""
-        return OptionTime(self.option, 1e9 * self.total, Source.AT_LEAST if self.open else Source.ESTIMATED)
+        return OptionTime(
+            self.option, 1e9 * self.total, TimeSource.AT_LEAST if self.open else TimeSource.ESTIMATED
+        )
 
     def refine(self, target: Target) -> None:
         """Replace the largest floor by the analytic model's time of the default schedule."""
@@ -131,7 +133,7 @@ class EstimateTask:
 
         analytic.remember(answer["defaults"])
         pairs = zip(self.options, answer["times"], strict=True)
-        return [OptionTime(option, ns, Source(source)) for option, (ns, source) in pairs]
+        return [OptionTime(option, ns, TimeSource(source)) for option, (ns, source) in pairs]
 
 
 def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,4 +151,4 @@ def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-__all__ = ["EstimateTask", "OptionTime", "Source", "answer_estimate", "estimated"]
+__all__ = ["EstimateTask", "OptionTime", "TimeSource", "answer_estimate", "estimated"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from autotune.compiler.build_workers import BuildWorkers
-from autotune.compiler.estimate import EstimateTask, OptionTime, Source
+from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
 from autotune.compiler.planned import Planned, schedule_for
 from autotune.database.evidence import Evidence, State
 from autotune.graph.region import Workload
@@ -169,7 +169,7 @@ def _compared(
     found = [(row, option) for row, option in found if row.key == option_key(option, target)]
     timed = [(row, row.latency.median_ns, option) for row, option in found if row.latency is not None]
     order = sorted(timed, key=lambda entry: (not entry[0].won, entry[1]))
-    times = [OptionTime(option, ns, Source.MEASURED, row.ratio) for row, ns, option in order]
+    times = [OptionTime(option, ns, TimeSource.MEASURED, row.ratio) for row, ns, option in order]
     return times, [option for row, option in found if row.latency is None]
 
 

@@ -17,20 +17,20 @@ _DRIVER = "postgresql+psycopg"
 
 
 @dataclass(frozen=True)
-class Address:
+class DatabaseAddress:
     """A file or a server, exactly one of them; as text it says which, without passwords."""
 
     path: Path | None
     server: URL | None = None
 
     @staticmethod
-    def parse(path_or_url: str | Path) -> Address:
+    def parse(path_or_url: str | Path) -> DatabaseAddress:
         """Text with ``://`` is a URL, anything else names an SQLite file. Raises UsageError."""
         text = str(path_or_url)
         if "://" not in text:
-            return Address(Path(text))
+            return DatabaseAddress(Path(text))
         if text.startswith("sqlite:///"):
-            return Address(Path(text.removeprefix("sqlite:///")))
+            return DatabaseAddress(Path(text.removeprefix("sqlite:///")))
         try:
             url = sqlalchemy.make_url(text)
         except (sqlalchemy.exc.ArgumentError, ValueError):
@@ -41,7 +41,7 @@ class Address:
                 f"not a database URL: {shown}; give a file, or postgresql://USER:PASSWORD@HOST/NAME"
                 + did_you_mean(text.partition("://")[0], ("postgresql", "sqlite"))
             ) from None
-        return Address(None, url.set(drivername=_DRIVER))
+        return DatabaseAddress(None, url.set(drivername=_DRIVER))
 
     def __str__(self) -> str:
         if self.server is None:
@@ -61,4 +61,4 @@ class Address:
         return text
 
 
-__all__ = ["Address"]
+__all__ = ["DatabaseAddress"]

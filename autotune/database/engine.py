@@ -14,7 +14,7 @@ import sqlalchemy
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
-from autotune.database.address import Address
+from autotune.database.address import DatabaseAddress
 from autotune.errors import MissingExtraError
 
 _ALIVE = {
@@ -28,7 +28,7 @@ _ALIVE = {
 """libpq's parameters: a server that vanished without a word is noticed within about a minute."""
 
 
-def connect(address: Address, *, timeout: float, read_only: bool) -> Engine:
+def connect(address: DatabaseAddress, *, timeout: float, read_only: bool) -> Engine:
     """An engine that waits up to ``timeout`` seconds for a lock; nothing is opened yet.
 
     A transaction of an engine with the execution option ``writes`` may write.
@@ -86,7 +86,7 @@ def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _server(address: Address, timeout: float) -> Engine:
+def _server(address: DatabaseAddress, timeout: float) -> Engine:
     """Readers see one snapshot for a whole transaction, as with SQLite."""
     assert address.server is not None
     given = {name: value for name, value in _ALIVE.items() if name not in address.server.query}

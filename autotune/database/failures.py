@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from autotune.database.address import Address
+from autotune.database.address import DatabaseAddress
 from autotune.errors import DatabaseError
 
 _LOCKED = "another process keeps it locked; try again, or stop that process"
@@ -39,7 +39,7 @@ _CHANGING = "the database system is "  # starting up, shutting down, in recovery
 
 
 @contextmanager
-def translated(address: Address) -> Iterator[None]:
+def translated(address: DatabaseAddress) -> Iterator[None]:
     """Turn the driver's errors into a DatabaseError of one line."""
     try:
         yield
@@ -50,7 +50,7 @@ def translated(address: Address) -> Iterator[None]:
         raise DatabaseError(f"cannot use the database {address}: {damaged}") from error
 
 
-def reason(error: DBAPIError, address: Address) -> str:
+def reason(error: DBAPIError, address: DatabaseAddress) -> str:
     """Why, in one line without passwords."""
     known = _SQLITE.get(_sqlite_code(error) & 0xFF) or _POSTGRES.get(_sqlstate(error))
     return known or address.redacted(_line(error.orig))
@@ -75,7 +75,7 @@ def collided(error: DBAPIError) -> bool:
     return _sqlstate(error) in _COLLIDED
 
 
-def server_gone(error: DBAPIError, address: Address) -> bool:
+def server_gone(error: DBAPIError, address: DatabaseAddress) -> bool:
     """Whether a server that answered before does not now, or broke the connection."""
     if address.server is None:
         return False

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from autotune.database import engine, failures
-from autotune.database.address import Address
+from autotune.database.address import DatabaseAddress
 from autotune.errors import DatabaseError
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Session:
     before: at first only one that says itself that it is starting is waited for, as a wrong host never answers.
     """
 
-    def __init__(self, address: Address, *, read_only: bool, timeout: float) -> None:
+    def __init__(self, address: DatabaseAddress, *, read_only: bool, timeout: float) -> None:
         self.address = address
         self.read_only = read_only
         self.established = False

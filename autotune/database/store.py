@@ -15,7 +15,7 @@ from sqlalchemy import Select, Table, insert, select
 from sqlalchemy.engine import Connection, Row
 
 from autotune.database import best, jobs, rows, schema, upgrade
-from autotune.database.address import Address
+from autotune.database.address import DatabaseAddress
 from autotune.database.damage import damage_of
 from autotune.database.inside import latencies
 from autotune.database.query import Hit, Miss
@@ -51,7 +51,7 @@ class Database:
     """
 
     def __init__(self, path_or_url: str | Path, *, read_only: bool = False, timeout: float = 60.0) -> None:
-        address = Address.parse(path_or_url)
+        address = DatabaseAddress.parse(path_or_url)
         self.where = str(address)
         self.read_only = read_only
         _check_file(address, read_only)
@@ -334,7 +334,7 @@ def _key(row: Row[Any]) -> Key:
     return Key(row.workload_key, row.target_key, row.space_key)
 
 
-def _check_file(address: Address, read_only: bool) -> None:
+def _check_file(address: DatabaseAddress, read_only: bool) -> None:
     path = address.path
     if path is None:
         return

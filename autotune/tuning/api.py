@@ -77,17 +77,17 @@ def tune(
     """
     from autotune.calibration.host import ensure
     from autotune.compiler import divide
-    from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.model import MeasuredModel, work_of
+    from autotune.tuning.online_model import OnlineModel
     from autotune.tuning.random_inputs import checked_seed
     from autotune.tuning.samplers import factory
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
     options = Options(sampler, checked_seed(seed), time_model=time_model)
-    factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
+    factory(sampler, OnlineModel(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.database.records import JobRow, Run
-from autotune.tuning.guide import Guide
+from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.samplers import GUIDED, factory
 from autotune.tuning.search import Search
 from autotune.tuning.sites import Site, Sites
@@ -46,7 +46,7 @@ def history(database: Database, subjects: Sequence[Subject], sites: Sequence[Sit
     started before that. The model's latency is the sum over its dispatches of the least latency read, each
     by the option that was fastest then.
     """
-    make = factory(GUIDED, Guide(None), 1)
+    make = factory(GUIDED, OnlineModel(None), 1)
     tasks = {
         s.workload.key: Task(s.names, s.workload, s.space, Search(s.space, make, 0), s.default)
         for s in subjects

@@ -28,7 +28,7 @@ Candidates = Mapping[str, Sequence[Built]]
 
 
 @dataclass(frozen=True)
-class Inside:
+class InModelReader:
     """Reads candidates inside a model."""
 
     sites: Sites
@@ -89,12 +89,14 @@ class Inside:
     def _options(self) -> list[Options]:
         """The options in use, and as long as there are such, the next ones that may be faster."""
         used = {key: ranking.chosen for key, ranking in self.model.rankings().items()}
-        rivals = {
+        alternatives = {
             site.workload.key: [o for o in self.sites.open_options(site) if o != used.get(site.workload.key)]
             for site in self.sites.several
         }
-        most = max(map(len, rivals.values()), default=0)
-        others = [{key: found[n] for key, found in rivals.items() if n < len(found)} for n in range(most)]
+        most = max(map(len, alternatives.values()), default=0)
+        others = [
+            {key: found[n] for key, found in alternatives.items() if n < len(found)} for n in range(most)
+        ]
         return [used, *({**used, **other} for other in others)]
 
     def _read(
@@ -142,4 +144,4 @@ def _reading(workload: str, built: Built, default: Profile, profile: Profile) ->
     return Reading(built.trace_key, ratio, len(mine), float(np.median(others)))
 
 
-__all__ = ["ROUNDS", "Candidates", "Inside"]
+__all__ = ["ROUNDS", "Candidates", "InModelReader"]

@@ -27,10 +27,10 @@ from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.compare import TOP, Comparing, WholeModel, close_behind, code_in_use
 from autotune.tuning.events import StopTuning
 from autotune.tuning.gain import PROCESSES, Gain
-from autotune.tuning.guide import Guide
-from autotune.tuning.inside import Inside
-from autotune.tuning.loop import Loop
+from autotune.tuning.inside import InModelReader
+from autotune.tuning.loop import TuningLoop
 from autotune.tuning.measure.interface import Measurer
+from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.paired import least_processes
 from autotune.tuning.report import DispatchRow, Report
 from autotune.tuning.samplers import GUIDED, SamplerLike, factory, name_of
@@ -122,28 +122,28 @@ class Job:
 
         Raises DatabaseError and MeasureError; a failing candidate is a row in the database.
         """
-        guide = Guide(self.prior)
-        tasks = [self._task(subject, guide) for subject in self.subjects]
+        cost_model = OnlineModel(self.prior)
+        tasks = [self._task(subject, cost_model) for subject in self.subjects]
         self._register()
         row = self._claim()
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
         sites = Sites(tasks, self.sites or [subject.site for subject in self.subjects])
         status = self._status(row, sites)
-        loop = Loop(
+        loop = TuningLoop(
             tasks=tasks,
             allocator=Allocator(
                 sites, self.options.seed, stop_on_plateau=self.budget.per_workload is not None
             ),
             measurer=self.measurer,
             store=self.database,
-            guide=guide,
+            cost_model=cost_model,
             meter=status.meter,
             describe=self._describer(row),
             measured=self._listener(row, status),
             left_out=lambda task: self._say(status, status.phase, f"{task.name}: {task.no_reference}"),
             before_turn=self._before_turn(status),
             say=lambda text: self._say(status, "search", text),
-            inside=None if self.whole is None else Inside(sites, self.whole),
+            reader=None if self.whole is None else InModelReader(sites, self.whole),
             job=row.id,
             batch=self.options.batch,
         )
@@ -155,7 +155,7 @@ class Job:
             self.progress.close()
             self.measurer.close()
 
-    def _work(self, loop: Loop, status: Status, row: JobRow) -> Report:
+    def _work(self, loop: TuningLoop, status: Status, row: JobRow) -> Report:
         stopped, whole, reachable = True, None, True
         try:
             for task in loop.tasks:
@@ -164,7 +164,7 @@ class Job:
             if status.recalled and self.whole is not None:
                 status.confirm(self._rows(status.sites, self.whole.rankings()))
             self.progress.started(status)
-            loop.guide.learn()
+            loop.cost_model.learn()
             status.meter.reserve_s = self._reserve_s(status)
             least_s = _AS_LOADING * status.meter.session_s
             loop.run()
@@ -211,9 +211,9 @@ class Job:
         )
         return self.database.claim_job(fresh, alive)
 
-    def _task(self, subject: Subject, guide: Guide) -> Task:
+    def _task(self, subject: Subject, cost_model: OnlineModel) -> Task:
         options = self.options
-        make = factory(options.sampler, guide, options.batch)
+        make = factory(options.sampler, cost_model, options.batch)
         search = Search(subject.space, make, options.seed)
         return Task(
             subject.names,

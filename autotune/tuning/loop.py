@@ -13,9 +13,9 @@ from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Meter
 from autotune.tuning.compare import TOP
-from autotune.tuning.guide import Guide
-from autotune.tuning.inside import Inside
+from autotune.tuning.inside import InModelReader
 from autotune.tuning.measure.interface import Built, Measurer
+from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import least_processes
 from autotune.tuning.search import Proposal
@@ -23,7 +23,7 @@ from autotune.tuning.suspicion import Suspicion
 from autotune.tuning.task import Task
 
 
-class Store(Protocol):
+class RunStore(Protocol):
     """Where runs are kept; the database is one."""
 
     def record(self, run: Run) -> bool:
@@ -67,22 +67,22 @@ class Turn:
 
 
 @dataclass
-class Loop:
+class TuningLoop:
     """The parts of a job. ``describe`` completes a run's provenance; ``measured`` hears of each run, ``left_out`` of
     each task whose candidates cannot be checked, and ``before_turn`` is called before each turn."""
 
     tasks: Sequence[Task]
     allocator: Allocator
     measurer: Measurer
-    store: Store
-    guide: Guide
+    store: RunStore
+    cost_model: OnlineModel
     meter: Meter
     describe: Callable[[Run], Run]
     measured: Callable[[Task, Run], None]
     left_out: Callable[[Task], None] = lambda task: None
     before_turn: Callable[[], None] = lambda: None
     say: Callable[[str], None] = lambda text: None
-    inside: Inside | None = None
+    reader: InModelReader | None = None
     """Reads candidates inside the model; without it they count by what they take alone."""
     job: str = ""
     batch: int = 8
@@ -124,7 +124,7 @@ class Loop:
             last = self.meter.trials_left < 1 or self._is_late()
             if not turns or last or len(self.waiting) >= self._enough():
                 self.read()
-                self.guide.learn()
+                self.cost_model.learn()
             if last:
                 return
 
@@ -141,34 +141,34 @@ class Loop:
             elif built.failed is None:
                 self.waiting.append((turn, built))
             return
-        twin = task.codes.get(built.code_key)
-        measurement = self.measure(turn, built) if twin is None else task.known[twin]
+        same_code = task.codes.get(built.code_key)
+        measurement = self.measure(turn, built) if same_code is None else task.known[same_code]
         if measurement is None:
             return
         run = self.record(turn, built, measurement)
         task.check(built, measurement, turn.origin)
-        reads = self.inside is not None and turn.origin is not Origin.DEFAULT
-        if reads and twin is None and measurement.latency and not task.discarded(measurement):
+        reads = self.reader is not None and turn.origin is not Origin.DEFAULT
+        if reads and same_code is None and measurement.latency and not task.discarded(measurement):
             self.waiting.append((turn, built))
         else:
-            self._tell(turn, proposal, twin or built.trace_key)
+            self._tell(turn, proposal, same_code or built.trace_key)
         if run is not None:
             self.measured(task, run)
 
     def read(self) -> None:
         """Read inside the model what waits for it and, once more, the fastest of before; store it, tell the search."""
         waiting, self.waiting = self.waiting, []
-        if self.inside is None or not waiting:
+        if self.reader is None or not waiting:
             return
         tasks = {turn.task.workload.key: turn.task for turn, _ in waiting}
         entries = {key: self._entries(task, waiting) for key, task in tasks.items()}
         self.say(f"reading {len(waiting)} candidates of {len(tasks)} workloads inside the model")
         begin, count = self.meter.session_s, max(map(len, entries.values())) + 1
-        readings = self.inside.read(entries, lambda: self.meter.seconds_left <= 0)
+        readings = self.reader.read(entries, lambda: self.meter.seconds_left <= 0)
         self._version_s = max(0.0, self.meter.session_s - begin - self._process_s) / count
         self.meter.keep_back(_COMPARING * (_PROCESS_S + (TOP + 1) * self._version_s))
         for key, found in readings.items():
-            self.store.read_inside(tasks[key].key, found, self.inside.model.name, self.job)
+            self.store.read_inside(tasks[key].key, found, self.reader.model.name, self.job)
             tasks[key].read(found)
         number, took = sum(map(len, readings.values())), self.meter.session_s - begin
         self.say(f"read {number} candidates inside the model, {number / max(took, 1e-9):.0f} a second")
@@ -178,31 +178,31 @@ class Loop:
 
     def _entries(self, task: Task, waiting: Sequence[tuple[Turn, Built]]) -> list[Built]:
         """The fastest of a task so far, and its candidates that wait."""
-        assert self.inside is not None
+        assert self.reader is not None
         again = [task.built[trace] for trace in task.leaders(LEADERS) if trace in task.built]
-        return [*again, *(built for turn, built in waiting if turn.task is task)][: self.inside.most]
+        return [*again, *(built for turn, built in waiting if turn.task is task)][: self.reader.most]
 
     def _tell(self, turn: Turn, proposal: Proposal, trace_key: str) -> None:
         """Tell the search and the cost model how a candidate ended."""
         task = turn.task
         task.tell(proposal, trace_key)
         if task.known[trace_key].latency:
-            self.guide.observe(task.space, [turn.config], [task.score_ns(trace_key)])
+            self.cost_model.observe(task.space, [turn.config], [task.score_ns(trace_key)])
 
     @property
     def _most(self) -> int:
         """How many candidates of a workload wait at most."""
-        return GENERATION if self.inside is None else min(GENERATION, self.inside.most - LEADERS)
+        return GENERATION if self.reader is None else min(GENERATION, self.reader.most - LEADERS)
 
     def _enough(self) -> float:
         """So many that wait are read: half of the room that the workloads which get turns have."""
-        if self.inside is None:
+        if self.reader is None:
             return 0.0
         return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
 
     def _is_late(self) -> bool:
         """Whether no more can be read inside the model than what waits now."""
-        if self.inside is None or not self.waiting:
+        if self.reader is None or not self.waiting:
             return False
         most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())
         reading_s = self._process_s + (most + LEADERS + 1) * self._version_s
@@ -261,7 +261,7 @@ class Loop:
         task.recall(runs, self.store.readings(key))
         fresh = [run for run in runs if run.trace_key in mine]
         scores = [task.score_ns(run.trace_key) for run in fresh]
-        self.guide.observe(task.space, [run.config for run in fresh], scores)
+        self.cost_model.observe(task.space, [run.config for run in fresh], scores)
 
     def record(self, turn: Turn, built: Built, measurement: Measurement) -> Run | None:
         """Store a run before anything else hears of it; a failure may have to wait until it is clear that it is
@@ -292,4 +292,4 @@ class Loop:
         return [run for run in runs if self.store.record(run)]
 
 
-__all__ = ["GENERATION", "LEADERS", "Loop", "Store", "Turn"]
+__all__ = ["GENERATION", "LEADERS", "RunStore", "TuningLoop", "Turn"]

@@ -101,9 +101,9 @@ def tune_schedule(
     Raises KnobError and ScheduleError where the function's declarations or default steps are wrong, UsageError, and
     MeasureError where no candidate works.
     """
-    from autotune.tuning.guide import Guide
     from autotune.tuning.job import Job, Options, Subject
     from autotune.tuning.measure.pool import ProcessPool
+    from autotune.tuning.online_model import OnlineModel
     from autotune.tuning.samplers import factory
     from cost_models import analytic
     from search_spaces.automatic import automatic
@@ -112,7 +112,7 @@ def tune_schedule(
 
     begun = time.monotonic()
     limit, options = Budget.of(budget), Options(sampler, seed)
-    factory(sampler, Guide(None), options.batch)  # an unknown sampler is noticed before workers start
+    factory(sampler, OnlineModel(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
     workload = ProgramWorkload.of(args)

@@ -31,7 +31,7 @@ _ROUNDS = 2
 
 
 class Scorer(Protocol):
-    """What guides a search; features are computed once a candidate, scores again and again."""
+    """Scores candidates for a search; features are computed once a candidate, scores again and again."""
 
     def features(self, space: Space, population: Population) -> NDArray[Any]:
         """One row a candidate."""
@@ -62,7 +62,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     def __init__(
         self,
         space: Space,
-        guide: Scorer,
+        scorer: Scorer,
         seed: int,
         batch: int = 8,
         *,
@@ -70,7 +70,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         explore: float = 0.1,
     ) -> None:
         self._space = space
-        self._guide = guide
+        self._scorer = scorer
         self._batch = batch
         self._local = local
         self._explore = explore
@@ -104,7 +104,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         done = [t for t in study.get_trials(deepcopy=False) if len(t.params) == complete]
         best = self._best_measured(done)
         fresh = self._space.population(self._rng, _RANDOM)
-        pool = _Pool(fresh, self._guide.features(self._space, fresh))
+        pool = _Pool(fresh, self._scorer.features(self._space, fresh))
         pool = self._unseen(self._grow(pool, best), done)
         if not len(pool.population):
             return [fresh.config(0)]
@@ -123,7 +123,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
 
     def _ranked(self, pool: _Pool) -> NDArray[np.intp]:
         """Rows of the pool, the best scored first."""
-        scores = self._guide.score(self._space, pool.population, pool.features)
+        scores = self._scorer.score(self._space, pool.population, pool.features)
         return np.argsort(-scores, kind="stable")
 
     def _grow(self, pool: _Pool, best: Population) -> _Pool:
@@ -139,7 +139,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         new = more.take(~np.isin(more.codes(), pool.population.codes())) if len(more) else more
         if not len(new):
             return pool
-        features = np.vstack([pool.features, self._guide.features(self._space, new)])
+        features = np.vstack([pool.features, self._scorer.features(self._space, new)])
         return _Pool(Population.concatenate([pool.population, new]), features)
 
     def _is_near(self, pool: Population, best: Population) -> NDArray[np.bool_]:

@@ -24,7 +24,7 @@ SamplerLike: TypeAlias = str | BaseSampler | Study | Callable[..., BaseSampler]
 study, whose sampler and storage are used."""
 
 
-def factory(sampler: SamplerLike, guide: Scorer, batch: int) -> SamplerFactory:
+def factory(sampler: SamplerLike, scorer: Scorer, batch: int) -> SamplerFactory:
     """What makes the sampler (or the study) of each search.
 
     Raises UsageError for an unknown name, and for a study that does not minimise one value.
@@ -36,7 +36,7 @@ def factory(sampler: SamplerLike, guide: Scorer, batch: int) -> SamplerFactory:
     if callable(sampler):
         return lambda space, seed: _made(sampler, seed)
     if sampler == GUIDED:
-        return lambda space, seed: GuidedSampler(space, guide, seed, batch)
+        return lambda space, seed: GuidedSampler(space, scorer, seed, batch)
     names = [GUIDED, *OPTUNA]
     if not isinstance(sampler, str) or sampler not in names:
         near = did_you_mean(sampler, names) if isinstance(sampler, str) else ", or one of Optuna's objects"

@@ -14,7 +14,7 @@ from cost_models.machine import Machine
 from search_spaces.nest import WRITTEN_OUT, Body, LoopNest, Numbers
 
 
-class Core(NamedTuple):
+class CoreTimes(NamedTuple):
     """Seconds [n] on one core: in the ports, beyond them waiting for results, and spilling registers."""
 
     ports: Numbers
@@ -22,11 +22,11 @@ class Core(NamedTuple):
     spills: Numbers
 
 
-def core(nest: LoopNest, machine: Machine) -> Core:
+def core(nest: LoopNest, machine: Machine) -> CoreTimes:
     """The time of all steps of the body, and of the bodies of smaller tiles."""
     repeats = _repeats(nest)
     parts = [_body(body, repeats, machine) for body in (nest.body, *nest.rests)]
-    return Core(*(sum(times[1:], times[0]) for times in zip(*parts, strict=True)))
+    return CoreTimes(*(sum(times[1:], times[0]) for times in zip(*parts, strict=True)))
 
 
 def _repeats(nest: LoopNest) -> Numbers:
@@ -45,7 +45,7 @@ def registers(body: Body, machine: Machine) -> Numbers:
     return body.registers + np.minimum(machine.kept_share * body.shared, machine.kept_registers)
 
 
-def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
+def _body(body: Body, repeats: Numbers, machine: Machine) -> CoreTimes:
     added = body.arithmetic - body.simple
     arithmetic = added / machine.arithmetic_ports + body.simple / machine.vector_ports
     loads = (body.loads - body.narrow) / machine.load_ports + body.narrow / machine.scalar_load_ports
@@ -63,11 +63,11 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> Core:
     stalls = stalls + machine.restart_cycles * body.restarts + machine.run_cycles * body.runs
     stalls = stalls + machine.foreign_cycles * body.foreign + machine.pack_cycles * body.packed
     seconds = body.steps / machine.hertz
-    return Core(
+    return CoreTimes(
         ports=seconds * (issue + stalls + machine.step_overhead),
         latency=seconds * np.maximum(chain - issue, 0.0),
         spills=seconds * machine.spill_cycles * spilled * body.arithmetic / np.maximum(body.chains, 1.0),
     )
 
 
-__all__ = ["Core", "core", "registers"]
+__all__ = ["CoreTimes", "core", "registers"]

@@ -12,10 +12,10 @@ import pandas
 import pytest
 from optuna.samplers import TPESampler
 
-from autotune.bench.replay.compare import JOB, MODELS, Estimate, Method, compare
+from autotune.bench.replay.compare import JOB, MODELS, ConfidenceInterval, Method, compare
 from autotune.bench.replay.record import Effort, record
 from autotune.bench.replay.recording import COLUMNS, Facts, Recording, read_all
-from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedGuide, search
+from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedModel, search
 from autotune.bench.suites import regions
 from autotune.cli.main import run
 from autotune.errors import UsageError
@@ -129,7 +129,7 @@ def _rows(space: Any, some: Any) -> list[int]:
 @pytest.mark.parametrize("sampler", ["guided", *(name for name in OPTUNA if name not in ("gp", "grid"))])
 def test_every_sampler_finds_the_best_when_it_may_try_everything(sampler: str) -> None:
     answers = Answers(made())
-    curve = search(answers, sampler, RecordedGuide(answers), trials=40, seed=1)
+    curve = search(answers, sampler, RecordedModel(answers), trials=40, seed=1)
     assert curve[0] == pytest.approx(1)
     assert curve[-1] == pytest.approx(answers.best)
     assert (np.diff(curve) <= 0).all()
@@ -138,7 +138,7 @@ def test_every_sampler_finds_the_best_when_it_may_try_everything(sampler: str) -
 def test_equal_seeds_search_alike() -> None:
     answers = Answers(made())
     for sampler in ("guided", "tpe", "nsga2", "random"):
-        curves = [search(answers, sampler, RecordedGuide(answers), trials=24, seed=s) for s in (5, 5, 6)]
+        curves = [search(answers, sampler, RecordedModel(answers), trials=24, seed=s) for s in (5, 5, 6)]
         assert (curves[0] == curves[1]).all()
         assert sampler == "guided" or (curves[0] != curves[2]).any()
 
@@ -156,7 +156,7 @@ def test_failed_candidates_are_never_the_best() -> None:
     table.loc[best, ["outcome", "ratio", "inside"]] = ["wrong_result", np.nan, np.nan]
     answers = Answers(Recording(made().facts, table))
     assert answers.best == pytest.approx(table.ratio.min())
-    assert search(answers, "tpe", RecordedGuide(answers), trials=40, seed=0)[-1] == pytest.approx(
+    assert search(answers, "tpe", RecordedModel(answers), trials=40, seed=0)[-1] == pytest.approx(
         answers.best
     )
 
@@ -186,10 +186,10 @@ def test_processes_find_the_same() -> None:
 
 
 def test_an_interval_holds_its_mean() -> None:
-    found = Estimate.of(np.random.default_rng(0).normal(2.0, 0.1, 20))
+    found = ConfidenceInterval.of(np.random.default_rng(0).normal(2.0, 0.1, 20))
     assert found.low < found.mean < found.high
     assert 0.03 < found.high - found.low < 0.2
-    assert Estimate.of(np.ones(5)) == Estimate(1.0, 1.0, 1.0)
+    assert ConfidenceInterval.of(np.ones(5)) == ConfidenceInterval(1.0, 1.0, 1.0)
 
 
 def test_compare_prints_tables_and_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_ours_and_numpy_take_turns_and_agree(problem: Problem) -> None:
     [systems.OPENBLAS.command, (sys.executable, "-I", str(systems._WORKER), "numpy")],
     ids=["ours", "in another environment"],
 )
-def test_a_contender_that_works_ends_with_a_killed_parent(command: tuple[str, ...]) -> None:
+def test_a_peer_that_works_ends_with_a_killed_parent(command: tuple[str, ...]) -> None:
     code = (
         "import sys\n"
         "from autotune.workers.process import WorkerProcess\n"
@@ -89,9 +89,7 @@ def test_a_contender_that_works_ends_with_a_killed_parent(command: tuple[str, ..
     assert alive == []
 
 
-def test_a_contender_that_dies_or_fails_is_a_row_and_the_others_go_on(
-    problem: Problem, tmp_path: Path
-) -> None:
+def test_a_peer_that_dies_or_fails_is_a_row_and_the_others_go_on(problem: Problem, tmp_path: Path) -> None:
     dying = systems.System("dying", "Dying", "bytes", (sys.executable, "-c", "raise SystemExit(3)"))
     own = enter(problem, tmp_path, 1, None)
     (good,) = peer_entries(problem, [systems.OPENBLAS], tmp_path)

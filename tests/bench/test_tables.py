@@ -47,7 +47,7 @@ def test_a_result_compares_the_best_of_ours_with_the_best_peer() -> None:
     assert second.default_to_tuned is None
 
 
-def test_side_by_side_has_every_contender_and_the_means() -> None:
+def test_side_by_side_has_every_peer_and_the_means() -> None:
     table = report.side_by_side("T", RESULTS, LABELS, [("GFLOP/s", report.gigaflops)])
     assert table.columns == (
         "case", "default", "tuned", "Peer", "Other", "÷ best", "÷ best (medians)", "default speed ÷ tuned",

@@ -202,13 +202,13 @@ def test_retrain_says_when_there_is_too_little(tuned: Path, capsys: pytest.Captu
 
 
 def test_retrain_rolls_back_to_the_model_before(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from cost_models.manifest import Manifest
+    from cost_models.manifest import ModelManifest
     from cost_models.registry import Registry
 
     registry = Registry(home / "cost_models")
     for version, parent in (("v0001", ""), ("v0002", "v0001")):
         (registry.folder / version).mkdir(parents=True)
-        Manifest("cost-model", "", {}, parent=parent).write(registry.folder / version)
+        ModelManifest("cost-model", "", {}, parent=parent).write(registry.folder / version)
     registry.promote("v0002")
     code, out, _ = run(capsys, "retrain", "--rollback")
     assert (code, registry.current()) == (0, "v0001")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler import divide, estimate
-from autotune.compiler.estimate import OptionTime, Source
+from autotune.compiler.estimate import OptionTime, TimeSource
 from autotune.compiler.plan import DOUBT, Ranking, rank
 from autotune.graph.build import GraphBuilder
 from autotune.passes.options import options_of
@@ -15,8 +15,8 @@ from autotune.target import Target
 @pytest.mark.parametrize(
     ("source", "of_direct", "name"),
     [
-        (Source.ESTIMATED, 0.99 / DOUBT, "matrix product"),
-        (Source.ESTIMATED, 1.01 / DOUBT, "direct"),
+        (TimeSource.ESTIMATED, 0.99 / DOUBT, "matrix product"),
+        (TimeSource.ESTIMATED, 1.01 / DOUBT, "direct"),
     ],
 )
 def test_an_estimate_must_be_clearly_better(monkeypatch, source, of_direct, name):
@@ -47,6 +47,6 @@ def test_speculative_algorithms_are_estimated_for_tuning_only():
     tuned, alone = found(Preference(), within=10.0), found(Preference(algorithm="implicit GEMM"))
     assert tuned is not None
     assert alone is not None
-    assert {time.source for time in alone.times} == {Source.ESTIMATED}
-    assert {time.option.name: time.source for time in tuned.times}["implicit GEMM"] is Source.ESTIMATED
+    assert {time.source for time in alone.times} == {TimeSource.ESTIMATED}
+    assert {time.option.name: time.source for time in tuned.times}["implicit GEMM"] is TimeSource.ESTIMATED
     assert alone.chosen.name == "implicit GEMM"

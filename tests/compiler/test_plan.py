@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail, divide
-from autotune.compiler.estimate import Source
+from autotune.compiler.estimate import TimeSource
 from autotune.compiler.plan import OPTION, Ranking, option_key, rank
 from autotune.database.records import Comparison, Key, Latency, Outcome, Run, WorkloadRow
 from autotune.database.store import Database
@@ -69,8 +69,8 @@ def test_the_newest_comparison_decides(database, workload):
     found = ranking(database, workload)
     assert found.chosen is four
     assert [(time.option.name, time.source) for time in found.times] == [
-        ("winograd F(4x4)", Source.MEASURED),
-        (DIRECT, Source.MEASURED),
+        ("winograd F(4x4)", TimeSource.MEASURED),
+        (DIRECT, TimeSource.MEASURED),
     ]
     assert str(found) == "winograd F(4x4): 20.0 µs measured (inputs to 3e+36), direct: 50.0 µs measured"
     assert ranking(database, workload, Preference(1e-6)).chosen is direct
@@ -98,7 +98,10 @@ def test_a_speculative_option_is_used_once_a_comparison_says_so(database, worklo
 def test_a_comparison_of_other_code_does_not_count(database, workload):
     two = options_of(workload)[1]
     compared(database, workload, replace(row(two, 1.0, won=True), key="old"))
-    assert {time.source for time in ranking(database, workload).times} <= {Source.ESTIMATED, Source.AT_LEAST}
+    assert {time.source for time in ranking(database, workload).times} <= {
+        TimeSource.ESTIMATED,
+        TimeSource.AT_LEAST,
+    }
 
 
 def test_what_failed_is_not_estimated_again(database, workload):
@@ -115,7 +118,7 @@ def test_readings_of_dispatches_alone_decide_nothing(database, workload):
             record(database, region, 5.0 if option.name == "winograd F(2x2)" else 1e6)
     after = ranking(database, workload)
     assert after.chosen is before.chosen
-    assert {time.source for time in after.times} <= {Source.ESTIMATED, Source.AT_LEAST}
+    assert {time.source for time in after.times} <= {TimeSource.ESTIMATED, TimeSource.AT_LEAST}
 
 
 def test_the_compiler_follows_and_says_so(database, workload):

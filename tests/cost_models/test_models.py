@@ -11,7 +11,7 @@ import pytest
 
 from autotune.errors import CostModelError
 from cost_models import dataset, evaluate, features
-from cost_models.manifest import Manifest
+from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker, graded
 from cost_models.registry import Registry
 from tests.cost_models.synthetic_runs import records
@@ -72,7 +72,7 @@ def test_ranker_learns_a_cost_on_workloads_it_has_not_seen(data: dataset.Dataset
 def stored(ranker: Ranker, folder: Path) -> tuple[Registry, Path]:
     """A registry with ``ranker`` in use, and the folder of its version."""
     registry = Registry(folder)
-    registry.promote(registry.add(ranker, Manifest("cost-model", features.schema(), {}, rows=280)))
+    registry.promote(registry.add(ranker, ModelManifest("cost-model", features.schema(), {}, rows=280)))
     return registry, folder / "v0001"
 
 

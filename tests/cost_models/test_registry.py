@@ -12,7 +12,7 @@ from autotune.errors import CostModelError
 from autotune.graph.region import Workload
 from cost_models import dataset, features, retrain
 from cost_models import registry as registry_module
-from cost_models.manifest import Manifest
+from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker
 from cost_models.registry import Registry
 from tests.cost_models.synthetic_runs import records
@@ -31,8 +31,8 @@ def models(runs: pd.DataFrame) -> tuple[Ranker, dataset.Dataset]:
     return ranker, data
 
 
-def manifest() -> Manifest:
-    return Manifest("cost-model", features.schema(), {})
+def manifest() -> ModelManifest:
+    return ModelManifest("cost-model", features.schema(), {})
 
 
 def fit(runs: pd.DataFrame, folder: Path, dry_run: bool = False) -> retrain.RetrainReport:
@@ -77,7 +77,7 @@ def test_a_crash_at_any_step_leaves_the_old_model_in_use(
 
     owner = {
         "save": registry_module.boosters,
-        "write": Manifest,
+        "write": ModelManifest,
         "_flush": registry_module,
         "rename": Path,
     }[step]

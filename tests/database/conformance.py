@@ -22,7 +22,7 @@ from autotune.database import (
     WorkloadRow,
     schema,
 )
-from autotune.database.address import Address
+from autotune.database.address import DatabaseAddress
 from autotune.database.merge import forget, merge
 from autotune.database.records import Reading
 from autotune.database.session import Session
@@ -274,7 +274,7 @@ class Conformance:
                 database.record(run(trace, 80.0))
             ids = {run.trace_key: run.id for run in database.records()}
             database.session.write(lambda connection: as_version_4(connection, ids))
-        address = Address.parse(where)
+        address = DatabaseAddress.parse(where)
         with pytest.raises(SchemaVersionError) as caught:
             Database(where, read_only=True)
         assert str(caught.value) == (
@@ -322,12 +322,12 @@ class Conformance:
             with pytest.raises(SchemaVersionError) as caught:
                 Database(where, read_only=read_only)
             assert str(caught.value) == (
-                f"the database {Address.parse(where)} has schema version 99, this autotune knows version 6; "
+                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 6; "
                 "install a newer autotune, or give another --db"
             )
 
     def test_other_tables_are_left_alone(self, empty: str) -> None:
-        session = Session(Address.parse(empty), read_only=False, timeout=5)
+        session = Session(DatabaseAddress.parse(empty), read_only=False, timeout=5)
         session.write(lambda connection: connection.exec_driver_sql("CREATE TABLE songs (name TEXT)"))
         with pytest.raises(DatabaseError, match=r"it holds other tables \(songs\); give another --db"):
             Database(empty)

@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from autotune.cli import main as cli
 from autotune.database import Database, JobRow
-from autotune.database.address import Address
+from autotune.database.address import DatabaseAddress
 from autotune.errors import DatabaseError, UsageError
 from autotune.passes.options import Option
 from autotune.tuning.budget import Budget
@@ -221,9 +221,11 @@ def test_no_password_is_shown(server: Server, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_addresses_are_shown_without_secrets() -> None:
-    shown = str(Address.parse("postgresql+psycopg://u:p@host:1/db?sslmode=require&password=x&sslpassword=y"))
+    shown = str(
+        DatabaseAddress.parse("postgresql+psycopg://u:p@host:1/db?sslmode=require&password=x&sslpassword=y")
+    )
     assert shown == "postgresql://u:***@host:1/db?sslmode=require"
-    assert "p@" not in repr(Address.parse("postgresql://u:p@host/db"))
+    assert "p@" not in repr(DatabaseAddress.parse("postgresql://u:p@host/db"))
     for wrong in (
         "mysql://u:secret@host/db",
         "postgresql://u:secret@host:port/db",
@@ -231,7 +233,7 @@ def test_addresses_are_shown_without_secrets() -> None:
         "x://a:secret@",
     ):
         with pytest.raises(UsageError, match="not a database URL") as caught:
-            Address.parse(wrong)
+            DatabaseAddress.parse(wrong)
         assert "secret" not in str(caught.value)
         assert caught.value.__cause__ is None
 

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from autotune.cli import main as cli
 from autotune.database import Database, Hit, Run, rows
-from autotune.database.address import Address
+from autotune.database.address import DatabaseAddress
 from autotune.database.failures import translated
 from autotune.database.merge import merge
 from autotune.database.records import Reading
@@ -107,7 +107,7 @@ def test_any_file_name(tmp_path: Path, name: str) -> None:
 
 
 def test_message_that_is_not_text() -> None:
-    with pytest.raises(DatabaseError, match="the file is damaged"), translated(Address(Path("x.db"))):
+    with pytest.raises(DatabaseError, match="the file is damaged"), translated(DatabaseAddress(Path("x.db"))):
         b"\x9e".decode()
 
 

@@ -12,7 +12,7 @@ from tests.schedule.machine import run_machine_code
 
 
 def strips() -> tuple[Schedule, list[te.Tensor]]:
-    """Sums along rows, and three of their neighbours for each, in strips of rows: the first and last hang over."""
+    """Sums along rows, and three of their neighbours for each, in strips of rows: the first and last reach outside."""
     a = te.placeholder((20, 8, 32), name="A")
     r = te.reduce_axis((0, 8), name="r")
     b = te.compute((20, 32), lambda i, j: te.sum(a[i, r, j], axis=r), name="B")

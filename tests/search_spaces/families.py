@@ -112,6 +112,6 @@ LARGER: dict[str, Callable[[], Workload]] = {
     "softmax_float16": lambda: make.unary("Softmax", (5, 37), "float16"),
     "transpose_bytes": lambda: make.unary("Transpose", (45, 37), "uint8", perm=(1, 0)),
     "transpose_matrix": lambda: make.unary("Transpose", (45, 70), perm=(1, 0)),
-    "pool_ahead": lambda: make.pool((1, 11, 13, 41), "AveragePool", kernel_shape=(3, 3)),
+    "pool_prefetch": lambda: make.pool((1, 11, 13, 41), "AveragePool", kernel_shape=(3, 3)),
 }
 """Those that have knobs which small ones of the families have not."""

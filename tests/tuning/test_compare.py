@@ -148,7 +148,7 @@ class Table(SimulatedMeasurer):
         return Measurement(Outcome.OK, error=1e-6)
 
 
-class Inside(MeasuredModel):
+class ScriptedModel(MeasuredModel):
     """A model in which the dispatches of an option take what ``ns`` says together, and others 100 ns each."""
 
     ns: dict[str, float]
@@ -189,7 +189,7 @@ def test_what_is_faster_inside_the_model_and_exact_is_used(
     subjects, sites = work_of(parts, TARGET, Preference())
     (site,) = [site for site in sites if len(site.options) > 1]
     with Database(tmp_path / "tuning.db") as database:
-        whole = Inside(parts, sites, TARGET, database, Preference(), 0)
+        whole = ScriptedModel(parts, sites, TARGET, database, Preference(), 0)
         whole.ns = {"implicit GEMM": 900.0, "winograd F(4x4)": 900.0, "winograd F(6x6)": 900.0, **ns}
         job = Job(
             model="two",

@@ -15,7 +15,7 @@ from autotune.database import Database
 from autotune.database.inside import estimates
 from autotune.database.records import Reading
 from autotune.tuning.compare import Profile, Version
-from autotune.tuning.inside import Inside
+from autotune.tuning.inside import InModelReader
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Sites
 from autotune.tuning.task import DISCARDED
@@ -70,7 +70,7 @@ def test_a_version_has_a_candidate_of_each_workload() -> None:
     options = sites(direct=100.0, rows=20.0, product=90.0)
     model = Table(options, {"p1": 80.0, "p2": 120.0, "d1": 50.0})
     candidates = {"plain": [built("p1"), built("p2")], "direct": [built("d1")]}
-    found = Inside(options, cast(Any, model)).read(candidates, lambda: False)
+    found = InModelReader(options, cast(Any, model)).read(candidates, lambda: False)
     assert model.asked == [[set(), {"p1", "d1"}, {"p2"}]]
     assert found == {
         "plain": [Reading("p1", 0.8, 3, 100.0), Reading("p2", 1.2, 3, 100.0)],
@@ -83,7 +83,7 @@ def test_what_another_option_needs_is_read_in_versions_that_have_it(most: int, p
     options = sites(direct=100.0, rows=20.0, product=30.0)
     model = Table(options, {"d1": 50.0, "r1": 70.0}, most)
     candidates = {"direct": [built("d1")], "rows": [built("r1")]}
-    found = Inside(options, cast(Any, model)).read(candidates, lambda: False)
+    found = InModelReader(options, cast(Any, model)).read(candidates, lambda: False)
     assert [code for asked in model.asked for code in asked] == [set(), {"d1"}, set(), {"r1"}]
     assert len(model.asked) == processes
     assert (found["direct"][0].ratio, found["rows"][0].ratio) == (0.5, 0.7)
@@ -95,7 +95,7 @@ def test_only_the_candidate_that_ends_its_process_is_not_read(crashing: str) -> 
     plain = SimpleNamespace(all=[], several=[], task_of={}, uses=lambda options: dict.fromkeys(keys, 1))
     model = Table(cast(Any, plain), {f"{key}1": 80.0 for key in keys}, crashing=[crashing])
     candidates = {key: [built(f"{key}1"), built(f"{key}2")] for key in keys}
-    found = Inside(cast(Any, plain), cast(Any, model)).read(candidates, lambda: False)
+    found = InModelReader(cast(Any, plain), cast(Any, model)).read(candidates, lambda: False)
     read = {reading.trace_key: reading.ratio for readings in found.values() for reading in readings}
     assert read.keys() == {f"{key}{number}" for key in keys for number in (1, 2)} - {crashing}
     assert all(read[f"{key}1"] == 0.8 for key in keys if f"{key}1" in read)
@@ -104,8 +104,8 @@ def test_only_the_candidate_that_ends_its_process_is_not_read(crashing: str) -> 
 
 def test_nothing_is_known_of_what_there_was_no_time_for() -> None:
     options = sites(direct=100.0, rows=20.0, product=90.0)
-    inside = Inside(options, cast(Any, Table(options, {})))
-    assert inside.read({"plain": [built("p1")]}, lambda: True) == {}
+    reader = InModelReader(options, cast(Any, Table(options, {})))
+    assert reader.read({"plain": [built("p1")]}, lambda: True) == {}
 
 
 def test_few_readings_count_for_less() -> None:

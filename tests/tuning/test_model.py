@@ -19,7 +19,7 @@ from autotune.passes.preference import Preference
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.compare import Version
-from autotune.tuning.inside import Inside
+from autotune.tuning.inside import InModelReader
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.model import MeasuredModel, work_of
@@ -74,7 +74,7 @@ def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it
     )
     with Database(tmp_path / "tuning.db") as database:
         model = MeasuredModel(parts, sites, target, database, Preference(), 0)
-        found = Inside(cast(Any, plain), model).read(
+        found = InModelReader(cast(Any, plain), model).read(
             {key: [ending if key == first else b] for key, b in code.items()}, lambda: False
         )
     assert {key for key, readings in found.items() if readings} == code.keys() - {first}

@@ -12,20 +12,20 @@ import pytest
 
 from autotune.errors import MissingExtraError, UsageError
 from autotune.schedule.knob import config_to_json
-from autotune.tuning.guide import Guide
+from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.samplers import GUIDED, OPTUNA, factory, name_of
 from autotune.tuning.search import Proposal, Search, to_config, to_params
 from tests.tuning.synthetic import Synthetic
 
 
-def search_of(task: Synthetic, sampler: str, guide: Guide | None = None, seed: int = 0) -> Search:
-    return Search(task.space, factory(sampler, guide or Guide(), batch=8), seed)
+def search_of(task: Synthetic, sampler: str, cost_model: OnlineModel | None = None, seed: int = 0) -> Search:
+    return Search(task.space, factory(sampler, cost_model or OnlineModel(), batch=8), seed)
 
 
 def run(task: Synthetic, sampler: str, trials: int, seed: int = 0) -> list[float]:
     """The latencies found, in order; failed ones are infinite."""
-    guide = Guide(every=8)
-    search = search_of(task, sampler, guide, seed)
+    cost_model = OnlineModel(every=8)
+    search = search_of(task, sampler, cost_model, seed)
     found: list[float] = []
     while len(found) < trials:
         proposals = search.ask(8)
@@ -35,9 +35,9 @@ def run(task: Synthetic, sampler: str, trials: int, seed: int = 0) -> list[float
             ns = task.measurement(proposal.config).latency_ns
             search.tell(proposal, ns if np.isfinite(ns) else None)
             if np.isfinite(ns):
-                guide.observe(task.space, [proposal.config], [ns])
+                cost_model.observe(task.space, [proposal.config], [ns])
             found.append(ns)
-        guide.learn()
+        cost_model.learn()
     return found
 
 
@@ -80,7 +80,7 @@ def test_a_search_ends_when_its_space_is_used_up() -> None:
         (),
         task.space.recipe,
     )
-    search = Search(small, factory("random", Guide(), 8), 0)
+    search = Search(small, factory("random", OnlineModel(), 8), 0)
     proposals = search.ask(100)
     assert len(proposals) == small.size() == 8
     assert search.exhausted
@@ -132,7 +132,7 @@ class Counting(optuna.samplers.RandomSampler):  # type: ignore[misc]  # Optuna i
     ],
 )
 def test_a_sampler_of_ones_own_searches(sampler: Any, name: str) -> None:
-    make = factory(sampler, Guide(), 8)
+    make = factory(sampler, OnlineModel(), 8)
     assert name_of(sampler) == name
     for task in (Synthetic("a"), Synthetic("b")):  # one sampler would mix up two spaces
         search = Search(task.space, make, 5)
@@ -154,7 +154,7 @@ def test_a_study_lends_its_sampler_and_its_storage(tmp_path: Path) -> None:
     assert name_of(study) == "Counting of study mine"
     task = Synthetic("a")
     for _ in range(2):  # the second job replaces what the first left
-        search = Search(task.space, factory(study, Guide(), 8), 0)
+        search = Search(task.space, factory(study, OnlineModel(), 8), 0)
         _told(search, task)
     name = f"mine/{task.workload.key[:12]}"
     assert set(optuna.get_all_study_names(url)) == {"mine", name}
@@ -166,13 +166,13 @@ def test_a_study_lends_its_sampler_and_its_storage(tmp_path: Path) -> None:
 def test_what_is_no_sampler_is_refused() -> None:
     two = optuna.create_study(directions=["minimize", "minimize"], study_name="two")
     with pytest.raises(UsageError, match="the study 'two' must minimise one value, the latency"):
-        factory(two, Guide(), 8)
+        factory(two, OnlineModel(), 8)
     not_one: Any = 3
     with pytest.raises(UsageError, match="unknown sampler 3; known samplers: guided, tpe"):
-        factory(not_one, Guide(), 8)
+        factory(not_one, OnlineModel(), 8)
     wrong: Any = lambda: "tpe"  # noqa: E731
     with pytest.raises(UsageError, match="<lambda> made a str, which is no Optuna sampler"):
-        Search(Synthetic().space, factory(wrong, Guide(), 8), 0)
+        Search(Synthetic().space, factory(wrong, OnlineModel(), 8), 0)
 
     class Locked(Counting):
         def __deepcopy__(self, memo: object) -> None:
@@ -181,32 +181,32 @@ def test_what_is_no_sampler_is_refused() -> None:
     with pytest.raises(
         UsageError, match=r"Locked cannot be copied \(cannot pickle a lock\), .* sampler=lambda seed"
     ):
-        Search(Synthetic().space, factory(Locked(), Guide(), 8), 0)
+        Search(Synthetic().space, factory(Locked(), OnlineModel(), 8), 0)
     with pytest.raises(UsageError, match="nsga2, qmc, grid; did you mean 'guided'"):
-        factory("giuded", Guide(), 8)
+        factory("giuded", OnlineModel(), 8)
 
 
 def test_unknown_and_missing_samplers_are_usage_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError) as caught:
-        factory("annealing", Guide(), 8)
+        factory("annealing", OnlineModel(), 8)
     assert str(caught.value) == (
         "unknown sampler 'annealing'; known samplers: guided, tpe, random, cmaes, gp, nsga2, qmc, grid"
     )
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"'cmaes' needs cmaes: pip install 'autotune\[cmaes\]'"):
-        factory("cmaes", Guide(), 8)
+        factory("cmaes", OnlineModel(), 8)
     with pytest.raises(MissingExtraError, match=r"'gp' needs torch: pip install 'autotune\[gp\]'"):
-        factory("gp", Guide(), 8)
+        factory("gp", OnlineModel(), 8)
 
 
 def test_the_guide_learns_only_when_enough_is_new() -> None:
-    task, guide = Synthetic(), Guide(every=4)
+    task, cost_model = Synthetic(), OnlineModel(every=4)
     configs = task.space.random(np.random.default_rng(0), 4)
     population = task.space.of(configs)
-    rows = guide.features(task.space, population)
-    before = guide.score(task.space, population, rows)
-    guide.observe(task.space, configs[:3], [1.0, 2.0, 3.0])
-    assert not guide.learn()
-    guide.observe(task.space, configs[3:], [4.0])
-    assert guide.learn()
-    assert not np.array_equal(before, guide.score(task.space, population, rows))
+    rows = cost_model.features(task.space, population)
+    before = cost_model.score(task.space, population, rows)
+    cost_model.observe(task.space, configs[:3], [1.0, 2.0, 3.0])
+    assert not cost_model.learn()
+    cost_model.observe(task.space, configs[3:], [4.0])
+    assert cost_model.learn()
+    assert not np.array_equal(before, cost_model.score(task.space, population, rows))

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.bench.replay.recording import Recording
-from autotune.bench.replay.search import Answers, RecordedGuide, search
-from autotune.tuning.guide import Matrix
+from autotune.bench.replay.search import Answers, RecordedModel, search
+from autotune.tuning.online_model import Matrix
 from autotune.tuning.sampler import GUIDED
 from autotune.tuning.samplers import SamplerLike, name_of
 from search_spaces.population import Population
@@ -26,16 +26,16 @@ CONFIDENCE = 0.95
 JOB = "job"
 
 
-class _Blind(RecordedGuide):
+class _Blind(RecordedModel):
     """A cost model that takes all candidates for equal."""
 
     def score(self, space: Space, population: Population, features: Matrix) -> NDArray[Any]:
         return np.zeros(len(population))
 
 
-MODELS: Mapping[str, Callable[[Answers], RecordedGuide]] = {
-    JOB: RecordedGuide,
-    "analytic": partial(RecordedGuide, every=1 << 40),
+MODELS: Mapping[str, Callable[[Answers], RecordedModel]] = {
+    JOB: RecordedModel,
+    "analytic": partial(RecordedModel, every=1 << 40),
     "none": _Blind,
 }
 """Cost models that guide our sampler: a job's, analytic and then trained on what it measures; the analytic one alone;
@@ -57,7 +57,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ConfidenceInterval:
     """A mean and the interval that holds it with :data:`CONFIDENCE`."""
 
     mean: float
@@ -65,23 +65,23 @@ class Estimate:
     high: float
 
     @staticmethod
-    def of(values: NDArray[np.float64]) -> Estimate:
+    def of(values: NDArray[np.float64]) -> ConfidenceInterval:
         """Of independent values: the bootstrap (BCa, Efron 1987)."""
         from scipy.stats import bootstrap
 
         mean = float(values.mean())
         if len(values) < 2 or np.ptp(values) == 0:
-            return Estimate(mean, mean, mean)
+            return ConfidenceInterval(mean, mean, mean)
         found = bootstrap((values,), np.mean, confidence_level=CONFIDENCE, rng=np.random.default_rng(0))
-        return Estimate(mean, *map(float, found.confidence_interval))
+        return ConfidenceInterval(mean, *map(float, found.confidence_interval))
 
-    def map(self, function: Callable[[float], float]) -> Estimate:
+    def map(self, function: Callable[[float], float]) -> ConfidenceInterval:
         """By a growing function."""
-        return Estimate(*(float(function(value)) for value in (self.mean, self.low, self.high)))
+        return ConfidenceInterval(*(float(function(value)) for value in (self.mean, self.low, self.high)))
 
 
 @dataclass(frozen=True)
-class Comparison:
+class SearchComparison:
     """What searches found: ``curves`` [methods, recordings, seeds, trials] are log(least latency so far ÷ the least
     recorded)."""
 
@@ -92,19 +92,19 @@ class Comparison:
     """The least latency recorded over the default's."""
     curves: NDArray[np.float64]
 
-    def regret(self, method: int, trials: int) -> Estimate:
+    def regret(self, method: int, trials: int) -> ConfidenceInterval:
         """Regret after so many trials: by how much slower what was found is than the best, the geometric mean over
         the recordings; the interval is over seeds."""
-        return Estimate.of(self.curves[method, :, :, trials - 1].mean(axis=0)).map(np.expm1)
+        return ConfidenceInterval.of(self.curves[method, :, :, trials - 1].mean(axis=0)).map(np.expm1)
 
-    def regret_of(self, method: int, recording: int, trials: int) -> Estimate:
+    def regret_of(self, method: int, recording: int, trials: int) -> ConfidenceInterval:
         """The same for one recording."""
-        return Estimate.of(self.curves[method, recording, :, trials - 1]).map(np.expm1)
+        return ConfidenceInterval.of(self.curves[method, recording, :, trials - 1]).map(np.expm1)
 
-    def ratio(self, method: int, other: int, trials: int) -> Estimate:
+    def ratio(self, method: int, other: int, trials: int) -> ConfidenceInterval:
         """What a method found over what another one did with the same seeds."""
         logs = self.curves[method, :, :, trials - 1] - self.curves[other, :, :, trials - 1]
-        return Estimate.of(logs.mean(axis=0)).map(np.exp)
+        return ConfidenceInterval.of(logs.mean(axis=0)).map(np.exp)
 
 
 def compare(
@@ -116,7 +116,7 @@ def compare(
     by: str,
     processes: int = 1,
     say: Callable[[str], None] = lambda text: None,
-) -> Comparison:
+) -> SearchComparison:
     """Search each recording by each method ``seeds`` times; recordings of no more candidates than ``trials`` are left
     out, for there is nothing to choose. ``by``: see :mod:`autotune.bench.replay.search`.
     """
@@ -126,7 +126,7 @@ def compare(
     for answers, curve in zip(found, _mapped(work, found, processes), strict=True):
         say(f"{answers.recording.title}: {len(methods) * seeds} searches")
         curves.append(curve)
-    return Comparison(
+    return SearchComparison(
         tuple(methods),
         tuple(answers.recording.title for answers in found),
         tuple(answers.space.size() for answers in found),
@@ -150,8 +150,8 @@ def _searched(answers: Answers, methods: Sequence[Method], trials: int, seeds: i
     """Curves of one recording [methods, seeds, trials]."""
 
     def curve(method: Method, seed: int) -> NDArray[np.float64]:
-        guide = MODELS[method.model](answers)
-        found = search(answers, method.sampler, guide, trials=trials, seed=seed)
+        cost_model = MODELS[method.model](answers)
+        found = search(answers, method.sampler, cost_model, trials=trials, seed=seed)
         return np.asarray(np.log(found / answers.best))
 
     return np.stack([np.stack([curve(method, seed) for seed in range(seeds)]) for method in methods])
@@ -162,4 +162,13 @@ def methods_of(samplers: Sequence[str], models: Sequence[str]) -> list[Method]:
     return [Method(name, model) for name in samplers for model in (models if name == GUIDED else (JOB,))]
 
 
-__all__ = ["CONFIDENCE", "JOB", "MODELS", "Comparison", "Estimate", "Method", "compare", "methods_of"]
+__all__ = [
+    "CONFIDENCE",
+    "JOB",
+    "MODELS",
+    "ConfidenceInterval",
+    "Method",
+    "SearchComparison",
+    "compare",
+    "methods_of",
+]

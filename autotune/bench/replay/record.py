@@ -25,12 +25,12 @@ from autotune.schedule.knob import config_to_json
 from autotune.suggest import listing
 from autotune.target import Target
 from autotune.tuning.compare import EVERY
-from autotune.tuning.guide import Guide
-from autotune.tuning.inside import Inside
+from autotune.tuning.inside import InModelReader
 from autotune.tuning.job import Subject
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.model import MeasuredModel, work_of
+from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.samplers import factory
 from autotune.tuning.search import Search
 from autotune.tuning.sites import Site, Sites
@@ -170,7 +170,7 @@ def _read_inside(
     say: Say,
 ) -> None:
     """Read the fastest of each sample inside the model, with other candidates in each process."""
-    make = factory("random", Guide(None), 1)
+    make = factory("random", OnlineModel(None), 1)
     tasks = [Task(s.names, s.workload, s.space, Search(s.space, make, 0), s.default) for s in subjects]
     fastest = {sample.subject.workload.key: sample.fastest(effort.share) for sample in samples}
     rng = np.random.default_rng(effort.seed)
@@ -180,12 +180,12 @@ def _read_inside(
         Database(Path(folder) / "empty.db") as empty,
     ):
         model = MeasuredModel(parts, sites, target, empty, Preference(TOLERANCE), effort.seed)
-        inside = Inside(Sites(tasks, sites), model)
+        reader = InModelReader(Sites(tasks, sites), model)
         for number in range(effort.processes):
-            for some in _batches(fastest, inside.most, rng):
+            for some in _batches(fastest, reader.most, rng):
                 count = sum(map(len, some.values()))
                 say(f"{parts.name}: reading {count} candidates inside it, {number + 1} of {effort.processes}")
-                for key, readings in inside.read(some, lambda: False).items():
+                for key, readings in reader.read(some, lambda: False).items():
                     next(s for s in samples if s.subject.workload.key == key).inside.extend(readings)
 
 

@@ -19,9 +19,9 @@ from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.guide import Guide, Matrix
-from autotune.tuning.loop import Loop
+from autotune.tuning.loop import TuningLoop
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
+from autotune.tuning.online_model import Matrix, OnlineModel
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.sampler import GuidedSampler
 from autotune.tuning.samplers import SamplerLike, factory
@@ -99,7 +99,7 @@ class Answers:
     @cached_property
     def features(self) -> NDArray[Any]:
         """What cost models read of the pool [n, F]."""
-        return Guide().features(self.space, self.space.pool)
+        return OnlineModel().features(self.space, self.space.pool)
 
 
 class RecordedMeasurer:
@@ -140,7 +140,7 @@ class _Nowhere:
         return []
 
 
-class RecordedGuide(Guide):
+class RecordedModel(OnlineModel):
     """A job's cost model that reads the features of a pool instead of working them out again and again."""
 
     def __init__(self, answers: Answers, prior: Ranker | None = None, every: int = 24) -> None:
@@ -154,7 +154,7 @@ class RecordedGuide(Guide):
 
 
 def search(
-    answers: Answers, sampler: SamplerLike, guide: Guide, *, trials: int, seed: int
+    answers: Answers, sampler: SamplerLike, cost_model: OnlineModel, *, trials: int, seed: int
 ) -> NDArray[np.float64]:
     """The least latency over the default's after each trial, of which the default is the first [trials].
 
@@ -162,15 +162,15 @@ def search(
     candidates are those of the pool (:class:`PoolSampler`), and their ends are known.
     """
     space, facts = answers.space, answers.recording.facts
-    make = _in_pool(factory(sampler, guide, BATCH))
+    make = _in_pool(factory(sampler, cost_model, BATCH))
     task = Task((facts.name,), space.workload, space, Search(space, make, seed), answers.default, seed)
     site = Site((facts.name,), space.workload, (Option(cast("Workload", space.workload)),))
-    Loop(
+    TuningLoop(
         tasks=[task],
         allocator=Allocator(Sites([task], [site]), seed),
         measurer=RecordedMeasurer(answers),
         store=_Nowhere(),
-        guide=guide,
+        cost_model=cost_model,
         meter=Meter(Budget(trials=trials)),
         describe=lambda run: run,
         measured=lambda task, run: None,
@@ -196,4 +196,4 @@ def _in_pool(make: SamplerFactory) -> SamplerFactory:
     return made
 
 
-__all__ = ["ALONE", "BATCH", "INSIDE", "Answers", "RecordedGuide", "RecordedMeasurer", "search"]
+__all__ = ["ALONE", "BATCH", "INSIDE", "Answers", "RecordedMeasurer", "RecordedModel", "search"]

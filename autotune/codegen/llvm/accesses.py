@@ -7,7 +7,7 @@ from autotune.codegen.llvm.blocks import Blocks
 from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.folds import fold_lanes
 from autotune.codegen.llvm.memory import Memory
-from autotune.codegen.llvm.places import Places
+from autotune.codegen.llvm.places import BufferPlaces
 from autotune.codegen.llvm.streams import Streams
 from autotune.codegen.llvm.types import Value, type_of
 from autotune.errors import BuildError
@@ -23,7 +23,7 @@ class Accesses:
         self,
         expressions: Expressions,
         addresses: Addresses,
-        places: Places,
+        places: BufferPlaces,
         memory: Memory,
         blocks: Blocks,
         streams: Streams,

@@ -26,7 +26,7 @@ Environment = dict[Var, int | Ramp | Value]
 """What a variable is: a known number (an unrolled loop), a ramp of lanes (the vectorized loop) or an SSA value."""
 
 
-class Terms(NamedTuple):
+class OffsetTerms(NamedTuple):
     """The terms of an offset by what they are in a scope: numbers and ramps, which differ from one copy of an
     unrolled loop to the next, SSA values that stay the same, and what has to be computed where it is used.
     """
@@ -52,8 +52,8 @@ class Addresses:
         self.code = code
         self.env = env
         self.linear = Simplifier()
-        self.terms: Scoped[Lin, Terms] = Scoped()
-        """Terms of forms; ``with`` it, variables that are bound there are what they are."""
+        self.terms: Scoped[Lin, OffsetTerms] = Scoped()
+        """The terms of each form; inside ``with`` the variables that are bound there keep their meaning."""
         self._value = value
         self._forms: dict[int, Lin] = {}
         self._divisors: dict[Var, int] = {}
@@ -98,7 +98,7 @@ class Addresses:
             return Address(tuple(scalars), total, stride, None)
         return Address(tuple(scalars), total, 0, self._lane_offsets(vectors, stride))
 
-    def _sorted_terms(self, form: Lin) -> Terms:
+    def _sorted_terms(self, form: Lin) -> OffsetTerms:
         numbers: list[tuple[Var, int]] = []
         scalars: list[tuple[str, int]] = []
         others: list[tuple[Expr, int]] = []
@@ -110,7 +110,7 @@ class Addresses:
                 scalars.append((known.text, c))
             else:
                 others.append((atom, c))
-        return Terms(tuple(numbers), tuple(scalars), tuple(others))
+        return OffsetTerms(tuple(numbers), tuple(scalars), tuple(others))
 
     def _lane_offsets(self, vectors: list[tuple[Value, int]], stride: int) -> Value:
         lanes = self.code.lanes

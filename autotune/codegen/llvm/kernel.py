@@ -15,7 +15,7 @@ from autotune.codegen.llvm.instructions import Instructions
 from autotune.codegen.llvm.lanes import masks_fit, settle_lanes
 from autotune.codegen.llvm.memory import Memory
 from autotune.codegen.llvm.module import ModuleText
-from autotune.codegen.llvm.places import Places
+from autotune.codegen.llvm.places import BufferPlaces
 from autotune.codegen.llvm.streams import Streams, alignment_test
 from autotune.codegen.llvm.writer import Writer
 from autotune.codegen.manifest import Entry
@@ -84,7 +84,7 @@ class KernelEmitter:
         # A load in an expression has an address, and that expressions in it: the one circle among the parts.
         self.expressions = Expressions(arithmetic, {}, lambda node: self.accesses.load(node))
         self.addresses = Addresses(code, self.expressions.env, self.expressions.value)
-        self.places = Places(code, self.addresses, kernel)
+        self.places = BufferPlaces(code, self.addresses, kernel)
         self.memory = Memory(arithmetic, self.places.pointers.__getitem__, frozenset(kernel.reads))
         blocks = Blocks(self.memory, self.addresses)
         self.streams = Streams(code, self.addresses, may_stream)

@@ -17,7 +17,7 @@ STACK_BYTES = 16 << 10
 """Local memory of a kernel up to this goes on the stack, larger buffers into the worker's scratch memory."""
 
 
-class Places:
+class BufferPlaces:
     """Finds a place for each buffer.
 
     ``pointers`` are those of buffers in memory; ``slots`` holds ``{offset: (name, lanes)}`` of buffers in registers.
@@ -99,4 +99,4 @@ class Places:
         return name
 
 
-__all__ = ["Places"]
+__all__ = ["BufferPlaces"]

@@ -1,7 +1,7 @@
-"""Fetching inputs ahead of their use.
+"""Software prefetch of inputs.
 
-Hardware prefetchers start anew in every page, and cannot follow rows that are looked up in an index. A knob says how
-many bytes ahead the inputs that come from beyond a core's own cache are fetched; 0 leaves it to the hardware.
+Hardware prefetchers start anew in every page, and cannot follow rows that are looked up in an index. The knob ``ahead``
+is the prefetch distance in bytes of inputs that come from beyond a core's own cache; 0 leaves it to the hardware.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from search_spaces.tile_common import item_bytes
 _DISTANCES = (512, 1024, 2048, 4096)
 
 
-def ahead_knob(distances: Sequence[int] = _DISTANCES) -> Knob:
-    """How far ahead inputs are fetched."""
-    return Knob.of("ahead", (0, *distances), 0, "bytes that far inputs are fetched ahead")
+def prefetch_knob(distances: Sequence[int] = _DISTANCES) -> Knob:
+    """The knob of the prefetch distance."""
+    return Knob.of("ahead", (0, *distances), 0, "prefetch distance of far inputs in bytes")
 
 
 def far_reads(stages: Sequence[ComputeOp], least: int, shape: tuple[int, ...]) -> list[ReadForm]:
@@ -55,4 +55,4 @@ def iterations(distance: Any, nbytes: Any) -> Any:
     return maximum(1, ceil_div(distance, maximum(1, nbytes)))
 
 
-__all__ = ["ahead_knob", "far_reads", "iterations"]
+__all__ = ["far_reads", "iterations", "prefetch_knob"]

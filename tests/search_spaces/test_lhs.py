@@ -1,4 +1,4 @@
-"""The left operand in panels or fetched ahead: other ways to the same numbers, where it outgrows the second cache."""
+"""Lhs packing and prefetches of the left operand: the same numbers; a knob where it outgrows the second cache."""
 
 from __future__ import annotations
 

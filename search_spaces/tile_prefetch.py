@@ -1,4 +1,4 @@
-"""An image larger than the second cache, fetched ahead of the tiles whose windows read it."""
+"""Prefetch of an image larger than the second cache, for the tiles whose windows read it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from autotune.schedule.knob import Knob
 from autotune.te.tensor import PlaceholderOp
-from search_spaces.ahead import ahead_knob, iterations
 from search_spaces.analysis import ReadForm
+from search_spaces.prefetch import iterations, prefetch_knob
 from search_spaces.sketch import Choices
 from search_spaces.tile_common import item_bytes
 from search_spaces.tile_shape import TileShape
@@ -25,18 +25,18 @@ _MOST_TAPS = 64  # of a larger window an iteration would fetch more lines than a
 
 
 def image_knob(shape: TileShape, target: Target) -> list[Knob]:
-    """How far ahead the image is fetched, where it does not stay in the second cache and its windows are small."""
+    """The prefetch distance, where the image does not stay in the second cache and its windows are small."""
     read = image_read(shape)
     if math.prod(shape.extents[axis] for axis in (*shape.window, shape.main)) > _MOST_TAPS:
         return []
     far = read is not None and math.prod(read.tensor.shape) * item_bytes(read.tensor) >= target.l2_bytes
-    return [ahead_knob(_DISTANCES)] if far else []
+    return [prefetch_knob(_DISTANCES)] if far else []
 
 
 def fetch_image(
     stored: Stage, shape: TileShape, tiles: Sequence[IterVar], along: IterVar, config: Choices
 ) -> None:
-    """Fetch the windows of a tile some tiles ahead, in the innermost loop over tiles that repeats.
+    """Prefetch the windows of later tiles, in the innermost loop over tiles that repeats.
 
     Of the ``tiles``, those ``along`` rows are as wide as the tile has rows.
     """

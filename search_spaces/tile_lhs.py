@@ -1,7 +1,8 @@
-"""The left operand of a matrix product that is much larger than the second cache: as it lies, fetched ahead, packed.
+"""Lhs packing: the left operand of a matrix product that is much larger than the second cache.
 
-Panels of a register tile's rows, in the order of the reduction, are those of Goto and van de Geijn (TOMS 2008);
-they are made whole before the kernel, or for each block. Readings of all of them are in docs/kernels/matmul.md.
+The knob ``left`` says how a tile reads it: ``rows`` where it lies, ``ahead`` where it lies with prefetches, ``panels``
+packed before the kernel, ``block`` packed for each block. Panels of a register tile's rows, in the order of the
+reduction, are those of Goto and van de Geijn (TOMS 2008). Readings of all of them are in docs/kernels/matmul.md.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ if TYPE_CHECKING:
     from autotune.te.expr import IterVar
     from search_spaces.analysis import ReadForm
 
-ROWS, AHEAD, PANELS, BLOCK = "rows", "ahead", "panels", "block"
+ROWS, PREFETCH, PANELS, BLOCK = "rows", "ahead", "panels", "block"
 _LARGE = 4
 _BODIES = 2
 """Bodies of the reduction from a fetch to its use: 8 lose more, by 1 to 3 %."""
 
 
-def left_knob(shape: TileShape, target: Target) -> list[Knob]:
-    """How the left operand is read, where it is a stored matrix of several times the second cache."""
-    read = _left(shape)
+def lhs_knob(shape: TileShape, target: Target) -> list[Knob]:
+    """The knob of lhs packing, where the left operand is a stored matrix of several times the second cache."""
+    read = _lhs(shape)
     if read is None or math.prod(read.tensor.shape) * item_bytes(read.tensor) <= _LARGE * target.l2_bytes:
         return []
-    about = "left operand: where it lies, fetched ahead, in panels packed before, or packed for each block"
-    return [Knob.of("left", (ROWS, AHEAD, PANELS, BLOCK), ROWS, about)]
+    about = "lhs packing: none, none but prefetches, panels packed before, or packed for each block"
+    return [Knob.of("left", (ROWS, PREFETCH, PANELS, BLOCK), ROWS, about)]
 
 
-def left_constraints(shape: TileShape, knobs: list[Knob]) -> list[Constraint]:
+def lhs_constraints(shape: TileShape, knobs: list[Knob]) -> list[Constraint]:
     """Panels begin where tiles do, and a library kernel has its own."""
     names = [knob.name for knob in knobs]
     if "left" not in names:
@@ -53,7 +54,7 @@ def left_constraints(shape: TileShape, knobs: list[Knob]) -> list[Constraint]:
 
     def holds(c: Columns) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         aligned = (c["tail"] == "peel") | (np.mod(shape.extents[shape.spatial[0]], c["rows"]) == 0)
-        ours = (c["left"] == AHEAD) | aligned
+        ours = (c["left"] == PREFETCH) | aligned
         if kernel:
             ours = ours & (c["kernel"] == TILES)
         return np.asarray((c["left"] == ROWS) | ours)
@@ -62,11 +63,11 @@ def left_constraints(shape: TileShape, knobs: list[Knob]) -> list[Constraint]:
     return [Constraint("left", ("left", "rows", "tail", *kernel), holds, why)]
 
 
-def pack_left(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Choices) -> Stage | None:
+def pack_lhs(schedule: Schedule, shape: TileShape, accumulator: Stage, config: Choices) -> Stage | None:
     """The stage that makes panels of the left operand, at the root; None where the rows are read where they lie."""
     if config.get("left", ROWS) not in (PANELS, BLOCK):
         return None
-    read = _left(shape)
+    read = _lhs(shape)
     assert read is not None
     *batch, row, step = (Var(f"i{dim}") for dim in range(len(read.dims)))
     packed = schedule.cache_read(schedule[read.tensor.op.name].tensor, "global", [accumulator])
@@ -75,9 +76,7 @@ def pack_left(schedule: Schedule, shape: TileShape, accumulator: Stage, config: 
     return schedule[schedule.transform_layout(packed, panels)]
 
 
-def place_left(
-    panels: Stage | None, shape: TileShape, stored: Stage, block: IterVar, config: Choices
-) -> None:
+def place_lhs(panels: Stage | None, shape: TileShape, stored: Stage, block: IterVar, config: Choices) -> None:
     """Transpose a vector of steps at a time, before the kernel or for each block."""
     if panels is None:
         return
@@ -97,15 +96,15 @@ def place_left(
         panels.parallel(panels.fuse(*batch, panel) if batch else panel)
 
 
-def prefetch_left(accumulator: Stage, shape: TileShape, steps: IterVar, config: Choices) -> None:
-    """Fetch what the body will read of the left operand, one instruction a row."""
-    read = _left(shape)
-    if config.get("left") == AHEAD and read is not None:
+def prefetch_lhs(accumulator: Stage, shape: TileShape, steps: IterVar, config: Choices) -> None:
+    """Prefetch what the body will read of the left operand, one instruction a row."""
+    read = _lhs(shape)
+    if config.get("left") == PREFETCH and read is not None:
         mine = next(tensor for tensor in accumulator.op.input_tensors if tensor.name == read.tensor.name)
         accumulator.prefetch(mine, steps, _BODIES)
 
 
-def _left(shape: TileShape) -> ReadForm | None:
+def _lhs(shape: TileShape) -> ReadForm | None:
     """The read of rows by steps of the reduction, if that is how it lies in memory."""
     if len(shape.spatial) != 1 or shape.window or len(shape.reads) != 2 or shape.dot is not None:
         return None
@@ -117,9 +116,9 @@ def _left(shape: TileShape) -> ReadForm | None:
 
 
 __all__ = [
-    "left_constraints",
-    "left_knob",
-    "pack_left",
-    "place_left",
-    "prefetch_left",
+    "lhs_constraints",
+    "lhs_knob",
+    "pack_lhs",
+    "place_lhs",
+    "prefetch_lhs",
 ]

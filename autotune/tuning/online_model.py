@@ -32,7 +32,7 @@ class _Group:
     latency: list[float] = field(default_factory=list)
 
 
-class Guide:
+class OnlineModel:
     """Scores candidates, and learns from measured ones.
 
     The ranker of a job sees the loop nest's features and the knobs themselves, a column a knob name;
@@ -130,4 +130,4 @@ def _standard(values: NDArray[Any]) -> NDArray[Any]:
     return (values - values.mean()) / spread if spread > 0 else values * 0.0
 
 
-__all__ = ["Guide"]
+__all__ = ["OnlineModel"]

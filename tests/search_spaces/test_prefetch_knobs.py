@@ -1,4 +1,4 @@
-"""Inputs fetched ahead: other loops, the same numbers, and no knob where a core keeps what it reads."""
+"""Prefetched inputs: other loops, the same numbers, and no knob where a core keeps what it reads."""
 
 from __future__ import annotations
 

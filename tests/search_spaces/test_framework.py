@@ -27,11 +27,8 @@ EASY = Constraint("easy", ("order", "pack"), lambda c: (c["order"] == "mn") | ~c
 
 
 class _NoRecipe:
-    def schedule(self, config: Any) -> Any:
-        return config
-
-    def loop_nest(self, columns: Any) -> Any:
-        return columns
+    def steps(self, schedule: Any, config: Any) -> None:
+        raise NotImplementedError
 
 
 def space(**changes: Any) -> Space:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autotune import te
 from autotune.database import Latency, Outcome
 from autotune.graph.region import RegionProgram
 from autotune.schedule.knob import Config, Knob
+from autotune.schedule.schedule import Schedule
 from autotune.target import Target
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.outcome import Measurement
 from search_spaces.constraint import Constraint
 from search_spaces.nest import Access, Body, Loop, LoopNest
+from search_spaces.population import Population
+from search_spaces.sketch import Choices
 from search_spaces.space import Space
 from tests.tuning.simulated import SimulatedMeasurer
 
@@ -38,7 +43,7 @@ class FakeWorkload:
     bytes: int = 1 << 16
 
     def program(self) -> RegionProgram:
-        """A product of 64x64 matrices, which the nest of the recipe has the loops of."""
+        """A product of 64x64 matrices, whose loops those of the made-up nests are."""
         a, b = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
         k = te.reduce_axis((0, 64), name="k")
         c = te.compute((64, 64), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
@@ -46,13 +51,17 @@ class FakeWorkload:
 
 
 @dataclass(frozen=True)
-class FakeRecipe:
-    def schedule(self, config: Config) -> Any:
+class NoRecipe:
+    def steps(self, schedule: Schedule, config: Choices) -> None:
         raise NotImplementedError
 
-    def loop_nest(self, columns: Any) -> LoopNest:
+
+class MadeUpSpace(Space):
+    """A space whose loop nests follow from no schedule."""
+
+    def loop_nests(self, population: Population) -> Iterator[tuple[NDArray[np.intp], LoopNest]]:
         """A nest whose analytic cost has little to do with the real latency: learning must help."""
-        n = len(columns["rows"])
+        n, columns = len(population), population.columns()
         one = np.ones(n)
         rows, vectors = columns["rows"].astype(float), columns["vectors"].astype(float)
         body = Body(one, rows * vectors, rows + vectors, one, rows * vectors, one * 8, rows * vectors)
@@ -64,7 +73,7 @@ class FakeRecipe:
         tags = {"unroll": columns["unroll"].astype(float), "order": (columns["order"] == "mn") * one}
         extents = {"i": 64, "j": 64, "k": 64}
         accesses = (Access("A", 4, ((("i", 1),), (("k", 1),)), (64, 64)),)
-        return LoopNest("contraction", 8, 1e6, extents, loops, accesses, body, tags=tags)
+        yield np.arange(n), LoopNest("contraction", 8, 1e6, extents, loops, accesses, body, tags=tags)
 
 
 @dataclass
@@ -81,7 +90,7 @@ class Synthetic:
     def __post_init__(self) -> None:
         self.workload = FakeWorkload((self.name * 64)[:64], f"text {self.name}", flops=self.flops)
         workload: Any = self.workload
-        self.space = Space(workload, TARGET, "contraction", KNOBS, (FITS,), FakeRecipe())
+        self.space = MadeUpSpace(workload, TARGET, "contraction", KNOBS, (FITS,), NoRecipe())
 
     def latency(self, config: Config) -> float:
         rows, vectors = int(config["rows"]), int(config["vectors"])

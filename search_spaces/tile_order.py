@@ -1,4 +1,4 @@
-"""In which order of dimensions a register tile's staged producers lie.
+"""The dimension order of a register tile's staged producers.
 
 A tile reads what is not its vector operand element by element and broadcasts it, so the staged copy may lie in any
 order. First convolutions copy an image of three planes: in the order that the anchor reads, a vector of the copy

@@ -80,19 +80,19 @@ def compare(
 
 @dataclass
 class _Share:
-    """Time for tuning that is left, in equal parts for each problem that is left; None without a limit."""
+    """Divides the remaining tuning time equally among the remaining problems; ``seconds`` is None without a limit."""
 
     seconds: float | None
     problems: int
 
     def take(self) -> float | None:
-        """What the next problem may use."""
+        """Seconds that the next problem may use."""
         part = None if self.seconds is None else self.seconds / max(1, self.problems)
         self.problems -= 1
         return part
 
     def used(self, seconds: float) -> None:
-        """What a problem did use."""
+        """Take off the seconds that a problem used."""
         if self.seconds is not None:
             self.seconds = max(0.0, self.seconds - seconds)
 

@@ -41,10 +41,7 @@ def hoisted_key(dispatch: Dispatch, code: DispatchCode, spec: BufferSpec) -> Hoi
 def run_hoisted(
     partition: Partition, codes: Mapping[str, DispatchCode], target: Target, known: Hoisted
 ) -> dict[HoistedKey, Array]:
-    """Values of all hoisted buffers: the hoisted kernels of those that are not ``known`` as one module, run once.
-
-    They are known then.
-    """
+    """Values of all hoisted buffers. Those not in ``known`` are computed by one module, and added to it."""
     builder = _HoistedModule(partition, codes, known)
     for dispatch in partition.dispatches:
         builder.add(dispatch)

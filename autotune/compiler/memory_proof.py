@@ -23,7 +23,7 @@ _Units = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class MemoryProof:
-    """What was gone through: ``reads`` and ``writes`` are arguments of dispatches, ``shared`` the values
+    """What the proof covers: ``reads`` and ``writes`` are arguments of dispatches, ``shared`` the values
     written into a part of another's memory."""
 
     reads: int

@@ -88,7 +88,7 @@ class Plan:
         return {key: ranking.chosen for key, ranking in self.rankings.items()}
 
     def evidence(self, key: str) -> tuple[Evidence, str]:
-        """How well it is known that what a resulting workload runs is the one to use, and what is to be said of it."""
+        """The evidence for the code that a resulting workload runs, and a reason in words."""
         planned = self.schedules[key]
         found = with_options(key, planned.evidence, self.rankings)
         reason = planned.reason if found == planned.evidence else f"as an algorithm; {planned.evidence}"
@@ -100,7 +100,7 @@ class Plan:
 
 
 def with_options(key: str, evidence: Evidence, rankings: Mapping[str, Ranking]) -> Evidence:
-    """What is known of a workload's schedule, or of the option that it is part of, if that was confirmed faster."""
+    """The evidence of a workload's schedule, or of its option if that was confirmed faster."""
     if evidence.state is State.TUNED:
         return evidence
     for ranking in rankings.values():

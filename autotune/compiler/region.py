@@ -42,8 +42,10 @@ def region_partition(workload: Workload, arrays: Sequence[Array]) -> Partition:
 
 
 def region_inputs(workload: Workload, arrays: Sequence[Array]) -> list[Array]:
-    """What the region's module takes, from all arrays of the workload: the inputs that are not
-    constant; those with strides laid out in a flat array."""
+    """Arguments of the region's module, from all arrays of the workload.
+
+    They are the inputs that are not constant; one with strides is laid out in a flat array.
+    """
     graph = workload.region.graph
     return [
         _laid_out(array, graph.type_of(value))
@@ -62,8 +64,7 @@ def region_outputs(workload: Workload, results: Sequence[Array]) -> list[Array]:
 
 
 def region_gaps(workload: Workload) -> list[Array | None]:
-    """Of each array that the region's module returns a mask of the elements that belong to others; None where
-    there are none."""
+    """For each output of the region's module a mask of the elements that are not its own; None if all are."""
     graph = workload.region.graph
     return [_gap(graph.type_of(value)) for value in graph.outputs]
 

@@ -26,7 +26,7 @@ class Estimate:
 
     @property
     def ratio(self) -> float:
-        """The latency to expect, in parts of the default's: nearer to it the less was read."""
+        """The expected latency over the default's: the fewer rounds were read, the nearer to 1."""
         return math.exp(self.total / (self.rounds + _DOUBT))
 
 

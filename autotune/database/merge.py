@@ -66,7 +66,7 @@ def _copy(connection: Connection, table: Table, values: list[dict[str, Any]]) ->
 
 
 def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> dict[str, Any]:
-    """A row without its number, which is the database's own affair, and with that of the run it refers to."""
+    """A row to insert: without a number of its own, and with the number that its run has in this database."""
     if table not in (schema.runs, schema.comparisons, schema.readings):
         return row
     found = {name: value for name, value in row.items() if name in table.c and name != "id"}

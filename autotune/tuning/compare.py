@@ -83,17 +83,18 @@ class WholeModel(Protocol):
     def read(
         self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
     ) -> list[Profile | None]:
-        """What versions took that take turns; None for one that failed."""
+        """Have versions take turns; what each of them took, None for one that failed."""
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
-        """The whole model untuned, and with the options and schedules used now, in several fresh processes; None
-        without time for it. ``untuned`` and ``tuned`` are code that is there already, of defaults and of what is used.
+        """Time the whole model untuned, and with the options and schedules used now, in several fresh processes.
+
+        None without time for it. ``untuned`` and ``tuned`` are code of defaults and of what is used, as far as built.
         """
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """What may be used at a site: an option of its workload, or code for it; ``row`` stores how it fares."""
+    """A candidate for a site: an option of its workload, or code for it. ``row`` is its row in the database."""
 
     row: Comparison
     option: Option | None = None
@@ -253,9 +254,9 @@ class Comparing:
     def _read(
         self, questions: Sequence[_Question], base: Version, late: Callable[[], bool]
     ) -> list[int] | None:
-        """Have versions of the model take turns, and store how each question ends; the winners by their numbers.
+        """Have versions of the model take turns, and store the answers; for each question the number of the winner.
 
-        ``base`` is what all versions have where there is no question. None when there is no reading.
+        All versions are ``base`` except for the candidates that are compared. None when there is no reading.
         """
         count = max((len(question.candidates) for question in questions), default=0)
         if not count:

@@ -65,10 +65,10 @@ def gain_of(
     processes: int = PROCESSES,
     patience_s: float = PATIENCE_S,
 ) -> Gain | None:
-    """Read two versions in turns in up to so many processes; None if there is time for none, or a version fails.
+    """Read two versions in turns, in up to ``processes`` fresh processes; None without time, or if a version fails.
 
-    After ``patience_s`` the least number of processes is enough; with fewer for an interval the ratio has none. What
-    has the same machine code is read alone, once.
+    After ``patience_s`` no more than the least number of processes is read. The ratio has no interval where too few
+    were. Two versions of the same machine code are one: it is read in one process.
     """
     begin = time.monotonic()
     same = before.same_code(after)

@@ -1,4 +1,4 @@
-"""When a model's latency was first as small as it is: the runs of a tuning database in order of their time."""
+"""How a model's latency fell while it was tuned: the runs of a tuning database in the order of their time."""
 
 from __future__ import annotations
 

@@ -404,14 +404,14 @@ class Job:
 
 
 def owner() -> str:
-    """This process, so that nobody takes another one with the same number for it."""
+    """A name for this process: host, process id and start time, as the system uses process ids again."""
     import psutil
 
     return f"{platform.node()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
 
 
 def alive(name: str) -> bool:
-    """Whether the process that :func:`owner` named still runs; one on another host is taken to."""
+    """Whether the process that :func:`owner` named still runs; one on another host counts as running."""
     import psutil
 
     host, pid, started = name.rsplit(":", 2)

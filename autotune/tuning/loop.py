@@ -40,11 +40,11 @@ class RunStore(Protocol):
 
 
 GENERATION = 8
-"""So many candidates of a workload are read inside the model together, with those of others."""
+"""Candidates of a workload that are read inside the model together, at most; those of other workloads beside them."""
 LEADERS = 3
-"""So many of the fastest that were read before are read again with them, in another process."""
+"""Of the candidates read before, the number of fastest that are read again with them, in another process."""
 _PROCESS_S, _VERSION_S = 1.5, 0.2
-"""What reading inside the model takes a process, and a version until that is known, on a quiet machine."""
+"""Seconds that reading inside the model takes on a quiet machine: for a process, and for a version until measured."""
 _PROCESS = 20.0
 """A process takes as long as so many trials, on a busy machine too."""
 _COMPARING = least_processes(TOP) + 2
@@ -191,17 +191,17 @@ class TuningLoop:
 
     @property
     def _most(self) -> int:
-        """How many candidates of a workload wait at most."""
+        """How many candidates of a workload may wait."""
         return GENERATION if self.reader is None else min(GENERATION, self.reader.most - LEADERS)
 
     def _enough(self) -> float:
-        """So many that wait are read: half of the room that the workloads which get turns have."""
+        """How many candidates must wait before they are read: half of those that may wait in all open tasks."""
         if self.reader is None:
             return 0.0
         return max(1.0, 0.5 * self._most * len(self.allocator.open_tasks))
 
     def _is_late(self) -> bool:
-        """Whether no more can be read inside the model than what waits now."""
+        """Whether time is left only to read what waits now inside the model, not for another batch."""
         if self.reader is None or not self.waiting:
             return False
         most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())

@@ -1,4 +1,4 @@
-"""What a model gives a tuning job: its workloads, and the whole of it to time before and after."""
+"""A model as a tuning job needs it: its workloads, and the whole of it to time before and after."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def _versions_at_once(nbytes: int) -> int:
 
 
 class MeasuredModel:
-    """A model as what its dispatches run in: versions of it are assembled and take turns.
+    """A model in which candidates are measured: versions of it are assembled and take turns.
 
-    Raises what assembling raises; a version that crashes is a reading that is missing.
+    A version that crashes has no reading. Methods raise what assembling raises.
     """
 
     def __init__(

@@ -95,9 +95,9 @@ class Sites:
         return [task for task in self.tasks if task.untried and task.workload.key in wanted]
 
     def weights(self) -> dict[str, float]:
-        """How many ns the model gains for one that a task gains, now or if its option comes first.
+        """The weight of each task, by workload key: how many ns the model gains when the task gets 1 ns faster.
 
-        By workload key; what is not in it gains nothing. An option that is behind counts by how close it is.
+        Tasks of an option that is not the fastest count too, by how close it is; tasks without a weight gain nothing.
         """
         weights = Counter[str]()
         for site in self.all:

@@ -62,9 +62,9 @@ class Rounds:
 
 
 class FreshProcesses:
-    """Worker processes that have read nothing yet, some of them started ahead: starting takes longer than reading.
+    """Worker processes that have read nothing yet. Some are started early, as starting takes longer than reading.
 
-    None is handed out while another one starts, which would disturb its readings.
+    No process is handed out while another one starts: that would disturb its readings.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ class FreshProcesses:
         self._current = ""
 
     def start(self, count: int) -> None:
-        """Have so many more started, in the background."""
+        """Start ``count`` more in the background."""
         for _ in range(count):
             role = f"process {self._count}"
             self._count += 1
@@ -115,9 +115,9 @@ class FreshProcesses:
 class Turns:
     """Versions of one model that take turns in worker processes; one that ends its process takes no further turns.
 
-    Each reading of all begins in a fresh process. What they took comes in the order in which versions were added, with
-    None for those that ended a process or were not loaded. Once they are loaded, the least number of rounds is read,
-    whatever the time: fewer say nothing.
+    Each reading of all versions begins in a fresh process. Results are in the order in which versions were added: None
+    for those that ended a process or were not loaded. Once versions are loaded, the least number of rounds is read even
+    when time is up: fewer say nothing.
     """
 
     def __init__(self, seed: int, command: Sequence[str] = WORKER) -> None:
@@ -183,7 +183,7 @@ class Turns:
     def _round(
         self, do: str, rounds: Rounds, taken: Mapping[int, list[NDArray[np.float64]]], number: int
     ) -> bool:
-        """One round; says whether all versions lived. What had several turns counts by their median."""
+        """Read one round; False when a version ended its process. Of several turns of a version the median counts."""
         found: dict[int, list[list[float]]] = {version: [] for version in taken}
         for version in rounds.order(list(taken), number + self._readings):
             runs = int(np.clip(rounds.turn_ns / self._run_ns[version], 2, 30))

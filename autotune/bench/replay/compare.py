@@ -66,7 +66,7 @@ class ConfidenceInterval:
 
     @staticmethod
     def of(values: NDArray[np.float64]) -> ConfidenceInterval:
-        """Of independent values: the bootstrap (BCa, Efron 1987)."""
+        """The mean of independent values with its bootstrap interval (BCa, Efron 1987)."""
         from scipy.stats import bootstrap
 
         mean = float(values.mean())
@@ -76,7 +76,7 @@ class ConfidenceInterval:
         return ConfidenceInterval(mean, *map(float, found.confidence_interval))
 
     def map(self, function: Callable[[float], float]) -> ConfidenceInterval:
-        """By a growing function."""
+        """The interval of a monotonically increasing function of the value."""
         return ConfidenceInterval(*(float(function(value)) for value in (self.mean, self.low, self.high)))
 
 
@@ -158,7 +158,7 @@ def _searched(answers: Answers, methods: Sequence[Method], trials: int, seeds: i
 
 
 def methods_of(samplers: Sequence[str], models: Sequence[str]) -> list[Method]:
-    """Ours once with each model, the others once."""
+    """Our sampler with each cost model, and the other samplers, which use none."""
     return [Method(name, model) for name in samplers for model in (models if name == GUIDED else (JOB,))]
 
 

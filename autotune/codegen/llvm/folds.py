@@ -1,4 +1,4 @@
-"""The lanes of a vector to one value: what a vectorized reduction loop adds to its accumulator."""
+"""Folds the lanes of a vector to one value, which a vectorized reduction loop adds to its accumulator."""
 
 from __future__ import annotations
 

@@ -79,7 +79,8 @@ def masks_fit(stmt: Stmt, form: FormOf, target: Target) -> bool:
     """Whether the rests of all vectorized loops may run in one vector with idle lanes, under a mask.
 
     ``stmt`` is settled. The target must have masked loads and stores of the elements, which have to be neighbours in
-    all lanes. It is all loops or none, because they share registers.
+    all lanes. Either all loops use masks or none does: they share
+    registers.
     """
     if any(isinstance(part, Intrinsic) and part.instructions for part in walk(stmt)):
         return False

@@ -1,4 +1,4 @@
-"""Memory in which it shows when somebody wrote where he must not.
+"""Fenced memory: it shows writes to where nothing must be written.
 
 Every piece lies between two zones that hold a pattern, and what is only to be read is a copy whose original is kept.
 Reading both again costs less than a run does. (Protected pages would stop the writer on the spot, but only whole pages
@@ -25,7 +25,7 @@ _PATTERN = np.random.default_rng(0).integers(0, 256, _ZONE, np.uint8)
 
 @dataclass(frozen=True, eq=False)
 class _Piece:
-    """``whole`` is zone, memory, zone; ``original`` is what the memory must hold, None for what may be written."""
+    """Memory between two zones; ``original`` is what it must still hold, None where it may be written."""
 
     use: str
     whole: NDArray[np.uint8]

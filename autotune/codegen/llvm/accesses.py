@@ -6,7 +6,7 @@ from autotune.codegen.llvm.addresses import Address, Addresses
 from autotune.codegen.llvm.blocks import Blocks
 from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.folds import fold_lanes
-from autotune.codegen.llvm.memory import Memory
+from autotune.codegen.llvm.memory import MemoryAccesses
 from autotune.codegen.llvm.places import BufferPlaces
 from autotune.codegen.llvm.streams import Streams
 from autotune.codegen.llvm.types import Value, type_of
@@ -24,7 +24,7 @@ class Accesses:
         expressions: Expressions,
         addresses: Addresses,
         places: BufferPlaces,
-        memory: Memory,
+        memory: MemoryAccesses,
         blocks: Blocks,
         streams: Streams,
     ) -> None:

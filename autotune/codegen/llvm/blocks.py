@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from autotune.codegen.llvm.addresses import Address, Addresses
-from autotune.codegen.llvm.memory import Memory
+from autotune.codegen.llvm.memory import MemoryAccesses
 from autotune.codegen.llvm.types import Value, memory_type, vector
 from autotune.lower.ir import Buffer, For
 from autotune.lower.linear import Lin
@@ -33,7 +33,7 @@ class Unrolled(NamedTuple):
 class Blocks:
     """Emits loads of blocks that unrolled and vectorized loops read together."""
 
-    def __init__(self, memory: Memory, addresses: Addresses) -> None:
+    def __init__(self, memory: MemoryAccesses, addresses: Addresses) -> None:
         self.memory = memory
         self.code = memory.code
         self.addresses = addresses

@@ -13,7 +13,7 @@ from autotune.codegen.llvm.control_flow import ControlFlow
 from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.instructions import Instructions
 from autotune.codegen.llvm.lanes import masks_fit, settle_lanes
-from autotune.codegen.llvm.memory import Memory
+from autotune.codegen.llvm.memory import MemoryAccesses
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.places import BufferPlaces
 from autotune.codegen.llvm.streams import Streams, alignment_test
@@ -85,7 +85,7 @@ class KernelEmitter:
         self.expressions = Expressions(arithmetic, {}, lambda node: self.accesses.load(node))
         self.addresses = Addresses(code, self.expressions.env, self.expressions.value)
         self.places = BufferPlaces(code, self.addresses, kernel)
-        self.memory = Memory(arithmetic, self.places.pointers.__getitem__, frozenset(kernel.reads))
+        self.memory = MemoryAccesses(arithmetic, self.places.pointers.__getitem__, frozenset(kernel.reads))
         blocks = Blocks(self.memory, self.addresses)
         self.streams = Streams(code, self.addresses, may_stream)
         self.accesses = Accesses(

@@ -13,7 +13,7 @@ from autotune.target import ITEM_BYTES
 _DUMMY = "  %dummy = alloca i64, align 8"
 
 
-class Memory:
+class MemoryAccesses:
     """Emits accesses to buffers in memory.
 
     ``base`` gives the pointer to element 0 of a buffer; ``constant`` are those that the function does not write.
@@ -157,4 +157,4 @@ def _memory_suffix(dtype: str) -> str:
     return "i8" if dtype == "bool" else suffix(dtype, 1)
 
 
-__all__ = ["Memory"]
+__all__ = ["MemoryAccesses"]

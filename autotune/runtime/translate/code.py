@@ -8,7 +8,7 @@ from autotune.runtime.translate.functions import Kind
 
 
 @dataclass(frozen=True)
-class Value:
+class NativeValue:
     """A constant or the result of an instruction."""
 
     text: str
@@ -35,11 +35,11 @@ class Code:
         self._count = 0
         self.ended = False
 
-    def value(self, instruction: str, kind: Kind) -> Value:
+    def value(self, instruction: str, kind: Kind) -> NativeValue:
         """The result of an instruction."""
         name = f"%v{self._next()}"
         self.write(f"{name} = {instruction}")
-        return Value(name, kind)
+        return NativeValue(name, kind)
 
     def write(self, instruction: str) -> None:
         """An instruction without a result."""
@@ -51,11 +51,11 @@ class Code:
         self._variables.append(f"  {name} = alloca {kind}")
         return Variable(name, kind)
 
-    def read(self, variable: Variable) -> Value:
+    def read(self, variable: Variable) -> NativeValue:
         """What a variable holds."""
         return self.value(f"load {variable.kind}, ptr {variable.name}", variable.kind)
 
-    def assign(self, variable: Variable, value: Value) -> None:
+    def assign(self, variable: Variable, value: NativeValue) -> None:
         """Give a variable a value of its type."""
         self.write(f"store {value.kind} {value.text}, ptr {variable.name}")
 
@@ -74,7 +74,7 @@ class Code:
         """Go on in another block."""
         self.end(f"br label %{label}")
 
-    def branch(self, condition: Value, then: str, otherwise: str) -> None:
+    def branch(self, condition: NativeValue, then: str, otherwise: str) -> None:
         """Go on in one of two blocks."""
         self.end(f"br i1 {condition.text}, label %{then}, label %{otherwise}")
 
@@ -92,4 +92,4 @@ class Code:
         return self._count
 
 
-__all__ = ["Code", "Value", "Variable"]
+__all__ = ["Code", "NativeValue", "Variable"]

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import Any, Final
 
-from autotune.runtime.translate.code import Code, Value, Variable
-from autotune.runtime.translate.functions import WORDS, Callee, Kind, Source
+from autotune.runtime.translate.code import Code, NativeValue, Variable
+from autotune.runtime.translate.functions import WORDS, Callee, FunctionSource, Kind
 
 _ARITHMETIC: Final = {
     ast.Add: "add",
@@ -27,19 +27,19 @@ _COMPARISONS: Final = {
 _EXTREMES: Final = {"min": "smin", "max": "smax"}
 
 
-class Expressions:
+class PythonExpressions:
     """Writes the instructions of expressions into the code of one function.
 
     ``variables`` are its local names that have a value where the code stands; ``called`` gathers the
     functions it needs.
     """
 
-    def __init__(self, code: Code, source: Source) -> None:
+    def __init__(self, code: Code, source: FunctionSource) -> None:
         self._code = code
         self._source = source
         self.variables: dict[str, Variable] = {}
         self.called: list[Callee[..., Any]] = []
-        self._writers: dict[type[ast.expr], Callable[..., Value]] = {
+        self._writers: dict[type[ast.expr], Callable[..., NativeValue]] = {
             ast.Constant: self._constant,
             ast.Name: self._name,
             ast.BinOp: self._arithmetic,
@@ -50,18 +50,18 @@ class Expressions:
             ast.Call: self._call,
         }
 
-    def value(self, node: ast.expr) -> Value:
+    def value(self, node: ast.expr) -> NativeValue:
         """An integer or a truth value; nothing for a call of what returns None."""
         writer = self._writers.get(type(node))
         if writer is None:
             self._source.refuse(node, f"{type(node).__name__} has no translation")
         return writer(node)
 
-    def integer(self, node: ast.expr) -> Value:
+    def integer(self, node: ast.expr) -> NativeValue:
         """An integer."""
         return self._of(node, "i64")
 
-    def truth(self, node: ast.expr) -> Value:
+    def truth(self, node: ast.expr) -> NativeValue:
         """The truth of a value, as ``if`` and ``while`` ask for it."""
         if isinstance(node, ast.BoolOp):
             return self._connected(node, self.truth)
@@ -70,7 +70,9 @@ class Expressions:
             return self._code.value(f"icmp ne i64 {value.text}, 0", "i1")
         return self._expect(node, value, "i1")
 
-    def arithmetic(self, node: ast.AST, operator: ast.operator, a: Value, b: Value) -> Value:
+    def arithmetic(
+        self, node: ast.AST, operator: ast.operator, a: NativeValue, b: NativeValue
+    ) -> NativeValue:
         """Two integers, added and so on; ``node`` is where that stands."""
         if isinstance(operator, ast.FloorDiv | ast.Mod):
             return self._division(isinstance(operator, ast.Mod), a, b)
@@ -79,25 +81,25 @@ class Expressions:
             self._source.refuse(node, f"{type(operator).__name__} has no translation")
         return self._code.value(f"{name} i64 {a.text}, {b.text}", "i64")
 
-    def _of(self, node: ast.expr, kind: Kind) -> Value:
+    def _of(self, node: ast.expr, kind: Kind) -> NativeValue:
         return self._expect(node, self.value(node), kind)
 
-    def _expect(self, node: ast.expr, value: Value, kind: Kind) -> Value:
+    def _expect(self, node: ast.expr, value: NativeValue, kind: Kind) -> NativeValue:
         if value.kind != kind:
             self._source.refuse(node, f"expected {WORDS[kind]}, got {WORDS[value.kind]}")
         return value
 
-    def _constant(self, node: ast.Constant) -> Value:
+    def _constant(self, node: ast.Constant) -> NativeValue:
         return self._literal(node, node.value)
 
-    def _literal(self, node: ast.expr, value: object) -> Value:
+    def _literal(self, node: ast.expr, value: object) -> NativeValue:
         if isinstance(value, bool):
-            return Value("true" if value else "false", "i1")
+            return NativeValue("true" if value else "false", "i1")
         if not isinstance(value, int) or not -(2**63) <= value < 2**63:
             self._source.refuse(node, "expected an integer of 64 bits or a truth value")
-        return Value(str(value), "i64")
+        return NativeValue(str(value), "i64")
 
-    def _name(self, node: ast.Name) -> Value:
+    def _name(self, node: ast.Name) -> NativeValue:
         variable = self.variables.get(node.id)
         if variable is not None:
             return self._code.read(variable)
@@ -107,10 +109,10 @@ class Expressions:
             self._source.refuse(node, "neither a variable nor a name of the module")
         return self._literal(node, self._source.names[node.id])
 
-    def _arithmetic(self, node: ast.BinOp) -> Value:
+    def _arithmetic(self, node: ast.BinOp) -> NativeValue:
         return self.arithmetic(node, node.op, self.integer(node.left), self.integer(node.right))
 
-    def _division(self, remainder: bool, a: Value, b: Value) -> Value:
+    def _division(self, remainder: bool, a: NativeValue, b: NativeValue) -> NativeValue:
         """Rounded towards minus infinity, as Python does; the instructions round towards zero."""
         code = self._code
         rest = code.value(f"srem i64 {a.text}, {b.text}", "i64")
@@ -125,25 +127,25 @@ class Expressions:
         down = code.value(f"sext i1 {below.text} to i64", "i64")
         return code.value(f"add i64 {quotient.text}, {down.text}", "i64")
 
-    def _unary(self, node: ast.UnaryOp) -> Value:
+    def _unary(self, node: ast.UnaryOp) -> NativeValue:
         if isinstance(node.op, ast.Not):
             return self._code.value(f"xor i1 {self.truth(node.operand).text}, true", "i1")
         if not isinstance(node.op, ast.USub):
             self._source.refuse(node, f"{type(node.op).__name__} has no translation")
         return self._code.value(f"sub i64 0, {self.integer(node.operand).text}", "i64")
 
-    def _comparison(self, node: ast.Compare) -> Value:
+    def _comparison(self, node: ast.Compare) -> NativeValue:
         name = _COMPARISONS.get(type(node.ops[0]))
         if name is None or len(node.ops) > 1:
             self._source.refuse(node, "of comparisons only one of two integers has a translation")
         a, b = self.integer(node.left), self.integer(node.comparators[0])
         return self._code.value(f"icmp {name} i64 {a.text}, {b.text}", "i1")
 
-    def _connection(self, node: ast.BoolOp) -> Value:
+    def _connection(self, node: ast.BoolOp) -> NativeValue:
         """``and`` and ``or`` give one of their operands: of integers that would be an integer."""
         return self._connected(node, lambda operand: self._of(operand, "i1"))
 
-    def _connected(self, node: ast.BoolOp, truth_of: Callable[[ast.expr], Value]) -> Value:
+    def _connected(self, node: ast.BoolOp, truth_of: Callable[[ast.expr], NativeValue]) -> NativeValue:
         """The next operand is only looked at when those before have not decided."""
         code = self._code
         result, end = code.variable("i1"), code.label()
@@ -156,7 +158,7 @@ class Expressions:
         code.begin(end)
         return code.read(result)
 
-    def _choice(self, node: ast.IfExp) -> Value:
+    def _choice(self, node: ast.IfExp) -> NativeValue:
         code = self._code
         then, otherwise, end = code.label(), code.label(), code.label()
         code.branch(self.truth(node.test), then, otherwise)
@@ -170,7 +172,7 @@ class Expressions:
         code.begin(end)
         return code.read(result)
 
-    def _call(self, node: ast.Call) -> Value:
+    def _call(self, node: ast.Call) -> NativeValue:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name in _EXTREMES and len(node.args) == 2 and not node.keywords:
             a, b = map(self.integer, node.args)
@@ -191,7 +193,7 @@ class Expressions:
         if function.result != "void":
             return self._code.value(call, function.result)
         self._code.write(call)
-        return Value("", "void")
+        return NativeValue("", "void")
 
 
-__all__ = ["Expressions"]
+__all__ = ["PythonExpressions"]

@@ -22,7 +22,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Source:
+class FunctionSource:
     """The file and the names of one function, for those who read its syntax tree."""
 
     def __init__(self, function: FunctionType) -> None:
@@ -45,9 +45,9 @@ class Callee(Generic[_P, _R]):
     function: Callable[_P, _R]
 
     @cached_property
-    def source(self) -> Source:
+    def source(self) -> FunctionSource:
         """Where it stands."""
-        return Source(cast("FunctionType", self.function))
+        return FunctionSource(cast("FunctionType", self.function))
 
     @property
     def symbol(self) -> str:
@@ -84,7 +84,7 @@ class Native(Callee[_P, _R]):
 
 
 @dataclass(frozen=True, eq=False)
-class Operation(Callee[_P, _R]):
+class NativeOperation(Callee[_P, _R]):
     """A function whose body is LLVM IR over its parameters, such as ``%address``."""
 
     body: str
@@ -109,9 +109,9 @@ def native(function: Callable[_P, _R]) -> Native[_P, _R]:
     return Native(function)
 
 
-def operation(body: str, *externals: str) -> Callable[[Callable[_P, _R]], Operation[_P, _R]]:
+def operation(body: str, *externals: str) -> Callable[[Callable[_P, _R]], NativeOperation[_P, _R]]:
     """Marks a function whose body is LLVM IR; ``externals`` declares what that calls."""
-    return lambda function: Operation(function, body, externals)
+    return lambda function: NativeOperation(function, body, externals)
 
 
 def external(name: str) -> Callable[[Callable[_P, _R]], External[_P, _R]]:
@@ -123,10 +123,10 @@ __all__ = [
     "WORDS",
     "Callee",
     "External",
+    "FunctionSource",
     "Kind",
     "Native",
-    "Operation",
-    "Source",
+    "NativeOperation",
     "external",
     "native",
     "operation",

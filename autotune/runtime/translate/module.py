@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from autotune.runtime.translate.code import Code
-from autotune.runtime.translate.expressions import Expressions
-from autotune.runtime.translate.functions import Callee, External, Native, Operation, Source
+from autotune.runtime.translate.expressions import PythonExpressions
+from autotune.runtime.translate.functions import Callee, External, FunctionSource, Native, NativeOperation
 from autotune.runtime.translate.statements import Statements
 
 
@@ -46,17 +46,17 @@ class _Module:
         self._declarations.update(dict.fromkeys(lines))
 
     def _body(self, function: Callee[..., Any], waiting: list[Callee[..., Any]]) -> str:
-        if isinstance(function, Operation):
+        if isinstance(function, NativeOperation):
             self._declare(*function.externals)
             return function.body.strip("\n")
         code, source = Code(), function.source
-        expressions = Expressions(code, source)
+        expressions = PythonExpressions(code, source)
         statements = Statements(code, source, expressions, function.result)
         statements.function(self._tree(source), function.parameters)
         waiting.extend(expressions.called)
         return code.text()
 
-    def _tree(self, source: Source) -> ast.FunctionDef:
+    def _tree(self, source: FunctionSource) -> ast.FunctionDef:
         """The syntax tree of a function, with the line numbers of its file."""
         if source.file not in self._trees:
             self._trees[source.file] = _definitions(source)
@@ -66,7 +66,7 @@ class _Module:
         return tree
 
 
-def _definitions(source: Source) -> dict[int, ast.FunctionDef]:
+def _definitions(source: FunctionSource) -> dict[int, ast.FunctionDef]:
     """The functions of a file's top level by their first line, that of a decorator."""
     linecache.lazycache(source.file, dict(source.names))
     tree = ast.parse("".join(linecache.getlines(source.file)))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autotune.runtime.translate.code import Code, Value, Variable
-from autotune.runtime.translate.expressions import Expressions
-from autotune.runtime.translate.functions import WORDS, Kind, Source
+from autotune.runtime.translate.code import Code, NativeValue, Variable
+from autotune.runtime.translate.expressions import PythonExpressions
+from autotune.runtime.translate.functions import WORDS, FunctionSource, Kind
 
 
 @dataclass
@@ -27,7 +27,9 @@ class Statements:
     A local name has one type, and is read where it has a value on every path.
     """
 
-    def __init__(self, code: Code, source: Source, expressions: Expressions, result: Kind) -> None:
+    def __init__(
+        self, code: Code, source: FunctionSource, expressions: PythonExpressions, result: Kind
+    ) -> None:
         self._code = code
         self._source = source
         self._expressions = expressions
@@ -51,7 +53,7 @@ class Statements:
     def function(self, definition: ast.FunctionDef, parameters: dict[str, Kind]) -> None:
         """A whole body; parameters are variables like others."""
         for name, kind in parameters.items():
-            self._assign(definition, name, Value(f"%{name}", kind))
+            self._assign(definition, name, NativeValue(f"%{name}", kind))
         self._block(definition.body)
         if self._code.ended:
             return
@@ -101,7 +103,7 @@ class Statements:
             self._source.refuse(node, "only names can be assigned to")
         return node.id
 
-    def _assign(self, node: ast.AST, name: str, value: Value) -> None:
+    def _assign(self, node: ast.AST, name: str, value: NativeValue) -> None:
         if value.kind == "void":
             self._source.refuse(node, "a call that returns nothing has no value")
         variable = self._variables.get(name)
@@ -169,7 +171,7 @@ class Statements:
         code.jump(head)
         code.begin(loop.done)
 
-    def _range(self, node: ast.expr) -> tuple[Value, Value]:
+    def _range(self, node: ast.expr) -> tuple[NativeValue, NativeValue]:
         """First and end of a ``range``."""
         if (
             not isinstance(node, ast.Call)
@@ -180,7 +182,7 @@ class Statements:
         ):
             self._source.refuse(node, "only range(stop) and range(start, stop) can be looped over")
         *first, stop = map(self._expressions.integer, node.args)
-        return (first[0] if first else Value("0", "i64")), stop
+        return (first[0] if first else NativeValue("0", "i64")), stop
 
     def _loop(self, node: ast.While | ast.For) -> _Loop:
         if node.orelse:
@@ -200,7 +202,7 @@ class Statements:
         self._code.jump(self._loops[-1].again)
 
     def _return(self, node: ast.Return) -> None:
-        value = Value("", "void") if node.value is None else self._expressions.value(node.value)
+        value = NativeValue("", "void") if node.value is None else self._expressions.value(node.value)
         if value.kind != self._result:
             self._source.refuse(
                 node, f"the function returns {WORDS[self._result]}, this is {WORDS[value.kind]}"

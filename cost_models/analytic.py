@@ -110,13 +110,8 @@ def remembered(workloads: Collection[str]) -> list[Default]:
     return [(*identity, *found) for identity, found in _DEFAULTS.items() if identity[0] in workloads]
 
 
-def best_of(space: Space) -> Population:
-    """The best candidates that the model finds, best first (up to 16)."""
-    return _best(space)[0]
-
-
 def _best(space: Space) -> tuple[Population, Numbers]:
-    """The best candidates, and their predicted seconds."""
+    """The best candidates that the model finds (up to 16), best first, and their predicted seconds."""
     if space.exact and space.size() <= _ENUMERATE:
         everything = space.enumerate()
         rows, seconds = _order(everything, predict(space, everything), _SURVIVORS)
@@ -159,7 +154,6 @@ def _order(population: Population, seconds: Numbers, most: int) -> tuple[NDArray
 
 
 __all__ = [
-    "best_of",
     "cold_seconds",
     "default_config",
     "default_seconds",

@@ -40,7 +40,7 @@ class Core:
 
 
 _SKYLAKE_SERVER = Core()
-_CORES: Mapping[str, Core] = MappingProxyType(
+CORES: Mapping[str, Core] = MappingProxyType(
     {
         "skylake-avx512": _SKYLAKE_SERVER,
         "cascadelake": _SKYLAKE_SERVER,
@@ -104,12 +104,7 @@ _GENERIC: Mapping[str, Core] = MappingProxyType(
 
 def core_of(cpu: str, arch: str) -> Core:
     """What is known of a processor, else of its architecture."""
-    return _CORES.get(cpu) or _GENERIC.get(arch, _SKYLAKE_SERVER)
+    return CORES.get(cpu) or _GENERIC.get(arch, _SKYLAKE_SERVER)
 
 
-def known() -> tuple[str, ...]:
-    """The processors in the table."""
-    return tuple(_CORES)
-
-
-__all__ = ["Core", "core_of", "known"]
+__all__ = ["CORES", "Core", "core_of"]

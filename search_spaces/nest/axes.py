@@ -25,7 +25,7 @@ class Axes:
     def __init__(self, places: Places, stages: Sequence[Stage], main: Stage) -> None:
         self._places = places
         self._stages = stages
-        self._pairs: dict[IterVar, tuple[IterVar, IterVar]] = {}
+        self._parts: dict[IterVar, tuple[IterVar, ...]] = {}
         self._terms: dict[IterVar, Terms] = {}
         self.names: dict[IterVar, str] = {}
         self._same: dict[str, str] = {}
@@ -56,9 +56,9 @@ class Axes:
                     found[name] = found.get(name, 0) + factor * step / divisor
                 continue
             for axis in [atom] if isinstance(atom, IterVar) else _variables(atom):
-                pair = self._pairs.get(axis)
-                if pair is not None and axis is pair[0] and pair[1] in form.terms:
-                    continue  # counted with its other part
+                parts = self._parts.get(axis, (axis,))
+                if axis is not parts[-1] and parts[-1] in form.terms:
+                    continue  # counted with its last part
                 # Where the place of a stage and its own axis are one, it counts once.
                 moved: dict[str, float] = {}
                 for name, step in self._terms.get(axis, {}).items():
@@ -85,7 +85,7 @@ class Axes:
         return name
 
     def _join(self, stage: Stage) -> None:
-        """Axes that are always the quotient and the remainder of one number are parts of one axis."""
+        """Axes that are always the digits of one number are parts of one axis, the last digit last."""
         form_of = self._places.indexes.form
         forms = [form_of(i).terms for read in self._places.reads[stage] for i in read.indices]
         axes = [*stage.op.axis, *stage.op.reduce_axis]
@@ -100,7 +100,7 @@ class Axes:
                 # A single place says nothing, but in panels, which have more with other values of knobs.
                 parts = inner.extent > 1 or (inner in panels and panels[inner] == panels.get(outer))
                 if parts and all(f.get(outer) == f[inner] * inner.extent for f in with_inner):
-                    self._pairs[outer] = self._pairs[inner] = (outer, inner)
+                    self._put_together(outer, inner)
 
     def _place(self, stage: Stage) -> None:
         """Name the axes of a stage whose readers have theirs."""
@@ -111,19 +111,34 @@ class Axes:
             (name, *others) = {n for terms in moved for n in terms} or {""}
             exact = all(self.is_exact(index) for index in indices)
             if name and not others and exact and all(terms == {name: 1} for terms in moved):
-                for part in self._pairs.get(axis, ()):  # its readers' loops say where it is
-                    self._pairs.pop(part, None)
+                self._take_apart(axis)  # its readers' loops say where it is
                 self.names[axis], self._terms[axis] = name, {name: 1}
             else:
                 self._own(stage, axis, indices)
         for axis in stage.op.reduce_axis:
             self._own(stage, axis, [])
 
+    def _put_together(self, outer: IterVar, inner: IterVar) -> None:
+        """Two axes, and what they are parts of with others, are digits of one number."""
+        before, after = (self._parts.get(axis, (axis,)) for axis in (outer, inner))
+        if before is after:  # of one place each, found in the other order before
+            before, after = tuple(part for part in before if part is not inner), (inner,)
+        whole = before + after
+        self._parts.update(dict.fromkeys(whole, whole))
+
+    def _take_apart(self, axis: IterVar) -> None:
+        """An axis is no part of another; the digits behind the first one are still those of one number."""
+        parts = self._parts.get(axis, ())
+        for part in parts:
+            del self._parts[part]
+        if len(parts) > 2 and axis is parts[0]:
+            self._parts.update(dict.fromkeys(parts[1:], parts[1:]))
+
     def _own(self, stage: Stage, axis: IterVar, indices: Sequence[Expr]) -> None:
         """An axis of its own, at the place that what is outside of the stage moves."""
-        pair = self._pairs.get(axis, (axis,))
-        name = self.names[axis] = f"{stage.op.name}.{pair[-1].name}"
-        self._owners[name], self._sizes[name] = stage, math.prod(part.extent for part in pair)
+        parts = self._parts.get(axis, (axis,))
+        name = self.names[axis] = f"{stage.op.name}.{parts[-1].name}"
+        self._owners[name], self._sizes[name] = stage, math.prod(part.extent for part in parts)
         moved = self._outside(stage)
         place: dict[str, float] = {}
         for index in indices[:1]:

@@ -15,9 +15,10 @@ from autotune.target import GROUP_BYTES, ITEM_BYTES, Target
 from search_spaces.nest.arithmetic import Value, both, ceil_div, either, is_one, least, most, negated, where
 from search_spaces.nest.digits import digits
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import Kernels, Source, around, root_of, walks
+from search_spaces.nest.kernel import Kernels, Source, walks
 from search_spaces.nest.loops import PAGE_BYTES, Body
 from search_spaces.nest.replay import calls_library
+from search_spaces.nest.work import around, root_of
 
 _REGISTERS = 64
 """Vectors of a buffer that stays in registers, at most."""

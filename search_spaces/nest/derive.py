@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import InternalError
 from autotune.lower.ir import NONTEMPORAL
-from autotune.schedule.knob import Columns, Config
+from autotune.schedule.knob import Columns
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES
@@ -25,10 +25,11 @@ from search_spaces.nest.bodies import Bodies
 from search_spaces.nest.digits import digits
 from search_spaces.nest.fetched import Fetched
 from search_spaces.nest.frame import Frame
-from search_spaces.nest.kernel import About, Kernels, Source, around
+from search_spaces.nest.kernel import About, Kernels, Source
 from search_spaces.nest.loops import WRITTEN_OUT, Access, Loop, LoopKind, LoopNest, Numbers, Pass
-from search_spaces.nest.replay import Replayed, followed
+from search_spaces.nest.replay import followed
 from search_spaces.nest.template import Joint, Part, Template
+from search_spaces.nest.work import Work, around
 from search_spaces.sketch import Path, Sketch
 
 Dims = tuple[tuple[tuple[str, float], ...], ...]
@@ -38,12 +39,12 @@ _COPY = 2
 
 
 class Derivation:
-    """The loop nests of the candidates of one path."""
+    """The loop nests of the candidates of one path in which the ``main`` stage has most work."""
 
-    def __init__(self, replayed: Replayed, config: Config, about: About) -> None:
+    def __init__(self, work: Work, main: Stage, about: About) -> None:
         self.about = about
-        self.replayed = replayed
-        self.kernels = Kernels(replayed, config, about)
+        self.replayed = work.places.replayed
+        self.kernels = Kernels(work, main, about)
         self.name = self.kernels.axes.name
         root = self.kernels.root
         hints = [hint for hints in root.pragmas.values() for hint in hints]
@@ -286,7 +287,8 @@ class Nests:
     def __init__(self, sketch: Sketch, about: About) -> None:
         self._sketch = sketch
         self._about = about
-        self._known: dict[int, tuple[Path, Template, Joint]] = {}
+        self._works: dict[int, tuple[Path, Work]] = {}
+        self._templates: dict[Stage, tuple[Template, Joint]] = {}
         self._joints: list[Joint] = []
 
     def parts(self, columns: Columns) -> list[tuple[NDArray[np.intp], LoopNest]]:
@@ -296,22 +298,32 @@ class Nests:
         """
         found: dict[Joint, list[tuple[NDArray[np.intp], Part]]] = {}
         for rows, path in self._sketch.paths(columns):
+            work = self._work(path)
             mine = {name: column[rows] for name, column in columns.items()}
-            template, joint = self._template(path, mine)
-            found.setdefault(joint, []).append((rows, (template, mine, len(rows))))
+            for some, main in work.mains(mine, len(rows)):
+                own = mine if len(some) == len(rows) else {name: c[some] for name, c in mine.items()}
+                template, joint = self._template(work, main)
+                found.setdefault(joint, []).append((rows[some], (template, own, len(some))))
         return [
             (np.concatenate([rows for rows, _ in parts]), joint.nest([part for _, part in parts]))
             for joint, parts in found.items()
         ]
 
-    def _template(self, path: Path, columns: Columns) -> tuple[Template, Joint]:
+    def _work(self, path: Path) -> Work:
         if path.schedule is None:
             raise path.error or InternalError("a path without a schedule")
-        if id(path) not in self._known:
-            config = {name: column[0].item() for name, column in columns.items()}
-            template = Derivation(followed(path.schedule, path.trace), config, self._about).template
-            self._known[id(path)] = path, template, self._joint(template)
-        return self._known[id(path)][1:]
+        if id(path) not in self._works:
+            knobs = [knob.name for knob in self._sketch.knobs]
+            work = Work(followed(path.schedule, path.trace), knobs, self._about.constants)
+            self._works[id(path)] = path, work
+        return self._works[id(path)][1]
+
+    def _template(self, work: Work, main: Stage) -> tuple[Template, Joint]:
+        """The loop nests of a path about one of its stages, each of which is that of one path alone."""
+        if main not in self._templates:
+            template = Derivation(work, main, self._about).template
+            self._templates[main] = template, self._joint(template)
+        return self._templates[main]
 
     def _joint(self, template: Template) -> Joint:
         """Where a path's loop nest stands beside those of others."""

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
-
-from autotune.schedule.knob import Config
 from autotune.schedule.stage import Stage
 from autotune.target import ITEM_BYTES, Target
-from autotune.te.expr import Binary, Const, Expr, IterVar, Read, Reduce
-from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autotune.te.expr import Binary, Const, Expr, IterVar, Read
+from autotune.te.tensor import PlaceholderOp, Tensor
 from autotune.te.traversal import nodes
 from search_spaces.analysis import cost_of, row_bytes
 from search_spaces.nest.arithmetic import Value, least, most, where
-from search_spaces.nest.axes import Axes, Terms, roots
-from search_spaces.nest.counting import operations_of
+from search_spaces.nest.axes import Axes, Terms
 from search_spaces.nest.loops import CACHE_LINE
-from search_spaces.nest.places import Places
-from search_spaces.nest.recorded import Recording
-from search_spaces.nest.replay import Replayed
-from search_spaces.nest.written import written_out
+from search_spaces.nest.work import Work, around, root_of
 
 _ALIGNED = 16
 """Bytes that NumPy places arrays at multiples of."""
@@ -105,37 +97,22 @@ def walks(terms: Terms, name: str, width: int) -> bool:
 
 
 class Kernels:
-    """The kernels of a path; the nest is about the one with the largest reduction, the others are passes before it."""
+    """The kernels of a path; the nest is about that of the ``main`` stage, the others are passes before it."""
 
-    def __init__(self, replayed: Replayed, config: Config, about: About) -> None:
-        self.places = Places(replayed)
-        self.recording = Recording()
-        self.knobs = {name: self.recording.knob(name) for name in config}
-        self.frames = self.places.frames(self.knobs)
-        self._operations: dict[Stage, float] = {}
+    def __init__(self, work: Work, main: Stage, about: About) -> None:
+        self.places = work.places
+        self.recording = work.recording
+        self.knobs = work.knobs
+        self.frames = work.frames
+        self.operations = work.operations
         self._about = about
-        self.work = self._work(config)
-        groups: dict[Stage, list[Stage]] = {}
-        for stage in reversed(self.places.stages):
-            groups.setdefault(root_of(stage), []).append(stage)
-        computed = {root: group for root, group in groups.items() if not self._hoisted(group)}
-        self.root = max(computed, key=lambda root: max(map(self._importance, computed[root])))
-        self.stages: Sequence[Stage] = computed[self.root]
-        self.passes = [root for root in computed if root is not self.root]
-        self.main = max(self.stages, key=self._importance)
-        self.before = [stage for root in self.passes for stage in computed[root]]
+        self.main = main
+        self.root = root_of(main)
+        self.stages: Sequence[Stage] = work.computed[self.root]
+        self.passes = [root for root in work.computed if root is not self.root]
+        self.before = [stage for root in self.passes for stage in work.computed[root]]
         self.axes = Axes(self.places, [*self.stages, *self.before], self.main)
         self.axes.rename(self._by_tensors())
-
-    def operations(self, stage: Stage) -> float:
-        """Arithmetic of one element of a stage, or of one step of a reduction, in vector instructions."""
-        if stage not in self._operations:
-            body = self.places.bodies[stage]
-            sources = body[0].sources if isinstance(body[0], Reduce) else body
-            frame = self.frames[stage]
-            inner = roots(stage, stage.leaf_iter_vars[-1]) if stage.leaf_iter_vars else []
-            self._operations[stage] = operations_of(sources, written_out(frame), inner)
-        return self._operations[stage]
 
     def finish(self, stage: Stage) -> int:
         """Arithmetic of what a stage makes of a finished reduction, in vector instructions an element."""
@@ -228,36 +205,6 @@ class Kernels:
                     found.setdefault(next(iter(terms)), f"{source.tensor.name}.{dimension}")
         return found
 
-    def _importance(self, stage: Stage) -> tuple[bool, float]:
-        """Reductions come before what prepares or finishes them."""
-        return bool(stage.op.reduce_axis), self.work[stage]
-
-    def _work(self, config: Config) -> dict[Stage, float]:
-        """Arithmetic of each stage in one of the candidates."""
-        stages = self.places.stages
-        steps = [
-            math.prod(self.frames[at].extent(loop) for at, loops in around(stage) for loop in loops)
-            for stage in stages
-        ]
-        values = {name: np.asarray(value) for name, value in config.items()}
-        counts = self.recording.program(steps).run(values)
-        return {s: max(1, self.operations(s)) * float(n) for s, n in zip(stages, counts, strict=True)}
-
-    def _hoisted(self, group: Sequence[Stage]) -> bool:
-        """Whether a kernel reads compile-time constants only."""
-        if any(stage.is_output for stage in group):
-            return False
-        schedule = self.places.replayed.schedule
-        read = [schedule[r.tensor] for stage in group for r in self.places.reads[stage]]
-        outside = [s for s in read if s not in group]
-        return bool(outside) and all(self._constant(s) for s in outside)
-
-    def _constant(self, stage: Stage) -> bool:
-        if isinstance(stage.op, PlaceholderOp):
-            return stage.op.name in self._about.constants
-        inputs = [self.places.replayed.schedule[t] for t in stage.op.input_tensors]
-        return isinstance(stage.op, ComputeOp) and bool(inputs) and all(self._constant(s) for s in inputs)
-
 
 def _run_of(index: Expr) -> int | None:
     """How many neighbours have the same quotient; None of what is no quotient, nor a remainder of one."""
@@ -268,22 +215,4 @@ def _run_of(index: Expr) -> int | None:
     return None
 
 
-def root_of(stage: Stage) -> Stage:
-    """The stage at the root that a stage is computed inside of."""
-    while stage.attach_stage is not None:
-        stage = stage.attach_stage
-    return stage
-
-
-def around(stage: Stage) -> list[tuple[Stage, Sequence[IterVar]]]:
-    """A stage with all its loops, and before it those that it is computed in with the loops around it."""
-    found: list[tuple[Stage, Sequence[IterVar]]] = [(stage, stage.leaf_iter_vars)]
-    while stage.attach_stage is not None and stage.attach_ivar is not None:
-        parent = stage.attach_stage
-        count = parent.leaf("derive", stage.attach_ivar) + 1
-        found.insert(0, (parent, parent.leaf_iter_vars[:count]))
-        stage = parent
-    return found
-
-
-__all__ = ["About", "Kernels", "Source", "around", "root_of", "walks"]
+__all__ = ["About", "Kernels", "Source", "walks"]

@@ -13,7 +13,6 @@ from typing import Any
 from autotune import te
 from autotune.errors import KnobError
 from autotune.schedule.index_map import IndexMap, Piece
-from autotune.schedule.knob import Config
 from autotune.schedule.knob_expression import Expression, combined_expression, is_expression
 from autotune.schedule.relations import Split
 from autotune.schedule.schedule import Schedule
@@ -58,16 +57,11 @@ class Replayed:
         return self.kinds.get(iv, {stage.kind_of(iv): True}).get(kind, False)
 
 
-def replayed(fresh: Schedule, trace: Trace, config: Config) -> Replayed:
-    """Apply ``trace`` to a ``fresh`` schedule with its knobs as in ``config``, and remember what depends on them.
-
-    Raises ScheduleError as the steps do, KnobError for knobs that decide what is not followed here.
-    """
-    return followed(trace.bind(config).apply(fresh), trace)
-
-
 def followed(schedule: Schedule, trace: Trace) -> Replayed:
-    """What depends on knobs in a ``schedule`` to which ``trace`` was applied; raises KnobError as above."""
+    """What depends on knobs in a ``schedule`` to which ``trace`` was applied.
+
+    Raises KnobError for knobs that decide what is not followed here.
+    """
     walk = _Walk(schedule)
     for step in trace.steps:
         walk.take(step)
@@ -235,4 +229,4 @@ class _Walk:
                 self._loops.update({(new, name): extent for name in names(loop)})
 
 
-__all__ = ["Replayed", "calls_library", "followed", "replayed"]
+__all__ = ["Replayed", "calls_library", "followed"]

@@ -16,13 +16,14 @@ from autotune.errors import KnobError, LoweringError, ScheduleError
 from autotune.lower import LoopProgram, lower_schedule
 from autotune.lower import program as lowering
 from autotune.lower.ir import For, Stmt, Store, sub_statements
-from autotune.schedule import Stage, Trace
+from autotune.schedule import Schedule, Stage, Trace
+from autotune.schedule.knob import Config
 from autotune.te.expr import Binary, IterVar
 from autotune.te.tensor import Tensor
 from autotune.te.traversal import nodes
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.places import Places
-from search_spaces.nest.replay import calls_library, replayed
+from search_spaces.nest.replay import calls_library, followed
 from search_spaces.sketch import Sketch
 from search_spaces.spaces import space_for
 from tests.schedule.random_programs import random_program
@@ -92,6 +93,11 @@ def derived_nest(stage: Stage, frames: Mapping[Stage, Frame], row: int = 0) -> N
         at, inner = at.attach_stage, at.attach_stage.leaf_iter_vars.index(at.attach_ivar) + 1
 
 
+def places_of(fresh: Schedule, trace: Trace, config: Config) -> Places:
+    """What one replay of a trace with knobs knows: that of one candidate."""
+    return Places(followed(trace.bind(config).apply(fresh), trace))
+
+
 def compare(
     places: Places, columns: Mapping[str, Any], programs: Sequence[LoopProgram | None], text: str
 ) -> None:
@@ -126,8 +132,8 @@ def lower(case: Case) -> LoopProgram:
 def test_loops_of_random_programs(block: int) -> None:
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         case = random_case(seed)
-        places = Places(replayed(te.create_schedule(case.program.tensors()[1]), case.trace, {}))
-        compare(places, {}, [lower(case)], case.text())
+        schedule, _ = case.schedule()
+        compare(Places(followed(schedule, case.trace)), {}, [lower(case)], case.text())
 
 
 def with_knobs(rng: random.Random, trace: Trace) -> tuple[Trace, dict[str, list[int]]]:
@@ -160,7 +166,7 @@ def test_one_replay_serves_all_values_of_knobs(block: int) -> None:
             except (ScheduleError, LoweringError):  # it was legal with other factors
                 programs.append(None)
         try:
-            places = Places(replayed(te.create_schedule(case.program.tensors()[1]), trace, configs[0]))
+            places = places_of(te.create_schedule(case.program.tensors()[1]), trace, configs[0])
         except KnobError:  # what knobs have sized is padded
             assert any(step.primitive == "pad_to_multiple" for step in trace.steps)
             continue
@@ -173,8 +179,7 @@ def test_loops_of_every_family(family: str) -> None:
     for config in space.random(np.random.default_rng(0), 3):
         program = space.workload.program()
         schedule = space.apply(program, config)
-        outputs = [tensor.op for tensor in program.outputs]
-        places = Places(replayed(te.create_schedule(outputs), schedule.trace, {}))
+        places = Places(followed(schedule, schedule.trace))
         args: list[Tensor] = list(program.args)
         lowered = lower_schedule(schedule, args, with_origins=True)
         compare(places, {}, [lowered], f"{config}\n{schedule.trace}")
@@ -200,7 +205,7 @@ def test_one_replay_serves_a_path_of_a_family(family: str) -> None:
             programs.append(lower_schedule(bound, args, with_origins=True))
             own = lower_schedule(space.apply(program, configs[row]), args, with_origins=True)
             assert without_names(lowered_nests(own)) == without_names(lowered_nests(programs[-1]))
-        places = Places(replayed(te.create_schedule(outputs), path.trace, configs[rows[0]]))
+        places = places_of(te.create_schedule(outputs), path.trace, configs[rows[0]])
         mine = {name: column[rows] for name, column in columns.items()}
         compare(places, mine, programs, f"{family}\n{path.trace}")
 
@@ -225,7 +230,6 @@ def test_one_replay_serves_a_path_of_a_sketch(block: int) -> None:
                     programs.append(None)
             known = [row for row, lowered in zip(rows, programs, strict=False) if lowered is not None]
             if known:
-                fresh = te.create_schedule(outputs)
-                places = Places(replayed(fresh, path.trace, configs[known[0]]))
+                places = places_of(te.create_schedule(outputs), path.trace, configs[known[0]])
                 mine = {name: column[rows] for name, column in columns.items()}
                 compare(places, mine, programs, f"{program.source}\n{path.trace}")

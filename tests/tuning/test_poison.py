@@ -114,7 +114,6 @@ WHOLE = {
     "k_block": 0,
     "row_block": 0,
     "vector_block": 0,
-    "parallel": False,
 }
 
 

@@ -62,6 +62,15 @@ class Population:
         rows = np.ascontiguousarray(self.indexes)
         return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
 
+    def distances(self, others: Population) -> NDArray[np.float64]:
+        """How far each candidate is from each of the others [n, m]: each knob counts up to 1, an ordered one by its
+        steps."""
+        found = np.zeros((len(self), len(others)))
+        for position, knob in enumerate(self.knobs):
+            apart = np.abs(self.indexes[:, None, position] - others.indexes[:, position])
+            found += apart / max(1, len(knob.values) - 1) if knob.ordered else apart > 0
+        return found
+
     @staticmethod
     def of(knobs: tuple[Knob, ...], configs: Sequence[Config]) -> Population:
         """From configurations that name every knob; raises KnobError for a value that is not legal."""

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from cost_models.ranker import Ranker
     from search_spaces.space import Space
 
+EVERY = 8
+"""The ranker is trained again after so many new runs at least, those of a batch."""
+_SHARE = 1 / 16
+"""And when so large a share is new: much is learned from the first runs, and training on many takes longer."""
 _ROUNDS = 60
 _ROWS = 6000
 """The ranker is trained on the newest rows only: training must stay a small part of a turn."""
@@ -37,10 +41,10 @@ class OnlineModel:
 
     The ranker of a job sees the loop nest's features and the knobs themselves, a column a knob name;
     ``prior``, a model trained in earlier jobs (None for none), sees the features only. ``every`` is
-    how many new runs make it worth training again.
+    how many new runs at least make it worth training again.
     """
 
-    def __init__(self, prior: Ranker | None = None, every: int = 24) -> None:
+    def __init__(self, prior: Ranker | None = None, every: int = EVERY) -> None:
         self._prior = prior
         self._every = every
         self._groups: dict[str, _Group] = {}
@@ -57,7 +61,8 @@ class OnlineModel:
 
     def learn(self) -> bool:
         """Train again if enough is new; says whether it did."""
-        if self._new < self._every:
+        known = sum(len(group.latency) for group in self._groups.values())
+        if self._new < max(self._every, _SHARE * known):
             return False
         knobs = tuple(sorted({name for g in self._groups.values() for name in g.space.names}))
         x, latency, groups = self._table(knobs)
@@ -130,4 +135,4 @@ def _standard(values: NDArray[Any]) -> NDArray[Any]:
     return (values - values.mean()) / spread if spread > 0 else values * 0.0
 
 
-__all__ = ["OnlineModel"]
+__all__ = ["EVERY", "OnlineModel"]

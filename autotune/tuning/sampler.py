@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 GUIDED = "guided"
-_FIRST, _TRIED = 0.5, 24
-"""At first so large a share is random, and half of what it is more than later after so many trials: before there is
-anything to learn from, the cost model's favourites are all much like the default."""
+_TRIED = 16
+"""What is proposed is random at first, and half as much more than later after so many trials: before there is anything
+to learn from, the cost model's favourites are all much like the default, and random candidates find more."""
+_APART = 4
+"""A random proposal is the one of so many that is farthest from all before (best-candidate sampling, Mitchell 1991)."""
 _RANDOM = 512
 _PARENTS = 12
 _ROUNDS = 2
@@ -54,8 +56,8 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     For every batch it scores a random population and, in a few rounds, the neighbours of the best
     measured and the best scored candidates: the evolutionary search of Ansor (Zheng et al., OSDI
     2020) with a neighbourhood for its mutations. Of each batch, a share ``local`` is the best scored
-    among the neighbours of the best measured, and a share ``explore``, more at first, is random: both find
-    what the model is wrong about.
+    among the neighbours of the best measured, and a share ``explore``, nearly all at first, is random and spread
+    out: both find what the model is wrong about.
     All of its memory is the study, so that a rebuilt study continues where it was.
     """
 
@@ -102,24 +104,33 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     def _propose(self, study: Study) -> list[Config]:
         complete = len(self._space.knobs)  # the trial that is being asked for has part of them
         done = [t for t in study.get_trials(deepcopy=False) if len(t.params) == complete]
+        seen = self._space.of([to_config(self._space, t.params) for t in done])
         best = self._best_measured(done)
         fresh = self._space.population(self._rng, _RANDOM)
         pool = _Pool(fresh, self._scorer.features(self._space, fresh))
-        pool = self._unseen(self._grow(pool, best), done)
+        pool = self._unseen(self._grow(pool, best), seen)
         if not len(pool.population):
             return [fresh.config(0)]
         order = self._ranked(pool)
         near = order[self._is_near(pool.population.take(order), best)]
-        explore = self._explore + max(0.0, _FIRST - self._explore) * _TRIED / (_TRIED + len(done))
+        explore = self._explore + (1 - self._explore) * _TRIED / (_TRIED + len(done))
         picked: list[int] = []
         for kind in self._rng.random(min(self._batch, len(order))):
             source = order
             if kind < explore:
-                source = self._rng.permutation(order)
+                source = self._spread(pool.population, picked, seen)
             elif kind < explore + self._local:
                 source = near
             picked.append(next(int(row) for row in chain(source, order) if int(row) not in picked))
         return [pool.population.config(row) for row in picked]
+
+    def _spread(self, pool: Population, picked: list[int], seen: Population) -> NDArray[np.intp]:
+        """A few random rows of those that are not picked, the farthest from picked and seen ones first."""
+        before = Population.concatenate([seen, pool.take(np.asarray(picked, np.intp))])
+        few = self._rng.permutation(np.setdiff1d(np.arange(len(pool)), picked))[:_APART]
+        if not len(before):
+            return few
+        return few[np.argsort(-pool.take(few).distances(before).min(axis=1), kind="stable")]
 
     def _ranked(self, pool: _Pool) -> NDArray[np.intp]:
         """Rows of the pool, the best scored first."""
@@ -154,10 +165,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         timed.sort(key=lambda t: t.value or 0.0)
         return self._space.of([to_config(self._space, t.params) for t in timed[:_PARENTS]])
 
-    def _unseen(self, pool: _Pool, done: list[FrozenTrial]) -> _Pool:
-        if not done:
-            return pool
-        seen = self._space.of([to_config(self._space, t.params) for t in done])
+    def _unseen(self, pool: _Pool, seen: Population) -> _Pool:
         fresh = ~np.isin(pool.population.codes(), seen.codes())
         return _Pool(pool.population.take(fresh), pool.features[fresh])
 

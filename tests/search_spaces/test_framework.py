@@ -67,6 +67,13 @@ def test_random_gives_distinct_legal_candidates_and_all_of_a_small_space() -> No
     assert some == space().random(np.random.default_rng(1), 5)
 
 
+def test_distances_count_each_knob_up_to_one_and_ordered_ones_by_steps() -> None:
+    near = {"rows": 1, "order": "mn", "vectors": 1, "pack": False}
+    far = {"rows": 4, "order": "nm", "vectors": 2, "pack": False}
+    found = space().of([near, far]).distances(space().of([near, far, {**near, "rows": 2}]))
+    assert found == pytest.approx(np.array([[0, 2 / 3 + 1 + 1 / 2, 1 / 3], [13 / 6, 0, 1 / 3 + 3 / 2]]))
+
+
 def test_sampling_is_uniform_over_the_legal_candidates() -> None:
     drawn = space().sample(np.random.default_rng(2), 20_000)
     counts = np.unique(drawn.codes(), return_counts=True)[1]

@@ -199,6 +199,31 @@ def test_unknown_and_missing_samplers_are_usage_errors(monkeypatch: pytest.Monke
         factory("gp", OnlineModel(), 8)
 
 
+def test_the_first_proposals_are_spread_out() -> None:
+    task = Synthetic()
+
+    def nearest(configs: list[Any]) -> float:
+        """The mean distance to the nearest other one."""
+        population = task.space.of(configs)
+        apart = population.distances(population) + np.diag(np.full(len(population), np.inf))
+        return float(apart.min(axis=1).mean())
+
+    first = [[p.config for p in search_of(task, GUIDED, seed=seed).ask(8)] for seed in range(8)]
+    random = [[p.config for p in search_of(task, "random", seed=seed).ask(8)] for seed in range(8)]
+    assert np.mean([nearest(some) for some in first]) > 1.2 * np.mean([nearest(some) for some in random])
+
+
+def test_a_cost_model_learns_from_each_batch_at_first_and_later_less_often() -> None:
+    task, cost_model = Synthetic(), OnlineModel()
+    configs = task.space.random(np.random.default_rng(0), 8)
+    learned = []
+    for _ in range(40):
+        cost_model.observe(task.space, configs, [float(n) for n in range(1, 9)])
+        learned.append(cost_model.learn())
+    assert all(learned[:16])
+    assert 4 <= sum(learned[-12:]) <= 6
+
+
 def test_the_guide_learns_only_when_enough_is_new() -> None:
     task, cost_model = Synthetic(), OnlineModel(every=4)
     configs = task.space.random(np.random.default_rng(0), 4)

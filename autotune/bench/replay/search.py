@@ -21,7 +21,7 @@ from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.loop import TuningLoop
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
-from autotune.tuning.online_model import Matrix, OnlineModel
+from autotune.tuning.online_model import EVERY, Matrix, OnlineModel
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.sampler import GuidedSampler
 from autotune.tuning.samplers import SamplerLike, factory
@@ -143,7 +143,7 @@ class _Nowhere:
 class RecordedModel(OnlineModel):
     """A job's cost model that reads the features of a pool instead of working them out again and again."""
 
-    def __init__(self, answers: Answers, prior: Ranker | None = None, every: int = 24) -> None:
+    def __init__(self, answers: Answers, prior: Ranker | None = None, every: int = EVERY) -> None:
         super().__init__(prior, every)
         self._rows = {code: row for row, code in enumerate(answers.space.pool.codes().tolist())}
         self._features = answers.features

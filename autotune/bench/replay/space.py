@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,17 +68,8 @@ class RecordedSpace(Space):
         return found.take(~np.isin(found.codes(), centre.codes())) if len(found) else found
 
     def distances(self, candidate: Indexes) -> NDArray[np.float64]:
-        """How far each of the pool is from a candidate: each knob counts up to 1, an ordered one by its steps."""
-        apart = np.abs(self.pool.indexes - candidate)
-        return np.asarray(np.where(self._ordered, apart / self._steps, apart > 0).sum(axis=1))
-
-    @cached_property
-    def _ordered(self) -> NDArray[np.bool_]:
-        return np.asarray([knob.ordered for knob in self.knobs])
-
-    @cached_property
-    def _steps(self) -> NDArray[np.float64]:
-        return np.asarray([max(1, len(knob.values) - 1) for knob in self.knobs], dtype=np.float64)
+        """How far each of the pool is from a candidate."""
+        return self.pool.distances(Population(self.knobs, candidate[np.newaxis]))[:, 0]
 
 
 class PoolSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without its types

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 GUIDED = "guided"
-_TRIED = 16
-"""What is proposed is random at first, and half as much more than later after so many trials: before there is anything
-to learn from, the cost model's favourites are all much like the default, and random candidates find more."""
+_BLIND = 8
+"""So many are random at first: without readings the cost model's favourites are all much like the default."""
+_FIRST, _TRIED = 0.5, 24
+"""Then so large a share is random, and half of what it is more than later after so many trials."""
 _APART = 4
 """A random proposal is the one of so many that is farthest from all before (best-candidate sampling, Mitchell 1991)."""
 _RANDOM = 512
@@ -56,8 +57,8 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     For every batch it scores a random population and, in a few rounds, the neighbours of the best
     measured and the best scored candidates: the evolutionary search of Ansor (Zheng et al., OSDI
     2020) with a neighbourhood for its mutations. Of each batch, a share ``local`` is the best scored
-    among the neighbours of the best measured, and a share ``explore``, nearly all at first, is random and spread
-    out: both find what the model is wrong about.
+    among the neighbours of the best measured, and a share ``explore``, all of the first, is random and
+    spread out: both find what the model is wrong about.
     All of its memory is the study, so that a rebuilt study continues where it was.
     """
 
@@ -113,7 +114,8 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
             return [fresh.config(0)]
         order = self._ranked(pool)
         near = order[self._is_near(pool.population.take(order), best)]
-        explore = self._explore + (1 - self._explore) * _TRIED / (_TRIED + len(done))
+        more = max(0.0, _FIRST - self._explore) * _TRIED / (_TRIED + len(done))
+        explore = 1.0 if len(done) < _BLIND else self._explore + more
         picked: list[int] = []
         for kind in self._rng.random(min(self._batch, len(order))):
             source = order

@@ -1,0 +1,27 @@
+"""The command that a benchmark's page shows."""
+
+from __future__ import annotations
+
+import click
+from click.testing import CliRunner
+
+from autotune.cli.options_bench import command_line
+
+
+def names(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    return value.split(",")
+
+
+@click.command("compare")
+@click.argument("folder")
+@click.option("--samplers", callback=names, default="tpe")
+@click.option("--seeds", type=int, default=1)
+@click.pass_context
+def compare(context: click.Context, folder: str, samplers: list[str], seeds: int) -> None:
+    click.echo(command_line(context))
+
+
+def test_a_page_shows_its_command_as_it_can_be_given_again() -> None:
+    words = ["results", "--samplers", "guided,random"]
+    shown = CliRunner().invoke(compare, words).output.split()
+    assert shown == ["compare", *words]

@@ -1,8 +1,9 @@
 """Elementwise, broadcast and movement regions: one nest, outer loops parallel, the last axis in vectors.
 
 Rows are visited in the order in which the input has them: a core waits for scattered loads, not for scattered
-stores. Knobs: vectors (unrolled a step), row_block (rows a tile), parallel, ahead (:mod:`search_spaces.prefetch`);
-those of :mod:`search_spaces.transposed` where the last axis walks across an input's lines.
+stores. Knobs: vectors (unrolled a step), row_block (rows a tile), parallel, ahead (:mod:`search_spaces.prefetch`),
+stream (stores past the caches, where the output is larger than a core's own); those of
+:mod:`search_spaces.transposed` where the last axis walks across an input's lines.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from autotune.lower.ir import NONTEMPORAL
 from autotune.schedule.knob import Columns, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, read_forms
@@ -61,6 +63,8 @@ class RowsRecipe(FlatRecipe):
         stage.unroll(vectors)
         if self.width > 1:
             stage.vectorize(lanes)
+        if config.get("stream", False):
+            stage.pragma(block, NONTEMPORAL)
         if "ahead" in config:
             self._prefetch(stage, row, row if step in outer else step, config)
 
@@ -135,6 +139,11 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     ]
     if not recipe.plain and recipe.far_reads:
         knobs.append(prefetch_knob())
+    written = math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0))
+    if not recipe.plain and written >= target.l2_bytes:
+        knobs.append(
+            Knob.of("stream", (False, True), workload.bytes > target.l3_bytes, "store past the caches")
+        )
 
     def divides(c: Columns) -> object:
         total, size = recipe.tiles(c), column(c, "row_block", 1)

@@ -1,4 +1,4 @@
-"""Prefetched inputs: other loops, the same numbers, and no knob where a core keeps what it reads."""
+"""Prefetched inputs and streamed outputs: the same numbers, and no knob where a core keeps what it reads or writes."""
 
 from __future__ import annotations
 
@@ -116,3 +116,15 @@ def test_what_a_stored_reduction_reads_is_not_fetched_by_its_reader() -> None:
     for config in space.random(np.random.default_rng(0), 4):
         for computed, expected in zip(*make.run(space, config), strict=True):
             np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6, err_msg=str(config))
+
+
+@pytest.mark.parametrize("case", ["line", "rows", "two outputs"])
+def test_stores_past_the_caches_leave_the_numbers_as_they_are(case: str) -> None:
+    """What is larger than a core's own cache may be stored past it, and is where no cache holds it."""
+    space = space_for(CASES[case](), SMALL)
+    default = space.default()
+    assert default["stream"]
+    for stream in (False, True):
+        for computed, expected in zip(*make.run(space, {**default, "stream": stream}), strict=True):
+            np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6)
+    assert "stream" not in space_for(CASES[case](), make.host()).names

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotune.lower.ir import NONTEMPORAL
 from autotune.schedule.knob import Columns, Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
-from search_spaces.flat_recipe import FlatRecipe, sharing_knob
+from search_spaces.flat_recipe import FlatRecipe, sharing_knob, stream, stream_knob
 from search_spaces.nest import Numbers
 from search_spaces.prefetch import far_reads, iterations, prefetch_knob
 from search_spaces.sketch import Choices
@@ -63,8 +62,7 @@ class RowsRecipe(FlatRecipe):
         stage.unroll(vectors)
         if self.width > 1:
             stage.vectorize(lanes)
-        if config.get("stream", False):
-            stage.pragma(block, NONTEMPORAL)
+        stream(stage, block, config)
         if "ahead" in config:
             self._prefetch(stage, row, row if step in outer else step, config)
 
@@ -137,13 +135,9 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
         Knob.of("row_block", blocks, 1, "iterations of the fused outer loops a tile"),
         sharing_knob(recipe, target),
     ]
-    if not recipe.plain and recipe.far_reads:
-        knobs.append(prefetch_knob())
-    written = math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0))
-    if not recipe.plain and written >= target.l2_bytes:
-        knobs.append(
-            Knob.of("stream", (False, True), workload.bytes > target.l3_bytes, "store past the caches")
-        )
+    if not recipe.plain:
+        knobs += [prefetch_knob()] if recipe.far_reads else []
+        knobs += stream_knob(recipe, target)
 
     def divides(c: Columns) -> object:
         total, size = recipe.tiles(c), column(c, "row_block", 1)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from autotune.lower.ir import NONTEMPORAL
 from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp, PlaceholderOp, post_order
 from search_spaces.plain import schedule_plain
 from search_spaces.sketch import Choices
+from search_spaces.tile_common import item_bytes
 from search_spaces.tile_knobs import parallel_knob
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
     from autotune.target import Target
+    from autotune.te.expr import IterVar
 
 _PARALLEL_BYTES = 1 << 16
 
@@ -91,4 +94,18 @@ def sharing_knob(recipe: FlatRecipe, target: Target) -> Knob:
     return parallel_knob(target, recipe.workload.bytes >= _PARALLEL_BYTES, "share the tiles among workers")
 
 
-__all__ = ["FlatRecipe", "sharing_knob"]
+def stream_knob(recipe: FlatRecipe, target: Target) -> list[Knob]:
+    """Whether the output is stored past the caches, where it does not stay in a core's own; see :func:`stream`."""
+    if math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0)) < target.l2_bytes:
+        return []
+    large = recipe.workload.bytes > target.l3_bytes
+    return [Knob.of("stream", (False, True), large, "store past the caches")]
+
+
+def stream(stage: Stage, loop: IterVar, config: Choices) -> None:
+    """Store what is computed inside of a loop past the caches, as the knob says."""
+    if config.get("stream", False):
+        stage.pragma(loop, NONTEMPORAL)
+
+
+__all__ = ["FlatRecipe", "sharing_knob", "stream", "stream_knob"]

@@ -8,17 +8,15 @@ distance in bytes along each of the input's lines), stream, parallel.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from autotune.lower.ir import NONTEMPORAL
 from autotune.schedule.knob import Columns, Knob
 from autotune.target import GROUP_BYTES, ITEM_BYTES
 from autotune.te.tensor import ComputeOp, PlaceholderOp
 from search_spaces.analysis import ReadForm, read_forms
 from search_spaces.constraint import Constraint
-from search_spaces.flat_recipe import FlatRecipe, sharing_knob
+from search_spaces.flat_recipe import FlatRecipe, sharing_knob, stream, stream_knob
 from search_spaces.prefetch import iterations, prefetch_knob
 from search_spaces.sketch import Choices
 from search_spaces.space import Space
@@ -54,8 +52,7 @@ class TransposedRecipe(FlatRecipe):
         stage.reorder(*outer, second, vectors, line, lanes)
         fused = stage.fuse(*outer) if len(outer) > 1 else outer[0]
         stage.parallel(fused, when=config["parallel"])
-        if config.get("stream", False):
-            stage.pragma(fused, NONTEMPORAL)
+        stream(stage, fused, config)
         if second is block and "ahead" in config:
             distance, nbytes = config["ahead"], config["tile"] * item_bytes(self.crossed.tensor)
             tensor = stage.schedule[self.crossed.tensor.op.name].tensor
@@ -97,12 +94,9 @@ def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, line
         Knob.of("vectors", vectors, 1, "vectors of a block"),
         Knob.of("walk", ("input", "output"), "input", "along whose lines the innermost blocks go"),
         sharing_knob(recipe, target),
+        *stream_knob(recipe, target),
     ]
     rules = []
-    # Asked where the output does not stay in a core's own cache.
-    if math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0)) >= target.l2_bytes:
-        large = recipe.workload.bytes > target.l3_bytes
-        knobs.append(Knob.of("stream", (False, True), large, "store past the caches"))
     if recipe.workload.bytes > target.l3_bytes and crossed.affine:
         knobs.append(prefetch_knob(_DISTANCES))
         rules.append(Constraint("ahead", ("ahead", "walk"), _along_lines, "lines are not walked along"))

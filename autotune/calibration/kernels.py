@@ -6,7 +6,7 @@ arithmetic are stored at the end, so that none is left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _INVARIANTS = """  %p = load volatile i64, ptr %data
   %q_at = getelementptr i8, ptr %data, i64 8
@@ -131,16 +131,8 @@ def folds(name: str, lanes: int, count: int) -> str:
 
 def side_by_side(name: str, lanes: int, rows: int, distance: int) -> str:
     """A step reads the next line of each of ``rows``, ``distance`` bytes apart, round and round 4 KiB of each."""
-    vector, per_line = f"<{lanes} x float>", max(1, 64 // (4 * lanes))
-    lines = ["  %at = and i64 %place, 4095", "  %here = getelementptr i8, ptr %data, i64 %at"]
-    for number in range(rows * per_line):
-        offset = number // per_line * distance + number % per_line * 4 * lanes
-        lines += [
-            f"  %a{number} = getelementptr i8, ptr %here, i64 {offset}",
-            f"  %v{number} = load volatile {vector}, ptr %a{number}, align 4",
-        ]
-    lines.append("  %place_next = add i64 %place, 64")
-    return _loop(name, [("i64", "place", "0", "%place_next")], "", lines)
+    offsets = [row * distance + at for row in range(rows) for at in range(0, 64, 4 * lanes)]
+    return _round_and_round(name, lanes, offsets, 64, 4096)
 
 
 def stream(
@@ -151,10 +143,16 @@ def stream(
     All of them are read where the size is a power of two and the distance an odd number of pieces. With ``copy`` each
     is stored ``size`` bytes further on.
     """
+    return _round_and_round(name, lanes, range(0, piece, 4 * lanes), distance, size, copy=copy)
+
+
+def _round_and_round(
+    name: str, lanes: int, offsets: Iterable[int], distance: int, size: int, *, copy: bool = False
+) -> str:
+    """A step loads vectors at ``offsets`` from a place that goes on by ``distance``, modulo ``size``, all in bytes."""
     vector = f"<{lanes} x float>"
     lines = [f"  %at = and i64 %place, {size - 1}", "  %here = getelementptr i8, ptr %data, i64 %at"]
-    for number in range(piece // (4 * lanes)):
-        offset = number * 4 * lanes
+    for number, offset in enumerate(offsets):
         lines += [
             f"  %a{number} = getelementptr i8, ptr %here, i64 {offset}",
             f"  %v{number} = load volatile {vector}, ptr %a{number}, align 4",

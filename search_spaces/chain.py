@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from autotune.schedule.knob import Columns, Knob
 from autotune.schedule.knob_value import ceil_div
 from autotune.te.tensor import ComputeOp
-from search_spaces import elementwise
+from search_spaces import elementwise, winograd_blocks
 from search_spaces.chain_shape import Link, links_of
 from search_spaces.constraint import Constraint
 from search_spaces.sketch import Choices
@@ -134,7 +134,9 @@ def _axes(stage: Stage) -> tuple[IterVar, ...]:
 
 
 def space(workload: Workload, target: Target) -> Space:
-    """The schedules of a chain of convolutions; plain loops where it is one of other things."""
+    """The schedules of a chain of convolutions or of Winograd's steps; plain loops where it is one of other things."""
+    if winograd_blocks.fits(workload):
+        return winograd_blocks.space(workload, target)
     program = workload.program()
     links = links_of(program)
     if links is None:

@@ -64,6 +64,21 @@ def schedule_tile(schedule: Schedule, shape: TileShape, config: Choices) -> None
         schedule_plain(schedule[op.name], shape.lanes, inline=True)
 
 
+def schedule_products(schedule: Schedule, shape: TileShape, config: Choices) -> Stage:
+    """The register tiles of an anchor that another stage computes in its blocks; returns the stage to place there."""
+    config = {"tail": "overlap", "pack": shape.weights is not None, **config}
+    config |= {"row_block": WHOLE, "vector_block": WHOLE, "parallel": False}
+    stored, accumulator = _accumulator(schedule, shape, looped=False)
+    width = config["vectors"] * shape.lanes
+    if config["pack"]:
+        pack_weights(schedule, shape, accumulator, config)
+    _, tiles, _, inner = _tile_stored(stored, shape, config, width)
+    accumulator.compute_at(stored, tiles[-1])
+    _tile_accumulator(accumulator, shape, config)
+    _finish(stored, shape, inner, looped=False)
+    return stored
+
+
 def _accumulator(schedule: Schedule, shape: TileShape, looped: bool) -> tuple[Stage, Stage]:
     """The stage that is stored, and the one that accumulates in registers."""
     plan = shape.structure
@@ -257,4 +272,4 @@ def _named(stage: Stage, shape: TileShape) -> dict[str, IterVar]:
     return dict(zip(names, stage.op.axis, strict=True))
 
 
-__all__ = ["schedule_tile"]
+__all__ = ["schedule_products", "schedule_tile"]

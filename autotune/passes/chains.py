@@ -42,6 +42,10 @@ def _is_pool(graph: Graph, node: Node) -> bool:
     return node.op in ("MaxPool", "AveragePool") and _is_image(graph, node)
 
 
+def _has_operator(*names: str) -> Fits:
+    return lambda _, node: node.op in names
+
+
 def _is_image(graph: Graph, node: Node) -> bool:
     return graph.type_of(node.inputs[0]).rank == 4 and is_channels_last(node)
 
@@ -50,6 +54,8 @@ EDGES: Mapping[str, tuple[Fits, Fits]] = {
     "1x1 convolution, then depthwise": (_is_pointwise, _is_depthwise),
     "depthwise, then 1x1 convolution": (_is_depthwise, _is_pointwise),
     "convolution, then pool": (_is_convolution, _is_pool),
+    "Winograd's first transform, then products": (_has_operator("WinogradInput"), _has_operator("MatMul")),
+    "products, then Winograd's last transform": (_has_operator("MatMul"), _has_operator("WinogradOutput")),
 }
 """What an edge leads from, and what to."""
 

@@ -35,9 +35,7 @@ APART = Apart()
 RULES: tuple[Algorithm, ...] = (
     APART,
     *(Apart((number,)) for number in range(1, LONGEST)),
-    Winograd(2),
-    Winograd(4),
-    Winograd(6),
+    *(Winograd(tile, fused) for fused in (False, True) for tile in (2, 4, 6)),
     MatrixProduct(),
     ImplicitGemm(),
     AttentionBlocks(),

@@ -3,7 +3,8 @@
 Conv becomes a transform of its input, a batched MatMul with weights transformed at compile time, and a
 transform of the result, which takes in what follows. F(m, 3) needs (m + 2)^2 / 9m^2
 of the multiplications: four ninths, a quarter, and a fifth. The larger m, the more data is moved by the
-transforms, the larger are the weights, and the less exact is the result.
+transforms, the larger are the weights, and the less exact is the result. These are three dispatches, or one that goes
+through the image by blocks: what lies between the steps then stays in the caches.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from autotune.graph.ir import ABSENT, Attr, Graph, Node
 from autotune.graph.ops import winograd
 from autotune.passes.attributes import integer, ints, is_channels_last
 from autotune.passes.base import Algorithm
+from autotune.passes.fuse import FusionOptions
+from autotune.passes.partition import Partition, PartitionOptions, partition
 from autotune.passes.rewriter import Rewriter, rewrite
 
 _ERRORS: Mapping[int, float] = {2: 3e-6, 4: 6e-5, 6: 8e-5}
@@ -26,15 +29,24 @@ _ERRORS: Mapping[int, float] = {2: 3e-6, 4: 6e-5, 6: 8e-5}
 
 @dataclass(frozen=True)
 class Winograd(Algorithm):
-    """Convert channels-last 3x3 convolutions of stride 1 with constant weights, by tiles of ``tile``."""
+    """Convert channels-last 3x3 convolutions of stride 1 with constant weights, by tiles of ``tile``.
+
+    Its steps are ``fused`` into one dispatch, or are dispatches of their own.
+    """
 
     name: ClassVar[str] = "winograd"
     tile: int = 4
+    fused: bool = False
 
     @property
     def label(self) -> str:
-        """``winograd F(4x4)`` and so on."""
-        return f"winograd F({self.tile}x{self.tile})"
+        """``winograd F(4x4)``, ``winograd F(4x4) fused`` and so on."""
+        return f"winograd F({self.tile}x{self.tile}){' fused' if self.fused else ''}"
+
+    @property
+    def speculative(self) -> bool:
+        """Blocks trade traffic for shorter products, which only a comparison has told so far."""
+        return self.fused
 
     @property
     def error(self) -> float:
@@ -49,10 +61,15 @@ class Winograd(Algorithm):
     def apply(self, graph: Graph) -> Graph:
         return rewrite(graph, self._convert)
 
+    def divide(self, graph: Graph) -> Partition:
+        """A dispatch a step, or one for all."""
+        return partition(graph, PartitionOptions(FusionOptions(chained=0)) if self.fused else None)
+
     def _convert(self, rewriter: Rewriter, node: Node) -> bool:
         if not _is_eligible(rewriter, node):
             return False
-        _emit(rewriter, node, self.tile)
+        emit = _emit_fused if self.fused else _emit
+        emit(rewriter, node, self.tile)
         return True
 
 
@@ -67,18 +84,36 @@ def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
 
 
 def _emit(rewriter: Rewriter, node: Node, tile: int) -> None:
-    x, w = (rewriter.current(v) for v in node.inputs)
-    (output,) = node.outputs
-    u = _weights(rewriter, w, tile)
-    attrs: dict[str, Attr] = {"tile": tile, "pads": ints(node, "pads")}
-    v = rewriter.emit("WinogradInput", [x], attrs, name=f"{output}.windows")
+    """The products of all tiles of a position are one matrix product."""
+    v, u = _operands(rewriter, node, tile)
     window, _, *tiles, inner = rewriter.type_of(v).shape
     flat = _reshape(rewriter, v, window * window, math.prod(tiles), inner)
-    products = rewriter.emit("MatMul", [flat, u], name=f"{output}.products")
+    products = rewriter.emit("MatMul", [flat, u], name=f"{node.outputs[0]}.products")
     outer = rewriter.type_of(products).shape[-1]
-    m = _reshape(rewriter, products, window, window, *tiles, outer)
-    attrs = {"tile": tile, "size": rewriter.graph.type_of(output).shape[1:3]}
-    rewriter.become(output, "WinogradOutput", [m], attrs)
+    _become(rewriter, node, _reshape(rewriter, products, window, window, *tiles, outer), tile)
+
+
+def _emit_fused(rewriter: Rewriter, node: Node, tile: int) -> None:
+    """The products of a row of tiles are matrix products, so that blocks may have some of the rows."""
+    v, u = _operands(rewriter, node, tile)
+    _, inner, outer = rewriter.type_of(u).shape
+    u = _reshape(rewriter, u, tile + 2, tile + 2, 1, 1, inner, outer)
+    m = rewriter.emit("MatMul", [v, u], name=f"{node.outputs[0]}.products")
+    _become(rewriter, node, m, tile)
+
+
+def _operands(rewriter: Rewriter, node: Node, tile: int) -> tuple[str, str]:
+    """V [t, t, n, th, tw, c] and U [t*t, c, oc]."""
+    x, w = (rewriter.current(v) for v in node.inputs)
+    attrs: dict[str, Attr] = {"tile": tile, "pads": ints(node, "pads")}
+    u = _weights(rewriter, w, tile)
+    return rewriter.emit("WinogradInput", [x], attrs, name=f"{node.outputs[0]}.windows"), u
+
+
+def _become(rewriter: Rewriter, node: Node, products: str, tile: int) -> None:
+    (output,) = node.outputs
+    attrs: dict[str, Attr] = {"tile": tile, "size": rewriter.graph.type_of(output).shape[1:3]}
+    rewriter.become(output, "WinogradOutput", [products], attrs)
 
 
 def _weights(rewriter: Rewriter, weights: str, tile: int) -> str:

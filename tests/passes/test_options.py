@@ -14,7 +14,9 @@ from autotune.passes.partition import Partition
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 
-NAMES = [DIRECT, "winograd F(2x2)", "winograd F(4x4)", "winograd F(6x6)", "implicit GEMM"]
+STEPS = ["winograd F(2x2)", "winograd F(4x4)", "winograd F(6x6)"]
+FUSED = [f"{name} fused" for name in STEPS]
+NAMES = [DIRECT, *STEPS, *FUSED, "implicit GEMM"]
 
 
 def algorithms(workload: Workload) -> list[Option]:
@@ -56,7 +58,7 @@ def run(parts: Partition, x: np.ndarray) -> np.ndarray:
     return view(parts.outputs[0], parts.types[parts.outputs[0]].shape).copy()
 
 
-def test_a_convolution_of_3x3_has_five_ways():
+def test_a_convolution_of_3x3_has_eight_ways():
     found = {w.kind: [a.name for a in algorithms(w)] for w in distinct_workloads(divide("zoo:mlp"))}
     assert found == {"contraction": [DIRECT]}
     workload = divide(fire()).dispatches[0].workload
@@ -65,7 +67,7 @@ def test_a_convolution_of_3x3_has_five_ways():
     assert direct.regions == (workload,)
     for other in others:
         kinds = [region.kind for region in other.regions]
-        assert kinds.count("contraction") == 1
+        assert kinds.count("chain" if other.name in FUSED else "contraction") == 1
         assert other.error > direct.error == 0
 
 
@@ -129,7 +131,7 @@ def test_what_is_not_exact_enough_is_not_allowed():
     assert [a.name for a in allowed(workload, Preference(0.0))] == [DIRECT]
     assert [a.name for a in allowed(workload, Preference(1e-5))] == NAMES[:2]
     everything = allowed(workload, Preference(1e-5), speculative=True)
-    assert [a.name for a in everything] == [*NAMES[:2], NAMES[-1], "producers apart"]
+    assert [a.name for a in everything] == [*NAMES[:2], FUSED[0], NAMES[-1], "producers apart"]
     with pytest.raises(UsageError, match=r"tolerance -1; allowed: 0 \(exact algorithms only\) or more"):
         Preference(-1)
 

@@ -29,6 +29,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "reduction": lambda: w.unary("ReduceSum", (20, 50), axes=(1,)),
     "softmax": lambda: w.unary("Softmax", (20, 50), axis=1),
     "winograd": lambda: w.winograd_input((1, 9, 11, 40), 4),
+    "winograd_blocks": lambda: w.winograd_blocks((1, 9, 11, 40), 24, 4),
 }
 
 

@@ -14,6 +14,8 @@ from autotune.codegen.code import BufferSpec
 from autotune.codegen.jit import LoadedCode
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Region, Workload
+from autotune.passes.options import options_of
+from autotune.passes.winograd import Winograd
 from autotune.target import Target
 from search_spaces.space import Space
 from tests.codegen.native import call_kernel
@@ -160,6 +162,25 @@ def winograd_output(image: tuple[int, int, int, int], tile: int) -> Workload:
     y = b.node("WinogradOutput", m, tile=tile, size=(h, w))
     y = b.node("Add", b.node("Add", y, b.input("bias", (c,))), b.input("r", image))
     return of(b, b.node("Relu", y), {"bias"})
+
+
+def winograd_blocks(
+    image: tuple[int, int, int, int],
+    channels: int,
+    tile: int,
+    pads: tuple[int, ...] = (1,) * 4,
+    tail: bool = True,
+) -> Workload:
+    """A convolution 3x3 of an image [n, h, w, c] by Winograd's steps in one, with bias, residual and ReLU."""
+    b = GraphBuilder("winograd_blocks")
+    x, w = b.input("x", image), b.input("w", (3, 3, image[-1], channels))
+    y = b.node("Conv", x, w, layout="NHWC", pads=pads)
+    if tail:
+        y = b.node("Add", b.node("Add", y, b.input("bias", (channels,))), b.input("r", b.type_of(y).shape))
+        y = b.node("Relu", y)
+    whole = of(b, y, {"w", "bias"} if tail else {"w"})
+    (found,) = (o for o in options_of(whole) if o.name == Winograd(tile, fused=True).label)
+    return found.regions[0]
 
 
 def pool(image: tuple[int, int, int, int], op: str = "MaxPool", **attrs: Any) -> Workload:

@@ -20,6 +20,7 @@ from autotune.cli.options import (
 if TYPE_CHECKING:
     from autotune.compiler.driver import CompileOptions
     from autotune.database import Run
+    from autotune.database.front import Point
     from autotune.target import Target
     from autotune.tuning.api import Answer
 
@@ -35,12 +36,19 @@ if TYPE_CHECKING:
     metavar="K",
     help="The K fastest runs of each, those read inside a model first.",
 )
+@click.option(
+    "--front",
+    "with_front",
+    is_flag=True,
+    help="The Pareto front of each: the runs that none beats in latency, memory and bytes of the artifact.",
+)
 @click.option("--explain", is_flag=True, help="Show the workload, its search space and the schedule.")
 @json_option
 def command(
     what: str,
     database: str | None,
     top: int,
+    with_front: bool,
     explain: bool,
     as_json: bool,
     **options: Unpack[CompileOptions],
@@ -53,7 +61,7 @@ def command(
     from autotune.target import Target
     from autotune.tuning.api import query
 
-    found = query(what, database=database, top=top, **options)
+    found = query(what, database=database, top=top, with_front=with_front, **options)
     target, threads = options["target"], options["threads"]
     chosen = Target.parse(target, threads)
     answers = [_advised(answer, chosen, target, threads) for answer in found]
@@ -63,6 +71,8 @@ def command(
     for answer in answers:
         for line in lines_of(answer, top):
             click.echo(line)
+        for line in front_lines(answer) if with_front else ():
+            click.echo(f"  {line}")
         for line in _explained(answer, chosen) if explain else ():
             click.echo(f"    {line}")
 
@@ -129,6 +139,30 @@ def _line(run: Run) -> str:
     return f"    {latency:>10} {'inside a model' if known else 'alone':<14}  {run.config_json}"
 
 
+def front_lines(answer: Answer) -> list[str]:
+    """The Pareto front of one workload, a line a run, that in use marked."""
+    from autotune.database import Miss
+    from autotune.tuning.units import size
+
+    if not answer.front:
+        return [] if isinstance(answer.answer, Miss) else ["no run has a known footprint: tune it again"]
+    lines = [f"  {'latency ÷ default':<20} {'memory':>9} {'artifact':>9}  (* in use)"]
+    for point in answer.front:
+        sizes = (size(nbytes) for nbytes in (point.footprint.memory_bytes, point.footprint.artifact_bytes))
+        mark = "*" if _in_use(answer, point) else " "
+        where = f"{point.ratio.median:.3f} {point.read}"
+        lines.append(
+            f"{mark} {where:<20} {' '.join(f'{text:>9}' for text in sizes)}  {point.run.config_json}"
+        )
+    return lines
+
+
+def _in_use(answer: Answer, point: Point) -> bool:
+    from autotune.database import Miss
+
+    return not isinstance(answer.answer, Miss) and answer.answer.best.trace_key == point.run.trace_key
+
+
 def _when(run: Run) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
 
@@ -172,7 +206,8 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "ok": found.ok,
         "best": asdict(found.best),
         "top": [asdict(run) for run in _fastest(answer)],
+        "front": [point.to_json() | {"used": _in_use(answer, point)} for point in answer.front],
     }
 
 
-__all__ = ["command", "lines_of", "to_json"]
+__all__ = ["command", "front_lines", "lines_of", "to_json"]

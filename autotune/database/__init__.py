@@ -8,6 +8,7 @@ from autotune.database.evidence import Evidence, State
 from autotune.database.query import Hit, Miss, MissReason
 from autotune.database.records import (
     Comparison,
+    Footprint,
     JobRow,
     Key,
     Latency,
@@ -35,6 +36,7 @@ __all__ = [
     "Comparison",
     "Database",
     "Evidence",
+    "Footprint",
     "Hit",
     "JobRow",
     "Key",

@@ -9,6 +9,7 @@ from sqlalchemy import Select, and_, func, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
+from autotune.database.front import Point, points
 from autotune.database.inside import Estimate, estimates
 from autotune.database.query import Miss, miss
 from autotune.database.records import Comparison, Key, Origin, Reading, Run
@@ -62,6 +63,14 @@ def comparison_of(connection: Connection, key: Key) -> tuple[Comparison, ...]:
     return tuple(rows.comparison_from_row(row) for row in connection.execute(query))
 
 
+def points_of(connection: Connection, key: Key) -> list[Point]:
+    """The runs of a key with their latencies and footprints, as far as both are known."""
+    runs = [rows.from_row(row) for row in connection.execute(rows.select_ok(key))]
+    compared = connection.execute(rows.select_compared(key)).all()
+    newest = {row.run_id: rows.comparison_from_row(row) for row in compared}
+    return points(runs, newest, readings_of(connection, key))
+
+
 def diagnose(connection: Connection, key: Key) -> Miss:
     """Why there is no run for a key."""
     columns = schema.runs.c
@@ -88,6 +97,7 @@ __all__ = [
     "diagnose",
     "one",
     "outcomes_of",
+    "points_of",
     "readings_of",
     "trials_of",
 ]

@@ -61,13 +61,26 @@ class Latency:
 
 
 @dataclass(frozen=True)
+class Footprint:
+    """What a dispatch takes beside time.
+
+    ``memory_bytes``: workspaces and the scratch memory of all workers while it runs, without its inputs and outputs.
+    ``artifact_bytes``: its object file, and its constants as the model reads them (packed weights, if it packs them).
+    """
+
+    memory_bytes: int
+    artifact_bytes: int
+
+
+@dataclass(frozen=True)
 class Run:
     """One measured candidate. ``latency`` is set exactly when ``outcome`` is ok.
 
     ``error`` is the largest difference from the reference over the reference's largest magnitude.
     ``config_json`` holds the knob values that made the trace; ``created`` is in seconds since 1970,
     UTC. ``confirmed_ns`` is the median latency in the newest comparison inside a model, ``inside`` that model's
-    name; None and empty if it never was.
+    name; None and empty if it never was. ``footprint`` is None for what was never built, and for runs of versions that
+    did not store it.
     """
 
     key: Key
@@ -87,6 +100,7 @@ class Run:
     id: int | None = None
     confirmed_ns: float | None = None
     inside: str = ""
+    footprint: Footprint | None = None
 
     @property
     def config(self) -> dict[str, int | str | bool]:
@@ -240,6 +254,7 @@ class JobRow:
 __all__ = [
     "SAME_CODE",
     "Comparison",
+    "Footprint",
     "JobRow",
     "Key",
     "Latency",

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Row
 from autotune.database import schema
 from autotune.database.records import (
     Comparison,
+    Footprint,
     JobRow,
     Key,
     Latency,
@@ -31,6 +32,7 @@ from autotune.target import Target
 
 _TEXTS = ("trace_key", "trace_json", "config_json", "message", "host", "versions")
 """Texts of a run, in columns of the same name."""
+_SIZES = ("memory_bytes", "artifact_bytes")
 _KEYS = ("workload_key", "target_key", "space_key")
 _LATEST = 253402300799.0
 """The last second of the year 9999, in seconds since 1970."""
@@ -58,11 +60,16 @@ def select_runs() -> Select[Any]:
     return select(schema.runs, confirmed_ns, newest(compared.inside).label("inside"))
 
 
+def select_ok(key: Key) -> Select[Any]:
+    """The runs of a key that worked, the oldest first."""
+    columns = schema.runs.c
+    return select_runs().where(of(key), columns.outcome == Outcome.OK.value).order_by(columns.id)
+
+
 def select_fastest(key: Key, count: int) -> Select[Any]:
     """The fastest runs of a key, by their first reading."""
     columns = schema.runs.c
-    ok = select_runs().where(of(key), columns.outcome == Outcome.OK.value)
-    return ok.order_by(columns.latency_min_ns, columns.id).limit(count)
+    return select_ok(key).order_by(None).order_by(columns.latency_min_ns, columns.id).limit(count)
 
 
 def select_default(key: Key) -> Select[Any]:
@@ -148,6 +155,11 @@ def stats(latency: Latency | None) -> dict[str, Any]:
     }
 
 
+def sizes(footprint: Footprint | None) -> dict[str, int | None]:
+    """The columns of a footprint."""
+    return {name: None if footprint is None else getattr(footprint, name) for name in _SIZES}
+
+
 def storable(text: str) -> str:
     """Text that every database takes: without NUL, and without bytes that are no text."""
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
@@ -159,6 +171,7 @@ def to_row(run: Run) -> dict[str, Any]:
         **{name: getattr(run, name) for name in _TEXTS},
         "seed": run.seed,
         **stats(run.latency),
+        **sizes(run.footprint),
         **key_columns(run.key),
         "message": storable(run.message),
         "error": None if run.error is None or math.isnan(run.error) else run.error,
@@ -222,6 +235,12 @@ def _latency(row: Row[Any]) -> Latency | None:
     return Latency(_whole(row.n, "n"), row.latency_min_ns, row.latency_median_ns, spread)
 
 
+def _footprint(row: Row[Any]) -> Footprint | None:
+    if row.memory_bytes is None and row.artifact_bytes is None:
+        return None
+    return Footprint(*(_whole(getattr(row, name), name) for name in _SIZES))
+
+
 def _error(row: Row[Any]) -> float | None:
     return None if row.error is None else _number(row.error, "error")
 
@@ -242,6 +261,7 @@ def from_row(row: Row[Any]) -> Run:
             id=row.id,
             confirmed_ns=None if row.confirmed_ns is None else _number(row.confirmed_ns, "confirmed_ns"),
             inside=_text(row.inside or "", "inside"),
+            footprint=_footprint(row),
         )
         if (run.outcome is Outcome.OK) != (run.latency is not None):
             raise ValueError(f"its outcome is {run.outcome.value}, its latency_min_ns {row.latency_min_ns}")
@@ -289,6 +309,18 @@ def select_comparison(workload: str, target: str, site: str, key: str | None = N
     same = same if key is None else and_(same, columns.key == key)
     newest = select(func.max(columns.created)).where(same).scalar_subquery()
     return select(schema.comparisons).where(same, columns.created == newest).order_by(columns.id)
+
+
+def select_compared(key: Key) -> Select[Any]:
+    """What all comparisons of a key's schedules found of each run, the oldest first."""
+    columns = schema.comparisons.c
+    same = and_(
+        columns.workload_key == key.workload,
+        columns.target_key == key.target,
+        columns.site == "schedule",
+        columns.key == key.space,
+    )
+    return select(schema.comparisons).where(same).order_by(columns.created, columns.id)
 
 
 def comparison_to_row(found: Comparison) -> dict[str, Any]:

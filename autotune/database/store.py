@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Row
 from autotune.database import best, jobs, rows, schema, upgrade
 from autotune.database.address import DatabaseAddress
 from autotune.database.damage import damage_of
+from autotune.database.front import Point
 from autotune.database.inside import latencies
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
@@ -228,6 +229,13 @@ class Database:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""
         return self._all(rows.select_fastest(key, count), rows.from_row)
 
+    def points(self, key: Key) -> list[Point]:
+        """The runs of a key that worked, with latency over the default's and footprint, as far as both are known.
+
+        :func:`autotune.database.front.front` gives those that no other beats.
+        """
+        return self.session.read(lambda connection: best.points_of(connection, key))
+
     def runs(
         self,
         *,
@@ -240,7 +248,8 @@ class Database:
 
         Columns: id, created (UTC), model, layer (dispatches of the model that tuned it), kind, operators, shapes
         (``inputs → outputs``), target, origin, outcome, latencies in ns, gflops (GFLOP/s at ``latency_ns``), the
-        error against the reference, ``knob.NAME`` for each knob of any of the search spaces, and the keys.
+        error against the reference, memory_bytes and artifact_bytes (:class:`autotune.database.Footprint`; missing
+        where unknown), ``knob.NAME`` for each knob of any of the search spaces, and the keys.
         """
         from autotune.database.table import runs_table  # pandas takes 0.4 s to import
 

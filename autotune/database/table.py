@@ -10,7 +10,7 @@ import pandas as pd
 
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.records import Run, WorkloadRow
-from autotune.database.rows import ADVICE
+from autotune.database.rows import ADVICE, sizes
 from autotune.errors import DatabaseError
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ _COLUMNS = {
     "confirmed_ns": "float64",
     "inside": "str",
     "error": "float64",
+    **dict.fromkeys(("memory_bytes", "artifact_bytes"), "Int64"),
     "message": "str",
     "flops": "int64",
     "bytes": "int64",
@@ -103,6 +104,7 @@ def _measured(run: Run) -> dict[str, Any]:
         "confirmed_ns": run.confirmed_ns,
         "inside": run.inside,
         "error": run.error,
+        **sizes(run.footprint),
         "message": run.message,
     }
 

@@ -78,8 +78,14 @@ FROM contests c ORDER BY c.id
 
 
 def _take_over(connection: Connection) -> None:
-    """Make comparisons of what versions 2 to 4 kept of algorithms and schedules; drop the tables of before."""
-    known = sqlalchemy.inspect(connection).get_table_names()
+    """Add the columns that a version before 7 lacks, and make comparisons of what versions 2 to 4 kept of algorithms
+    and schedules; drop the tables of before."""
+    inspector = sqlalchemy.inspect(connection)
+    present = {column["name"] for column in inspector.get_columns(schema.runs.name)}
+    for name in ("memory_bytes", "artifact_bytes"):
+        if name not in present:
+            connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {name} BIGINT")
+    known = inspector.get_table_names()
     for table, copy in (("verdicts", _VERDICTS), ("contests", _CONTESTS)):
         if table in known:
             connection.exec_driver_sql(copy)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime import layout
-from autotune.runtime.device import ALIGNMENT, HOST_MEMORY, Memory, address_of, allocate
+from autotune.runtime.device import HOST_MEMORY, Memory, address_of, allocate, scratch_bytes
 
 _CHUNKS_A_WORKER = 4
 
@@ -77,9 +77,9 @@ class CommandBuffer:
     def finish(self, checks: NDArray[np.int64] | None = None) -> Program:
         """Lay everything out in one piece of memory, but the check rows; raises nothing, records no more."""
         dispatches = self._dispatches
-        stride = max((d.scratch_bytes for d in dispatches), default=0)
-        stride = -(-stride // (2 * ALIGNMENT)) * 2 * ALIGNMENT
-        scratch = self._memory.allocate(stride * self._workers, "scratch memory")
+        nbytes = scratch_bytes((d.scratch_bytes for d in dispatches), self._workers)
+        stride = nbytes // self._workers
+        scratch = self._memory.allocate(nbytes, "scratch memory")
         rows_at = layout.HEADER_SLOTS
         tables_at = rows_at + len(dispatches) * layout.COMMAND_SLOTS
         patches_at = tables_at + sum(len(d.table) for d in dispatches)

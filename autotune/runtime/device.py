@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -42,6 +42,16 @@ class Device:
         """This machine's CPU, with the cores that this process may use."""
         target = Target.detect()
         return Device(target.device, target.cores, target)
+
+
+def scratch_bytes(each: Iterable[int], workers: int) -> int:
+    """Scratch memory of all workers for kernels that need so many bytes ``each``: no two workers share a pair of
+    cache lines.
+
+    >>> scratch_bytes([100, 130], workers=2)
+    512
+    """
+    return workers * _rounded(max(each, default=0), 2 * ALIGNMENT)
 
 
 def allocate(nbytes: int) -> NDArray[np.uint8]:

@@ -10,6 +10,7 @@ import ml_dtypes  # noqa: F401  (NumPy knows "bfloat16" by name from here on)
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.runtime.device import scratch_bytes
 from autotune.target import Target
 
 Space = Literal["input", "output", "constant", "arena"]
@@ -137,6 +138,15 @@ class ModuleImage:
     metadata: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[IndexCheck, ...] = ()
     """In the order of their commands."""
+
+    def scratch_bytes(self, workers: int) -> int:
+        """Scratch memory of so many workers."""
+        return scratch_bytes((command.scratch_bytes for command in self.commands), workers)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Object files and constants: the artifact, but for its manifest."""
+        return sum(map(len, self.objects)) + sum(constant.nbytes for constant in self.constants)
 
     def same_code(self, other: ModuleImage) -> bool:
         """Whether both execute the same machine code at the same places, whatever schedules it came from."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from autotune.compiler.driver import Compilation, CompileOptions, Model, Shapes
     from autotune.compiler.plan import Ranking
     from autotune.compiler.planned import Planned
+    from autotune.database.front import Point
     from autotune.graph.program import AnyWorkload
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
@@ -225,7 +226,8 @@ class Answer:
 
     ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first.
     ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where another option
-    divides it, and ``evidence`` how well it is known to be the one to use.
+    divides it, and ``evidence`` how well it is known to be the one to use. ``front`` has the runs that no other
+    beats in latency, memory and bytes of the artifact, if they were asked for.
     """
 
     names: tuple[str, ...]
@@ -236,6 +238,7 @@ class Answer:
     ranking: Ranking | None = None
     planned: Planned | None = None
     nodes: tuple[str, ...] = ()
+    front: tuple[Point, ...] = ()
 
     @property
     def divided(self) -> bool:
@@ -276,14 +279,16 @@ def query(
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
     top: int = 1,
+    with_front: bool = False,
 ) -> list[Answer]:
     """The best schedule known for each workload of a model, or of one workload by its key.
 
     Where another algorithm than the direct one is used, the workloads that it makes of one follow it.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
-    for an unknown one, and for a database that does not exist.
+    for an unknown one, and for a database that does not exist. ``with_front``: the answers have fronts.
     """
     from autotune.compiler.plan import plan_of
+    from autotune.database.front import front
     from autotune.graph.region import Workload
     from search_spaces.spaces import space_for
 
@@ -309,7 +314,8 @@ def query(
                 evidence, _ = plan.evidence(workload.key)
             else:
                 evidence = found.evidence
-            return Answer(names, workload, found, fastest, evidence, ranking, planned, nodes)
+            best = front(store.points(key)) if with_front else ()
+            return Answer(names, workload, found, fastest, evidence, ranking, planned, nodes, tuple(best))
 
         answers = []
         for workload, names, nodes in asked:

@@ -279,6 +279,7 @@ class TuningLoop:
                 message=measurement.message,
                 origin=turn.origin,
                 seed=task.seed,
+                footprint=built.footprint,
             )
         )
         new = self._store(self.suspicion.take(run, measurement))

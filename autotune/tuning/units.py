@@ -1,4 +1,4 @@
-"""Latencies as text."""
+"""Latencies and sizes as text."""
 
 from __future__ import annotations
 
@@ -20,4 +20,15 @@ def nanoseconds(value: float | None) -> str:
     return f"{value / 1e9:.2f} s"
 
 
-__all__ = ["nanoseconds"]
+def size(nbytes: int) -> str:
+    """Bytes with a unit that fits; a kB is 1000 of them.
+
+    >>> size(640), size(12_345), size(4_930_000)
+    ('640 B', '12.3 kB', '4.93 MB')
+    """
+    if nbytes < 1000:
+        return f"{nbytes} B"
+    return f"{nbytes / 1e3:.1f} kB" if nbytes < 1_000_000 else f"{nbytes / 1e6:.2f} MB"
+
+
+__all__ = ["nanoseconds", "size"]

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.cli import main as cli
 from autotune.compiler import divide
-from autotune.database import Database, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.database import Database, Footprint, Key, Latency, Origin, Outcome, Run, WorkloadRow
 from autotune.graph.region import Workload
 from autotune.target import Target
 from cost_models.analytic import default_config
@@ -18,6 +18,7 @@ from search_spaces.spaces import space_for
 from tests.database.examples import schedules
 
 LEVEL = Target.parse("x86-64-v2", threads=1)
+ORIGIN = {"a": Origin.DEFAULT, "b": Origin.SEARCH, "c": Origin.SEARCH}
 ASKED = ("--target", "x86-64-v2", "--threads", "1")
 
 
@@ -39,7 +40,9 @@ def database(tmp_path: Path, workload: Workload) -> Path:
         store.add_space(key.space, workload.key, "{}")
         for name, first in (("a", 1000.0), ("b", 2000.0), ("c", 3000.0)):
             latency = Latency(5, first, first, 0.0)
-            assert store.record(Run(key, name, trace, json.dumps({"is": name}), Outcome.OK, latency))
+            sizes, config = Footprint(64 * int(first), 5000 if name == "a" else 640), json.dumps({"is": name})
+            run = Run(key, name, trace, config, Outcome.OK, latency, footprint=sizes, origin=ORIGIN[name])
+            assert store.record(run)
         again = {"a": 9000.0, "b": 4000.0}
         runs = [(run, again[run.trace_key]) for run in store.records() if run.trace_key in again]
         store.compared(key.workload, key.target, "schedule", schedules(*runs, won="b"), "net")
@@ -61,9 +64,25 @@ def test_confirmed_readings_are_shown_and_come_first(
         ("9.0", "inside a model", "a"),
         ("3.0", "alone", "c"),
     ]
-    assert "  tuned, 2.25× (2.23× to 2.27×); 4.0 µs inside net (default -" in out
+    assert "  tuned, 2.25× (2.23× to 2.27×); 4.0 µs inside net (default 9.0 µs)" in out
     (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--top", 2, "--json", *ASKED))
     assert [run["trace_key"] for run in answer["top"]] == ["b", "a"]
+
+
+def test_the_front_has_what_none_beats_and_marks_what_is_used(
+    database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = query(capsys, workload.key, "--db", database, "--front", *ASKED)
+    assert out.splitlines()[-3:] == [
+        "    latency ÷ default       memory  artifact  (* in use)",
+        '  * 0.444 compared        128.0 kB     640 B  {"is": "b"}',
+        '    1.000 compared         64.0 kB    5.0 kB  {"is": "a"}',
+    ]
+    (answer,) = json.loads(query(capsys, workload.key, "--db", database, "--front", "--json", *ASKED))
+    assert [(p["trace_key"], p["used"], p["memory_bytes"]) for p in answer["front"]] == [
+        ("b", True, 128_000),
+        ("a", False, 64_000),
+    ]
 
 
 def test_explain_shows_the_space_of_the_target_asked_for(

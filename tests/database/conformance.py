@@ -11,6 +11,7 @@ import pytest
 from autotune.database import (
     Database,
     Evidence,
+    Footprint,
     Hit,
     JobRow,
     Latency,
@@ -40,6 +41,8 @@ from tests.database.examples import (
     schedules,
 )
 from tests.database.processes import killed_while_writing, start_together
+
+_NEGATIVE = "UPDATE runs SET memory_bytes = -1 WHERE trace_key = 'a'"
 
 
 def _best(database: Database) -> Run:
@@ -154,6 +157,37 @@ class Conformance:
             assert database.damage() == []
             assert forget(database, [KEY]) == 1
             assert database.readings(KEY) == []
+
+    def test_footprints_are_kept_with_runs(self, where: str) -> None:
+        with Database(where) as database:
+            database.record(run("a", 100.0, footprint=Footprint(3 << 40, 0)))
+            database.record(run("b", 100.0))
+            assert [run.footprint for run in database.records()] == [Footprint(3 << 40, 0), None]
+            database.session.write(lambda connection: connection.exec_driver_sql(_NEGATIVE))
+            with pytest.raises(DatabaseError, match="run 1 is damaged: its memory_bytes is -1"):
+                database.records()
+            assert len(database.damage()) == 1
+
+    def test_points_are_read_where_it_counts_most(self, where: str) -> None:
+        sizes = Footprint(64, 640)
+        with Database(where) as database:
+            database.record(run("default", 100.0, footprint=sizes, origin=Origin.DEFAULT))
+            for trace in ("compared", "inside", "alone"):
+                database.record(run(trace, 80.0, footprint=sizes))
+            database.record(run("unknown", 80.0))
+            database.record(run("failed", None, footprint=sizes))
+            default, compared = database.records()[:2]
+            for ns in (70.0, 60.0):
+                compare(database, schedules((default, 50.0), (compared, ns), won="default"))
+            read = [Reading(trace, 0.9, 3, 90.0) for trace in ("compared", "inside")]
+            database.read_inside(KEY, read, "net")
+            found = {p.run.trace_key: (p.ratio.median, p.read.value) for p in database.points(KEY)}
+        assert found == {
+            "default": (1.0, "compared"),
+            "compared": (1.2, "compared"),
+            "inside": (pytest.approx(0.9), "inside a model"),
+            "alone": (1.0, "alone"),
+        }
 
     def test_a_comparison_of_another_search_space_says_nothing_of_this_one(self, where: str) -> None:
         other = replace(KEY, space="t" * 64)
@@ -278,13 +312,14 @@ class Conformance:
         with pytest.raises(SchemaVersionError) as caught:
             Database(where, read_only=True)
         assert str(caught.value) == (
-            f"the database {address} has schema version 4, this autotune reads version 6; "
+            f"the database {address} has schema version 4, this autotune reads version 7; "
             f"`autotune db upgrade --db {address}` brings it up to date"
         )
         Database(where).close()
         with Database(where, read_only=True) as database:
             assert _best(database).trace_key == "fast"
             assert (_best(database).confirmed_ns, _best(database).inside) == (70.0, "net")
+            assert [run.footprint for run in database.records()] == [None, None]
             rows = database.comparison(KEY.workload, KEY.target, "option")
             assert [(row.name, row.won) for row in rows] == [
                 ("direct", False),
@@ -322,7 +357,7 @@ class Conformance:
             with pytest.raises(SchemaVersionError) as caught:
                 Database(where, read_only=read_only)
             assert str(caught.value) == (
-                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 6; "
+                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 7; "
                 "install a newer autotune, or give another --db"
             )
 

@@ -114,6 +114,13 @@ def options(*named: tuple[str, float | None], won: str) -> list[Comparison]:
     ]
 
 
+WITHOUT_FOOTPRINTS = (
+    "ALTER TABLE runs DROP COLUMN memory_bytes",
+    "ALTER TABLE runs DROP COLUMN artifact_bytes",
+)
+"""Makes of the table of runs what versions before 7 had."""
+
+
 def as_version_4(connection: Connection, ids: Mapping[str, int | None]) -> None:
     """Tables as version 4 had them, with a verdict on the runs ``default`` and ``fast``, and with two contests."""
     place = f"'{KEY.workload}', '{KEY.target}'"
@@ -127,6 +134,7 @@ def as_version_4(connection: Connection, ids: Mapping[str, int | None]) -> None:
     ]
     verdict = f"{place}, NULL, 1.0, '{KEY.space}'"
     for statement in (
+        *WITHOUT_FOOTPRINTS,
         "DROP TABLE comparisons",
         f"CREATE TABLE verdicts ({common}, space_key TEXT, run_id INTEGER, won BOOLEAN, inside TEXT, {figures})",
         f"INSERT INTO verdicts VALUES (1, {verdict}, {ids['default']}, FALSE, 'net', 75.0, 76.0, 1.0, 9)",

@@ -19,7 +19,7 @@ from autotune.database.merge import merge
 from autotune.database.records import Reading
 from autotune.errors import DatabaseError, MissingExtraError, SchemaVersionError, UsageError
 from tests.database.conformance import Conformance
-from tests.database.examples import KEY, options, prepare, run, schedules
+from tests.database.examples import KEY, WITHOUT_FOOTPRINTS, options, prepare, run, schedules
 
 
 class TestSqlite(Conformance):
@@ -113,8 +113,8 @@ def test_message_that_is_not_text() -> None:
 
 def as_version_1(path: Path) -> None:
     with sqlite3.connect(path) as raw:
-        raw.execute("DROP TABLE comparisons")
-        raw.execute("DROP TABLE layers")
+        for statement in ("DROP TABLE comparisons", "DROP TABLE layers", *WITHOUT_FOOTPRINTS):
+            raw.execute(statement)
         raw.execute("CREATE TABLE confirmations (id INTEGER, run_id INTEGER REFERENCES runs (id))")
         raw.execute("INSERT INTO confirmations VALUES (1, 1)")
         raw.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")

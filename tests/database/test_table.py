@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from autotune.database import Database, Outcome, WorkloadRow
+from autotune.database import Database, Footprint, Outcome, WorkloadRow
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.export import FORMATS, export
 from autotune.database.table import training_table
@@ -42,7 +42,14 @@ def database(tmp_path: Path) -> Database:
     mine = database.claim_job(job(), lambda owner: True)
     database.add_layers(mine.id, {KEY.workload: ("fire2/squeeze", "fire3/squeeze")})
     database.record(
-        run("a", 1e6, config_json='{"tile":4,"order":"mn","pack":true}', job=mine.id, created=1.5e9)
+        run(
+            "a",
+            1e6,
+            config_json='{"tile":4,"order":"mn","pack":true}',
+            job=mine.id,
+            created=1.5e9,
+            footprint=Footprint(4096, 9000),
+        )
     )
     database.record(run("b", None, config_json='{"tile":8,"order":2}', job=mine.id, message='a "b"\nc'))
     database.record(run("c", 2e6, key=other, config_json='{"blas":3}', error=1e-6))
@@ -79,6 +86,8 @@ def test_runs_are_a_table_with_names_and_knobs(database: Database) -> None:
     assert (first["created"], first["inside"]) == (pd.Timestamp(1.5e9, unit="s", tz="UTC"), "net")
     assert (second["outcome"], second["message"]) == (Outcome.CRASHED.value, 'a "b"\nc')
     assert pd.isna(second["latency_ns"])
+    assert (first["memory_bytes"], first["artifact_bytes"]) == (4096, 9000)
+    assert pd.isna(second["memory_bytes"])
     assert (third["model"], third["layer"], third["job"]) == ("", "", "")
     knobs = table.filter(like="knob.")
     assert [str(kind) for kind in knobs.dtypes] == ["Int64", "str", "boolean", "Int64"]

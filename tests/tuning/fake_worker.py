@@ -22,7 +22,12 @@ def build(request: dict[str, Any]) -> dict[str, Any]:
     trace = json.dumps(config, sort_keys=True)
     if config.get("build") == "illegal":
         return {"failed": {"outcome": "illegal", "message": "no such loop"}}
-    return {"trace_key": trace, "trace_json": trace, "payload": {"config": config}}
+    return {
+        "trace_key": trace,
+        "trace_json": trace,
+        "footprint": {"memory_bytes": 0, "artifact_bytes": 1},
+        "payload": {"config": config},
+    }
 
 
 def prepare(request: dict[str, Any]) -> dict[str, Any]:

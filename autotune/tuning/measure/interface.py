@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
+from autotune.database.records import Footprint
 from autotune.tuning.outcome import Measurement
 
 
@@ -36,7 +37,7 @@ class Built:
     """A candidate after building: code to run, or the outcome that ended it (``failed``).
 
     ``trace_key`` identifies the schedule, also of a candidate that failed; ``payload`` is what the
-    measurer itself needs to run it.
+    measurer itself needs to run it; ``footprint`` is None where that is not known.
     """
 
     candidate: Candidate
@@ -44,6 +45,7 @@ class Built:
     trace_json: str
     failed: Measurement | None = None
     payload: Mapping[str, Any] = field(default_factory=dict)
+    footprint: Footprint | None = None
 
     @cached_property
     def code_key(self) -> str:

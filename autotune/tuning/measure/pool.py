@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from autotune.database.records import Latency, Outcome
+from autotune.database.records import Footprint, Latency, Outcome
 from autotune.errors import NoReferenceError
 from autotune.tuning.measure.interface import Built, BuiltOption, Candidate
 from autotune.tuning.outcome import Measurement, of_death
@@ -92,7 +92,14 @@ class ProcessPool:
             return _failed(candidate, of_death(death))
         if "failed" in answer:
             return _failed(candidate, _measurement(answer["failed"]), answer)
-        return Built(candidate, answer["trace_key"], answer["trace_json"], payload=answer["payload"])
+        footprint = Footprint(**answer["footprint"])
+        return Built(
+            candidate,
+            answer["trace_key"],
+            answer["trace_json"],
+            payload=answer["payload"],
+            footprint=footprint,
+        )
 
     def measure(self, built: Built, default_ns: float) -> Measurement:
         """Check against the reference, then time, in the one runner."""

@@ -110,13 +110,15 @@ def build(request: Request) -> Answer:
     trace_json = trace_key = ""
     try:
         from autotune.codegen.backend import compile_schedule
+        from autotune.compiler.footprint import footprint_of
 
         workload, program, schedule = _scheduled(request)
         trace_json, trace_key = schedule.trace.to_json(), schedule.trace.key
+        target = Target.from_json(request["target"])
         code = compile_schedule(
             schedule,
             program.args,
-            Target.from_json(request["target"]),
+            target,
             name=workload.symbol,
             constants=program.constants,
             strides=program.strides,
@@ -127,7 +129,13 @@ def build(request: Request) -> Answer:
             "trace_key": trace_key,
             "trace_json": trace_json,
         }
-    return {"trace_key": trace_key, "trace_json": trace_json, "payload": wire.to_json(code)}
+    takes = asdict(footprint_of(code, program.constants, target.threads))
+    return {
+        "trace_key": trace_key,
+        "trace_json": trace_json,
+        "payload": wire.to_json(code),
+        "footprint": takes,
+    }
 
 
 def _scheduled(request: Request) -> tuple[AnyWorkload, RegionProgram, Schedule]:

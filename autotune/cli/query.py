@@ -119,7 +119,8 @@ def lines_of(answer: Answer, top: int) -> list[str]:
 def _fastest(answer: Answer) -> list[Run]:
     """The best run, then those that were read inside a model, then those that were read alone only.
 
-    Readings alone are optimistic, as each is the smallest of many: they do not compare with the others.
+    Readings alone are optimistic, as each is the smallest of many: they do not compare with the others. What crashed
+    inside a model is the last.
     """
     from autotune.database import Hit
 
@@ -127,7 +128,7 @@ def _fastest(answer: Answer) -> list[Run]:
         return list(answer.top)
     best = answer.answer.best
     others = [run for run in answer.top if run.trace_key != best.trace_key]
-    others.sort(key=lambda run: (run.confirmed_ns is None, run.confirmed_ns or run.latency_ns))
+    others.sort(key=lambda run: (run.crashed, run.confirmed_ns is None, run.confirmed_ns or run.latency_ns))
     return [best, *others][: max(1, len(answer.top))]
 
 
@@ -136,7 +137,8 @@ def _line(run: Run) -> str:
 
     known = run.confirmed_ns is not None
     latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)
-    return f"    {latency:>10} {'inside a model' if known else 'alone':<14}  {run.config_json}"
+    where = "inside a model" if known else "alone, crashed inside a model" if run.crashed else "alone"
+    return f"    {latency:>10} {where:<14}  {run.config_json}"
 
 
 def front_lines(answer: Answer) -> list[str]:

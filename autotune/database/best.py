@@ -22,16 +22,18 @@ _PROCESSES = 2
 
 def best_of(connection: Connection, key: Key, readings: Iterable[Reading]) -> Run | None:
     """The run that :meth:`autotune.Database.best` describes; ``readings`` are those inside models of the key's runs."""
-    safe = one(connection, rows.select_winner(key)) or one(connection, rows.select_default(key))
+    alive = ~rows.crashed(schema.runs.c.id)
+    safe = one(connection, rows.select_winner(key)) or one(connection, rows.select_default(key).where(alive))
     if safe is None:
-        return one(connection, rows.select_fastest(key, 1))
+        return one(connection, rows.select_fastest(key, 1).where(alive))
     known = estimates(readings)
     limit = CLEARLY * known.get(safe.trace_key, Estimate()).ratio
     fast = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
     runs = (
         one(connection, rows.select_run(key, trace)) for trace in sorted(fast, key=lambda t: known[t].ratio)
     )
-    return next((run for run in runs if run is not None and run.confirmed_ns is None), safe)
+    usable = (run for run in runs if run is not None and run.confirmed_ns is None and not run.crashed)
+    return next(usable, safe)
 
 
 def readings_of(connection: Connection, key: Key) -> list[Reading]:
@@ -47,13 +49,18 @@ def one(connection: Connection, query: Select[Any]) -> Run | None:
 
 def outcomes_of(connection: Connection, key: Key) -> dict[str, int]:
     """Number of runs of a key by outcome."""
-    query = rows.select_outcomes().where(rows.of(key))
-    return rows.counts(connection.execute(query).all())
+    return rows.counts(connection.execute(rows.select_outcomes(rows.of(key))).all())
 
 
 def trials_of(connection: Connection, key: Key) -> int:
     """Number of runs of a key beside the default's."""
     mine = and_(rows.of(key), schema.runs.c.origin != Origin.DEFAULT.value)
+    return connection.execute(select(func.count()).select_from(schema.runs).where(mine)).scalar_one()
+
+
+def crashed_of(connection: Connection, key: Key) -> int:
+    """Number of runs of a key that worked alone and crashed inside a model."""
+    mine = and_(rows.of(key), rows.crashed(schema.runs.c.id))
     return connection.execute(select(func.count()).select_from(schema.runs).where(mine)).scalar_one()
 
 
@@ -94,6 +101,7 @@ __all__ = [
     "CLEARLY",
     "best_of",
     "comparison_of",
+    "crashed_of",
     "diagnose",
     "one",
     "outcomes_of",

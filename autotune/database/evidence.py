@@ -41,12 +41,13 @@ class Evidence:
     """What is known of the schedule that a workload gets.
 
     ``trials`` counts the candidates measured beside the default, ``ratio`` is the latency inside a model over the
-    default's, where the schedule won against it.
+    default's, where the schedule won against it; ``crashed`` of the candidates worked alone but not inside a model.
     """
 
     state: State
     trials: int = 0
     ratio: Ratio | None = None
+    crashed: int = 0
 
     def __str__(self) -> str:
         """In words.
@@ -55,7 +56,13 @@ class Evidence:
         tuned, 1.25× (1.22× to 1.28×)
         >>> print(Evidence(State.TRIED, 1), Evidence(State.DEFAULT), sep="; ")
         default, 1 trial; default, not searched
+        >>> print(Evidence(State.TRIED, 9, crashed=1))
+        default, 9 trials; 1 crashed inside a model
         """
+        return self._found + (f"; {self.crashed} crashed inside a model" if self.crashed else "")
+
+    @property
+    def _found(self) -> str:
         trials = counted(self.trials, "trial")
         match self.state:
             case State.TUNED:
@@ -79,7 +86,7 @@ class Evidence:
     def to_json(self) -> dict[str, Any]:
         """The state, the trials and the confirmed gain, None without one."""
         gain = None if self.ratio is None else self.ratio.to_json()
-        return {"state": self.state.value, "trials": self.trials, "gain": gain}
+        return {"state": self.state.value, "trials": self.trials, "crashed": self.crashed, "gain": gain}
 
     @property
     def searched(self) -> bool:

@@ -60,7 +60,7 @@ def points(
 
     A run that was not read beside the default counts by its reading alone, over the default's.
     """
-    timed = [run for run in runs if run.latency is not None]
+    timed = [run for run in runs if run.latency is not None and not run.crashed]
     default = next((run for run in timed if run.origin is Origin.DEFAULT), None)
     inside = {trace: estimate.mean for trace, estimate in estimates(readings).items()}
     found = []

@@ -56,18 +56,23 @@ class Hit:
     compared: tuple[Comparison, ...] = ()
     read: tuple[float, float] | None = None
     """Latencies in ns of the default and of the best by readings of a search inside a model, if there are any."""
+    crashed: int = 0
+    """How many of the runs worked alone and crashed inside a model."""
 
     @property
     def evidence(self) -> Evidence:
         """How well it is known that the best run is the one to use."""
         won = next((row for row in self.compared if row.won and row.run == self.best.id), None)
         if won is not None and won.ratio is not None and won.ratio.changed:
-            return Evidence(State.TUNED, self.trials, won.ratio)
+            return Evidence(State.TUNED, self.trials, won.ratio, self.crashed)
+        return Evidence(self._without_gain(won), self.trials, crashed=self.crashed)
+
+    def _without_gain(self, won: Comparison | None) -> State:
         if won is not None and won.ratio is None and any(row.ratio is not None for row in self.compared):
-            return Evidence(State.CONFIRMED, self.trials)
+            return State.CONFIRMED
         if self.best.origin is not Origin.DEFAULT:
-            return Evidence(State.UNCONFIRMED, self.trials)
-        return Evidence(State.TRIED if self.trials else State.DEFAULT, self.trials)
+            return State.UNCONFIRMED
+        return State.TRIED if self.trials else State.DEFAULT
 
     @property
     def latencies(self) -> tuple[float | None, float]:

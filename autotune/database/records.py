@@ -80,7 +80,7 @@ class Run:
     ``config_json`` holds the knob values that made the trace; ``created`` is in seconds since 1970,
     UTC. ``confirmed_ns`` is the median latency in the newest comparison inside a model, ``inside`` that model's
     name; None and empty if it never was. ``footprint`` is None for what was never built, and for runs of versions that
-    did not store it.
+    did not store it. ``crashed``: it worked alone, but ended its process inside a model.
     """
 
     key: Key
@@ -101,6 +101,7 @@ class Run:
     confirmed_ns: float | None = None
     inside: str = ""
     footprint: Footprint | None = None
+    crashed: bool = False
 
     @property
     def config(self) -> dict[str, int | str | bool]:
@@ -156,6 +157,9 @@ class Ratio:
         bounds = f"({1 / high:.2f}× to {1 / low:.2f}×)"
         return f"{1 / self.median:.2f}× {bounds}" if self.changed else f"no change {bounds}"
 
+
+CRASHED_INSIDE = "crashed inside the model"
+"""The message of what worked alone, and ended its process there."""
 
 SAME_CODE = Ratio(1.0, (1.0, 1.0))
 """Of a candidate whose machine code is the incumbent's: nothing to read."""
@@ -252,6 +256,7 @@ class JobRow:
 
 
 __all__ = [
+    "CRASHED_INSIDE",
     "SAME_CODE",
     "Comparison",
     "Footprint",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
 from sqlalchemy.engine import Row
 
 from autotune.database import schema
@@ -48,8 +48,17 @@ def of(key: Key) -> ColumnElement[bool]:
     )
 
 
+_CRASHES = schema.comparisons.alias("crashes")
+
+
+def crashed(run_id: ColumnElement[Any]) -> ColumnElement[bool]:
+    """The condition that a run ended its process inside a model: a row of comparisons has it without a latency."""
+    mine = _CRASHES.c
+    return exists().where(mine.run_id == run_id, mine.latency_min_ns.is_(None))
+
+
 def select_runs() -> Select[Any]:
-    """All columns of runs, and what the newest comparison read of each and where."""
+    """All columns of runs, what the newest comparison read of each and where, and whether it crashed there."""
     compared = schema.comparisons.c
 
     def newest(column: ColumnElement[Any]) -> ColumnElement[Any]:
@@ -57,7 +66,8 @@ def select_runs() -> Select[Any]:
         return mine.order_by(compared.created.desc(), compared.id.desc()).limit(1).scalar_subquery()
 
     confirmed_ns = newest(compared.latency_median_ns).label("confirmed_ns")
-    return select(schema.runs, confirmed_ns, newest(compared.inside).label("inside"))
+    inside = newest(compared.inside).label("inside")
+    return select(schema.runs, confirmed_ns, inside, crashed(schema.runs.c.id).label("crashed"))
 
 
 def select_ok(key: Key) -> Select[Any]:
@@ -78,7 +88,7 @@ def select_default(key: Key) -> Select[Any]:
 
 
 def select_winner(key: Key) -> Select[Any]:
-    """The run that won the newest comparison of a key's schedules."""
+    """The run that won the newest comparison of a key's schedules; one that crashed inside a model does not count."""
     columns = schema.comparisons.c
     same = and_(
         columns.workload_key == key.workload,
@@ -86,6 +96,7 @@ def select_winner(key: Key) -> Select[Any]:
         columns.site == "schedule",
         columns.key == key.space,
         columns.won,
+        ~crashed(columns.run_id),
     )
     order = (columns.created.desc(), columns.id.desc())
     newest = select(columns.run_id).where(same).order_by(*order).limit(1).scalar_subquery()
@@ -97,9 +108,12 @@ def key_columns(key: Key) -> dict[str, str]:
     return {"workload_key": key.workload, "target_key": key.target, "space_key": key.space}
 
 
-def select_outcomes() -> Select[Any]:
-    """Number of runs by outcome."""
-    return select(schema.runs.c.outcome, func.count()).group_by(schema.runs.c.outcome)
+def select_outcomes(*where: ColumnElement[bool]) -> Select[Any]:
+    """Number of runs by outcome; what crashed inside a model has crashed."""
+    columns = schema.runs.c
+    outcome = case((crashed(columns.id), Outcome.CRASHED.value), else_=columns.outcome)
+    found = select(outcome.label("outcome")).select_from(schema.runs).where(*where).subquery()
+    return select(found.c.outcome, func.count()).group_by(found.c.outcome)
 
 
 def select_summary() -> Select[Any]:
@@ -262,6 +276,7 @@ def from_row(row: Row[Any]) -> Run:
             confirmed_ns=None if row.confirmed_ns is None else _number(row.confirmed_ns, "confirmed_ns"),
             inside=_text(row.inside or "", "inside"),
             footprint=_footprint(row),
+            crashed=bool(row.crashed),
         )
         if (run.outcome is Outcome.OK) != (run.latency is not None):
             raise ValueError(f"its outcome is {run.outcome.value}, its latency_min_ns {row.latency_min_ns}")
@@ -303,11 +318,11 @@ def layers_from_row(row: Row[Any]) -> tuple[str, ...]:
 
 def select_comparison(workload: str, target: str, site: str, key: str | None = None) -> Select[Any]:
     """The candidates of the newest comparison of a kind of site of a workload on a target; of schedules with ``key``,
-    that of a search space."""
+    that of a search space. Rows without a winner beside them are no comparison."""
     columns = schema.comparisons.c
     same = and_(columns.workload_key == workload, columns.target_key == target, columns.site == site)
     same = same if key is None else and_(same, columns.key == key)
-    newest = select(func.max(columns.created)).where(same).scalar_subquery()
+    newest = select(func.max(columns.created)).where(same, columns.won).scalar_subquery()
     return select(schema.comparisons).where(same, columns.created == newest).order_by(columns.id)
 
 

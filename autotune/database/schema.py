@@ -133,7 +133,10 @@ comparisons = Table(
     UniqueConstraint("workload_key", "target_key", "site", "name", "created", name="one_row_each"),
     Index("compared", "workload_key", "target_key", "site", "key", "won"),
 )
-"""A row a candidate; those that were compared with each other have the same time ``created``, and one has ``won``."""
+"""A row a candidate; those that were compared with each other have the same time ``created``, and one has ``won``.
+
+A run whose row has no latency ended its process inside the model, in a comparison or, in a row alone, in a search.
+"""
 
 readings = Table(
     "readings",

@@ -21,6 +21,7 @@ from autotune.database.front import Point
 from autotune.database.inside import latencies
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
+    CRASHED_INSIDE,
     Comparison,
     JobRow,
     Key,
@@ -174,6 +175,24 @@ class Database:
         """The candidates of the newest comparison of a workload's options or schedules; none if there was none."""
         return self._all(rows.select_comparison(workload_key, target_key, site), rows.comparison_from_row)
 
+    def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str = "") -> None:
+        """Store that runs of a key ended their process inside a model: they are never used, nor tried again.
+
+        Those that are not in the database are left out.
+        """
+        values: dict[str, Any] = {"workload_key": key.workload, "target_key": key.target, "key": key.space}
+        values |= {"site": "schedule", "won": False, "n": 0, "message": CRASHED_INSIDE}
+        values |= {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
+
+        def insert_all(connection: Connection) -> None:
+            for trace in traces:
+                number = connection.execute(rows.run_number(key, trace)).scalar()
+                if number is not None:
+                    row = {**values, "name": trace, "run_id": number}
+                    insert_new(connection, schema.comparisons, row)
+
+        self.session.write(insert_all)
+
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str = "") -> None:
         """Store what runs of a key took inside a model; runs that are not in the database are left out."""
         common = {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
@@ -197,7 +216,8 @@ class Database:
         The winner of the newest comparison, else the default. A run that was found since, by a job that
         did not reach its end, takes its place only if it was read inside a model in two processes, and its
         readings there are clearly smaller (CLEARLY, in :mod:`autotune.database.best`): the smallest of many is
-        the luckiest. Readings alone decide only where the default never worked.
+        the luckiest. Readings alone decide only where the default never worked. A run that crashed inside a model is
+        never used.
         """
         key = Key(workload_key, target_key, space_key)
 
@@ -219,9 +239,9 @@ class Database:
             outcomes = best.outcomes_of(connection, key)
             default = best.one(connection, rows.select_default(key))
             ok, trials = outcomes.get(Outcome.OK.value, 0), best.trials_of(connection, key)
-            compared = best.comparison_of(connection, key)
+            compared, crashed = best.comparison_of(connection, key), best.crashed_of(connection, key)
             read = latencies(readings, found)
-            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read)
+            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashed)
 
         return self.session.read(answer)
 
@@ -307,10 +327,8 @@ class Database:
 
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
         """Number of runs by outcome, of one job or of all."""
-        query = rows.select_outcomes()
-        if job is not None:
-            query = query.where(schema.runs.c.job == job)
-        return rows.counts(self._all(query, tuple))
+        where = [] if job is None else [schema.runs.c.job == job]
+        return rows.counts(self._all(rows.select_outcomes(*where), tuple))
 
     def summary(self) -> list[WorkloadSummary]:
         """What is known of each workload on each target that it was measured on."""

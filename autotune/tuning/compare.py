@@ -8,25 +8,33 @@ site, one with the second, and so on. Each site is decided by its own dispatches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-import numpy as np
-
-from autotune.compiler.plan import OPTION, Ranking, option_key
+from autotune.compiler.plan import OPTION, option_key
 from autotune.database import Database, Miss
-from autotune.database.records import SAME_CODE, Comparison, Run
+from autotune.database.records import CRASHED_INSIDE, SAME_CODE, Comparison, Run
 from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
-from autotune.tuning.gain import Gain
+from autotune.tuning.crashes import crashing
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
-from autotune.tuning.paired import Readings, Series, fastest, least_processes, ratio
+from autotune.tuning.paired import fastest, least_processes, ratio
+from autotune.tuning.questions import (
+    SCHEDULE,
+    Choice,
+    Position,
+    Question,
+    numbered,
+    schedules_of,
+    suspects_of,
+    version_of,
+)
 from autotune.tuning.sites import KEPT, LOSING, Site, Sites
 from autotune.tuning.task import Task
 from autotune.tuning.turns import Rounds
+from autotune.tuning.whole_model import Code, Options, Profile, Version, WholeModel
 
 TOP = 2
 """How many runs are compared with the default: those that were fastest inside the model, each time they were read."""
@@ -34,95 +42,6 @@ ROUNDS = 3
 """In each process: what a process draws once, such as where arrays lie, takes several processes, not rounds."""
 EVERY = 4
 """After so many others the first version has a turn again."""
-SCHEDULE = "schedule"
-"""The kind of site by which comparisons of the schedules of a workload are stored."""
-Code = Mapping[str, Built]
-"""Built code by workload key; what is not in it gets its default schedule."""
-Options = Mapping[str, Option]
-"""Options by workload key; what is not in it is computed directly."""
-
-
-@dataclass(frozen=True)
-class Version:
-    """One version of the model: its options and its code."""
-
-    options: Options
-    code: Code
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What a version took: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch."""
-
-    dispatches: Sequence[tuple[str, str]]
-    ns: Readings
-
-    def series(self, workload: str, names: Sequence[str] = ()) -> Series:
-        """Nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its steps, or
-        over those that have the workload."""
-        mine = [
-            number
-            for number, (name, key) in enumerate(self.dispatches)
-            if (name.partition("/")[0] in names if names else key == workload)
-        ]
-        return np.asarray(self.ns[:, mine].sum(axis=1) / (len(names) or len(mine)))
-
-
-class WholeModel(Protocol):
-    """The model in which options and schedules are used."""
-
-    name: str
-    nbytes: int
-    """Of its constants."""
-    most: int
-    """How many versions of it there is memory for at once."""
-
-    def rankings(self) -> Mapping[str, Ranking]:
-        """The options of workloads with several, by workload key: the first of each is what a compilation uses now."""
-
-    def read(
-        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
-    ) -> list[Profile | None]:
-        """Have versions take turns; what each of them took, None for one that failed."""
-
-    def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
-        """Time the whole model untuned, and with the options and schedules used now, in several fresh processes.
-
-        None without time for it. ``untuned`` and ``tuned`` are code of defaults and of what is used, as far as built.
-        """
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A candidate for a site: an option of its workload, or code for it. ``row`` is its row in the database."""
-
-    row: Comparison
-    option: Option | None = None
-    code: Built | None = None
-
-
-@dataclass(frozen=True)
-class _Question:
-    """Which candidate is the fastest at a site, the incumbent first; ``failed`` are those that are not to be used.
-
-    ``kind`` is that of the site, ``names`` are its dispatches, or empty for all that have the workload. ``same`` are
-    candidates whose machine code is the incumbent's: they take no turns.
-    """
-
-    kind: str
-    task: Task
-    names: tuple[str, ...]
-    candidates: tuple[_Candidate, ...]
-    failed: tuple[Comparison, ...] = ()
-    same: tuple[Comparison, ...] = ()
-
-    @property
-    def workload(self) -> str:
-        return self.task.workload.key
-
-    def in_version(self, number: int) -> _Candidate:
-        """The candidate with this number; the incumbent where there are fewer."""
-        return self.candidates[number if number < len(self.candidates) else 0]
 
 
 @dataclass
@@ -192,10 +111,10 @@ class Comparing:
                 return True
         return False
 
-    def _question(self, site: Site, options: Sequence[Option], code: Code) -> _Question:
+    def _question(self, site: Site, options: Sequence[Option], code: Code) -> Question:
         """The options that are as exact as they declare."""
         task = self.sites.task_of[site.workload.key]
-        candidates, failed = list[_Candidate](), list[Comparison]()
+        candidates, failed = list[Choice](), list[Comparison]()
         target = task.space.target
         for option in options:
             row = Comparison(option.name, option_key(option, target))
@@ -207,8 +126,8 @@ class Comparing:
             if row.message:
                 failed.append(row)
             else:
-                candidates.append(_Candidate(row, option=option))
-        return _Question(OPTION, task, site.names, tuple(candidates), tuple(failed))
+                candidates.append(Choice(row, option=option))
+        return Question(OPTION, task, site.names, tuple(candidates), tuple(failed))
 
     def _compare_schedules(self, late: Callable[[], bool]) -> bool:
         """Compare the fastest schedules of each workload in use with its default."""
@@ -218,7 +137,7 @@ class Comparing:
         if late() or not runs:
             return False
         built = iter(code_of([(task, run) for task, found in runs for run in found], self.measurer))
-        questions = [_schedules(task, found, [next(built) for _ in found]) for task, found in runs]
+        questions = [schedules_of(task, found, [next(built) for _ in found]) for task, found in runs]
         others = self._code(uses - {question.workload for question in questions})
         winners = self._read(questions, Version(options, others), late)
         if winners is None:
@@ -252,15 +171,33 @@ class Comparing:
         return [default, *top]
 
     def _read(
-        self, questions: Sequence[_Question], base: Version, late: Callable[[], bool]
+        self, questions: Sequence[Question], base: Version, late: Callable[[], bool]
     ) -> list[int] | None:
         """Have versions of the model take turns, and store the answers; for each question the number of the winner.
 
-        All versions are ``base`` except for the candidates that are compared. None when there is no reading.
+        All versions are ``base`` except for the candidates that are compared. None when there is no reading. What ends
+        its process is left out, and the others take their turns again; after that whole versions are left out.
         """
-        count = max((len(question.candidates) for question in questions), default=0)
-        if not count:
+        if not any(question.candidates for question in questions):
             return None
+        profiles = self._take_turns(questions, base, late)
+        if suspects := suspects_of(questions, profiles):
+            self.say(f"{len(suspects)} versions crashed: reading them in halves, then the others again")
+            questions = self._leave_out(questions, self._crashing(questions, suspects, base, late))
+            profiles = self._take_turns(questions, base, late)
+            self._store_crashes(
+                questions, [position for version in suspects_of(questions, profiles) for position in version]
+            )
+        if profiles[0] is None:
+            self.say("not compared: time is up, or the untuned model itself fails")
+            return None
+        return [self._decide(question, profiles) for question in questions]
+
+    def _take_turns(
+        self, questions: Sequence[Question], base: Version, late: Callable[[], bool]
+    ) -> list[Profile | None]:
+        """Read the versions with the incumbents, with the first candidate of each question, and so on."""
+        count = max(len(question.candidates) for question in questions)
         processes = least_processes(count - 1) if count > 1 else 1
         self.say(
             f"reading {len(questions)} workloads inside the model: the default and {count - 1} candidates take "
@@ -268,13 +205,51 @@ class Comparing:
         )
         most = ROUNDS * processes
         rounds = Rounds(most, most, processes, every=EVERY)
-        profiles = self.model.read([_version(base, questions, n) for n in range(count)], rounds, late)
-        if profiles[0] is None:
-            self.say("not compared: time is up, or the untuned model itself fails")
-            return None
-        return [self._decide(question, profiles) for question in questions]
+        versions = [version_of(base, questions, numbered(questions, n)) for n in range(count)]
+        return self.model.read(versions, rounds, late)
 
-    def _decide(self, question: _Question, profiles: Sequence[Profile | None]) -> int:
+    def _crashing(
+        self,
+        questions: Sequence[Question],
+        suspects: Sequence[Sequence[Position]],
+        base: Version,
+        late: Callable[[], bool],
+    ) -> list[Position]:
+        """Those of the suspects that end a process by themselves."""
+        rounds, most = Rounds(ROUNDS, ROUNDS, processes=1, every=EVERY), self.model.most - 1
+
+        def live(parts: Sequence[Sequence[Position]]) -> list[bool] | None:
+            found = list[bool]()
+            for first in range(0, len(parts), most):
+                versions = [
+                    version_of(base, questions, positions) for positions in ((), *parts[first : first + most])
+                ]
+                default, *others = self.model.read(versions, rounds, late)
+                if late():
+                    return None
+                found += [default is None or profile is not None for profile in others]
+            return found
+
+        return crashing(suspects, live)
+
+    def _leave_out(self, questions: Sequence[Question], crashed: Sequence[Position]) -> list[Question]:
+        """The questions without candidates that crashed."""
+        self._store_crashes(questions, crashed)
+        return [
+            question.without(candidate for mine, candidate in crashed if mine == number)
+            for number, question in enumerate(questions)
+        ]
+
+    def _store_crashes(self, questions: Sequence[Question], crashed: Sequence[Position]) -> None:
+        """Store at once which schedules crashed: the comparison of the others may find no time."""
+        for number, candidate in crashed:
+            question = questions[number]
+            if question.kind == SCHEDULE:
+                traces = [question.candidates[candidate].row.name]
+                self.database.crashed_inside(question.task.key, traces, self.model.name, self.job)
+                question.task.crashed_inside(traces)
+
+    def _decide(self, question: Question, profiles: Sequence[Profile | None]) -> int:
         series = [
             None if profile is None else profile.series(question.workload, question.names)
             for profile in profiles[: len(question.candidates)]
@@ -284,11 +259,7 @@ class Comparing:
         for number, (candidate, mine) in enumerate(zip(question.candidates, series, strict=True)):
             row = replace(candidate.row, won=number == winner)
             if mine is None:
-                rows += (
-                    [replace(row, message="its version of the model failed")]
-                    if question.kind == OPTION
-                    else []
-                )
+                rows += [replace(row, message=CRASHED_INSIDE)] if question.kind == OPTION else []
             else:
                 beside = ratio(mine, series[0], ROUNDS) if number and series[0] is not None else None
                 rows.append(replace(row, latency=statistics(mine), ratio=beside))
@@ -320,26 +291,6 @@ def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:
     return frozenset(name for ns, name in took[:KEPT] if ns <= LOSING * took[0][0])
 
 
-def _schedules(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> _Question:
-    """Which of the runs is the fastest; one that cannot be built any more is not asked for."""
-    candidates, same = list[_Candidate](), list[Comparison]()
-    for run, built in zip(runs, code, strict=True):
-        row = Comparison(run.trace_key, task.key.space, run=run.id)
-        if candidates and built.same_code(code[0]):
-            same.append(row)
-        elif not built.failed:
-            candidates.append(_Candidate(row, code=built))
-    return _Question(SCHEDULE, task, (), tuple(candidates), same=tuple(same))
-
-
-def _version(base: Version, questions: Sequence[_Question], number: int) -> Version:
-    """The version in which each question has the candidate of this number."""
-    here = {q.workload: q.in_version(number) for q in questions}
-    options = {key: c.option for key, c in here.items() if c.option is not None}
-    code = {key: c.code for key, c in here.items() if c.code is not None}
-    return Version({**base.options, **options}, {**base.code, **code})
-
-
 def code_in_use(tasks: Iterable[Task], database: Database, measurer: Measurer) -> dict[str, Built]:
     """The code of the schedules that a compilation would use now, by workload key, where there are any."""
     known = [(task, database.best(task.key.workload, task.key.target, task.key.space)) for task in tasks]
@@ -361,14 +312,8 @@ def code_of(runs: Sequence[tuple[Task, Run]], measurer: Measurer) -> list[Built]
 
 __all__ = [
     "ROUNDS",
-    "SCHEDULE",
     "TOP",
-    "Code",
     "Comparing",
-    "Options",
-    "Profile",
-    "Version",
-    "WholeModel",
     "close_behind",
     "code_in_use",
     "code_of",

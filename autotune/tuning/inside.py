@@ -8,23 +8,32 @@ every workload at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
 
 from autotune.database.records import Reading
-from autotune.tuning.compare import EVERY, Code, Options, Profile, Version, WholeModel
+from autotune.tuning.compare import EVERY
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Sites
 from autotune.tuning.turns import Rounds
+from autotune.tuning.whole_model import Code, Options, Profile, Version, WholeModel
 
 ROUNDS = Rounds(3, processes=1, turn_ns=15e6, every=EVERY, part=True)
 """For candidates of which most are worse than the default; those that are not are read again."""
 
 Candidates = Mapping[str, Sequence[Built]]
 """Built candidates by workload key."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What candidates took, and the trace keys of those that end their process, by workload key."""
+
+    readings: dict[str, list[Reading]] = field(default_factory=dict)
+    crashed: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,13 +48,13 @@ class InModelReader:
         """How many candidates of a workload are read at once."""
         return self.model.most - 1
 
-    def read(self, candidates: Candidates, late: Callable[[], bool]) -> dict[str, list[Reading]]:
-        """What candidates took, by workload key; nothing of those for which there was no time, or that failed.
+    def read(self, candidates: Candidates, late: Callable[[], bool]) -> Found:
+        """What candidates took, and which crash; nothing of those for which there was no time.
 
         A version that ends its process is read again in halves, until it is known which of its candidates does: the
-        others have their readings.
+        others have their readings. A candidate alone in its version has crashed when that ends its process again.
         """
-        found: dict[str, list[Reading]] = {}
+        found = Found()
         waiting = self._groups(candidates)
         while waiting:
             halves = list[_Group]()
@@ -54,10 +63,11 @@ class InModelReader:
                     return found
                 for group, default, profiles in self._read(groups, late):
                     for key in group.candidates:
-                        found.setdefault(key, []).extend(group.readings(key, default, profiles))
-                    halves += [
-                        h for n, profile in enumerate(profiles) if profile is None for h in group.halves(n)
-                    ]
+                        found.readings.setdefault(key, []).extend(group.readings(key, default, profiles))
+                    dead = [] if late() else [n for n, profile in enumerate(profiles) if profile is None]
+                    halves += [half for number in dead for half in group.halves(number)]
+                    for key, trace in (crash for number in dead for crash in group.crashes(number)):
+                        found.crashed.setdefault(key, []).append(trace)
             waiting = halves
         return found
 
@@ -112,11 +122,12 @@ class InModelReader:
 
 @dataclass(frozen=True)
 class _Group:
-    """Candidates of workloads that a model with these options executes."""
+    """Candidates of workloads that a model with these options executes; ``again`` after a version died."""
 
     options: Options
     candidates: Candidates
     defaults: Code
+    again: bool = False
 
     @cached_property
     def versions(self) -> list[Version]:
@@ -126,11 +137,26 @@ class _Group:
         return [Version(self.options, {**self.defaults, **code}) for code in ({}, *codes)]
 
     def halves(self, number: int) -> list[_Group]:
-        """The candidates with this number of half of the workloads, and of the others; none if it is a single one."""
-        mine = {key: [built[number]] for key, built in self.candidates.items() if number < len(built)}
+        """The candidates with this number of half of the workloads, and of the others; none if it is known which one
+        ends the process."""
+        if self.crashes(number):
+            return []
+        mine = self._numbered(number)
         keys = list(mine)
-        parts = (keys[: len(keys) // 2], keys[len(keys) // 2 :]) if len(keys) > 1 else ()
-        return [_Group(self.options, {key: mine[key] for key in part}, self.defaults) for part in parts]
+        parts = [part for part in (keys[: len(keys) // 2], keys[len(keys) // 2 :]) if part]
+        return [
+            _Group(self.options, {key: [mine[key]] for key in part}, self.defaults, again=True)
+            for part in parts
+        ]
+
+    def crashes(self, number: int) -> list[tuple[str, str]]:
+        """The workload and the trace of the candidate that ended the process of the version with this number, where
+        it was the only one and not for the first time."""
+        mine = self._numbered(number)
+        return [(key, one.trace_key) for key, one in mine.items()] if self.again and len(mine) == 1 else []
+
+    def _numbered(self, number: int) -> dict[str, Built]:
+        return {key: built[number] for key, built in self.candidates.items() if number < len(built)}
 
     def readings(self, workload: str, default: Profile, profiles: Sequence[Profile | None]) -> list[Reading]:
         """What the candidates of a workload took."""
@@ -144,4 +170,4 @@ def _reading(workload: str, built: Built, default: Profile, profile: Profile) ->
     return Reading(built.trace_key, ratio, len(mine), float(np.median(others)))
 
 
-__all__ = ["ROUNDS", "Candidates", "InModelReader"]
+__all__ = ["ROUNDS", "Candidates", "Found", "InModelReader"]

@@ -24,7 +24,7 @@ from autotune.schedule.knob import Config
 from autotune.target import Target
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.compare import TOP, Comparing, WholeModel, close_behind, code_in_use
+from autotune.tuning.compare import TOP, Comparing, close_behind, code_in_use
 from autotune.tuning.events import StopTuning
 from autotune.tuning.gain import PROCESSES, Gain
 from autotune.tuning.inside import InModelReader
@@ -38,6 +38,7 @@ from autotune.tuning.search import Search
 from autotune.tuning.sites import Site, Sites
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
+from autotune.tuning.whole_model import WholeModel
 from autotune.versions import versions_of
 from cost_models import calibrated
 

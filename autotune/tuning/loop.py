@@ -35,6 +35,9 @@ class RunStore(Protocol):
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
         """Keep what runs of a key took inside a model."""
 
+    def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str) -> None:
+        """Keep that runs of a key ended their process inside a model."""
+
     def readings(self, key: Key) -> list[Reading]:
         """All that was kept of a key."""
 
@@ -164,13 +167,17 @@ class TuningLoop:
         entries = {key: self._entries(task, waiting) for key, task in tasks.items()}
         self.say(f"reading {len(waiting)} candidates of {len(tasks)} workloads inside the model")
         begin, count = self.meter.session_s, max(map(len, entries.values())) + 1
-        readings = self.reader.read(entries, lambda: self.meter.seconds_left <= 0)
+        found = self.reader.read(entries, lambda: self.meter.seconds_left <= 0)
         self._version_s = max(0.0, self.meter.session_s - begin - self._process_s) / count
         self.meter.keep_back(_COMPARING * (_PROCESS_S + (TOP + 1) * self._version_s))
-        for key, found in readings.items():
-            self.store.read_inside(tasks[key].key, found, self.reader.model.name, self.job)
-            tasks[key].read(found)
-        number, took = sum(map(len, readings.values())), self.meter.session_s - begin
+        name = self.reader.model.name
+        for key, readings in found.readings.items():
+            self.store.read_inside(tasks[key].key, readings, name, self.job)
+            tasks[key].read(readings)
+        for key, traces in found.crashed.items():
+            self.store.crashed_inside(tasks[key].key, traces, name, self.job)
+            tasks[key].crashed_inside(traces)
+        number, took = sum(map(len, found.readings.values())), self.meter.session_s - begin
         self.say(f"read {number} candidates inside the model, {number / max(took, 1e-9):.0f} a second")
         for turn, built in waiting:
             if turn.proposal is not None:
@@ -257,9 +264,9 @@ class TuningLoop:
         )
         if not runs:
             return
-        mine = {run.trace_key for run in runs if run.trace_key not in task.known and run.latency}
+        known = set(task.known)
         task.recall(runs, self.store.readings(key))
-        fresh = [run for run in runs if run.trace_key in mine]
+        fresh = [run for run in runs if run.trace_key not in known and task.known[run.trace_key].latency]
         scores = [task.score_ns(run.trace_key) for run in fresh]
         self.cost_model.observe(task.space, [run.config for run in fresh], scores)
 

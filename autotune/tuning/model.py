@@ -21,12 +21,12 @@ from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.compare import Code, Options, Profile, Version
 from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.job import Subject
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Site
 from autotune.tuning.turns import Rounds, Turns
+from autotune.tuning.whole_model import Code, Options, Profile, Version
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload

@@ -20,11 +20,11 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 from autotune.tuning.api import runnable, shown_to
 from autotune.tuning.budget import Budget
-from autotune.tuning.compare import Code, Profile, Version
 from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.report import Report
 from autotune.tuning.turns import Rounds, Turns
 from autotune.tuning.units import nanoseconds
+from autotune.tuning.whole_model import Code, Profile, Version
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.database.inside import Estimate, estimates
-from autotune.database.records import Key, Origin, Reading, Run
+from autotune.database.records import CRASHED_INSIDE, Key, Origin, Outcome, Reading, Run
 from autotune.errors import AutotuneError
 from autotune.schedule.knob import Config
 from autotune.tuning.measure.interface import Built, Candidate
@@ -29,6 +29,7 @@ _LEFT = 8
 PLATEAU = 32
 """After so many runs that brought nothing beyond noise, others have a better use for the next."""
 _NOISE = 0.01
+_CRASHED = Measurement(Outcome.CRASHED, message=CRASHED_INSIDE)
 
 
 @dataclass
@@ -156,7 +157,8 @@ class Task:
 
     def leaders(self, count: int) -> list[str]:
         """The fastest runs inside the model, fastest first, as far as they seem faster than the default."""
-        found = {t: e.ratio for t, e in self.inside.items() if e.ratio < 1 and t != self.default_trace}
+        works = {trace for trace, found in self.known.items() if found.latency} - {self.default_trace}
+        found = {t: e.ratio for t, e in self.inside.items() if e.ratio < 1 and t in works}
         return sorted(found, key=found.__getitem__)[:count]
 
     def check(self, built: Built, measurement: Measurement, origin: Origin) -> None:
@@ -178,6 +180,12 @@ class Task:
             scale = readings[-1].default_ns / self.default_ns
             self.curve = [scale * ns for ns in self.curve]
             self.default_ns = readings[-1].default_ns
+
+    def crashed_inside(self, traces: Sequence[str]) -> None:
+        """Candidates that worked alone have ended their process inside the model: they have failed."""
+        for trace in traces:
+            self.known[trace] = _CRASHED
+            self.built.pop(trace, None)
 
     def tell(self, proposal: Proposal, trace_key: str) -> None:
         """End a proposal by what is known of its schedule."""
@@ -211,7 +219,8 @@ class Task:
         self.inside = estimates(readings)
         self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
         for run in fresh:
-            self.known[run.trace_key] = Measurement(run.outcome, run.latency, run.error, run.message)
+            found = Measurement(run.outcome, run.latency, run.error, run.message)
+            self.known[run.trace_key] = _CRASHED if run.crashed else found
             mine = run.config == self.default or (run.origin is Origin.DEFAULT and not self.default_trace)
             if mine and run.latency:
                 self.default_trace, self.default_ns = run.trace_key, run.latency_ns
@@ -230,7 +239,7 @@ class Task:
         found = [
             run
             for run in runs
-            if run.latency
+            if self.known[run.trace_key].latency
             and run.trace_key not in {*self.inside, self.default_trace}
             and run.latency_ns <= DISCARDED * self.default_alone_ns
         ]

@@ -148,6 +148,39 @@ class Conformance:
             compare(database, schedules((runs["default"], 90.0), (runs["fast"], 92.0), won="default"))
             assert _best(database).trace_key == "default"
 
+    def test_what_crashed_inside_a_model_is_never_used(self, where: str) -> None:
+        with Database(where) as database:
+            for trace in ("default", "won", "fast", "slow"):
+                origin = Origin.DEFAULT if trace == "default" else Origin.SEARCH
+                database.record(run(trace, 100.0 if trace == "slow" else 90.0, origin=origin))
+            for _ in range(2):
+                database.read_inside(KEY, [Reading("fast", 0.5, 3, 100.0)], "net")
+            runs = {run.trace_key: run for run in database.records()}
+            compare(database, schedules((runs["default"], 90.0), (runs["won"], 80.0), won="won"))
+            assert _best(database).trace_key == "fast"
+            database.crashed_inside(KEY, ["fast", "unknown"], "net")
+            assert _best(database).trace_key == "won"
+            database.crashed_inside(KEY, ["won"], "other net")
+            assert _best(database).trace_key == "default"
+            hit = database.lookup(KEY.workload, KEY.target, KEY.space)
+            assert isinstance(hit, Hit)
+            assert (hit.runs, hit.ok, hit.crashed) == (4, 2, 2)
+            assert hit.evidence == Evidence(State.TRIED, 3, crashed=2)
+            assert [row.name for row in hit.compared] == ["default", "won"]
+            crashed = {run.trace_key: run.inside for run in database.records() if run.crashed}
+            assert crashed == {"fast": "net", "won": "other net"}
+            assert database.outcomes() == {"ok": 2, "crashed": 2}
+            assert database.damage() == []
+
+    def test_nothing_is_used_where_all_that_worked_alone_crashed_inside_a_model(self, where: str) -> None:
+        with Database(where) as database:
+            database.record(run("default", None, origin=Origin.DEFAULT))
+            database.record(run("a", 90.0))
+            database.crashed_inside(KEY, ["a"], "net")
+            found = database.best(KEY.workload, KEY.target, KEY.space)
+            assert isinstance(found, Miss)
+            assert found.found == "all 2 measured candidates failed (2 crashed)"
+
     def test_readings_come_back_as_they_were_stored(self, where: str) -> None:
         with Database(where) as database:
             database.record(run("a", 100.0))

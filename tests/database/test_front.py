@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from autotune.database import Footprint, Ratio
-from autotune.database.front import Point, Read, front
+from autotune.database import Footprint, Origin, Ratio
+from autotune.database.front import Point, Read, front, points
 from tests.database.examples import run
 
 
@@ -23,6 +23,14 @@ def test_the_fastest_comes_first_and_what_is_beaten_is_left_out() -> None:
 
 def test_of_equal_points_the_first_measured_stays() -> None:
     assert front([point(1.0, 1, 1, 2), point(1.0, 1, 1, 1)]) == [point(1.0, 1, 1, 1)]
+
+
+def test_what_crashed_inside_a_model_is_no_point() -> None:
+    size = Footprint(1, 1)
+    runs = [run("default", 2.0, origin=Origin.DEFAULT, footprint=size), run("a", 1.0, footprint=size)]
+    assert [p.run.trace_key for p in points(runs, {}, [])] == ["default", "a"]
+    runs = [runs[0], run("a", 1.0, footprint=size, crashed=True)]
+    assert [p.run.trace_key for p in points(runs, {}, [])] == ["default"]
 
 
 @pytest.mark.parametrize("seed", range(50))

@@ -166,6 +166,16 @@ def test_comparisons_are_merged_once(path: Path, tmp_path: Path) -> None:
         assert into.readings(KEY) == source.readings(KEY)
 
 
+def test_what_crashed_inside_a_model_is_merged(path: Path, tmp_path: Path) -> None:
+    with Database(path) as source, Database(tmp_path / "into.db") as into:
+        for trace in ("a", "b"):
+            source.record(run(trace, 5.0))
+        source.crashed_inside(KEY, ["a"], "net")
+        merge(into, source)
+        assert [run.trace_key for run in into.records() if run.crashed] == ["a"]
+        assert _best(into).trace_key == "b"
+
+
 def _best(database: Database) -> Run:
     best = database.best(KEY.workload, KEY.target, KEY.space)
     assert isinstance(best, Run)

@@ -21,7 +21,6 @@ from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 from autotune.tuning.budget import Budget
-from autotune.tuning.compare import Profile, Version
 from autotune.tuning.gain import gain_of
 from autotune.tuning.job import Job, Options
 from autotune.tuning.measure.interface import BuiltOption, Candidate
@@ -30,6 +29,7 @@ from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import ERROR_RATE, across_processes, fastest, least_processes, ratio, total
 from autotune.tuning.status import Progress
 from autotune.tuning.turns import Rounds, Turns
+from autotune.tuning.whole_model import Profile, Version
 from tests.tuning.simulated import SimulatedMeasurer
 
 DEFAULT = np.array([100.0, 104.0, 150.0, 101.0, 100.0, 100.0, 102.0, 99.0])

@@ -14,14 +14,15 @@ import pytest
 from autotune.database import Database
 from autotune.database.inside import estimates
 from autotune.database.records import Reading
-from autotune.tuning.compare import Profile, Version
-from autotune.tuning.inside import InModelReader
+from autotune.tuning.budget import Budget
+from autotune.tuning.inside import Found, InModelReader
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Sites
 from autotune.tuning.task import DISCARDED
 from autotune.tuning.turns import Rounds
+from autotune.tuning.whole_model import Profile, Version
 from tests.tuning.synthetic import measurer
-from tests.tuning.test_job import A, B, Model, job
+from tests.tuning.test_job import A, B, Model, hit, job
 from tests.tuning.test_sites import sites
 
 
@@ -72,7 +73,7 @@ def test_a_version_has_a_candidate_of_each_workload() -> None:
     candidates = {"plain": [built("p1"), built("p2")], "direct": [built("d1")]}
     found = InModelReader(options, cast(Any, model)).read(candidates, lambda: False)
     assert model.asked == [[set(), {"p1", "d1"}, {"p2"}]]
-    assert found == {
+    assert found.readings == {
         "plain": [Reading("p1", 0.8, 3, 100.0), Reading("p2", 1.2, 3, 100.0)],
         "direct": [Reading("d1", 0.5, 3, 100.0)],
     }
@@ -86,7 +87,7 @@ def test_what_another_option_needs_is_read_in_versions_that_have_it(most: int, p
     found = InModelReader(options, cast(Any, model)).read(candidates, lambda: False)
     assert [code for asked in model.asked for code in asked] == [set(), {"d1"}, set(), {"r1"}]
     assert len(model.asked) == processes
-    assert (found["direct"][0].ratio, found["rows"][0].ratio) == (0.5, 0.7)
+    assert (found.readings["direct"][0].ratio, found.readings["rows"][0].ratio) == (0.5, 0.7)
 
 
 @pytest.mark.parametrize("crashing", ["a1", "b1", "c1", "d1"])
@@ -96,16 +97,55 @@ def test_only_the_candidate_that_ends_its_process_is_not_read(crashing: str) -> 
     model = Table(cast(Any, plain), {f"{key}1": 80.0 for key in keys}, crashing=[crashing])
     candidates = {key: [built(f"{key}1"), built(f"{key}2")] for key in keys}
     found = InModelReader(cast(Any, plain), cast(Any, model)).read(candidates, lambda: False)
-    read = {reading.trace_key: reading.ratio for readings in found.values() for reading in readings}
+    read = {reading.trace_key: reading.ratio for readings in found.readings.values() for reading in readings}
     assert read.keys() == {f"{key}{number}" for key in keys for number in (1, 2)} - {crashing}
     assert all(read[f"{key}1"] == 0.8 for key in keys if f"{key}1" in read)
+    assert found.crashed == {crashing[0]: [crashing]}
     assert [len(asked) for asked in model.asked] == [3, 4, 4]  # each half has the untuned model beside it
 
 
 def test_nothing_is_known_of_what_there_was_no_time_for() -> None:
     options = sites(direct=100.0, rows=20.0, product=90.0)
     reader = InModelReader(options, cast(Any, Table(options, {})))
-    assert reader.read({"plain": [built("p1")]}, lambda: True) == {}
+    assert reader.read({"plain": [built("p1")]}, lambda: True) == Found()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_candidate_alone_has_crashed_when_it_ends_its_process_twice(late: bool) -> None:
+    one = SimpleNamespace(all=[], several=[], task_of={}, uses=lambda options: {"a": 1})
+    model = Table(cast(Any, one), {}, crashing=["a1"])
+    times = iter([False, late, late, late])
+    found = InModelReader(cast(Any, one), cast(Any, model)).read({"a": [built("a1")]}, lambda: next(times))
+    assert found.crashed == ({} if late else {"a": ["a1"]})
+    assert len(model.asked) == (1 if late else 2)
+
+
+def test_what_crashes_inside_the_model_is_not_used_and_not_tried_again(tmp_path: Path) -> None:
+    """Alone it works, and would be the fastest."""
+    path, tried = tmp_path / "tuning.db", list[str]()
+
+    class Crashing(Model):
+        def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+            return [self._read(version, rounds) for version in versions]
+
+        def _read(self, version: Version, rounds: Rounds) -> Any:
+            code = version.code.get(A.workload.key)
+            if code is None or A.latency(code.candidate.config) >= 0.7 * A.latency(A.space.default()):
+                return self._one(version, rounds)
+            tried.append(code.trace_key)
+            return None
+
+    report = job(path, A, trials=40, whole=Crashing(A, inside=A.latency)).run()
+    crashed = set(tried)
+    assert crashed
+    assert len(tried) == 2 * len(crashed)
+    found = hit(path, A)
+    assert (found.crashed, found.ok) == (len(crashed), report.outcomes["ok"] - len(crashed))
+    assert f"; {len(crashed)} crashed inside a model" in str(found.evidence)
+    assert f"; {len(crashed)} crashed inside a model" in str(report.dispatches[0].evidence)
+    assert found.best.trace_key not in crashed
+    job(path, A, budget=Budget(per_workload=60), whole=Crashing(A, inside=A.latency)).run()
+    assert {trace: tried.count(trace) for trace in crashed} == dict.fromkeys(crashed, 2)
 
 
 def test_few_readings_count_for_less() -> None:

@@ -25,7 +25,7 @@ from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.compare import TOP, Code, Profile, Version
+from autotune.tuning.compare import TOP
 from autotune.tuning.gain import Gain
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built, Candidate
@@ -36,6 +36,7 @@ from autotune.tuning.report import Report
 from autotune.tuning.sites import Site
 from autotune.tuning.status import Progress
 from autotune.tuning.turns import Rounds
+from autotune.tuning.whole_model import Code, Profile, Version
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
@@ -359,28 +360,80 @@ def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) 
     assert [asked for asked in model.asked if asked[1] > 1] == [(TOP + 1, least_processes(TOP))]
 
 
+class Crashing(Model):
+    """Where versions are compared in several processes, those with the code ``fatal`` end theirs."""
+
+    def __init__(self, *tasks: Synthetic) -> None:
+        super().__init__(*tasks)
+        self.fatal = ("", "")
+        """Of the first comparison the first candidate, which was the fastest when it was read."""
+        self.compared: list[list[set[tuple[str, str]]]] = []
+        """The workloads and traces of each version, a list for each comparison."""
+
+    def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+        codes = [{(key, built.trace_key) for key, built in version.code.items()} for version in versions]
+        if rounds.processes > 1:
+            self.compared.append(codes)
+            self.fatal = self.fatal if any(self.fatal) else self._first(versions[1])
+        return [
+            None if self.fatal in code and self.ends(rounds) else self._one(version, rounds)
+            for version, code in zip(versions, codes, strict=True)
+        ]
+
+    def _first(self, version: Version) -> tuple[str, str]:
+        return A.workload.key, version.code[A.workload.key].trace_key
+
+    def ends(self, rounds: Rounds) -> bool:
+        return rounds.processes > 1
+
+
 def test_a_version_that_crashes_leaves_the_others(path: Path) -> None:
-    left: list[float] = []
-
-    class Crashing(Model):
-        """Where versions are compared in several processes, the default and the second candidate live."""
-
-        def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
-            living = range(len(versions)) if rounds.processes == 1 else (0, 2)
-            if rounds.processes > 1 and len(versions) > 2:
-                left.append(A.latency(versions[2].code[A.workload.key].candidate.config))
-            return [
-                self._one(version, rounds) if number in living else None
-                for number, version in enumerate(versions)
-            ]
-
-    job(path, A, trials=30, whole=Crashing(A, inside=A.latency)).run()
+    model = Crashing(A)
+    report = job(path, A, trials=30, whole=model).run()
+    first, second = ([model.fatal in code for code in codes] for codes in model.compared)
+    assert (first, second) == ([False, True, False], [False, False])
     with Database(path) as database:
-        default, *others = database.comparison(A.workload.key, TARGET.key, "schedule")
-    assert not default.won
-    (winner,) = others
+        default, winner = database.comparison(A.workload.key, TARGET.key, "schedule")
+        (crashed,) = [run for run in database.records() if run.crashed]
+    found = hit(path, A)
     assert winner.won
-    assert winner.ratio.median == pytest.approx(left[-1] / A.latency(A.space.default()))
+    assert not default.won
+    assert (found.best.trace_key, found.best.id) == (winner.name, winner.run)
+    assert (crashed.trace_key, crashed.outcome) == (model.fatal[1], Outcome.OK)
+    assert (found.crashed, found.ok) == (1, report.outcomes["ok"] - 1)
+    assert found.evidence.state is State.TUNED
+    assert str(report.dispatches[0].evidence).endswith("; 1 crashed inside a model")
+
+
+def test_what_crashed_in_a_comparison_is_not_compared_again(path: Path) -> None:
+    """Its readings, of processes that it did not end, are the best."""
+    model = Crashing(A)
+    job(path, A, trials=30, whole=model).run()
+    before = len(model.compared)
+    report = job(path, A, budget=Budget(per_workload=60), whole=model).run()
+    later = model.compared[before:]
+    assert later
+    assert not any(model.fatal in code for codes in later for code in codes)
+    assert hit(path, A).best.trace_key != model.fatal[1]
+    assert report.dispatches[0].evidence.crashed == 1
+
+
+def test_only_the_candidate_that_crashes_is_left_out_of_a_comparison(path: Path) -> None:
+    class Found(Crashing):
+        def ends(self, rounds: Rounds) -> bool:
+            return bool(self.compared)  # also where it is looked for
+
+    tasks = [A, *(Synthetic(name) for name in "def")]
+    model = Found(*tasks)
+    job(path, *tasks, trials=120, whole=model).run()
+    first, second, *_ = model.compared
+    assert len(first[1]) == len(tasks)
+    assert first[1] - {model.fatal} <= {mine for code in second for mine in code}
+    with Database(path) as database:
+        assert [(run.key.workload, run.trace_key) for run in database.records() if run.crashed] == [
+            model.fatal
+        ]
+    assert all(hit(path, task).evidence.state is State.TUNED for task in tasks)
 
 
 def test_nothing_is_decided_when_time_ran_out(path: Path) -> None:

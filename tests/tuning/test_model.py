@@ -18,12 +18,12 @@ from autotune.database.records import SAME_CODE
 from autotune.passes.preference import Preference
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.compare import Version
 from autotune.tuning.inside import InModelReader
 from autotune.tuning.measure.interface import Candidate
 from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.turns import Rounds
+from autotune.tuning.whole_model import Version
 from tests.database.examples import record, schedules
 
 
@@ -77,7 +77,8 @@ def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it
         found = InModelReader(cast(Any, plain), model).read(
             {key: [ending if key == first else b] for key, b in code.items()}, lambda: False
         )
-    assert {key for key, readings in found.items() if readings} == code.keys() - {first}
+    assert {key for key, readings in found.readings.items() if readings} == code.keys() - {first}
+    assert found.crashed == {first: [ending.trace_key]}
 
 
 def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def _read_inside(
             for some in _batches(fastest, reader.most, rng):
                 count = sum(map(len, some.values()))
                 say(f"{parts.name}: reading {count} candidates inside it, {number + 1} of {effort.processes}")
-                for key, readings in reader.read(some, lambda: False).items():
+                for key, readings in reader.read(some, lambda: False).readings.items():
                     next(s for s in samples if s.subject.workload.key == key).inside.extend(readings)
 
 

@@ -136,6 +136,9 @@ class _Nowhere:
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
         pass
 
+    def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str) -> None:
+        """Nothing is read inside a model."""
+
     def readings(self, key: Key) -> list[Reading]:
         return []
 

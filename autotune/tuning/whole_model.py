@@ -1,0 +1,76 @@
+"""The model in which candidates are used: versions of it, and what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from autotune.passes.options import Option
+from autotune.tuning.measure.interface import Built
+from autotune.tuning.paired import Readings, Series
+
+if TYPE_CHECKING:
+    from autotune.compiler.plan import Ranking
+    from autotune.tuning.gain import Gain
+    from autotune.tuning.turns import Rounds
+
+Code = Mapping[str, Built]
+"""Built code by workload key; what is not in it gets its default schedule."""
+Options = Mapping[str, Option]
+"""Options by workload key; what is not in it is computed directly."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of the model: its options and its code."""
+
+    options: Options
+    code: Code
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What a version took: ``ns`` [rounds, dispatches], and the name and workload key of each dispatch."""
+
+    dispatches: Sequence[tuple[str, str]]
+    ns: Readings
+
+    def series(self, workload: str, names: Sequence[str] = ()) -> Series:
+        """Nanoseconds a round of a dispatch: the mean over those called ``names``, each with all of its steps, or
+        over those that have the workload."""
+        mine = [
+            number
+            for number, (name, key) in enumerate(self.dispatches)
+            if (name.partition("/")[0] in names if names else key == workload)
+        ]
+        return np.asarray(self.ns[:, mine].sum(axis=1) / (len(names) or len(mine)))
+
+
+class WholeModel(Protocol):
+    """The model in which options and schedules are used."""
+
+    name: str
+    nbytes: int
+    """Of its constants."""
+    most: int
+    """How many versions of it there is memory for at once."""
+
+    def rankings(self) -> Mapping[str, Ranking]:
+        """The options of workloads with several, by workload key: the first of each is what a compilation uses now."""
+
+    def read(
+        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
+    ) -> list[Profile | None]:
+        """Have versions take turns; what each of them took, None for one that failed."""
+
+    def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
+        """Time the whole model untuned, and with the options and schedules used now, in several fresh processes.
+
+        None without time for it. ``untuned`` and ``tuned`` are code of defaults and of what is used, as far as built.
+        """
+
+
+__all__ = ["Code", "Options", "Profile", "Version", "WholeModel"]

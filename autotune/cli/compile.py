@@ -52,6 +52,7 @@ def command(
     """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
     announce(f"compiling {model}")
     from autotune.runtime import artifact
+    from autotune.tuning.accuracy import checked
     from autotune.tuning.api import check_threads_here, compile_with_database
 
     check_threads_here(options["target"], options["threads"], allow_oversubscription=allow_oversubscription)
@@ -61,6 +62,7 @@ def command(
     )
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start
+    done = checked(done, model, options["tolerance"], options["shapes"])
     if as_json:
         made = {"artifact": str(output), "bytes": output.stat().st_size, "seconds": seconds}
         print_json(made | compilation_json(done, where))

@@ -41,6 +41,7 @@ def command(
 ) -> None:
     """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why."""
     announce(f"compiling {model}")
+    from autotune.tuning.accuracy import checked
     from autotune.tuning.api import compile_with_database
 
     records: list[PassRecord] = []
@@ -51,6 +52,7 @@ def command(
         verify=verify,
         **options,
     )
+    done = checked(done, model, options["tolerance"], options["shapes"])
     if as_json:
         print_json(
             {

@@ -121,12 +121,13 @@ def divide(
 
     ``activations`` are the target's (:attr:`autotune.target.Target.activations`).
     """
-    graph = _graph_of(model, shapes)
+    graph = imported(model, shapes)
     passes = standard_passes(layout, activations)
     return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
 
 
-def _graph_of(model: Model, shapes: Shapes | None) -> Graph:
+def imported(model: Model, shapes: Shapes | None) -> Graph:
+    """The graph of a model before any pass; ``shapes`` gives sizes that the model leaves open."""
     if not isinstance(model, Graph):
         return load(model, shapes=shapes)
     if shapes:
@@ -166,4 +167,5 @@ __all__ = [
     "compile_in_detail",
     "distinct_workloads",
     "divide",
+    "imported",
 ]

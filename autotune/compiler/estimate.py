@@ -124,6 +124,7 @@ class EstimateTask:
             "workload": self._workload.text,
             "target": self.target.to_json(),
             "names": [option.name for option in self.options],
+            "tolerance": max(option.error for option in self.options),
             "within": self.within,
         }
 
@@ -141,7 +142,8 @@ def answer_estimate(request: Mapping[str, Any]) -> dict[str, Any]:
     from cost_models import analytic
 
     target = Target.from_json(request["target"])
-    named = {option.name: option for option in options_of(Workload.parse(request["workload"]))}
+    found = options_of(Workload.parse(request["workload"]), tolerance=request["tolerance"])
+    named = {option.name: option for option in found}
     options = tuple(named[name] for name in request["names"])
     times = EstimateTask(options, target, request["within"]).run()
     regions = {region.key for option in options for region in option.regions}

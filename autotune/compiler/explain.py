@@ -29,6 +29,8 @@ class Compilation:
     """With ``verify``: what isl proved of each schedule."""
     memory_proof: MemoryProof | None = None
     """With ``verify``: every value is whole when it is read."""
+    error: float | None = None
+    """From end to end, where it was asked for: see :mod:`autotune.tuning.accuracy`."""
 
 
 def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:

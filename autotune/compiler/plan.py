@@ -149,6 +149,8 @@ def rank(
     for workload in workloads:
         rows = [] if database is None else database.comparison(workload.key, target.key, OPTION)
         options = allowed(workload, preference, speculative=within > 1 or bool(rows))
+        if preference.algorithm is None:
+            options = [option for option in options if option.suits(target)]
         if len(options) == 1 and options[0].steps is None:
             continue
         times[workload], failed = _compared(options, rows, target)
@@ -174,8 +176,10 @@ def _compared(
 
 
 def _rank(time: OptionTime) -> tuple[bool, float]:
-    """Where an estimate puts an option: none that is speculative is used by its estimate."""
-    return time.option.speculative, time.latency_ns * (1.0 if time.option.plain else DOUBT)
+    """Where an estimate puts an option: none that is speculative is used by its estimate, and of two that take the
+    same time the more exact one is."""
+    penalty = 1.0 if time.option.plain else DOUBT + time.option.error
+    return time.option.speculative, time.latency_ns * penalty
 
 
 def option_key(option: Option, target: Target) -> str:

@@ -72,6 +72,16 @@ class Algorithm(GraphPass):
         """How many times the estimate of the fastest option its own may be for it to be measured at all."""
         return PROMISING
 
+    @property
+    def amplification(self) -> float:
+        """How many times more an error in its weights, as it multiplies by them, counts in the result than directly."""
+        return 1.0
+
+    @property
+    def feature(self) -> str:
+        """The feature of x86-64 without which it is too slow to be tried, if any."""
+        return ""
+
     def divide(self, graph: Graph) -> Partition:
         """The dispatches of what :meth:`apply` gave."""
         return partition(graph)

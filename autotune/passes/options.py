@@ -6,6 +6,7 @@ found is stored under the workload's key.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,7 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.graph import evaluate
 from autotune.graph.ir import Array, Graph, Node
+from autotune.graph.ops.common import STORED
 from autotune.graph.region import Workload
 from autotune.passes.apart import Apart
 from autotune.passes.attention_blocks import AttentionBlocks
@@ -27,9 +29,11 @@ from autotune.passes.partition import Dispatch, Partition, partition
 from autotune.passes.preference import Preference
 from autotune.passes.producers_apart import ProducersApart
 from autotune.passes.separate_attention import SeparateAttention
+from autotune.passes.stored_weights import StoredWeights
 from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
 from autotune.suggest import listing
+from autotune.target import Target
 
 APART = Apart()
 RULES: tuple[Algorithm, ...] = (
@@ -42,6 +46,8 @@ RULES: tuple[Algorithm, ...] = (
     CausalRows(),
     SeparateAttention(),
     ProducersApart(),
+    *(StoredWeights(dtype) for dtype in STORED),
+    *(StoredWeights("float16", Winograd(tile)) for tile in (2, 4, 6)),
 )
 """What is tried on every workload; those that cannot compute it drop out."""
 
@@ -58,7 +64,7 @@ class Option:
 
     ``steps`` divides the workload's graph into dispatches (None: the workload is one); ``prologue``
     computes constants of these dispatches from constant inputs of the workload, at compile time.
-    ``growth``, ``promising`` and ``speculative`` are what :class:`Algorithm` says of them.
+    ``growth``, ``promising``, ``speculative`` and ``feature`` are what :class:`Algorithm` says of them.
     """
 
     workload: Workload
@@ -69,6 +75,11 @@ class Option:
     steps: Partition | None = None
     prologue: Graph | None = None
     speculative: bool = False
+    feature: str = ""
+
+    def suits(self, target: Target) -> bool:
+        """Whether the target has the instructions that make it worth a try."""
+        return not self.feature or target.arch != "x86_64" or self.feature in target.features
 
     @property
     def plain(self) -> bool:
@@ -98,39 +109,48 @@ def allowed(workload: Workload, preference: Preference, *, speculative: bool = F
     wanted, names = preference.algorithm, (DIRECT, TOGETHER, *(rule.label for rule in RULES))
     if wanted is not None and wanted not in names:
         raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, names)}")
-    found = options_of(workload, speculative=speculative or wanted is not None)
-    exact = [option for option in found if option.error <= preference.tolerance]
+    several = speculative or wanted is not None
+    exact = options_of(workload, speculative=several, tolerance=preference.tolerance)
     named = [option for option in exact if option.name == wanted]
-    return named or (exact if wanted is None else exact[:1])
+    return list(named or (exact if wanted is None else exact[:1]))
 
 
-def options_of(workload: Workload, *, speculative: bool = True) -> tuple[Option, ...]:
-    """All ways to compute a workload, the plain one first and speculative ones last, if at all.
+def options_of(
+    workload: Workload, *, speculative: bool = True, tolerance: float = math.inf
+) -> tuple[Option, ...]:
+    """All ways to compute a workload so exactly, the plain one first and speculative ones last, if at all.
 
     To compute a chain of anchors together is speculative.
     """
-    known = _options(workload, speculative=False)
-    return (*known, *_options(workload, speculative=True)) if speculative else known
+    whole = _whole(workload)
+    found, known = list[Option](), set[tuple[Workload, ...]]({(workload,)})
+    for late in (False, True) if speculative else (False,):
+        found += [whole] if whole.speculative == late else []
+        for rule in (rule for rule in RULES if rule.speculative == late and rule.error <= tolerance):
+            for option in _options(workload, rule):
+                if option.regions not in known:
+                    found.append(option)
+                    known.add(option.regions)
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)
-def _options(workload: Workload, *, speculative: bool) -> tuple[Option, ...]:
-    """The options that are speculative, or those that are not."""
-    graph = _opened(workload)
+def _whole(workload: Workload) -> Option:
+    """The workload as one dispatch."""
     is_chain = len(workload.region.anchors) > 1
-    whole = Option(workload, TOGETHER if is_chain else DIRECT, speculative=is_chain)
-    found = [whole] if whole.speculative == speculative else []
-    earlier = _options(workload, speculative=False) if speculative else ()
-    known = {(workload,), *(option.regions for option in earlier)}
-    for rule in (rule for rule in RULES if rule.speculative == speculative):
-        for label, changed in _changed(rule, graph):
-            body, prologue = _folded(changed, graph)
-            steps = rule.divide(body)
+    return Option(workload, TOGETHER if is_chain else DIRECT, speculative=is_chain)
+
+
+@lru_cache(maxsize=1 << 16)
+def _options(workload: Workload, rule: Algorithm) -> tuple[Option, ...]:
+    """What a rule makes of a workload."""
+    graph, found = _opened(workload), list[Option]()
+    for label, changed in _changed(rule, graph):
+        body, prologue = _folded(changed, graph)
+        steps = rule.divide(body)
+        if _placeable(steps, workload):
             figures = rule.error, rule.growth, rule.promising
-            option = Option(workload, label, *figures, steps, prologue, rule.speculative)
-            if _placeable(steps, workload) and option.regions not in known:
-                found.append(option)
-                known.add(option.regions)
+            found.append(Option(workload, label, *figures, steps, prologue, rule.speculative, rule.feature))
     return tuple(found)
 
 
@@ -165,6 +185,7 @@ def _part(graph: Graph, dispatch: Dispatch) -> Graph:
     )
 
 
+@lru_cache(maxsize=64)
 def _opened(workload: Workload) -> Graph:
     """The region with constants for its constant inputs; their elements do not matter, and take no room."""
     region = workload.region

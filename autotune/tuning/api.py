@@ -63,7 +63,8 @@ def tune(
 
     ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
     Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. Algorithms of
-    a declared error above ``tolerance`` are left out. ``shapes`` gives the sizes of inputs with symbolic
+    a declared error above ``tolerance`` are left out; above the default one the report has the error of the whole model
+    from end to end. ``shapes`` gives the sizes of inputs with symbolic
     dimensions, by input name. ``time_model``: the report has the whole model's latency. A time budget is for all
     of it, from ``begun`` (by ``time.monotonic``; the call, if not given) to the report.
 
@@ -78,6 +79,7 @@ def tune(
     """
     from autotune.calibration.host import ensure
     from autotune.compiler import divide
+    from autotune.tuning.accuracy import EndToEnd
     from autotune.tuning.job import Job, Options
     from autotune.tuning.measure.pool import ProcessPool
     from autotune.tuning.model import MeasuredModel, work_of
@@ -93,6 +95,7 @@ def tune(
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
+    check = EndToEnd.wanted(tolerance, model, shapes, seed)
     ensure(chosen, shown.preparing)
     with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
         pool.warm_up()
@@ -109,7 +112,7 @@ def tune(
             progress=shown,
             options=options,
             prior=_prior(),
-            whole=MeasuredModel(parts, sites, chosen, store, preference, seed),
+            whole=MeasuredModel(parts, sites, chosen, store, preference, seed, check),
             origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
             head_s=time.monotonic() - begun,
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 from autotune.database.records import SAME_CODE, Latency, Ratio
 from autotune.suggest import counted
+from autotune.tuning.accuracy import in_words
 from autotune.tuning.measure.timing import statistics
 from autotune.tuning.paired import Readings, across_processes
 from autotune.tuning.turns import Rounds, Turns
@@ -31,21 +32,26 @@ _ROUNDS = Rounds(most=5, least=5, processes=1)
 
 @dataclass(frozen=True)
 class Gain:
-    """Latencies of a model before and after a change, over all processes, and their ratio with its interval."""
+    """Latencies of a model before and after a change, over all processes, and their ratio with its interval.
+
+    ``error`` is that of the changed model from end to end, where it was asked for.
+    """
 
     before: Latency
     after: Latency
     ratio: Ratio
     processes: int
+    error: float | None = None
 
     def __str__(self) -> str:
         """For example ``4.84 ms untuned, 4.55 ms tuned (medians of 9 processes): 1.06× (1.04× to 1.08×)``."""
         before, after = nanoseconds(self.before.median_ns), nanoseconds(self.after.median_ns)
+        exact = "" if self.error is None else f"; {in_words(self.error)}"
         if self.ratio == SAME_CODE:
-            return f"{before}, {self.ratio}"
+            return f"{before}, {self.ratio}{exact}"
         many = counted(self.processes, "process")
         few = "" if self.ratio.interval else f", which takes {LEAST} processes"
-        return f"{before} untuned, {after} tuned (medians of {many}): {self.ratio}{few}"
+        return f"{before} untuned, {after} tuned (medians of {many}): {self.ratio}{few}{exact}"
 
     def to_json(self) -> dict[str, Any]:
         """The ratio's values, and latencies in ns."""
@@ -54,6 +60,7 @@ class Gain:
             "before": asdict(self.before),
             "after": asdict(self.after),
             "processes": self.processes,
+            "error": self.error,
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.codegen import wire
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autotune.graph.region import Workload
     from autotune.passes.partition import Partition
     from autotune.runtime.image import ModuleImage
+    from autotune.tuning.accuracy import EndToEnd
 
 _MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 40
 """All versions may take this share of the free memory, each so many times the constants (as they are, packed, and on
@@ -102,6 +103,7 @@ class MeasuredModel:
         database: Database,
         preference: Preference,
         seed: int,
+        check: EndToEnd | None = None,
     ) -> None:
         self.name = parts.name
         self.nbytes = sum(array.nbytes for array in parts.constants.values())
@@ -112,6 +114,7 @@ class MeasuredModel:
         self._database = database
         self._preference = preference
         self._seed = seed
+        self._check = check
         self._defaults: dict[str, BuiltWorkload] = {}
 
     def rankings(self) -> dict[str, Ranking]:
@@ -149,7 +152,7 @@ class MeasuredModel:
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """The model untuned, and as a compilation would make it now, in several fresh processes.
 
-        ``untuned`` and ``tuned`` are code that is there already.
+        ``untuned`` and ``tuned`` are code that is there already. If so asked, the latter's error comes along.
         """
         if out_of_time():
             return None
@@ -157,7 +160,11 @@ class MeasuredModel:
         before = self._image(common.divided(self._untuned), untuned, common)
         if out_of_time():
             return None
-        return gain_of(before, self._planned(self.plan(), tuned), self._seed, out_of_time)
+        after = self._planned(self.plan(), tuned)
+        found = gain_of(before, after, self._seed, out_of_time)
+        if found is None or self._check is None:
+            return found
+        return replace(found, error=self._check.error(after))
 
     def _planned(self, plan: Plan, tuned: Code) -> ModuleImage:
         """The model by a plan, of ``tuned`` code where that is the plan's."""

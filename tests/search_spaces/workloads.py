@@ -44,6 +44,22 @@ def matmul(*shape: int, batch: Sequence[int] = (), constant: bool = True, relu: 
     return of(b, out, fixed & set(b.graph(out).inputs))
 
 
+def stored_matmul(dtype: str, *shape: int, batch: Sequence[int] = ()) -> Workload:
+    """[batch, m, k] @ [batch, k, n] of weights that are stored in a shorter type, scaled and with a bias."""
+    m, k, n = shape
+    b = GraphBuilder("stored")
+    x, w = b.input("x", (*batch, m, k)), b.input("w", (*batch, k, n), dtype)
+    out = b.node("Mul", b.node("MatMul", x, w, name="mm"), b.input("scale", (n,)))
+    return of(b, b.node("Add", out, b.input("bias", (n,))), {"w", "scale", "bias"})
+
+
+def stored_conv(dtype: str, image: tuple[int, int, int, int], oc: int) -> Workload:
+    """A 3x3 convolution with weights that are stored in a shorter type, and ReLU."""
+    b = GraphBuilder("stored")
+    x, w = b.input("x", image), b.input("w", (3, 3, image[-1], oc), dtype)
+    return of(b, b.node("Relu", b.node("Conv", x, w, pads=(1, 1, 1, 1), layout="NHWC")), {"w"})
+
+
 def gemm(m: int, k: int, n: int, trans_b: int = 1) -> Workload:
     """Gemm with a constant, possibly transposed weight."""
     b = GraphBuilder("gemm")

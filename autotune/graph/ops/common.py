@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from autotune import te
 from autotune.errors import GraphError, InternalError
-from autotune.graph.ir import Attr, Attrs
+from autotune.graph.ir import Attr, Attrs, TensorType
 from autotune.graph.ops.definition import Types
 from autotune.te.dtypes import HALVES
 
@@ -18,6 +18,9 @@ Index: TypeAlias = Sequence[Expr]
 T = TypeVar("T")
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
+STORED = ("float16", "bfloat16", "int8")
+"""Types that weights of wider products may be stored in, the most exact one first."""
+_WIDE = ("float32", "float64")
 
 
 def at(items: Sequence[T | None], i: int) -> T:
@@ -114,6 +117,18 @@ def require_same_dtype(what: str, types: Types) -> str:
     if len(dtypes) != 1:
         raise GraphError(f"{what}: operands are {' and '.join(dtypes)}; cast them to one dtype")
     return dtypes[0]
+
+
+def as_read(types: Types) -> Types:
+    """The types of a product's operands as they are multiplied: weights (the second) may be stored in a shorter type.
+
+    float32 weights are stored in one of :data:`STORED`, each of whose numbers is one of float32, and widened as they
+    are read.
+    """
+    first, second = types[0], types[1]
+    if first is None or second is None or second.dtype not in STORED or first.dtype not in _WIDE:
+        return types
+    return (first, TensorType(second.shape, first.dtype, second.strides), *types[2:])
 
 
 def accumulated_in(dtype: str) -> str:

@@ -1,7 +1,8 @@
 """Matrix products.
 
 MatMul(a, b): NumPy's matmul: a [..., m, k], b [..., k, n], leading dimensions broadcast; a 1-D
-operand is a row (a) or a column (b) whose dimension is dropped from the result.
+operand is a row (a) or a column (b) whose dimension is dropped from the result. b may be stored in a shorter type
+(:func:`autotune.graph.ops.common.as_read`).
 te: one stage, axes (b0, b1, ..., i, j), reduce axis rk.
 
 Gemm(a, b[, c]): alpha * A @ B + beta * c with A = a [m, k] (transA=1: [k, m]), B = b [k, n]
@@ -23,6 +24,7 @@ from autotune.graph.ops.common import (
     Expr,
     Index,
     accumulated_in,
+    as_read,
     at,
     broadcast_shapes,
     broadcasts_to,
@@ -58,7 +60,7 @@ def _numeric_dtype(name: str, types: Types) -> str:
 
 
 def _matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
-    dtype = _numeric_dtype("MatMul", types)
+    dtype = _numeric_dtype("MatMul", as_read(types))
     return [TensorType(matmul_shape(at(types, 0).shape, at(types, 1).shape), dtype)]
 
 

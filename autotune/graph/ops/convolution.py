@@ -23,6 +23,7 @@ from autotune.graph.ir import Array, Attr, Attrs, TensorType
 from autotune.graph.ops.common import (
     Expr,
     accumulated_in,
+    as_read,
     at,
     int_attr,
     named_axes,
@@ -140,7 +141,7 @@ def geometry(types: Types, attrs: Attrs) -> ConvGeometry:
 
 
 def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
-    require_float("Conv", types)
+    require_float("Conv", as_read(types))
     geo = geometry(types, attrs)
     return geo.result("Conv", types, geo.window.out_size)
 

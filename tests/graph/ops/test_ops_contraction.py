@@ -44,6 +44,16 @@ def test_matmul_of_integers() -> None:
     np.testing.assert_array_equal(check("MatMul", a, a.T.copy()), [[5, 14], [14, 50]])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+def test_weights_of_a_matmul_may_be_stored_in_a_shorter_type(dtype: str) -> None:
+    x, w = normal(3, 40), (10 * normal(40, 5)).astype(dtype)
+    found = check("MatMul", x, w)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, x @ w.astype(np.float32), rtol=1e-5, atol=1e-4)
+    message = refusal("MatMul", w, x.T.copy())
+    assert message == f"MatMul: operands are {dtype} and float32; cast them to one dtype"
+
+
 def test_matmul_refuses() -> None:
     message = refusal("MatMul", normal(2, 3), normal(4, 5))
     assert message == "MatMul of (2, 3) and (4, 5): inner dimensions differ"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from autotune.garbage import collector_paused
+
 if TYPE_CHECKING:
     from autotune import errors, lower, te
     from autotune.database.store import Database
@@ -49,7 +51,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"autotune.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module 'autotune' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_WHERE[name]), name)
+    with collector_paused():  # modules stay
+        value = getattr(importlib.import_module(_WHERE[name]), name)
     globals()[name] = value
     return value
 

@@ -46,6 +46,12 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert sorted(top_level & set(HEAVY)) == []
 
 
+def test_compiling_without_a_database_loads_none(tmp_path: Path) -> None:
+    code = f"import os, sys; os.environ['AUTOTUNE_HOME'] = {str(tmp_path)!r}; import autotune; "
+    code += "autotune.compile('zoo:tiny_cnn', threads=1).close(); print('sqlalchemy' in sys.modules)"
+    assert python(code) == "False\n"
+
+
 @pytest.mark.parametrize("name", modules())
 def test_public_names_exist(name: str) -> None:
     module = importlib.import_module(name)

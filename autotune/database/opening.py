@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from autotune import settings
-from autotune.database.store import Database
 from autotune.errors import UsageError
 
-DatabaseLike = Database | str | Path
+if TYPE_CHECKING:
+    from autotune.database.store import Database
+
+DatabaseLike: TypeAlias = Union["Database", str, Path]
 
 
 def default_database() -> Path:
@@ -21,6 +24,8 @@ def default_database() -> Path:
 @contextmanager
 def opened(database: DatabaseLike | None, *, read_only: bool = False) -> Iterator[Database]:
     """A database from what a caller gives: left open if it was open, the default one for None."""
+    from autotune.database.store import Database
+
     if isinstance(database, Database):
         yield database
         return

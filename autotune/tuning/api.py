@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from autotune import settings
-from autotune.database import Database, Evidence, Hit, Key, Miss, Run
+from autotune.database import Evidence, Hit, Key, Miss, Run
 from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.hardware import check_threads
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
     from autotune.compiler.planned import Planned
     from autotune.database.front import Point
+    from autotune.database.store import Database
     from autotune.graph.program import AnyWorkload
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module

@@ -2,9 +2,10 @@
 
 A block is some rows of tiles, or part of them. Its windows are transformed, multiplied position by position, with
 sums in registers and weights in panels, and the products of some or all output channels are transformed and go on with
-what follows. Tiles of neighbouring blocks share nothing, so nothing is computed twice. Knobs: block_rows and
-block_tiles, block_vectors (of output channels), those of a register tile, walk and vectors of both transforms (see
-:mod:`search_spaces.winograd_transform`), parallel.
+what follows. Tiles of neighbouring blocks share nothing, so nothing is computed twice. Where there are few tiles and
+large weights, workers may share the output channels too, each with windows of its own (share: "parts"). Knobs:
+block_rows and block_tiles, block_vectors (of output channels), share, those of a register tile, walk and vectors of
+both transforms (see :mod:`search_spaces.winograd_transform`), parallel.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 FAMILY = "winograd_blocks"
 _TILE_KNOBS = ("rows", "vectors", "outer_rows", "unroll", "tile_order")
+BLOCKS, PARTS = "blocks", "parts"
 _ROWS = (1, 2, 3, 4, 6, 8, 14)
 _LEAST_TILES = 7
 """Tiles of a part of a row: with fewer, register tiles are cut short."""
@@ -81,7 +83,10 @@ class WinogradBlocksRecipe:
         parts, channel = stage.split(channel, factor=config["block_vectors"] * self.results.width)
         around = [image, rows, tiles]
         loops = self.results.results(stage, walk, [*around, parts, row, tile], [i, j], channel)
-        block = stage.fuse(*around)
+        if config.get("share", BLOCKS) == PARTS:
+            block = parts = stage.fuse(*around, parts)
+        else:
+            block = stage.fuse(*around)
         stage.parallel(block, when=config["parallel"])
         return block, parts, loops
 
@@ -118,12 +123,21 @@ def space(workload: Workload, target: Target) -> Space:
         Knob.of("block_tiles", _row_parts(width), width, "tiles of a row in a block"),
         Knob.of("block_vectors", _channel_parts(outer), outer, "vectors of output channels at a time"),
         *(knob for knob in tile_knobs(shape, target) if knob.name in _TILE_KNOBS),
+        *_share_knob(outer, target),
         *_transform_knobs("window", inner),
         *_transform_knobs("result", outer),
         parallel_knob(target, True, "share the blocks among workers"),
     ]
     rules = [rule for rule in tile_constraints(shape, target) if rule.name in ("registers", "body")]
     return Space(workload, target, FAMILY, tuple(knobs), (*rules, _panels(outer)), recipe)
+
+
+def _share_knob(vectors: int, target: Target) -> list[Knob]:
+    if target.threads == 1 or len(_channel_parts(vectors)) == 1:
+        return []
+    return [
+        Knob.of("share", (BLOCKS, PARTS), BLOCKS, "whether workers share the parts of output channels too")
+    ]
 
 
 def _transform_knobs(name: str, vectors: int) -> list[Knob]:
@@ -146,7 +160,7 @@ def _row_parts(width: int) -> tuple[Value, ...]:
 
 def _channel_parts(vectors: int) -> tuple[Value, ...]:
     """All vectors of output channels, or a number of them that divides all."""
-    return ints(v for v in (4, 6, 8, 12, 16, 32, vectors) if vectors % v == 0)
+    return ints(v for v in (1, 2, 4, 6, 8, 12, 16, 32, vectors) if vectors % v == 0)
 
 
 def _panels(vectors: int) -> Constraint:

@@ -139,8 +139,8 @@ class Frame:
         inside = self.extent(iv)
         if known is True:
             return 1
-        if split is not None:
-            inside = where(self.touched(iv, opened), self._reach(split, opened), inside)
+        if split is not None and self.touched(iv, opened) is not False:
+            inside = self._reach(split, opened)
         return where(known, 1, inside)
 
     def _reach(self, split: Split, opened: Collection[IterVar]) -> Value:

@@ -186,6 +186,17 @@ def test_rows_that_are_visited_in_turns_share_sets_of_a_cache() -> None:
     assert found == {(14, "tile"): 36, (14, "row"): 6, (56, "tile"): 9, (56, "row"): 1.5}
 
 
+def test_sums_inside_a_block_share_what_they_share_in_a_dispatch_of_their_own() -> None:
+    """However knobs divide rows and tiles into blocks, which sum an unrolled position takes is known."""
+    last = space_for(make.winograd_output((1, 14, 14, 32), 4), make.AVX512)
+    ((_, alone),) = last.loop_nests(last.of([{**last.default(), "walk": "tile"}]))
+    fused = space_for(make.winograd_blocks((1, 14, 14, 16), 32, 4), make.AVX512)
+    configs = [{**fused.default(), "result_walk": "tile", "block_rows": rows} for rows in (1, 2)]
+    ((_, inside),) = fused.loop_nests(fused.of(configs))
+    (sums,) = alone.rests
+    assert (2 * sums.arithmetic.tolist()) in [rest.arithmetic.tolist() for rest in inside.rests]
+
+
 def test_a_panel_of_vectors_is_read_by_vectors() -> None:
     a = te.placeholder((9, 64), name="A")
     t = te.compute((9, 64), lambda k, n: a[k, n] * 2.0, name="T")

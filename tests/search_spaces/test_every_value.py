@@ -10,7 +10,7 @@ from tests.search_spaces import workloads as make
 from tests.search_spaces.every_value import LEVELS, WORKLOADS, campaign, covering, targets
 
 SHORT = ("attention_prime", "conv_stem", "depthwise", "layer_norm", "matmul_blas", "max_pool", "reduce_rows")
-SHORT += ("softmax_prime", "transpose", "winograd_input")
+SHORT += ("softmax_prime", "transpose", "winograd_input", "winograd_blocks")
 """One of each family."""
 
 

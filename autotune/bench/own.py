@@ -56,7 +56,7 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
     hits = 0
     if database is not None:
         done = compile_in_detail(problem.graph, target="host", threads=threads, database=database)
-        hits = sum(dispatch.schedule_source == State.TUNED for dispatch in done.image.dispatches)
+        hits = sum(State(dispatch.schedule_source).tuned for dispatch in done.image.dispatches)
         if not done.image.same_code(plain.image):
             tuned = folder / "tuned.atm"
             artifact.save(done.image, tuned)

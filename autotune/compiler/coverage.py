@@ -43,8 +43,8 @@ class CoverageReport:
 
     @property
     def tuned(self) -> tuple[DispatchCoverage, ...]:
-        """Dispatches whose code was confirmed faster than the default, inside a model."""
-        return tuple(d for d in self.dispatches if d.evidence.state is State.TUNED)
+        """Dispatches whose code was confirmed faster than the default inside a model, alone or with others."""
+        return tuple(d for d in self.dispatches if d.evidence.state.tuned)
 
     @property
     def missed(self) -> tuple[DispatchCoverage, ...]:

@@ -101,7 +101,7 @@ class Plan:
 
 def with_options(key: str, evidence: Evidence, rankings: Mapping[str, Ranking]) -> Evidence:
     """The evidence of a workload's schedule, or of its option if that was confirmed faster."""
-    if evidence.state is State.TUNED:
+    if evidence.state.tuned:
         return evidence
     for ranking in rankings.values():
         ratio = ranking.times[0].ratio

@@ -17,6 +17,8 @@ class State(StrEnum):
     """By the caller."""
     TUNED = "tuned"
     """Confirmed faster than the default, inside a model and taking turns with it."""
+    TOGETHER = "tuned together"
+    """Confirmed faster than the default inside a model together with other dispatches of it, but not by itself."""
     UNCONFIRMED = "unconfirmed"
     """Clearly faster than the default where a search read it inside a model; not compared with it yet."""
     CONFIRMED = "default confirmed"
@@ -31,6 +33,11 @@ class State(StrEnum):
     """The default; no candidate was measured beside it."""
 
     @property
+    def tuned(self) -> bool:
+        """Whether the schedule was confirmed faster than the default, by itself or with others."""
+        return self in (State.TUNED, State.TOGETHER)
+
+    @property
     def counted(self) -> str:
         """For lists of how many there are of each."""
         return "default not searched" if self is State.DEFAULT else str(self)
@@ -41,7 +48,8 @@ class Evidence:
     """What is known of the schedule that a workload gets.
 
     ``trials`` counts the candidates measured beside the default, ``ratio`` is the latency inside a model over the
-    default's, where the schedule won against it; ``crashed`` of the candidates worked alone but not inside a model.
+    default's, where the schedule won against it: the interval holds 1 where it won only together with others;
+    ``crashed`` of the candidates worked alone but not inside a model.
     """
 
     state: State
@@ -67,6 +75,8 @@ class Evidence:
         match self.state:
             case State.TUNED:
                 return f"tuned, {self.ratio}"
+            case State.TOGETHER:
+                return "tuned, with others"
             case State.UNCONFIRMED:
                 return f"unconfirmed, {trials}"
             case State.CONFIRMED:
@@ -85,7 +95,7 @@ class Evidence:
 
     def to_json(self) -> dict[str, Any]:
         """The state, the trials and the confirmed gain, None without one."""
-        gain = None if self.ratio is None else self.ratio.to_json()
+        gain = self.ratio.to_json() if self.ratio is not None and self.ratio.changed else None
         return {"state": self.state.value, "trials": self.trials, "crashed": self.crashed, "gain": gain}
 
     @property

@@ -51,6 +51,7 @@ _TABLES = (
     schema.runs,
     schema.comparisons,
     schema.readings,
+    schema.plans,
 )
 """What is referred to comes before what refers to it."""
 
@@ -67,7 +68,7 @@ def _copy(connection: Connection, table: Table, values: list[dict[str, Any]]) ->
 
 def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> dict[str, Any]:
     """A row to insert: without a number of its own, and with the number that its run has in this database."""
-    if table not in (schema.runs, schema.comparisons, schema.readings):
+    if table not in (schema.runs, schema.comparisons, schema.readings, schema.plans):
         return row
     found = {name: value for name, value in row.items() if name in table.c and name != "id"}
     if found.get("run_id") is not None:

@@ -63,8 +63,9 @@ class Hit:
     def evidence(self) -> Evidence:
         """How well it is known that the best run is the one to use."""
         won = next((row for row in self.compared if row.won and row.run == self.best.id), None)
-        if won is not None and won.ratio is not None and won.ratio.changed:
-            return Evidence(State.TUNED, self.trials, won.ratio, self.crashed)
+        if won is not None and won.ratio is not None:
+            state = State.TUNED if won.ratio.changed else State.TOGETHER
+            return Evidence(state, self.trials, won.ratio, self.crashed)
         return Evidence(self._without_gain(won), self.trials, crashed=self.crashed)
 
     def _without_gain(self, won: Comparison | None) -> State:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -205,6 +206,29 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class PlanReading:
+    """What a whole plan took inside a model.
+
+    ``options`` has the names of options by workload key, ``schedules`` trace keys: what is in neither is as in the
+    untuned model. ``ratio`` is the latency of all dispatches over that of the untuned ones, of so many ``rounds``;
+    ``won``: it was confirmed to be faster.
+    """
+
+    options: Mapping[str, str]
+    schedules: Mapping[str, str]
+    ratio: Ratio
+    rounds: int
+    won: bool = False
+    inside: str = ""
+    created: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The plan as canonical JSON."""
+        return json.dumps({"options": dict(self.options), "schedules": dict(self.schedules)}, sort_keys=True)
+
+
+@dataclass(frozen=True)
 class WorkloadRow:
     """A stored workload: ``text`` parses back, ``flops`` and ``bytes`` are per execution."""
 
@@ -265,6 +289,7 @@ __all__ = [
     "Latency",
     "Origin",
     "Outcome",
+    "PlanReading",
     "Ratio",
     "Reading",
     "Run",

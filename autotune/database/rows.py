@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import time
@@ -21,6 +22,7 @@ from autotune.database.records import (
     Latency,
     Origin,
     Outcome,
+    PlanReading,
     Ratio,
     Reading,
     Run,
@@ -392,6 +394,38 @@ def select_all_readings() -> Select[Any]:
 def select_readings(key: Key) -> Select[Any]:
     """Those of the runs of a key."""
     return select_all_readings().where(of(key))
+
+
+def plan_to_row(plan: PlanReading) -> dict[str, Any]:
+    """The columns of a plan that is about to be stored."""
+    low, high = plan.ratio.interval or (None, None)
+    return {
+        "key": hashlib.sha256(plan.text.encode()).hexdigest(),
+        "json": plan.text,
+        "ratio": plan.ratio.median,
+        "ratio_low": low,
+        "ratio_high": high,
+        "rounds": plan.rounds,
+        "won": plan.won,
+    }
+
+
+def plan_from_row(row: Row[Any]) -> PlanReading:
+    """A plan that was read; raises DatabaseError for a damaged row."""
+    with _sound(f"row {row.id} of plans"):
+        ratio = _ratio(row)
+        made = json.loads(_text(row.json, "json"))
+        if ratio is None or not isinstance(made, dict):
+            raise ValueError("it has no plan or no ratio")
+        return PlanReading(
+            dict(made["options"]),
+            dict(made["schedules"]),
+            ratio,
+            _whole(row.rounds, "rounds"),
+            bool(row.won),
+            _text(row.inside, "inside"),
+            _time(row.created, "created"),
+        )
 
 
 def select_run(key: Key, trace_key: str) -> Select[Any]:

@@ -18,12 +18,12 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 7
+VERSION = 8
 """Version of the schema that this code writes.
 
 Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
-verdicts; version 6 added readings, version 7 the footprints of runs. An older database is brought up to date when it is
-opened to write.
+verdicts; version 6 added readings, version 7 the footprints of runs, version 8 plans. An older database is brought up
+to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
@@ -153,6 +153,24 @@ readings = Table(
 )
 """What runs took inside a model while a job searched: a row for each process that a run was read in."""
 
+plans = Table(
+    "plans",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", String(64), nullable=False),
+    Column("json", Text, nullable=False),
+    Column("ratio", Float, nullable=False),
+    Column("ratio_low", Float),
+    Column("ratio_high", Float),
+    Column("rounds", Integer, nullable=False),
+    Column("won", Boolean, nullable=False),
+    Column("inside", Text, nullable=False),
+    Column("job", ForeignKey("jobs.id"), index=True),
+    Column("created", Float, nullable=False),
+    UniqueConstraint("key", "created", name="one_plan_each"),
+)
+"""Whole plans that were read while a job searched or compared: a row for each time; those that ``won`` are used."""
+
 layers = Table(
     "layers",
     metadata,
@@ -170,6 +188,7 @@ __all__ = [
     "layers",
     "meta",
     "metadata",
+    "plans",
     "readings",
     "runs",
     "spaces",

@@ -26,6 +26,7 @@ from autotune.database.records import (
     JobRow,
     Key,
     Outcome,
+    PlanReading,
     Reading,
     Run,
     WorkloadRow,
@@ -209,6 +210,22 @@ class Database:
     def readings(self, key: Key) -> list[Reading]:
         """What the runs of a key took inside models, the oldest first."""
         return self.session.read(lambda connection: best.readings_of(connection, key))
+
+    def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
+        """Store what whole plans took inside a model."""
+        common = {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
+
+        def insert_all(connection: Connection) -> None:
+            for plan in plans:
+                insert_new(connection, schema.plans, rows.plan_to_row(plan) | common)
+
+        self.session.write(insert_all)
+
+    def plans(self, job: str) -> list[PlanReading]:
+        """The plans that a job has read, the oldest first."""
+        columns = schema.plans.c
+        query = select(schema.plans).where(columns.job == job).order_by(columns.id)
+        return self._all(query, rows.plan_from_row)
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """The schedule to use for exactly this key, or why there is none.

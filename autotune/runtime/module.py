@@ -244,7 +244,7 @@ class Module:
         self.close()
 
     def __repr__(self) -> str:
-        tuned = sum(dispatch.schedule_source == "tuned" for dispatch in self.dispatches)
+        tuned = sum(dispatch.schedule_source.startswith("tuned") for dispatch in self.dispatches)
         state = ", closed" if self._program is None else ""
         return (
             f"<Module {self._image.name!r} {signature_text(self.inputs, self.outputs)}, "

@@ -8,19 +8,19 @@ site, one with the second, and so on. Each site is decided by its own dispatches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autotune.compiler.plan import OPTION, option_key
 from autotune.database import Database, Miss
-from autotune.database.records import CRASHED_INSIDE, SAME_CODE, Comparison, Run
+from autotune.database.records import CRASHED_INSIDE, SAME_CODE, Comparison, PlanReading, Run
 from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
 from autotune.tuning.crashes import crashing
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
-from autotune.tuning.paired import fastest, least_processes, ratio
+from autotune.tuning.paired import PLAN_MARGIN, Series, fastest, least_processes, ratio
 from autotune.tuning.questions import (
     SCHEDULE,
     Choice,
@@ -54,6 +54,8 @@ class Comparing:
     model: WholeModel
     job: str
     say: Callable[[str], None] = lambda text: None
+    best_plan: Callable[[Options], Mapping[str, str]] = lambda options: {}
+    """The trace keys of the plan that promises most with some options, by workload key."""
 
     def run(self, options_late: Callable[[], bool], late: Callable[[], bool]) -> bool:
         """Compare what was found since the last time: schedules, then options by the best schedules known, and where
@@ -133,7 +135,7 @@ class Comparing:
         """Compare the fastest schedules of each workload in use with its default."""
         options = self._options()
         uses = self._uses(options)
-        runs = self._runs([self.sites.task_of[key] for key in sorted(uses)])
+        runs = self._runs([self.sites.task_of[key] for key in sorted(uses)], self.best_plan(options))
         if late() or not runs:
             return False
         built = iter(code_of([(task, run) for task, found in runs for run in found], self.measurer))
@@ -147,17 +149,18 @@ class Comparing:
         self.say(f"{faster} workloads faster inside the model, {kept} keep the default")
         return True
 
-    def _runs(self, tasks: Sequence[Task]) -> list[tuple[Task, list[Run]]]:
-        """The default and the fastest runs of each task for which one of these was never read inside a model."""
+    def _runs(self, tasks: Sequence[Task], plan: Mapping[str, str]) -> list[tuple[Task, list[Run]]]:
+        """The default, what the best plan has and the fastest runs of each task, if any was never compared."""
         unknown = [task for task in tasks if not task.default_trace]
         built = self.measurer.build([task.candidate(task.default) for task in unknown])
         for task, default in zip(unknown, built, strict=True):
             task.keep_default(default)
-        found = [(task, self._runs_of(task)) for task in tasks]
+        found = [(task, self._runs_of(task, plan.get(task.workload.key))) for task in tasks]
         return [(task, runs) for task, runs in found if any(run.confirmed_ns is None for run in runs[1:])]
 
-    def _runs_of(self, task: Task) -> list[Run]:
-        """The default, then what is faster or used, fastest first; nothing if the default never worked."""
+    def _runs_of(self, task: Task, planned: str | None) -> list[Run]:
+        """The default, then what is ``planned``, then what is faster or used, fastest first; nothing if the default
+        never worked."""
         key = task.key
         known = self.database.records(workload=key.workload, target=key.target, space=key.space)
         default = next((run for run in known if run.trace_key == task.default_trace and run.latency), None)
@@ -165,7 +168,8 @@ class Comparing:
         if default is None or best is None:
             return []
         by_trace = {run.trace_key: run for run in known}
-        top = [by_trace[trace] for trace in task.leaders(TOP) if trace in by_trace]
+        wanted = dict.fromkeys([*([planned] if planned else []), *task.leaders(TOP)])
+        top = [by_trace[trace] for trace in wanted if trace in by_trace][:TOP]
         if best.id not in {default.id, *(run.id for run in top)}:
             top = [*top[: TOP - 1], best]
         return [default, *top]
@@ -191,7 +195,30 @@ class Comparing:
         if profiles[0] is None:
             self.say("not compared: time is up, or the untuned model itself fails")
             return None
-        return [self._decide(question, profiles) for question in questions]
+        plan = self._best_plan(questions, profiles)
+        return [self._decide(question, profiles, plan) for question in questions]
+
+    def _best_plan(self, questions: Sequence[Question], profiles: Sequence[Profile | None]) -> int:
+        """The number of the version of which all candidates together make the model surely faster; 0 for none.
+
+        One test of all of them resolves what none of many, each of a single dispatch, does: small gains add up, and
+        what a process draws for each dispatch averages out.
+        """
+        if any(question.kind == OPTION for question in questions):
+            return 0  # versions have the n-th option of every workload, whatever that is: no plan to be used
+        whole = [None if profile is None else profile.whole for profile in profiles]
+        plan = fastest(whole, ROUNDS, PLAN_MARGIN)
+        options = {key: option.name for key, option in self._options().items()}
+        read = list[PlanReading]()
+        for number, mine in enumerate(whole[1:], start=1):
+            if mine is not None and whole[0] is not None:
+                here = [(questions[question], at) for question, at in numbered(questions, number)]
+                schedules = {question.workload: question.candidates[at].row.name for question, at in here}
+                gain = ratio(mine, whole[0], ROUNDS)
+                read.append(PlanReading(options, schedules, gain, len(mine), won=number == plan))
+        self.database.read_plans(read, self.model.name, self.job)
+        self.say(f"all candidates together: {'; then '.join(str(plan.ratio) for plan in read)}")
+        return plan
 
     def _take_turns(
         self, questions: Sequence[Question], base: Version, late: Callable[[], bool]
@@ -249,12 +276,15 @@ class Comparing:
                 self.database.crashed_inside(question.task.key, traces, self.model.name, self.job)
                 question.task.crashed_inside(traces)
 
-    def _decide(self, question: Question, profiles: Sequence[Profile | None]) -> int:
+    def _decide(self, question: Question, profiles: Sequence[Profile | None], plan: int) -> int:
+        """The winner: what is surely faster at this site alone, else what the best plan has, unless it seems slower."""
         series = [
             None if profile is None else profile.series(question.workload, question.names)
             for profile in profiles[: len(question.candidates)]
         ]
         winner = fastest(series, ROUNDS)
+        if not winner and plan < len(series) and _seems_faster(series[plan], series[0]):
+            winner = plan
         rows = list(question.failed)
         for number, (candidate, mine) in enumerate(zip(question.candidates, series, strict=True)):
             row = replace(candidate.row, won=number == winner)
@@ -283,6 +313,10 @@ class Comparing:
     def _code(self, keys: Iterable[str]) -> dict[str, Built]:
         """The code of the schedules that a compilation would use now, by workload key."""
         return code_in_use([self.sites.task_of[key] for key in sorted(keys)], self.database, self.measurer)
+
+
+def _seems_faster(mine: Series | None, incumbent: Series | None) -> bool:
+    return mine is not None and incumbent is not None and ratio(mine, incumbent, ROUNDS).median < 1
 
 
 def close_behind(rows: Sequence[Comparison]) -> frozenset[str]:

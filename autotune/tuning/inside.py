@@ -29,11 +29,29 @@ Candidates = Mapping[str, Sequence[Built]]
 
 
 @dataclass(frozen=True)
+class PlanVersion:
+    """A plan to read as a whole: its options, and the code of what is not the default's."""
+
+    options: Options
+    code: Code
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a plan took as a whole, over what the untuned model took in the same rounds."""
+
+    ratio: float
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Found:
-    """What candidates took, and the trace keys of those that end their process, by workload key."""
+    """What candidates took, and the trace keys of those that end their process, by workload key; and what plans took as
+    a whole, by their numbers."""
 
     readings: dict[str, list[Reading]] = field(default_factory=dict)
     crashed: dict[str, list[str]] = field(default_factory=dict)
+    plans: dict[int, Whole] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -48,22 +66,28 @@ class InModelReader:
         """How many candidates of a workload are read at once."""
         return self.model.most - 1
 
-    def read(self, candidates: Candidates, late: Callable[[], bool]) -> Found:
-        """What candidates took, and which crash; nothing of those for which there was no time.
+    def read(
+        self, candidates: Candidates, late: Callable[[], bool], plans: Sequence[PlanVersion] = ()
+    ) -> Found:
+        """What candidates and plans took, and which crash; nothing of those for which there was no time.
 
         A version that ends its process is read again in halves, until it is known which of its candidates does: the
         others have their readings. A candidate alone in its version has crashed when that ends its process again.
         """
         found = Found()
-        waiting = self._groups(candidates)
+        waiting = self._groups(candidates, plans)
         while waiting:
             halves = list[_Group]()
             for groups in self._batches(waiting):
                 if late():
                     return found
+                untuned: Profile | None = None
                 for group, default, profiles in self._read(groups, late):
-                    for key in group.candidates:
-                        found.readings.setdefault(key, []).extend(group.readings(key, default, profiles))
+                    untuned = default if group.untuned else untuned
+                    for key, reading in group.readings(default, profiles):
+                        found.readings.setdefault(key, []).append(reading)
+                    if untuned is not None:
+                        found.plans.update(group.wholes(untuned, profiles))
                     dead = [] if late() else [n for n, profile in enumerate(profiles) if profile is None]
                     halves += [half for number in dead for half in group.halves(number)]
                     for key, trace in (crash for number in dead for crash in group.crashes(number)):
@@ -71,14 +95,29 @@ class InModelReader:
             waiting = halves
         return found
 
-    def _groups(self, candidates: Candidates) -> list[_Group]:
-        """Candidates by the first of the model's options that execute their workloads."""
+    def options(self) -> list[Options]:
+        """The options in use, and as long as there are such, the next ones that may be faster."""
+        used = {key: ranking.chosen for key, ranking in self.model.rankings().items()}
+        alternatives = {
+            site.workload.key: [o for o in self.sites.open_options(site) if o != used.get(site.workload.key)]
+            for site in self.sites.several
+        }
+        most = max(map(len, alternatives.values()), default=0)
+        others = [
+            {key: found[n] for key, found in alternatives.items() if n < len(found)} for n in range(most)
+        ]
+        return [used, *({**used, **other} for other in others)]
+
+    def _groups(self, candidates: Candidates, plans: Sequence[PlanVersion]) -> list[_Group]:
+        """Candidates by the first of the model's options that execute their workloads, with the plans of these."""
         groups, left = list[_Group](), dict(candidates)
-        for options in self._options():
+        for number, options in enumerate(self.options()):
             uses = self.sites.uses(options)
             here = {key: left.pop(key) for key in candidates if key in left and key in uses}
-            if here:
-                groups.append(_Group(options, here, self._defaults(uses)))
+            mine = {n: plan.code for n, plan in enumerate(plans) if _names(plan.options) == _names(options)}
+            if here or mine:
+                codes = [*mine.values(), *_transposed(here)]
+                groups.append(_Group(options, codes, self._defaults(uses), tuple(mine), not number))
         return groups
 
     def _defaults(self, workloads: Iterable[str]) -> Code:
@@ -96,19 +135,6 @@ class InModelReader:
                 batches.append([group])
         return batches
 
-    def _options(self) -> list[Options]:
-        """The options in use, and as long as there are such, the next ones that may be faster."""
-        used = {key: ranking.chosen for key, ranking in self.model.rankings().items()}
-        alternatives = {
-            site.workload.key: [o for o in self.sites.open_options(site) if o != used.get(site.workload.key)]
-            for site in self.sites.several
-        }
-        most = max(map(len, alternatives.values()), default=0)
-        others = [
-            {key: found[n] for key, found in alternatives.items() if n < len(found)} for n in range(most)
-        ]
-        return [used, *({**used, **other} for other in others)]
-
     def _read(
         self, groups: Sequence[_Group], late: Callable[[], bool]
     ) -> Iterator[tuple[_Group, Profile, list[Profile | None]]]:
@@ -122,46 +148,66 @@ class InModelReader:
 
 @dataclass(frozen=True)
 class _Group:
-    """Candidates of workloads that a model with these options executes; ``again`` after a version died."""
+    """Versions of a model with the same options: the first are plans, with these numbers; ``again`` after one died.
+
+    ``untuned``: the version without candidates has the options in use.
+    """
 
     options: Options
-    candidates: Candidates
+    codes: Sequence[Code]
     defaults: Code
+    plans: tuple[int, ...] = ()
+    untuned: bool = False
     again: bool = False
 
     @cached_property
     def versions(self) -> list[Version]:
-        """The untuned one, then one with the first candidate of each workload, and so on."""
-        count = max(map(len, self.candidates.values()))
-        codes = [{key: b[n] for key, b in self.candidates.items() if n < len(b)} for n in range(count)]
-        return [Version(self.options, {**self.defaults, **code}) for code in ({}, *codes)]
+        """The one without candidates, then the others."""
+        return [Version(self.options, {**self.defaults, **code}) for code in ({}, *self.codes)]
 
     def halves(self, number: int) -> list[_Group]:
-        """The candidates with this number of half of the workloads, and of the others; none if it is known which one
+        """The candidates of this version of half of the workloads, and of the others; none if it is known which one
         ends the process."""
         if self.crashes(number):
             return []
-        mine = self._numbered(number)
+        mine = self.codes[number]
         keys = list(mine)
         parts = [part for part in (keys[: len(keys) // 2], keys[len(keys) // 2 :]) if part]
         return [
-            _Group(self.options, {key: [mine[key]] for key in part}, self.defaults, again=True)
+            _Group(self.options, [{key: mine[key] for key in part}], self.defaults, again=True)
             for part in parts
         ]
 
     def crashes(self, number: int) -> list[tuple[str, str]]:
         """The workload and the trace of the candidate that ended the process of the version with this number, where
         it was the only one and not for the first time."""
-        mine = self._numbered(number)
+        mine = self.codes[number]
         return [(key, one.trace_key) for key, one in mine.items()] if self.again and len(mine) == 1 else []
 
-    def _numbered(self, number: int) -> dict[str, Built]:
-        return {key: built[number] for key, built in self.candidates.items() if number < len(built)}
+    def readings(self, default: Profile, profiles: Sequence[Profile | None]) -> Iterator[tuple[str, Reading]]:
+        """What candidates took, with their workload keys."""
+        for code, profile in zip(self.codes, profiles, strict=False):
+            if profile is not None:
+                for key, built in code.items():
+                    yield key, _reading(key, built, default, profile)
 
-    def readings(self, workload: str, default: Profile, profiles: Sequence[Profile | None]) -> list[Reading]:
-        """What the candidates of a workload took."""
-        both = zip(self.candidates[workload], profiles, strict=False)
-        return [_reading(workload, built, default, found) for built, found in both if found is not None]
+    def wholes(self, untuned: Profile, profiles: Sequence[Profile | None]) -> dict[int, Whole]:
+        """What the plans took."""
+        return {
+            number: Whole(float(np.median(profile.whole / untuned.whole)), len(profile.whole))
+            for number, profile in zip(self.plans, profiles, strict=False)
+            if profile is not None
+        }
+
+
+def _transposed(candidates: Candidates) -> list[Code]:
+    """One candidate of each workload, then the next of each, and so on."""
+    count = max(map(len, candidates.values()), default=0)
+    return [{key: found[n] for key, found in candidates.items() if n < len(found)} for n in range(count)]
+
+
+def _names(options: Options) -> dict[str, str]:
+    return {key: option.name for key, option in options.items()}
 
 
 def _reading(workload: str, built: Built, default: Profile, profile: Profile) -> Reading:
@@ -170,4 +216,4 @@ def _reading(workload: str, built: Built, default: Profile, profile: Profile) ->
     return Reading(built.trace_key, ratio, len(mine), float(np.median(others)))
 
 
-__all__ = ["ROUNDS", "Candidates", "Found", "InModelReader"]
+__all__ = ["ROUNDS", "Candidates", "Found", "InModelReader", "PlanVersion", "Whole"]

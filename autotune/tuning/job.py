@@ -32,6 +32,7 @@ from autotune.tuning.loop import TuningLoop
 from autotune.tuning.measure.interface import Measurer
 from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.paired import least_processes
+from autotune.tuning.plan_search import PlanSearch
 from autotune.tuning.report import DispatchRow, Report
 from autotune.tuning.samplers import GUIDED, SamplerLike, factory, name_of
 from autotune.tuning.search import Search
@@ -129,7 +130,8 @@ class Job:
         row = self._claim()
         self.database.add_layers(row.id, {s.workload.key: s.names for s in self.subjects})
         sites = Sites(tasks, self.sites or [subject.site for subject in self.subjects])
-        status = self._status(row, sites)
+        plan_search = PlanSearch(sites, self.options.seed)
+        status = self._status(row, sites, plan_search)
         loop = TuningLoop(
             tasks=tasks,
             allocator=Allocator(
@@ -145,6 +147,7 @@ class Job:
             before_turn=self._before_turn(status),
             say=lambda text: self._say(status, "search", text),
             reader=None if self.whole is None else InModelReader(sites, self.whole),
+            plan_search=plan_search,
             job=row.id,
             batch=self.options.batch,
         )
@@ -161,6 +164,7 @@ class Job:
         try:
             for task in loop.tasks:
                 loop.recall(task)
+            status.plan_search.recall(self.database.plans(row.id))
             status.recalled = sum(len(task.known) for task in loop.tasks)
             if status.recalled and self.whole is not None:
                 status.confirm(self._rows(status.sites, self.whole.rankings()))
@@ -228,7 +232,7 @@ class Job:
             alone=self.whole is None,
         )
 
-    def _status(self, row: JobRow, sites: Sites) -> Status:
+    def _status(self, row: JobRow, sites: Sites, plan_search: PlanSearch) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
         meter = Meter(self.budget, done, row.elapsed_s, head_s=self.head_s)
         return Status(
@@ -238,6 +242,7 @@ class Job:
             target=self.target.name,
             sites=sites,
             meter=meter,
+            plan_search=plan_search,
             continued=done > 0,
         )
 
@@ -319,7 +324,8 @@ class Job:
         if self.whole is None:
             return
         say = partial(self._say, status, "compare")
-        comparing = Comparing(status.sites, self.database, self.measurer, self.whole, status.job, say)
+        best = status.plan_search.best
+        comparing = Comparing(status.sites, self.database, self.measurer, self.whole, status.job, say, best)
         if comparing.run(options_late, late):
             status.confirm(self._rows(status.sites, self.whole.rankings()))
         self._rule_out(status.sites)
@@ -363,6 +369,7 @@ class Job:
             failures=dict(status.failures),
             dispatches=self._rows(status.sites, rankings),
             decisions=tuple(self._decisions(status.sites, rankings)),
+            plans=tuple(self.database.plans(status.job)),
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
             gain=gain,
         )

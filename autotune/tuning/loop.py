@@ -7,20 +7,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from autotune.database.records import Key, Origin, Reading, Run
+from autotune.database.records import Key, Origin, PlanReading, Ratio, Reading, Run
 from autotune.errors import AutotuneError, NoReferenceError
 from autotune.schedule.knob import Config, config_to_json
 from autotune.tuning.allocate import Allocator
 from autotune.tuning.budget import Meter
 from autotune.tuning.compare import TOP
-from autotune.tuning.inside import InModelReader
+from autotune.tuning.inside import Found, InModelReader, PlanVersion
 from autotune.tuning.measure.interface import Built, Measurer
 from autotune.tuning.online_model import OnlineModel
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import least_processes
+from autotune.tuning.plan_search import PlanProposal, PlanSearch
 from autotune.tuning.search import Proposal
 from autotune.tuning.suspicion import Suspicion
 from autotune.tuning.task import Task
+from autotune.tuning.whole_model import Options
 
 
 class RunStore(Protocol):
@@ -38,14 +40,17 @@ class RunStore(Protocol):
     def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str) -> None:
         """Keep that runs of a key ended their process inside a model."""
 
+    def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
+        """Keep what whole plans took inside a model."""
+
     def readings(self, key: Key) -> list[Reading]:
         """All that was kept of a key."""
 
 
 GENERATION = 8
 """Candidates of a workload that are read inside the model together, at most; those of other workloads beside them."""
-LEADERS = 3
-"""Of the candidates read before, the number of fastest that are read again with them, in another process."""
+PLANS = 3
+"""Plans of the candidates read before that are read with them, in another process."""
 _PROCESS_S, _VERSION_S = 1.5, 0.2
 """Seconds that reading inside the model takes on a quiet machine: for a process, and for a version until measured."""
 _PROCESS = 20.0
@@ -87,6 +92,8 @@ class TuningLoop:
     say: Callable[[str], None] = lambda text: None
     reader: InModelReader | None = None
     """Reads candidates inside the model; without it they count by what they take alone."""
+    plan_search: PlanSearch | None = None
+    """Proposes whole plans, which are read beside the candidates."""
     job: str = ""
     batch: int = 8
     waiting: list[tuple[Turn, Built]] = field(default_factory=list)
@@ -163,31 +170,53 @@ class TuningLoop:
         waiting, self.waiting = self.waiting, []
         if self.reader is None or not waiting:
             return
-        tasks = {turn.task.workload.key: turn.task for turn, _ in waiting}
-        entries = {key: self._entries(task, waiting) for key, task in tasks.items()}
-        self.say(f"reading {len(waiting)} candidates of {len(tasks)} workloads inside the model")
-        begin, count = self.meter.session_s, max(map(len, entries.values())) + 1
-        found = self.reader.read(entries, lambda: self.meter.seconds_left <= 0)
+        entries: dict[str, list[Built]] = {}
+        for turn, built in waiting:
+            entries.setdefault(turn.task.workload.key, []).append(built)
+        plans = self._plans(self.reader.options())
+        self.say(f"reading {len(waiting)} candidates of {len(entries)} workloads inside the model")
+        begin, count = self.meter.session_s, max(map(len, entries.values())) + len(plans) + 1
+        found = self.reader.read(entries, lambda: self.meter.seconds_left <= 0, [plan for _, plan in plans])
         self._version_s = max(0.0, self.meter.session_s - begin - self._process_s) / count
         self.meter.keep_back(_COMPARING * (_PROCESS_S + (TOP + 1) * self._version_s))
-        name = self.reader.model.name
+        tasks, name = {task.workload.key: task for task in self.tasks}, self.reader.model.name
         for key, readings in found.readings.items():
             self.store.read_inside(tasks[key].key, readings, name, self.job)
             tasks[key].read(readings)
         for key, traces in found.crashed.items():
             self.store.crashed_inside(tasks[key].key, traces, name, self.job)
             tasks[key].crashed_inside(traces)
+        self._tell_plans([proposal for proposal, _ in plans], found)
         number, took = sum(map(len, found.readings.values())), self.meter.session_s - begin
         self.say(f"read {number} candidates inside the model, {number / max(took, 1e-9):.0f} a second")
         for turn, built in waiting:
             if turn.proposal is not None:
                 self._tell(turn, turn.proposal, built.trace_key)
 
-    def _entries(self, task: Task, waiting: Sequence[tuple[Turn, Built]]) -> list[Built]:
-        """The fastest of a task so far, and its candidates that wait."""
-        assert self.reader is not None
-        again = [task.built[trace] for trace in task.leaders(LEADERS) if trace in task.built]
-        return [*again, *(built for turn, built in waiting if turn.task is task)][: self.reader.most]
+    def _plans(self, several: Sequence[Options]) -> list[tuple[PlanProposal, PlanVersion]]:
+        """Plans to read beside what waits: of the options in use, and one of each other that is open."""
+        if self.plan_search is None:
+            return []
+        code = {task.workload.key: task.built for task in self.tasks}
+        found = []
+        for number, options in enumerate(several):
+            for _ in range(1 if number else PLANS):
+                plan = self.plan_search.ask(options)
+                if plan is not None:
+                    built = {key: code[key][trace] for key, trace in plan.schedules.items()}
+                    found.append((plan, PlanVersion(options, built)))
+        return found
+
+    def _tell_plans(self, plans: Sequence[PlanProposal], read: Found) -> None:
+        """Store what plans took as a whole, and tell the search of them."""
+        if self.plan_search is None or self.reader is None:
+            return
+        for number, plan in enumerate(plans):
+            reading = None
+            if (whole := read.plans.get(number)) is not None:
+                reading = PlanReading(plan.options, plan.schedules, Ratio(whole.ratio), whole.rounds)
+                self.store.read_plans([reading], self.reader.model.name, self.job)
+            self.plan_search.tell(plan, reading)
 
     def _tell(self, turn: Turn, proposal: Proposal, trace_key: str) -> None:
         """Tell the search and the cost model how a candidate ended."""
@@ -199,7 +228,7 @@ class TuningLoop:
     @property
     def _most(self) -> int:
         """How many candidates of a workload may wait."""
-        return GENERATION if self.reader is None else min(GENERATION, self.reader.most - LEADERS)
+        return GENERATION if self.reader is None else min(GENERATION, self.reader.most - PLANS)
 
     def _enough(self) -> float:
         """How many candidates must wait before they are read: half of those that may wait in all open tasks."""
@@ -212,7 +241,7 @@ class TuningLoop:
         if self.reader is None or not self.waiting:
             return False
         most = max(Counter(turn.task.workload.key for turn, _ in self.waiting).values())
-        reading_s = self._process_s + (most + LEADERS + 1) * self._version_s
+        reading_s = self._process_s + (most + PLANS + 1) * self._version_s
         return self.meter.seconds_left < reading_s + self.batch * self._pace_s
 
     @property
@@ -300,4 +329,4 @@ class TuningLoop:
         return [run for run in runs if self.store.record(run)]
 
 
-__all__ = ["GENERATION", "LEADERS", "RunStore", "TuningLoop", "Turn"]
+__all__ = ["GENERATION", "PLANS", "RunStore", "TuningLoop", "Turn"]

@@ -14,6 +14,8 @@ from autotune.database.records import Ratio
 
 MARGIN = 0.02
 """The median ratio of a candidate that wins is below 1 by this much: less is not worth a change."""
+PLAN_MARGIN = 0.01
+"""The same of a whole plan, in the latency of the model: many small changes are worth making together."""
 ERROR_RATE = 0.05
 """How often, at most, a site changes although no candidate is faster."""
 CONFIDENCE = 0.95
@@ -75,11 +77,11 @@ def _median(ratios: Series) -> Ratio:
     return Ratio(float(np.median(ratios)), (float(low), float(high)) if known else None)
 
 
-def fastest(series: Sequence[Series | None], each: int = 1) -> int:
+def fastest(series: Sequence[Series | None], each: int = 1, margin: float = MARGIN) -> int:
     """Which of several series, read taking turns, is the fastest; 0, the incumbent, unless one is surely faster.
 
     ``each`` rounds are of one process. A candidate is, if the median of the processes' ratios is below
-    1 - :data:`MARGIN` and the sign test rejects that the true one is 1: so the interval of a winner's :func:`ratio`
+    1 - ``margin`` and the sign test rejects that the true one is 1: so the interval of a winner's :func:`ratio`
     never holds 1. Several candidates share the error rate (Bonferroni): where none is faster, the incumbent stays in
     at least 1 - :data:`ERROR_RATE` of all cases.
     """
@@ -95,7 +97,7 @@ def fastest(series: Sequence[Series | None], each: int = 1) -> int:
             continue
         ratios = _by_process(mine, incumbent, each)
         median = float(np.median(ratios))
-        if median < 1 - MARGIN and binomtest(int(np.sum(ratios < 1)), len(ratios)).pvalue <= level:
+        if median < 1 - margin and binomtest(int(np.sum(ratios < 1)), len(ratios)).pvalue <= level:
             scores[number] = median
     return min(scores, key=scores.__getitem__)
 
@@ -109,6 +111,7 @@ __all__ = [
     "CONFIDENCE",
     "ERROR_RATE",
     "MARGIN",
+    "PLAN_MARGIN",
     "Readings",
     "Series",
     "across_processes",

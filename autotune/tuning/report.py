@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.database.evidence import Evidence
+from autotune.database.records import PlanReading
+from autotune.suggest import counted
 from autotune.tuning.units import nanoseconds
 
 if TYPE_CHECKING:
@@ -43,8 +45,9 @@ class Report:
 
     ``gain`` has the whole model untuned and tuned, which took turns in several fresh processes; None when the job
     was stopped before that. ``decisions`` says how alternatives compared, a line
-    a workload. ``outcomes`` counts the runs of this session, ``failures`` has one message
-    of each kind of failure, ``left_out`` says of dispatches why none of their candidates were measured.
+    a workload; ``plans`` are those that were read as a whole. ``outcomes`` counts the runs of this session,
+    ``failures`` has one message of each kind of failure, ``left_out`` says of dispatches why none of their candidates
+    were measured.
     """
 
     model: str
@@ -61,6 +64,7 @@ class Report:
     dispatches: tuple[DispatchRow, ...]
     decisions: tuple[str, ...] = ()
     gain: Gain | None = None
+    plans: tuple[PlanReading, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -78,7 +82,9 @@ class Report:
         """Everything, as JSON values."""
         rows = [row.to_json() for row in self.dispatches]
         gain = None if self.gain is None else self.gain.to_json()
-        return {**asdict(self), "dispatches": rows, "gain": gain, "speedup": self.speedup}
+        won = [plan.ratio.to_json() for plan in self.plans if plan.won]
+        plans = {"read": len(self.plans), "accepted": won}
+        return {**asdict(self), "dispatches": rows, "gain": gain, "speedup": self.speedup, "plans": plans}
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
@@ -148,6 +154,10 @@ def summary(report: Report) -> list[str]:
     lines = []
     if report.gain is not None:
         lines.append(f"whole model: {report.gain}")
+    if report.plans:
+        won = [str(plan.ratio) for plan in report.plans if plan.won]
+        accepted = f"{len(won)} accepted: {', '.join(won)}" if won else "none accepted as a whole"
+        lines.append(f"plan search: {counted(len(report.plans), 'plan')} read inside the model, {accepted}")
     stopped = "stopped after " if report.stopped else ""
     lines.append(
         f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.database.evidence import State
 from autotune.database.records import Outcome, Ratio, Run
 from autotune.tuning.budget import Meter
 from autotune.tuning.paired import total
+from autotune.tuning.plan_search import PlanSearch
 from autotune.tuning.report import DispatchRow, Report
 from autotune.tuning.sites import Sites
 from autotune.tuning.task import Task
@@ -26,6 +26,7 @@ class Status:
     target: str
     sites: Sites
     meter: Meter
+    plan_search: PlanSearch
     continued: bool = False
     recalled: int = 0
     phase: str = "search"
@@ -44,7 +45,7 @@ class Status:
     def confirm(self, rows: Sequence[DispatchRow]) -> None:
         """Take the newest comparisons into account; ``rows`` are what a compilation would use now."""
         known = [row for row in rows if row.before_ns is not None]
-        self.gains = {r.workload: r.evidence.gain for r in known if r.evidence.state is State.TUNED}
+        self.gains = {r.workload: r.evidence.gain for r in known if r.evidence.state.tuned}
         parts = [(row.count * (row.before_ns or 0.0), row.evidence.ratio) for row in known]
         self.confirmed = total(parts) if self.gains else None
 

@@ -48,6 +48,11 @@ class Profile:
         ]
         return np.asarray(self.ns[:, mine].sum(axis=1) / (len(names) or len(mine)))
 
+    @property
+    def whole(self) -> Series:
+        """Nanoseconds a round of all dispatches together."""
+        return np.asarray(self.ns.sum(axis=1))
+
 
 class WholeModel(Protocol):
     """The model in which options and schedules are used."""

@@ -25,7 +25,7 @@ from autotune.database import (
 )
 from autotune.database.address import DatabaseAddress
 from autotune.database.merge import forget, merge
-from autotune.database.records import Reading
+from autotune.database.records import PlanReading, Ratio, Reading
 from autotune.database.session import Session
 from autotune.errors import DatabaseError, SchemaVersionError
 from tests.database.examples import (
@@ -222,6 +222,19 @@ class Conformance:
             "alone": (1.0, "alone"),
         }
 
+    def test_plans_come_back_as_they_were_stored(self, where: str) -> None:
+        plan = PlanReading({"w": "apart"}, {"a": "t1", "b": "t2"}, Ratio(0.9, (0.8, 0.95)), 21, won=True)
+        with Database(where) as database:
+            prepare(database)
+            mine = database.claim_job(job(), lambda owner: False)
+            database.read_plans(
+                [plan, replace(plan, schedules={}, ratio=Ratio(1.1), won=False)], "net", mine.id
+            )
+            first, second = database.plans(mine.id)
+            assert replace(first, created=0.0) == replace(plan, inside="net")
+            assert (second.ratio, second.schedules, second.won) == (Ratio(1.1), {}, False)
+            assert database.plans("another") == []
+
     def test_a_comparison_of_another_search_space_says_nothing_of_this_one(self, where: str) -> None:
         other = replace(KEY, space="t" * 64)
         with Database(where) as database:
@@ -345,7 +358,7 @@ class Conformance:
         with pytest.raises(SchemaVersionError) as caught:
             Database(where, read_only=True)
         assert str(caught.value) == (
-            f"the database {address} has schema version 4, this autotune reads version 7; "
+            f"the database {address} has schema version 4, this autotune reads version 8; "
             f"`autotune db upgrade --db {address}` brings it up to date"
         )
         Database(where).close()
@@ -390,7 +403,7 @@ class Conformance:
             with pytest.raises(SchemaVersionError) as caught:
                 Database(where, read_only=read_only)
             assert str(caught.value) == (
-                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 7; "
+                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 8; "
                 "install a newer autotune, or give another --db"
             )
 

@@ -190,7 +190,7 @@ def test_what_is_faster_inside_the_model_and_exact_is_used(
     (site,) = [site for site in sites if len(site.options) > 1]
     with Database(tmp_path / "tuning.db") as database:
         whole = ScriptedModel(parts, sites, TARGET, database, Preference(), 0)
-        whole.ns = {"implicit GEMM": 900.0, "winograd F(4x4)": 900.0, "winograd F(6x6)": 900.0, **ns}
+        whole.ns = {**{option.name: 900.0 for option in site.options}, **ns}
         job = Job(
             model="two",
             subjects=subjects,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from autotune.bench.replay.recording import Recording
 from autotune.bench.replay.space import PoolSampler, RecordedSpace
-from autotune.database.records import Key, Latency, Outcome, Reading, Run
+from autotune.database.records import Key, Latency, Outcome, PlanReading, Reading, Run
 from autotune.errors import InternalError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, config_to_json
@@ -135,6 +135,9 @@ class _Nowhere:
 
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
         pass
+
+    def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
+        """Nothing is read inside a model."""
 
     def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str) -> None:
         """Nothing is read inside a model."""

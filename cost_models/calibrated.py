@@ -103,8 +103,13 @@ class Calibration:
 
 def path_of(target: Target) -> Path:
     """The file of the machine of a target: all targets of one machine have the same, whatever their threads."""
+    return settings.current().home_path() / "machines" / _name_of(target)
+
+
+@lru_cache(maxsize=64)
+def _name_of(target: Target) -> str:
     key = replace(target, threads=target.cores).key
-    return settings.current().home_path() / "machines" / f"{key[:16]}.json"
+    return f"{key[:16]}.json"
 
 
 def find(target: Target, *, fresh: bool = False) -> Calibration | None:

@@ -120,7 +120,7 @@ def _described(workload: AnyWorkload) -> tuple[float, ...]:
     Of its reads, those are reused that do not move along one of its axes; in dimensions of a window they move along
     several at once, as those of convolutions and pools do.
     """
-    stages = [op for op in post_order(list(workload.program().outputs)) if isinstance(op, ComputeOp)]
+    stages = [op for op in post_order(list(workload.expressions.outputs)) if isinstance(op, ComputeOp)]
     main = max(stages, key=lambda op: _points(op) * (1 + operations(op)))
     forms = read_forms(main)
     moving = {axis.name for axis in main.axis if axis.extent > 1}

@@ -56,7 +56,7 @@ def attention_shape(workload: Workload, target: Target) -> AttentionShape | None
     n, block = k.shape[-2], node.attrs["block"]
     assert isinstance(block, int)
     return AttentionShape(
-        structure=structure(workload.program()),
+        structure=structure(workload.expressions),
         name=node.outputs[0],
         lead=q.shape[:-2],
         m=q.shape[-2],

@@ -137,7 +137,7 @@ def space(workload: Workload, target: Target) -> Space:
     """The schedules of a chain of convolutions or of Winograd's steps; plain loops where it is one of other things."""
     if winograd_blocks.fits(workload):
         return winograd_blocks.space(workload, target)
-    program = workload.program()
+    program = workload.expressions
     links = links_of(program)
     if links is None:
         return elementwise.space(workload, target, FAMILY)

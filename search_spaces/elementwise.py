@@ -80,7 +80,7 @@ class RowsRecipe(FlatRecipe):
     @cached_property
     def far_reads(self) -> list[ReadForm]:
         """The inputs that may be prefetched: what the output reads itself or through stages inlined into it."""
-        outputs = {tensor.op.name for tensor in self.workload.program().outputs}
+        outputs = {tensor.op.name for tensor in self.workload.expressions.outputs}
         inlined: dict[str, ComputeOp] = {}
         waiting = [self.output]
         while waiting:
@@ -121,7 +121,7 @@ class RowsRecipe(FlatRecipe):
 
 def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     """The schedules of a region without a tiled anchor; legal for every region."""
-    dtype = workload.program().outputs[0].dtype
+    dtype = workload.expressions.outputs[0].dtype
     lanes = max(1, target.lanes(dtype) if dtype != "bool" else target.lanes("float32"))
     recipe = RowsRecipe(workload, family, lanes, target.l2_bytes)
     crossed = crossed_lines(recipe)

@@ -36,13 +36,13 @@ class FlatRecipe:
     @cached_property
     def stages(self) -> list[ComputeOp]:
         """All computed stages, producers first."""
-        found = post_order(list(self.workload.program().outputs))
+        found = post_order(list(self.workload.expressions.outputs))
         return [op for op in found if isinstance(op, ComputeOp)]
 
     @cached_property
     def output(self) -> ComputeOp:
         """The largest output, which the knobs are about."""
-        outputs = [t.op for t in self.workload.program().outputs]
+        outputs = [t.op for t in self.workload.expressions.outputs]
         computed = [op for op in outputs if isinstance(op, ComputeOp)]
         return max(computed, key=lambda op: math.prod(op.shape))
 

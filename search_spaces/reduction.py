@@ -28,7 +28,7 @@ def space(workload: Workload, target: Target) -> Space:
     rows = row_shape(workload)
     if rows is not None:
         return row_space(FAMILY, workload, target, rows)
-    program = workload.program()
+    program = workload.expressions
     anchor = program.anchor
     shape = tile_shape(structure(program), target) if anchor is not None else None
     if shape is None:

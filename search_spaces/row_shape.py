@@ -59,7 +59,7 @@ class RowShape:
 
 def row_shape(workload: Workload) -> RowShape | None:
     """The rows of a region, or None where it does not reduce along contiguous rows of one output."""
-    program = workload.program()
+    program = workload.expressions
     output = program.outputs[0].op
     if len({id(t.op) for t in program.outputs}) > 1 or not isinstance(output, ComputeOp):
         return None

@@ -267,7 +267,7 @@ class Space:
         """The loop nests that follow from the steps."""
         from search_spaces.nest.derive import About, Nests
 
-        program = self.workload.program()
+        program = self.workload.expressions
         about = About(self.family, self.workload.flops, self.target, program.constants, program.strides)
         return Nests(self.sketch or self._of_recipe(program), about)
 

@@ -47,7 +47,7 @@ def space_for(workload: Workload, target: Target) -> Space:
         return found
     if kind not in TILED:
         raise InternalError(f"no search space for workloads of kind {kind!r}")
-    program = workload.program()
+    program = workload.expressions
     shape = None if program.anchor is None else tile_shape(structure(program), target)
     if shape is None:
         return elementwise.space(workload, target, kind)

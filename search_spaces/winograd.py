@@ -43,7 +43,7 @@ class WinogradRecipe:
     @cached_property
     def shape(self) -> Structure:
         """The stages around the transform."""
-        return structure(self.workload.program())
+        return structure(self.workload.expressions)
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
         """The program by rows of tiles."""

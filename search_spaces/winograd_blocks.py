@@ -108,7 +108,7 @@ def fits(workload: Workload) -> bool:
 
 def space(workload: Workload, target: Target) -> Space:
     """The schedules of a convolution by Winograd's algorithm in one dispatch."""
-    result = structure(workload.program())
+    result = structure(workload.expressions)
     products = next(op for op in result.producers if op.reduction is not None)
     shape = tile_shape(structure(result.program, products), target)
     assert shape is not None

@@ -72,7 +72,8 @@ class ProgramWorkload:
         return ProgramWorkload.of(parse_program(text))
 
     @cached_property
-    def _program(self) -> RegionProgram:
+    def expressions(self) -> RegionProgram:
+        """The tensor expressions; the outputs are those arguments that are computed."""
         args = parse_program(self.text)
         computed = [isinstance(tensor.op, ComputeOp) for tensor in args]
         return RegionProgram(
@@ -84,8 +85,8 @@ class ProgramWorkload:
         )
 
     def program(self) -> RegionProgram:
-        """The tensor expressions; the outputs are those arguments that are computed."""
-        return self._program
+        """As for :class:`~autotune.graph.region.Workload`."""
+        return self.expressions
 
     def reference(self, arrays: Sequence[Array]) -> list[Array]:
         """The outputs in NumPy, for the inputs in order; raises InputError if they do not fit."""

@@ -173,6 +173,11 @@ class Workload:
         verify(graph)
         return cls.from_region(Region(graph, fixed))
 
+    @cached_property
+    def expressions(self) -> RegionProgram:
+        """The tensor expressions to look at; code is made of fresh ones."""
+        return self.program()
+
     def program(self) -> RegionProgram:
         """Fresh tensor expressions; every tensor has the name of its value."""
         graph = self.region.graph

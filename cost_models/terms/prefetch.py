@@ -32,13 +32,12 @@ def _scattering(found: Touched, machine: Machine) -> Numbers:
     return np.asarray(1.0 + machine.scattered * np.minimum(stretch / PAGE_BYTES, 1.0))
 
 
-def long_run(access: Access, found: Touched, here: Here, machine: Machine) -> Numbers:
-    """Bytes [..., n] of one long run that take as long as those that an access moves on a level.
+def long_run(access: Access, found: Touched, here: Here, moved: Numbers, machine: Machine) -> Numbers:
+    """Bytes [..., n] of one long run that take as long as those that are ``moved`` of an access on a level.
 
     Pieces that are visited apart take as long when they are fetched ahead.
     """
     apart = _scattering(found, machine)
-    moved = found.moved(here)
     cost = moved + machine.short_run * found.runs(here)
     if access.looked_up:
         cost = cost + machine.lost_run * found.lines(here) / found.row

@@ -46,7 +46,7 @@ def _into(nest: LoopNest, capacities: Sequence[float], machine: Machine) -> Numb
     total, streamed = np.zeros(here.level.shape), np.zeros(here.level.shape)
     for access, found in zip(nest.accesses, nest.touched, strict=True):
         moved = found.moved(here)
-        moved = moved + lost * (long_run(access, found, here, machine) - moved)
+        moved = moved + lost * (long_run(access, found, here, moved, machine) - moved)
         moved = moved * found.entries(here)
         through = moved * (machine.write_cost if access.write else 1.0)
         if access.streamed is not None:

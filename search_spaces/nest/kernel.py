@@ -141,21 +141,17 @@ class Kernels:
     def _source(self, stage: Stage, packed: Read) -> Source:
         producer = self.places.replayed.schedule[packed.tensor]
         read, panel = self.places.unpacked(packed)
-        dims, looked_up = [], set[str]()
-        for index in read.indices:
-            inner = [node for node in nodes(index) if isinstance(node, Read)]
-            looked = {name for other in inner for i in other.indices for name in self.axes.terms(i)}
-            dims.append({**self.axes.terms(index), **dict.fromkeys(looked, 1)})
-            looked_up |= looked
+        dims = tuple(self._terms(index) for index in read.indices)
+        looked_up = frozenset(name for index in read.indices for name in self._looked_up(index))
         exact = all(self.axes.is_exact(index) for index in read.indices)
         inside = producer if producer in self.stages else None
         offsets = tuple(frozenset({self.places.indexes.form(index).constant}) for index in read.indices)
         return Source(
             stage,
             read.tensor,
-            tuple(dims),
+            dims,
             exact,
-            frozenset(looked_up),
+            looked_up,
             inside,
             offsets,
             self._row(read, inside, panel),
@@ -164,6 +160,15 @@ class Kernels:
             isinstance(producer.op, PlaceholderOp) and producer.op.name not in self._about.constants,
             panel,
         )
+
+    def _terms(self, index: Expr) -> Terms:
+        """What moves an index; what does so through a look-up moves it by steps of one."""
+        return {**self.axes.terms(index), **dict.fromkeys(self._looked_up(index), 1)}
+
+    def _looked_up(self, index: Expr) -> set[str]:
+        """The axes that move an index through a look-up."""
+        inner = [node for node in nodes(index) if isinstance(node, Read)]
+        return {name for read in inner for i in read.indices for name in self.axes.terms(i)}
 
     def _stepped(self, read: Read) -> frozenset[str]:
         found = set[str]()
@@ -198,11 +203,14 @@ class Kernels:
         found: dict[str, str] = {}
         for dimension, axis in enumerate(self.root.op.axis):
             found.setdefault(self.axes.name(axis), f"{self.root.op.name}.{dimension}")
-        sources = [s for stage in self.stages for s in self._sources(stage) if s.inside is None]
-        for source in sorted(sources, key=lambda s: s.tensor.name):
-            for dimension, terms in enumerate(source.dims):
+        schedule, unpacked = self.places.replayed.schedule, self.places.unpacked
+        packed = [read for stage in self.stages for read in self.places.reads[stage]]
+        given = [unpacked(read)[0] for read in packed if schedule[read.tensor] not in self.stages]
+        for read in sorted(given, key=lambda read: read.tensor.name):
+            for dimension, index in enumerate(read.indices):
+                terms = self._terms(index)
                 if len(terms) == 1:
-                    found.setdefault(next(iter(terms)), f"{source.tensor.name}.{dimension}")
+                    found.setdefault(next(iter(terms)), f"{read.tensor.name}.{dimension}")
         return found
 
 

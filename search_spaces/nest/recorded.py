@@ -8,7 +8,7 @@ takes nothing but the array operations themselves.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,7 +27,7 @@ class Recording:
         self._known: dict[tuple[object, ...], Quantity] = {}
         self._constants: dict[int, Any] = {}
         self._knobs: dict[int, str] = {}
-        self._lines: dict[int, tuple[Operation, Sequence[int]]] = {}
+        self._lines: dict[int, tuple[Any, ...]] = {}
 
     def knob(self, name: str) -> Quantity:
         """What stands for the values of a knob."""
@@ -37,12 +37,11 @@ class Recording:
 
     def apply(self, operation: Operation, *operands: Any) -> Quantity:
         """What stands for the result of an operation, whose operands are quantities or single values."""
-        numbers = [one.number if type(one) is Quantity else self._number(one) for one in operands]
-        key = (operation, *numbers)
+        key = (operation, *[o.number if type(o) is Quantity else self._number(o) for o in operands])
         found = self._known.get(key)
         if found is None:
             found = self._made(key)
-            self._lines[found.number] = operation, numbers
+            self._lines[found.number] = key
         return found
 
     def _made(self, key: tuple[object, ...]) -> Quantity:
@@ -65,13 +64,13 @@ class Recording:
         needed = set(wanted)
         for number in sorted(self._lines, reverse=True):  # what a line needs has a smaller number
             if number in needed:
-                needed.update(self._lines[number][1])
+                needed.update(self._lines[number][1:])
         places = {number: place for place, number in enumerate(sorted(needed))}
         knobs = {name: places[number] for number, name in self._knobs.items() if number in needed}
         start = [self._constants.get(number) for number in sorted(needed)]
         lines = [
             (places[number], operation, _taker([places[operand] for operand in operands]))
-            for number, (operation, operands) in self._lines.items()
+            for number, (operation, *operands) in self._lines.items()
             if number in needed
         ]
         return Program(knobs, start, lines, [places[number] for number in wanted])
@@ -187,7 +186,7 @@ class Quantity:
 
 
 def _is_number(value: Any, number: int) -> bool:
-    return not isinstance(value, Quantity) and bool(value == number)
+    return type(value) is not Quantity and bool(value == number)
 
 
 def _taker(places: list[int]) -> Callable[[list[Any]], tuple[Any, ...]]:

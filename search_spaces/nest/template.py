@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +14,9 @@ from search_spaces.nest.joined import expanded, frame_of, joined, positions
 from search_spaces.nest.loops import Access, Body, Loop, LoopNest
 from search_spaces.nest.recorded import Program, Recording
 
-_BODY = tuple(entry.name for entry in fields(Body))
-Numbering = Callable[[Any, DTypeLike], Any]
-"""What takes the place of a number of a loop nest that is to be of some type."""
+_BODY = {entry.name: float if entry.default is MISSING else None for entry in fields(Body)}
+Numbering = Callable[[Any, DTypeLike | None], Any]
+"""What takes the place of a number of a loop nest that is to be of some type; None where one may do for all."""
 
 
 class Template:
@@ -66,23 +66,27 @@ class Joint:
     def nest(self, parts: Sequence[Part]) -> LoopNest:
         """The loop nests of a population, part after part."""
         fitted = [template.fitted(self._frame) for template, _, _ in parts]
-        slots = np.stack([one.slots for one in fitted], axis=1)
         counts = [n for _, _, n in parts]
-        numbers = [one.program.run(columns) for one, (_, columns, _) in zip(fitted, parts, strict=True)]
-        values = iter(_matrix(numbers, counts))
-        nest = with_numbers(self._frame, lambda value, dtype: next(values).astype(dtype, copy=False))
+        found = [one.program.run(columns) for one, (_, columns, _) in zip(fitted, parts, strict=True)]
+        numbers = zip(*found, strict=True)
+        nest = with_numbers(self._frame, lambda value, dtype: _column(next(numbers), counts, dtype))
+        slots = np.stack([one.slots for one in fitted], axis=1)
         return nest if slots.all() else replace(nest, slots=slots.repeat(counts, axis=1))
 
 
-def _matrix(parts: Sequence[Sequence[Any]], counts: Sequence[int]) -> NDArray[np.float64]:
-    """The numbers of parts of a population, one row a number."""
-    matrix = np.empty((len(parts[0]), sum(counts)))
+def _column(parts: Sequence[Any], counts: Sequence[int], dtype: DTypeLike | None) -> Any:
+    """The numbers of a population, part after part; one number where all share it, if no type is asked for."""
+    first = parts[0]
+    if dtype is None and not any(isinstance(one, np.ndarray) or one != first for one in parts):
+        return first
+    if len(parts) == 1 and isinstance(first, np.ndarray):
+        return first.astype(dtype or float, copy=False)
+    column = np.empty(sum(counts), dtype or float)
     begin = 0
-    for numbers, n in zip(parts, counts, strict=True):
-        for row, number in zip(matrix[:, begin : begin + n], numbers, strict=True):
-            row[...] = number
+    for number, n in zip(parts, counts, strict=True):
+        column[begin : begin + n] = number
         begin += n
-    return matrix
+    return column
 
 
 def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
@@ -110,7 +114,7 @@ def _access(access: Access, number: Numbering) -> Access:
 
 
 def _body(body: Body, number: Numbering) -> Body:
-    return Body(*(number(getattr(body, name), float) for name in _BODY))
+    return Body(*(number(getattr(body, name), dtype) for name, dtype in _BODY.items()))
 
 
 __all__ = ["Joint", "Template", "with_numbers"]

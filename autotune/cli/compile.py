@@ -16,6 +16,7 @@ from autotune.cli.options import (
     database_option,
     json_option,
     model_argument,
+    objective_options,
     oversubscription_option,
     print_compilation,
     print_json,
@@ -26,11 +27,15 @@ if TYPE_CHECKING:
     from autotune.compiler.driver import CompileOptions
 
 
-@click.command(epilog=f"Example: autotune compile model.onnx -o model.atm --db tuning.db. {EPILOG_DATABASE}")
+@click.command(
+    epilog="Example: autotune compile model.onnx -o model.atm --db tuning.db, or for a small artifact "
+    f"autotune compile model.onnx -o small.atm --objective size --max-slowdown 1.05. {EPILOG_DATABASE}"
+)
 @model_argument
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
 @database_option
 @compile_options
+@objective_options
 @oversubscription_option
 @click.option(
     "--require-hit", is_flag=True, help="Fail unless candidates were measured beside every default."

@@ -15,6 +15,7 @@ from autotune.cli.options import (
     database_option,
     json_option,
     model_argument,
+    objective_options,
     print_compilation,
     print_json,
     verify_option,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @model_argument
 @database_option
 @compile_options
+@objective_options
 @verify_option
 @json_option
 def command(

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from autotune.database.goal import MAX_SLOWDOWN, Objective
 from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
+from autotune.suggest import counted
 
 if TYPE_CHECKING:
     from autotune.compiler.explain import Compilation
@@ -114,8 +116,27 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
 
 
 def compile_options(command: F) -> F:
-    """``--target``, ``--threads``, ``--tolerance`` and ``--shape``: ``autotune.compiler.driver.CompileOptions``."""
+    """``--target``, ``--threads``, ``--tolerance`` and ``--shape``: ``autotune.compiler.driver.ModelOptions``."""
     return machine_options(tolerance_option(shape_option(command)))
+
+
+def objective_options(command: F) -> F:
+    """``--objective`` and ``--max-slowdown`` of what chooses schedules."""
+    command = click.option(
+        "--max-slowdown",
+        type=click.FloatRange(min=1),
+        default=MAX_SLOWDOWN,
+        show_default=True,
+        metavar="X",
+        help="How much longer than its fastest a dispatch may take for memory or size.",
+    )(command)
+    return click.option(
+        "--objective",
+        default=Objective.LATENCY.value,
+        show_default=True,
+        metavar="NAME",
+        help="What schedules are chosen for: latency, memory, or size (of the artifact).",
+    )(command)
 
 
 verify_option = click.option(
@@ -144,6 +165,7 @@ def compilation_json(done: Compilation, where: str | None) -> dict[str, Any]:
         "coverage": str(done.coverage),
         "dispatches": [dispatch.to_json() for dispatch in done.coverage.dispatches],
         "rankings": [ranking.to_json() for ranking in done.coverage.rankings],
+        "memory": memory_json(done),
         "proofs": proofs_json(done.proofs),
         "error": done.error,
     }
@@ -153,11 +175,37 @@ def print_compilation(done: Compilation, where: str | None, *, details: bool = T
     """The same as text: a line a dispatch or, without ``details``, one line."""
     click.echo(done.coverage.details() if details else str(done.coverage))
     print_proofs(done, details=details)
+    click.echo(memory_line(done))
     if done.error is not None:
         from autotune.tuning.accuracy import in_words
 
         click.echo(in_words(done.error))
     click.echo(f"schedules from {where or 'the cost model: there is no database'}")
+
+
+def memory_json(done: Compilation) -> dict[str, int]:
+    """Bytes that a compiled model takes: beside inputs and outputs, with the threads of its target, and on disk."""
+    image = done.image
+    scratch = image.scratch_bytes(image.target.threads)
+    return {
+        "arena_bytes": image.arena_bytes,
+        "scratch_bytes": scratch,
+        "peak_bytes": image.arena_bytes + scratch,
+        "code_bytes": sum(map(len, image.objects)),
+        "constant_bytes": sum(constant.nbytes for constant in image.constants),
+    }
+
+
+def memory_line(done: Compilation) -> str:
+    """The same in a line."""
+    from autotune.tuning.units import size
+
+    found, threads = memory_json(done), counted(done.image.target.threads, "thread")
+    texts = {name.removesuffix("_bytes"): size(nbytes) for name, nbytes in found.items()}
+    return (
+        "peak memory {peak}: {arena} between dispatches, {scratch} of {threads}; "
+        "artifact: {code} of code, {constant} of constants"
+    ).format(**texts, threads=threads)
 
 
 def proofs_json(report: ProofReport | None) -> list[dict[str, Any]] | None:
@@ -185,7 +233,10 @@ __all__ = [
     "database_option",
     "json_option",
     "machine_options",
+    "memory_json",
+    "memory_line",
     "model_argument",
+    "objective_options",
     "oversubscription_option",
     "parse_shapes",
     "print_compilation",

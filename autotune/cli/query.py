@@ -14,6 +14,7 @@ from autotune.cli.options import (
     compile_options,
     database_option,
     json_option,
+    objective_options,
     print_json,
 )
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 @click.argument("what", metavar="MODEL|WORKLOAD")
 @database_option
 @compile_options
+@objective_options
 @click.option(
     "--top",
     type=click.IntRange(1),

@@ -24,7 +24,7 @@ from autotune.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import CompileOptions
+    from autotune.compiler.driver import ModelOptions
 
 DEFAULT_BUDGET = "10m"
 
@@ -56,7 +56,7 @@ def command(
     sampler: str,
     verify: bool,
     as_json: bool,
-    **options: Unpack[CompileOptions],
+    **options: Unpack[ModelOptions],
 ) -> int:
     """Search faster schedules for all workloads of MODEL.
 
@@ -91,7 +91,7 @@ def command(
     return INTERRUPTED if report.stopped else 0
 
 
-def _verify_winners(model: str, database: str | None, as_json: bool, options: CompileOptions) -> None:
+def _verify_winners(model: str, database: str | None, as_json: bool, options: ModelOptions) -> None:
     """Prove the schedules that a compilation takes now, and say so."""
     from autotune.tuning.api import compile_with_database
 

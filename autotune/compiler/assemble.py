@@ -13,7 +13,7 @@ from autotune.compiler.index_checks import index_checks
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
 from autotune.passes.partition import Dispatch, Partition
-from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory
+from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
 from autotune.runtime.device import Device
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
 from autotune.target import Target
@@ -87,19 +87,13 @@ class _Assembly:
         return [kernel for kernel in kernels if not (kernel.hoisted and self.hoisting)]
 
     def _lifetimes(self) -> list[Lifetime]:
-        """Values of the arena from the dispatch that first writes them to the last that reads."""
-        spans: dict[str, tuple[int, int]] = {}
-        lifetimes = []
-        for step, dispatch in enumerate(self.partition.dispatches):
-            for value in (*dispatch.inputs, *dispatch.outputs):
-                root = self.partition.placements[value].root
-                if self._in_arena(root):
-                    spans[root] = (spans.get(root, (step, step))[0], step)
-            for spec in self._workspaces(dispatch):
-                lifetimes.append(Lifetime(_workspace(dispatch, spec), spec.nbytes, step, step))
-        for root, (first, last) in spans.items():
-            lifetimes.append(Lifetime(root, self.partition.root_nbytes(root), first, last))
-        return lifetimes
+        """Workspaces of each dispatch, and the values between them."""
+        workspaces = [
+            Lifetime(_workspace(dispatch, spec), spec.nbytes, step, step)
+            for step, dispatch in enumerate(self.partition.dispatches)
+            for spec in self._workspaces(dispatch)
+        ]
+        return [*workspaces, *value_lifetimes(self.partition)]
 
     def _workspaces(self, dispatch: Dispatch) -> list[BufferSpec]:
         """Buffers that live in the arena while the dispatch runs."""
@@ -107,10 +101,6 @@ class _Assembly:
         code = self._code(dispatch)
         used = {i for kernel in self._kernels(dispatch) for i in kernel.buffers}
         return [code.buffers[i] for i in sorted(used) if code.buffers[i].role in roles]
-
-    def _in_arena(self, root: str) -> bool:
-        known = root in self.inputs or root in self.outputs or root in self.partition.constants
-        return not known
 
     def _command(self, number: int, dispatch: Dispatch, kernel: Kernel) -> Command:
         code = self._code(dispatch)

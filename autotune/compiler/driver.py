@@ -14,6 +14,7 @@ from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.memory_proof import prove_memory
 from autotune.compiler.plan import plan_of
 from autotune.compiler.proof import prove_all
+from autotune.database.goal import MAX_SLOWDOWN, Goal
 from autotune.errors import MissError, UsageError
 from autotune.frontends.onnx import load
 from autotune.frontends.onnx_read import ModelSource
@@ -35,13 +36,20 @@ Model: TypeAlias = "ModelSource | Graph"
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 
-class CompileOptions(TypedDict):
-    """What changes the code that a model gets, beside the database: see :func:`compile_in_detail`."""
+class ModelOptions(TypedDict):
+    """What changes the workloads of a model and their options: see :func:`compile_in_detail`."""
 
     target: Target | str
     threads: int | None
     tolerance: float
     shapes: Shapes | None
+
+
+class CompileOptions(ModelOptions, total=False):
+    """The same, and what a compilation chooses for."""
+
+    objective: str
+    max_slowdown: float
 
 
 @collector_paused()
@@ -60,6 +68,8 @@ def compile_in_detail(
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
     verify: bool = False,
+    objective: str = "latency",
+    max_slowdown: float = MAX_SLOWDOWN,
 ) -> Compilation:
     """Compile a model to an image that :class:`autotune.runtime.module.Module` runs, and all that explains it.
 
@@ -69,6 +79,9 @@ def compile_in_detail(
     ``tolerance`` (relative to the largest result; 0 allows direct computation only); ``algorithm``
     names the one to use wherever it applies, for comparisons.
     ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
+    With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used that take
+    up to ``max_slowdown`` times as long as the fastest: schedules by comparisons or readings inside a model,
+    algorithms by comparisons or, where there was none, by estimates.
     With ``verify`` isl proves every schedule before its code runs, and the memory plan is gone through.
 
     Raises:
@@ -88,7 +101,8 @@ def compile_in_detail(
     )
     workloads = distinct_workloads(parts)
     with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:
-        plan = plan_of(workloads, chosen_target, store, Preference(tolerance, algorithm), schedules, workers)
+        preference = Preference(tolerance, algorithm, Goal.of(objective, max_slowdown))
+        plan = plan_of(workloads, chosen_target, store, preference, schedules, workers, parts)
         building = Building(list(plan.schedules.values()), chosen_target, workers)
         parts = plan.apply(parts)
         report = coverage(parts, plan)
@@ -99,6 +113,7 @@ def compile_in_detail(
     metadata = {
         "layout": layout,
         "tolerance": str(tolerance),
+        "objective": objective,
         "coverage": report.to_json(),
     }
     image, memory_plan = assemble(parts, built, chosen_target, metadata)
@@ -164,6 +179,7 @@ def _miss_message(name: str, report: CoverageReport) -> str:
 __all__ = [
     "Compilation",
     "CompileOptions",
+    "ModelOptions",
     "compile_in_detail",
     "distinct_workloads",
     "divide",

@@ -25,6 +25,7 @@ def footprint_of(code: DispatchCode, constants: Collection[str], threads: int) -
     return Footprint(
         memory_bytes=scratch + sum(align(spec.nbytes) for spec in _with_role(buffers, "workspace")),
         artifact_bytes=len(code.object_code) + sum(spec.nbytes for spec in stored),
+        scratch_bytes=scratch,
     )
 
 

@@ -6,12 +6,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
+from autotune.compiler.peak import least_peak
 from autotune.compiler.planned import Planned, schedule_for
+from autotune.compiler.saving import Footprints, smallest_options
 from autotune.database.evidence import Evidence, State
+from autotune.database.goal import Goal, Objective, Saving
 from autotune.graph.region import Workload
 from autotune.passes.options import Option, allowed
 from autotune.passes.partition import Partition
@@ -33,10 +37,12 @@ DOUBT = 1.02
 
 @dataclass(frozen=True)
 class Ranking:
-    """The options of a workload with several, the one that is used first."""
+    """The options of a workload with several, the one that is used first; ``saving`` says why, if it is not for its
+    latency."""
 
     workload: Workload
     times: tuple[OptionTime, ...]
+    saving: Saving | None = None
 
     @property
     def chosen(self) -> Option:
@@ -53,14 +59,20 @@ class Ranking:
             if time.option.plain or time.latency_ns <= time.option.promising * least
         )
 
+    def left_of(self, goal: Goal) -> Goal:
+        """What the schedules of the one that is used may cost yet."""
+        return goal if self.saving is None else goal.after(self.saving.ratio.median)
+
     def __str__(self) -> str:
-        return ", ".join(map(str, self.times))
+        why = "" if self.saving is None else f"; smaller: {self.saving}"
+        return ", ".join(map(str, self.times)) + why
 
     def to_json(self) -> dict[str, Any]:
         """The options by name."""
         return {
             "workload": self.workload.key,
             "chosen": self.chosen.name,
+            "saving": None if self.saving is None else self.saving.to_json(),
             "options": [
                 {
                     "name": time.option.name,
@@ -77,10 +89,12 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """``rankings`` of the workloads with several options, and ``schedules`` of all that result, by workload key."""
+    """``rankings`` of the workloads with several options, and ``schedules`` of all that result, by workload key;
+    ``goals`` are those that the schedules were looked up for."""
 
     rankings: Mapping[str, Ranking]
     schedules: Mapping[str, Planned]
+    goals: Mapping[str, Goal]
 
     @property
     def options(self) -> dict[str, Option]:
@@ -94,18 +108,39 @@ class Plan:
         reason = planned.reason if found == planned.evidence else f"as an algorithm; {planned.evidence}"
         return found, reason
 
+    def with_sites(self, workloads: Sequence[Workload], taken: Sequence[Workload], other: Plan) -> Plan:
+        """This plan of ``workloads``, with those ``taken`` as another plan has them; what both need is as there."""
+        rankings, schedules, goals = dict[str, Ranking](), dict[str, Planned](), dict[str, Goal]()
+        for workload in (*(w for w in workloads if w not in taken), *taken):
+            source = other if workload in taken else self
+            if workload.key in source.rankings:
+                rankings[workload.key] = source.rankings[workload.key]
+            for region in source.regions(workload):
+                schedules[region.key] = source.schedules[region.key]
+                goals[region.key] = source.goals[region.key]
+        return Plan(rankings, schedules, goals)
+
+    def regions(self, workload: Workload) -> tuple[Workload, ...]:
+        """The workloads of the dispatches that compute one."""
+        return self.rankings[workload.key].chosen.regions if workload.key in self.rankings else (workload,)
+
     def apply(self, parts: Partition) -> Partition:
         """The model's dispatches with the options in their places."""
         return substitute(parts, self.options)
 
 
 def with_options(key: str, evidence: Evidence, rankings: Mapping[str, Ranking]) -> Evidence:
-    """The evidence of a workload's schedule, or of its option if that was confirmed faster."""
-    if evidence.state.tuned:
+    """The evidence of a workload's schedule, or of its option if that was confirmed faster, or is used for what it
+    saves."""
+    if evidence.state.tuned or evidence.saving is not None:
         return evidence
     for ranking in rankings.values():
         ratio = ranking.times[0].ratio
-        if ratio is not None and ratio.changed and any(r.key == key for r in ranking.chosen.regions):
+        if all(region.key != key for region in ranking.chosen.regions):
+            continue
+        if ranking.saving is not None:
+            return Evidence.of_saving(ranking.saving, evidence.trials, evidence.crashed)
+        if ratio is not None and ratio.changed:
             return replace(evidence, state=State.TUNED, ratio=ratio)
     return evidence
 
@@ -117,18 +152,48 @@ def plan_of(
     preference: Preference,
     schedules: Mapping[str, Trace] | None = None,
     workers: BuildWorkers | None = None,
+    parts: Partition | None = None,
 ) -> Plan:
     """The plan of a model with these workloads: what is compiled, shown, tuned and reported is this one.
 
-    ``schedules`` are a caller's own, by workload key; ``workers`` share the estimating.
+    ``schedules`` are a caller's own, by workload key; ``workers`` share the estimating. Where memory is to be small it
+    is that of the model with these ``parts``, and without them that of each workload for itself.
     """
-    rankings = rank(workloads, target, database, preference, workers=workers)
-    regions = (rankings[w.key].chosen.regions if w.key in rankings else (w,) for w in workloads)
-    resulting = {region.key: region for found in regions for region in found}
-    return Plan(
-        rankings,
-        {key: schedule_for(region, target, database, schedules or {}) for key, region in resulting.items()},
-    )
+    workers = workers or BuildWorkers()
+    footprints = Footprints(target, workers)
+
+    def planned(goal: Goal) -> Plan:
+        wanted = replace(preference, goal=goal)
+        rankings = rank(workloads, target, database, wanted, workers=workers, footprints=footprints)
+        return _scheduled(workloads, rankings, target, database, goal, schedules or {})
+
+    goal = preference.goal
+    if parts is None or goal.objective is not Objective.MEMORY:
+        return planned(goal)
+    return least_peak(parts, workloads, goal, planned, footprints)
+
+
+def _scheduled(
+    workloads: Sequence[Workload],
+    rankings: Mapping[str, Ranking],
+    target: Target,
+    database: Database | None,
+    wanted: Goal,
+    schedules: Mapping[str, Trace],
+) -> Plan:
+    """The plan with these options, and schedules for what they have left of the allowed slowdown."""
+    resulting, goals = dict[str, Workload](), dict[str, Goal]()
+    for workload in workloads:
+        ranking = rankings.get(workload.key)
+        goal = wanted if ranking is None else ranking.left_of(wanted)
+        for region in (workload,) if ranking is None else ranking.chosen.regions:
+            resulting[region.key] = region
+            goals[region.key] = min(goal, goals.get(region.key, goal), key=attrgetter("max_slowdown"))
+    planned = {
+        key: schedule_for(region, target, database, schedules, goals[key])
+        for key, region in resulting.items()
+    }
+    return Plan(rankings, planned, goals)
 
 
 def rank(
@@ -139,12 +204,15 @@ def rank(
     *,
     within: float = 1.0,
     workers: BuildWorkers | None = None,
+    footprints: Footprints | None = None,
 ) -> dict[str, Ranking]:
     """The options of workloads with several, by workload key: by their newest comparison, else by estimates.
 
     Estimates are complete for options of up to ``within`` times the time of the fastest (1: for it alone, and
-    without speculative ones).
+    without speculative ones). With another goal than latency, the smallest of those within its slowdown comes first.
     """
+    goal, workers = preference.goal, workers or BuildWorkers()
+    near = DOUBT if goal.is_latency else max(DOUBT, goal.max_slowdown)
     times, tasks = dict[Workload, list[OptionTime]](), dict[Workload, EstimateTask]()
     for workload in workloads:
         rows = [] if database is None else database.comparison(workload.key, target.key, OPTION)
@@ -156,10 +224,34 @@ def rank(
         times[workload], failed = _compared(options, rows, target)
         if not times[workload]:
             left = [option for option in options if option not in failed] or options
-            tasks[workload] = EstimateTask(tuple(left), target, max(within, DOUBT))
-    results = (workers or BuildWorkers()).run(list(tasks.values()))
+            tasks[workload] = EstimateTask(tuple(left), target, max(within, near))
+    results = workers.run(list(tasks.values()))
     times |= {w: sorted(found, key=_rank) for w, found in zip(tasks, results, strict=True)}
-    return {workload.key: Ranking(workload, tuple(found)) for workload, found in times.items()}
+    found = {workload.key: Ranking(workload, tuple(found)) for workload, found in times.items()}
+    if goal.is_latency:
+        return found
+    return _for_goal(found, goal, footprints or Footprints(target, workers), target, database)
+
+
+def _for_goal(
+    rankings: Mapping[str, Ranking],
+    goal: Goal,
+    footprints: Footprints,
+    target: Target,
+    database: Database | None,
+) -> dict[str, Ranking]:
+    """The same with the smallest option that the goal allows at the front of each."""
+    smaller = smallest_options(
+        {key: ranking.times for key, ranking in rankings.items()},
+        goal,
+        lambda region, left: schedule_for(region, target, database, {}, left),
+        footprints,
+    )
+    made = dict(rankings)
+    for key, (first, saving) in smaller.items():
+        others = (time for time in made[key].times if time is not first)
+        made[key] = replace(made[key], times=(first, *others), saving=saving)
+    return made
 
 
 def _compared(

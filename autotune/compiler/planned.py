@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from autotune import te
 from autotune.database.evidence import Evidence, State
+from autotune.database.goal import FASTEST, Goal
 from autotune.errors import ScheduleError
 from autotune.graph.region import RegionProgram, Workload
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
+    from autotune.database.records import Footprint
     from autotune.database.store import Database
     from autotune.schedule.schedule import Schedule
     from search_spaces.space import Space
@@ -36,8 +38,8 @@ class Scheduled:
 class Planned:
     """The schedule of a workload, how well it is known to be the one to use, and why there is none of the database.
 
-    ``latency_ns`` is the latency that was measured of a schedule of the database, None for others. ``scheduled`` is
-    the trace already applied to a fresh program, where that was done to choose it.
+    ``latency_ns`` and ``footprint`` are what was measured of a schedule of the database, None for others. ``scheduled``
+    is the trace already applied to a fresh program, where that was done to choose it.
     """
 
     workload: Workload
@@ -45,6 +47,7 @@ class Planned:
     evidence: Evidence
     reason: str = ""
     latency_ns: float | None = None
+    footprint: Footprint | None = None
     scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
 
 
@@ -53,8 +56,9 @@ def schedule_for(
     target: Target,
     database: Database | None,
     schedules: Mapping[str, Trace],
+    goal: Goal = FASTEST,
 ) -> Planned:
-    """The schedule of a workload: given, else the database's best, else the analytic model's pick.
+    """The schedule of a workload: given, else the database's best for the goal, else the analytic model's pick.
 
     A stored schedule that does not apply any more counts as a miss; the reason says so.
     """
@@ -67,7 +71,7 @@ def schedule_for(
         return _default(workload, space, "no database was given")
     from autotune.database.query import Miss
 
-    found = database.lookup(workload.key, target.key, space.key)
+    found = database.lookup(workload.key, target.key, space.key, goal)
     if isinstance(found, Miss):
         return _default(workload, space, f"{found.found}; {found.advice}", found.evidence)
     try:
@@ -76,7 +80,15 @@ def schedule_for(
     except ScheduleError as error:
         return _default(workload, space, f"the stored schedule does not apply: {error}")
     evidence = evidence_in(space, found.evidence)
-    return Planned(workload, trace, evidence, latency_ns=found.best.latency_ns, scheduled=applied)
+    best = found.best
+    return Planned(
+        workload,
+        trace,
+        evidence,
+        latency_ns=best.latency_ns,
+        footprint=best.footprint,
+        scheduled=applied,
+    )
 
 
 def _default(workload: Workload, space: Space, reason: str, evidence: Evidence = UNKNOWN) -> Planned:

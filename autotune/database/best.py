@@ -10,6 +10,7 @@ from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
 from autotune.database.front import Point, points
+from autotune.database.goal import Goal, Saving, smallest
 from autotune.database.inside import Estimate, estimates
 from autotune.database.query import Miss, miss
 from autotune.database.records import Comparison, Key, Origin, Reading, Run
@@ -34,6 +35,13 @@ def best_of(connection: Connection, key: Key, readings: Iterable[Reading]) -> Ru
     )
     usable = (run for run in runs if run is not None and run.confirmed_ns is None and not run.crashed)
     return next(usable, safe)
+
+
+def for_goal(connection: Connection, key: Key, fastest: Run, goal: Goal) -> tuple[Run, Saving | None]:
+    """The run to use for a goal, and what it saves where that is not the fastest."""
+    if goal.is_latency:
+        return fastest, None
+    return smallest(points_of(connection, key), fastest, goal) or (fastest, None)
 
 
 def readings_of(connection: Connection, key: Key) -> list[Reading]:
@@ -103,6 +111,7 @@ __all__ = [
     "comparison_of",
     "crashed_of",
     "diagnose",
+    "for_goal",
     "one",
     "outcomes_of",
     "points_of",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from autotune.database.goal import Saving
 from autotune.database.records import Ratio
 from autotune.suggest import counted
 
@@ -21,6 +22,10 @@ class State(StrEnum):
     """Confirmed faster than the default inside a model together with other dispatches of it, but not by itself."""
     UNCONFIRMED = "unconfirmed"
     """Clearly faster than the default where a search read it inside a model; not compared with it yet."""
+    SMALLER = "smaller"
+    """Asked for memory or size: takes less than the fastest, and a comparison showed it within the allowed slowdown."""
+    SMALLER_UNCONFIRMED = "smaller, unconfirmed"
+    """The same by readings of a search inside a model, or by a comparison whose interval is not all within it."""
     CONFIRMED = "default confirmed"
     """The default; candidates were compared with it inside a model, and none was faster."""
     TRIED = "default after trials"
@@ -50,12 +55,20 @@ class Evidence:
     ``trials`` counts the candidates measured beside the default, ``ratio`` is the latency inside a model over the
     default's, where the schedule won against it: the interval holds 1 where it won only together with others;
     ``crashed`` of the candidates worked alone but not inside a model.
+    ``saving`` says what is saved by it, where it is used for that.
     """
 
     state: State
     trials: int = 0
     ratio: Ratio | None = None
     crashed: int = 0
+    saving: Saving | None = None
+
+    @staticmethod
+    def of_saving(saving: Saving, trials: int = 0, crashed: int = 0) -> Evidence:
+        """Of what is used for what it saves."""
+        state = State.SMALLER if saving.confirmed else State.SMALLER_UNCONFIRMED
+        return Evidence(state, trials, crashed=crashed, saving=saving)
 
     def __str__(self) -> str:
         """In words.
@@ -77,6 +90,8 @@ class Evidence:
                 return f"tuned, {self.ratio}"
             case State.TOGETHER:
                 return "tuned, with others"
+            case State.SMALLER | State.SMALLER_UNCONFIRMED:
+                return f"smaller: {self.saving}"
             case State.UNCONFIRMED:
                 return f"unconfirmed, {trials}"
             case State.CONFIRMED:
@@ -94,9 +109,16 @@ class Evidence:
         return str(self.ratio) if self.state is State.TUNED else str(self)
 
     def to_json(self) -> dict[str, Any]:
-        """The state, the trials and the confirmed gain, None without one."""
+        """The state, the trials, and the confirmed gain and the saving, None without one."""
         gain = self.ratio.to_json() if self.ratio is not None and self.ratio.changed else None
-        return {"state": self.state.value, "trials": self.trials, "crashed": self.crashed, "gain": gain}
+        saving = None if self.saving is None else self.saving.to_json()
+        return {
+            "state": self.state.value,
+            "trials": self.trials,
+            "crashed": self.crashed,
+            "gain": gain,
+            "saving": saving,
+        }
 
     @property
     def searched(self) -> bool:

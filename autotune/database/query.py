@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from autotune.database.evidence import Evidence, State
+from autotune.database.goal import Saving
 from autotune.database.records import Comparison, Key, Origin, Run
 
 
@@ -58,10 +59,14 @@ class Hit:
     """Latencies in ns of the default and of the best by readings of a search inside a model, if there are any."""
     crashed: int = 0
     """How many of the runs worked alone and crashed inside a model."""
+    saving: Saving | None = None
+    """What the best run is used for, where it is not the fastest."""
 
     @property
     def evidence(self) -> Evidence:
         """How well it is known that the best run is the one to use."""
+        if self.saving is not None:
+            return Evidence.of_saving(self.saving, self.trials, self.crashed)
         won = next((row for row in self.compared if row.won and row.run == self.best.id), None)
         if won is not None and won.ratio is not None:
             state = State.TUNED if won.ratio.changed else State.TOGETHER

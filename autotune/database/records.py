@@ -67,10 +67,17 @@ class Footprint:
 
     ``memory_bytes``: workspaces and the scratch memory of all workers while it runs, without its inputs and outputs.
     ``artifact_bytes``: its object file, and its constants as the model reads them (packed weights, if it packs them).
+    ``scratch_bytes`` is the scratch memory in ``memory_bytes``, which all dispatches of a model share.
     """
 
     memory_bytes: int
     artifact_bytes: int
+    scratch_bytes: int = 0
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The rest of the memory, which lies in the model's arena."""
+        return self.memory_bytes - self.scratch_bytes
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,17 @@ class Ratio:
     def changed(self) -> bool:
         """Whether the interval excludes 1."""
         return self.interval is not None and not self.interval[0] <= 1 <= self.interval[1]
+
+    def over(self, other: Ratio) -> Ratio:
+        """This ratio over another one to the same incumbent; the interval holds the quotient if both hold theirs.
+
+        >>> Ratio(0.9, (0.8, 1.0)).over(Ratio(0.5, (0.4, 0.5))), Ratio(0.9).over(Ratio(0.5, (0.4, 0.6)))
+        (Ratio(median=1.8, interval=(1.6, 2.5)), Ratio(median=1.8, interval=None))
+        """
+        median = self.median / other.median
+        if self.interval is None or other.interval is None:
+            return Ratio(median)
+        return Ratio(median, (self.interval[0] / other.interval[1], self.interval[1] / other.interval[0]))
 
     def to_json(self) -> dict[str, Any]:
         """The speed-up, null where there is none, and what it follows from."""

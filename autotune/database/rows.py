@@ -34,7 +34,7 @@ from autotune.target import Target
 
 _TEXTS = ("trace_key", "trace_json", "config_json", "message", "host", "versions")
 """Texts of a run, in columns of the same name."""
-_SIZES = ("memory_bytes", "artifact_bytes")
+_SIZES = ("memory_bytes", "artifact_bytes", "scratch_bytes")
 _KEYS = ("workload_key", "target_key", "space_key")
 _LATEST = 253402300799.0
 """The last second of the year 9999, in seconds since 1970."""
@@ -252,7 +252,7 @@ def _latency(row: Row[Any]) -> Latency | None:
 
 
 def _footprint(row: Row[Any]) -> Footprint | None:
-    if row.memory_bytes is None and row.artifact_bytes is None:
+    if row.scratch_bytes is None:
         return None
     return Footprint(*(_whole(getattr(row, name), name) for name in _SIZES))
 

@@ -18,12 +18,12 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-VERSION = 8
+VERSION = 9
 """Version of the schema that this code writes.
 
 Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
-verdicts; version 6 added readings, version 7 the footprints of runs, version 8 plans. An older database is brought up
-to date when it is opened to write.
+verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, version 8 plans. An older database is
+brought up to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
@@ -95,6 +95,7 @@ runs = Table(
     Column("error", Float),
     Column("memory_bytes", BigInteger),
     Column("artifact_bytes", BigInteger),
+    Column("scratch_bytes", BigInteger),
     Column("message", Text, nullable=False),
     Column("origin", String(16), nullable=False),
     Column("host", String(128), nullable=False),

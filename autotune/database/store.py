@@ -18,6 +18,7 @@ from autotune.database import best, jobs, rows, schema, upgrade
 from autotune.database.address import DatabaseAddress
 from autotune.database.damage import damage_of
 from autotune.database.front import Point
+from autotune.database.goal import FASTEST, Goal
 from autotune.database.inside import latencies
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
@@ -244,8 +245,12 @@ class Database:
 
         return self.session.read(answer)
 
-    def lookup(self, workload_key: str, target_key: str, space_key: str) -> Hit | Miss:
-        """:meth:`best` with how well it is known: the default, the number of runs and the newest comparison."""
+    def lookup(self, workload_key: str, target_key: str, space_key: str, goal: Goal = FASTEST) -> Hit | Miss:
+        """:meth:`best` with how well it is known: the default, the number of runs and the newest comparison.
+
+        With another goal than latency the smallest run that a comparison, or else readings inside a model, put
+        within its allowed slowdown over :meth:`best`; that one itself if nothing is smaller.
+        """
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Hit | Miss:
@@ -253,12 +258,13 @@ class Database:
             found = best.best_of(connection, key, readings)
             if found is None:
                 return best.diagnose(connection, key)
+            found, saving = best.for_goal(connection, key, found, goal)
             outcomes = best.outcomes_of(connection, key)
             default = best.one(connection, rows.select_default(key))
             ok, trials = outcomes.get(Outcome.OK.value, 0), best.trials_of(connection, key)
             compared, crashed = best.comparison_of(connection, key), best.crashed_of(connection, key)
             read = latencies(readings, found)
-            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashed)
+            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashed, saving)
 
         return self.session.read(answer)
 
@@ -285,8 +291,9 @@ class Database:
 
         Columns: id, created (UTC), model, layer (dispatches of the model that tuned it), kind, operators, shapes
         (``inputs → outputs``), target, origin, outcome, latencies in ns, gflops (GFLOP/s at ``latency_ns``), the
-        error against the reference, memory_bytes and artifact_bytes (:class:`autotune.database.Footprint`; missing
-        where unknown), ``knob.NAME`` for each knob of any of the search spaces, and the keys.
+        error against the reference, memory_bytes, artifact_bytes and scratch_bytes (of
+        :class:`autotune.database.Footprint`, missing where unknown), ``knob.NAME`` for each knob of any of the
+        search spaces, and the keys.
         """
         from autotune.database.table import runs_table  # pandas takes 0.4 s to import
 

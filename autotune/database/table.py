@@ -79,7 +79,7 @@ _COLUMNS = {
     "confirmed_ns": "float64",
     "inside": "str",
     "error": "float64",
-    **dict.fromkeys(("memory_bytes", "artifact_bytes"), "Int64"),
+    **dict.fromkeys(("memory_bytes", "artifact_bytes", "scratch_bytes"), "Int64"),
     "message": "str",
     "flops": "int64",
     "bytes": "int64",

@@ -78,11 +78,11 @@ FROM contests c ORDER BY c.id
 
 
 def _take_over(connection: Connection) -> None:
-    """Add the columns that a version before 7 lacks, and make comparisons of what versions 2 to 4 kept of algorithms
+    """Add the columns that a version before 9 lacks, and make comparisons of what versions 2 to 4 kept of algorithms
     and schedules; drop the tables of before."""
     inspector = sqlalchemy.inspect(connection)
     present = {column["name"] for column in inspector.get_columns(schema.runs.name)}
-    for name in ("memory_bytes", "artifact_bytes"):
+    for name in ("memory_bytes", "artifact_bytes", "scratch_bytes"):
         if name not in present:
             connection.exec_driver_sql(f"ALTER TABLE runs ADD COLUMN {name} BIGINT")
     known = inspector.get_table_names()

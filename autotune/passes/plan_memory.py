@@ -14,8 +14,12 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from autotune.errors import InternalError
+
+if TYPE_CHECKING:
+    from autotune.passes.partition import Partition
 
 ALIGNMENT = 64
 """Bytes; a cache line and the widest vector."""
@@ -53,6 +57,19 @@ class MemoryPlan:
            128      64    0-1  ##   a
         """
         return _render(self, columns)
+
+
+def value_lifetimes(parts: Partition) -> list[Lifetime]:
+    """The values that live between the dispatches of a partition, from the first that writes to the last that reads;
+    inputs, outputs and constants have memory of their own."""
+    known = {*parts.inputs, *parts.constants, *(parts.placements[name].root for name in parts.outputs)}
+    spans: dict[str, tuple[int, int]] = {}
+    for step, dispatch in enumerate(parts.dispatches):
+        for value in (*dispatch.inputs, *dispatch.outputs):
+            root = parts.placements[value].root
+            if root not in known:
+                spans[root] = (spans.get(root, (step, step))[0], step)
+    return [Lifetime(root, parts.root_nbytes(root), *span) for root, span in spans.items()]
 
 
 def align(nbytes: int) -> int:
@@ -217,4 +234,12 @@ def _render(plan: MemoryPlan, columns: int) -> str:
     return "\n".join(lines)
 
 
-__all__ = ["ALIGNMENT", "Lifetime", "MemoryPlan", "align", "lower_bound", "plan_memory"]
+__all__ = [
+    "ALIGNMENT",
+    "Lifetime",
+    "MemoryPlan",
+    "align",
+    "lower_bound",
+    "plan_memory",
+    "value_lifetimes",
+]

@@ -1,9 +1,10 @@
-"""What a user wants of algorithms."""
+"""What a user wants of algorithms and schedules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from autotune.database.goal import FASTEST, Goal
 from autotune.errors import UsageError
 
 TOLERANCE = 1e-4
@@ -14,11 +15,13 @@ TOLERANCE = 1e-4
 class Preference:
     """Algorithms whose declared error is at most ``tolerance`` (0: direct computation only).
 
-    ``algorithm`` names the one to use wherever it applies, for benchmarks and tests.
+    ``algorithm`` names the one to use wherever it applies, for benchmarks and tests. ``goal`` is what algorithms and
+    schedules are chosen for.
     """
 
     tolerance: float = TOLERANCE
     algorithm: str | None = None
+    goal: Goal = FASTEST
 
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:

@@ -187,4 +187,5 @@ __all__ = [
     "allocate_array",
     "allocate_pages",
     "no_memory",
+    "scratch_bytes",
 ]

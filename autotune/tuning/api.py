@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from autotune import settings
 from autotune.database import Evidence, Hit, Key, Miss, Run
+from autotune.database.goal import MAX_SLOWDOWN, Goal
 from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.hardware import check_threads
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from autotune.database.front import Point
     from autotune.database.store import Database
     from autotune.graph.program import AnyWorkload
+    from autotune.passes.partition import Partition
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
     from autotune.tuning.events import Callback
@@ -162,13 +164,18 @@ def compile(
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
     require_hit: bool = False,
+    objective: str = "latency",
+    max_slowdown: float = MAX_SLOWDOWN,
     allow_oversubscription: bool = False,
 ) -> Module:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
     Without ``database`` the default one is used if it exists. Algorithms of a declared error above
     ``tolerance`` are not used. ``shapes`` gives the sizes of inputs with symbolic dimensions, by input
-    name. Raises MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no
+    name. With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used
+    that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md says what is promised).
+
+    Raises MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no
     candidate was measured beside the default), and UsageError for more threads than usable cores without
     ``allow_oversubscription``.
     """
@@ -183,6 +190,8 @@ def compile(
         tolerance=tolerance,
         shapes=shapes,
         require_hit=require_hit,
+        objective=objective,
+        max_slowdown=max_slowdown,
     )
     return Module(done.image, threads if allow_oversubscription else None)
 
@@ -284,9 +293,12 @@ def query(
     shapes: Shapes | None = None,
     top: int = 1,
     with_front: bool = False,
+    objective: str = "latency",
+    max_slowdown: float = MAX_SLOWDOWN,
 ) -> list[Answer]:
     """The best schedule known for each workload of a model, or of one workload by its key.
 
+    ``objective`` and ``max_slowdown`` are those of :func:`compile`, which uses what this answers.
     Where another algorithm than the direct one is used, the workloads that it makes of one follow it.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
     for an unknown one, and for a database that does not exist. ``with_front``: the answers have fronts.
@@ -297,10 +309,11 @@ def query(
     from search_spaces.spaces import space_for
 
     chosen = Target.parse(target, threads)
+    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
     with opened(database, read_only=True) as store:
-        asked = _workloads(what, store, chosen, shapes)
+        asked, parts = _workloads(what, store, chosen, shapes)
         workloads = [workload for workload, _, _ in asked if isinstance(workload, Workload)]
-        plan = plan_of(workloads, chosen, store, Preference(tolerance))
+        plan = plan_of(workloads, chosen, store, preference, parts=parts)
 
         def answer(
             workload: AnyWorkload,
@@ -312,8 +325,10 @@ def query(
             if isinstance(workload, Workload):
                 space = space_for(workload, chosen).key
             key = Key(workload.key, chosen.key, space)
-            found, fastest = store.lookup(key.workload, key.target, key.space), tuple(store.top(key, top))
             planned = plan.schedules.get(workload.key)
+            goal = plan.goals.get(workload.key, preference.goal)
+            found = store.lookup(key.workload, key.target, key.space, goal)
+            fastest = tuple(store.top(key, top))
             if planned is not None:
                 evidence, _ = plan.evidence(workload.key)
             else:
@@ -342,8 +357,8 @@ def _spaces(store: Database, workload: AnyWorkload, target: Target) -> list[str]
 
 def _workloads(
     what: Model, store: Database, target: Target, shapes: Shapes | None
-) -> list[tuple[AnyWorkload, tuple[str, ...], tuple[str, ...]]]:
-    """Each workload with its dispatches and the model's nodes that they come from."""
+) -> tuple[list[tuple[AnyWorkload, tuple[str, ...], tuple[str, ...]]], Partition | None]:
+    """Each workload with its dispatches and the model's nodes that they come from; the model in parts, if it is one."""
     from autotune.compiler import divide
     from autotune.graph.program import parse_workload
 
@@ -355,7 +370,7 @@ def _workloads(
         rows = store.find_workload(what)
         if not rows:
             raise UsageError(f"no workload {what} in {store.where}; `autotune db stats` lists them")
-        return [(parse_workload(row.text), (), ()) for row in rows]
+        return [(parse_workload(row.text), (), ()) for row in rows], None
     parts = divide(what, activations=target.activations, shapes=shapes)
     names: dict[str, list[str]] = {}
     nodes: dict[str, dict[str, None]] = {}
@@ -363,7 +378,7 @@ def _workloads(
         names.setdefault(dispatch.workload.key, []).append(dispatch.name)
         nodes.setdefault(dispatch.workload.key, {}).update(dict.fromkeys(dispatch.origins))
     workloads = {d.workload.key: d.workload for d in parts.dispatches}
-    return [(workloads[key], tuple(names[key]), tuple(nodes[key])) for key in workloads]
+    return [(workloads[key], tuple(names[key]), tuple(nodes[key])) for key in workloads], parts
 
 
 def is_key(text: str) -> bool:

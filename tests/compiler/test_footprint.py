@@ -1,17 +1,24 @@
-"""What a run says of memory and bytes is what a module with its code takes."""
+"""What a run, and a compilation, say of memory and bytes is what a module takes."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from autotune.compiler import distinct_workloads, divide
+from autotune.cli.options import memory_json, memory_line
+from autotune.compiler import compile_in_detail, distinct_workloads, divide
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.build import BuildTask
 from autotune.compiler.footprint import footprint_of
 from autotune.compiler.planned import GIVEN, Planned
 from autotune.compiler.region import region_partition
 from autotune.graph.region import Workload
+from autotune.runtime import artifact
+from autotune.runtime.device import Memory, allocate
+from autotune.runtime.module import Module
 from autotune.target import Target
 from search_spaces.spaces import space_for
 
@@ -33,3 +40,31 @@ def test_a_footprint_is_what_a_module_of_the_dispatch_takes(workload: Workload) 
         assert found.artifact_bytes == image.stored_bytes
         seen.add(found)
     assert len(seen) > 1 or len(space.knobs) == 0
+
+
+class Watched(Memory):
+    """Remembers what was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, int] = {}
+
+    def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
+        self.asked[use] = nbytes
+        return allocate(nbytes)
+
+
+def test_a_compilation_says_what_its_module_allocates_and_its_artifact_holds(tmp_path: Path) -> None:
+    done = compile_in_detail("zoo:tiny_cnn", target=TARGET)
+    said, memory = memory_json(done), Watched()
+    with Module(done.image, memory=memory):
+        pass
+    assert memory.asked == {
+        "intermediate values": said["arena_bytes"],
+        "scratch memory": said["scratch_bytes"],
+    }
+    assert said["peak_bytes"] == sum(memory.asked.values())
+    artifact.save(done.image, tmp_path / "m.atm")
+    loaded = artifact.load(tmp_path / "m.atm")
+    assert loaded.stored_bytes == said["code_bytes"] + said["constant_bytes"]
+    assert 0 < (tmp_path / "m.atm").stat().st_size - loaded.stored_bytes < 100_000  # the manifest
+    assert memory_line(done).startswith("peak memory ")

@@ -8,8 +8,10 @@ import pytest
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.estimate import TimeSource
-from autotune.compiler.plan import OPTION, Ranking, option_key, rank
-from autotune.database.records import Comparison, Key, Latency, Outcome, Run, WorkloadRow
+from autotune.compiler.plan import OPTION, Ranking, option_key, plan_of, rank
+from autotune.database.evidence import State
+from autotune.database.goal import Goal, Objective
+from autotune.database.records import Comparison, Key, Latency, Outcome, Ratio, Run, WorkloadRow
 from autotune.database.store import Database
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
@@ -120,6 +122,46 @@ def test_readings_of_dispatches_alone_decide_nothing(database, workload):
     after = ranking(database, workload)
     assert after.chosen is before.chosen
     assert {time.source for time in after.times} <= {TimeSource.ESTIMATED, TimeSource.AT_LEAST}
+
+
+def test_a_smaller_option_within_the_slowdown_is_used_and_its_schedules_get_the_rest(database, workload):
+    direct, _, four, *_ = options_of(workload)
+    slower = replace(row(direct, 5e4), ratio=None)
+    faster = replace(row(four, 4e4, won=True), ratio=Ratio(0.8, (0.79, 0.81)))
+    compared(database, workload, slower, faster)
+    for slowdown, chosen in ((1.1, four), (1.3, direct)):
+        goal = Goal(Objective.SIZE, slowdown)
+        plan = plan_of([workload], TARGET, database, Preference(goal=goal))
+        assert plan.options[workload.key].name == chosen.name
+    found = plan.rankings[workload.key]
+    assert found.saving.ratio.median == pytest.approx(1.25)
+    assert found.saving.confirmed
+    assert found.saving.nbytes < found.saving.before
+    assert plan.goals[workload.key].max_slowdown == pytest.approx(1.3 / 1.25)
+    evidence, reason = plan.evidence(workload.key)
+    assert evidence.state is State.SMALLER
+    assert str(evidence) in str(found)
+    assert reason.startswith("as an algorithm")
+    direct_code, four_code = (
+        compile_in_detail(graph(), target=TARGET, database=database, objective="size", max_slowdown=slowdown)
+        for slowdown in (1.3, 1.1)
+    )
+    assert direct_code.image.stored_bytes < four_code.image.stored_bytes
+
+
+def test_estimates_choose_a_smaller_option_where_nothing_was_compared():
+    b = GraphBuilder("one")
+    w = np.zeros((64, 64, 3, 3), np.float32)
+    x = b.node("Conv", b.input("x", (1, 64, 28, 28)), b.constant("w", w), pads=(1, 1, 1, 1))
+    large = divide(b.graph(b.node("Relu", x, name="y"))).dispatches[0].workload
+    plain = rank([large], TARGET, None, ANY)[large.key]
+    assert "winograd" in plain.chosen.name
+    found = rank([large], TARGET, None, Preference(goal=Goal(Objective.SIZE, 100.0)))[large.key]
+    assert found.chosen.error == 0
+    assert not found.chosen.speculative
+    assert found.saving is not None
+    assert not found.saving.confirmed
+    assert plain.saving is None
 
 
 def test_the_compiler_follows_and_says_so(database, workload):

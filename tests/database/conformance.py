@@ -358,7 +358,7 @@ class Conformance:
         with pytest.raises(SchemaVersionError) as caught:
             Database(where, read_only=True)
         assert str(caught.value) == (
-            f"the database {address} has schema version 4, this autotune reads version 8; "
+            f"the database {address} has schema version 4, this autotune reads version 9; "
             f"`autotune db upgrade --db {address}` brings it up to date"
         )
         Database(where).close()
@@ -403,7 +403,7 @@ class Conformance:
             with pytest.raises(SchemaVersionError) as caught:
                 Database(where, read_only=read_only)
             assert str(caught.value) == (
-                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 8; "
+                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 9; "
                 "install a newer autotune, or give another --db"
             )
 

@@ -117,8 +117,9 @@ def options(*named: tuple[str, float | None], won: str) -> list[Comparison]:
 WITHOUT_FOOTPRINTS = (
     "ALTER TABLE runs DROP COLUMN memory_bytes",
     "ALTER TABLE runs DROP COLUMN artifact_bytes",
+    "ALTER TABLE runs DROP COLUMN scratch_bytes",
 )
-"""Makes of the table of runs what versions before 7 had."""
+"""Makes of the table of runs what versions before 9 had."""
 
 
 def as_version_4(connection: Connection, ids: Mapping[str, int | None]) -> None:

@@ -115,8 +115,10 @@ def _scaled(rewriter: Rewriter, weights: str, dtype: str) -> tuple[str, str]:
     def number(value: float) -> str:
         return rewriter.constant(f"{weights}.number", np.asarray(value))
 
+    # The largest of their absolute values would be another array of that size.
     axes = tuple(range(rewriter.type_of(weights).rank - 1))
-    largest = emit("Cast", emit("ReduceMax", emit("Abs", weights), axes=axes, keepdims=0), to="float64")
+    ends = [emit(op, weights, axes=axes, keepdims=0) for op in ("ReduceMax", "ReduceMin")]
+    largest = emit("Cast", emit("Max", ends[0], emit("Neg", ends[1])), to="float64")
     largest = emit("Max", largest, number(_SMALLEST))
     if dtype == "int8":
         scale = emit("Cast", emit("Div", largest, number(_INT8_LEVELS)), to="float32")

@@ -34,7 +34,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "space.pool": 3,
         "space.elementwise": 4,
         "space.winograd": 2,
-        "space.winograd_blocks": 1,
+        "space.winograd_blocks": 2,
     }
 )
 

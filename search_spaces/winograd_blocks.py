@@ -4,8 +4,9 @@ A block is some rows of tiles, or part of them. Its windows are transformed, mul
 sums in registers and weights in panels, and the products of some or all output channels are transformed and go on with
 what follows. Tiles of neighbouring blocks share nothing, so nothing is computed twice. Where there are few tiles and
 large weights, workers may share the output channels too, each with windows of its own (share: "parts"). Knobs:
-block_rows and block_tiles, block_vectors (of output channels), share, those of a register tile, walk and vectors of
-both transforms (see :mod:`search_spaces.winograd_transform`), parallel.
+block_rows and block_tiles, block_vectors (of output channels), share, those of a register tile, window_walk (as walk in
+:mod:`search_spaces.winograd`), window_vectors and result_vectors (of a transform), parallel. Results go tile by tile:
+their products are near.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class WinogradBlocksRecipe:
         *before, _, columns = plan.producers
         *padding, rows, windows = before
         out = schedule[plan.stored.name]
-        walk = Walk(config["result_walk"], config["result_vectors"])
+        walk = Walk(TILE, config["result_vectors"])
         block, part, loops = self._results(out, walk, config)
         self.results.first_of_results(schedule[columns.name], out, loops, walk)
         chosen = {name: config[name] for name in _TILE_KNOBS if name in config}
@@ -112,7 +113,7 @@ def space(workload: Workload, target: Target) -> Space:
     products = next(op for op in result.producers if op.reduction is not None)
     shape = tile_shape(structure(result.program, products), target)
     assert shape is not None
-    window, _, _, height, width, outer = products.shape
+    window, _, images, height, width, outer = products.shape
     inner = products.reduce_axis[0].extent
     lanes = target.lanes("float32")
     windows, results = (Transform(window - 2, min(lanes, channels)) for channels in (inner, outer))
@@ -123,29 +124,28 @@ def space(workload: Workload, target: Target) -> Space:
         Knob.of("block_tiles", _row_parts(width), width, "tiles of a row in a block"),
         Knob.of("block_vectors", _channel_parts(outer), outer, "vectors of output channels at a time"),
         *(knob for knob in tile_knobs(shape, target) if knob.name in _TILE_KNOBS),
-        *_share_knob(outer, target),
-        *_transform_knobs("window", inner),
-        *_transform_knobs("result", outer),
+        *_share_knob(images * height, outer, target),
+        Knob.of("window_walk", (TILE, ROW), TILE, "whether few positions of windows go through all tiles"),
+        _vectors_knob("window", inner),
+        _vectors_knob("result", outer),
         parallel_knob(target, True, "share the blocks among workers"),
     ]
     rules = [rule for rule in tile_constraints(shape, target) if rule.name in ("registers", "body")]
     return Space(workload, target, FAMILY, tuple(knobs), (*rules, _panels(outer)), recipe)
 
 
-def _share_knob(vectors: int, target: Target) -> list[Knob]:
-    if target.threads == 1 or len(_channel_parts(vectors)) == 1:
+def _share_knob(rows: int, vectors: int, target: Target) -> list[Knob]:
+    """Where there are few ``rows`` of tiles for the workers."""
+    if target.threads == 1 or rows > 2 * target.threads or len(_channel_parts(vectors)) == 1:
         return []
     return [
         Knob.of("share", (BLOCKS, PARTS), BLOCKS, "whether workers share the parts of output channels too")
     ]
 
 
-def _transform_knobs(name: str, vectors: int) -> list[Knob]:
+def _vectors_knob(name: str, vectors: int) -> Knob:
     counts = ints(v for v in (4, 8, 16) if v < 2 * vectors) or (vectors,)
-    return [
-        Knob.of(f"{name}_walk", (TILE, ROW), ROW, "whether few positions of windows go through all tiles"),
-        Knob.of(f"{name}_vectors", counts, counts[0], "vectors of channels at a time"),
-    ]
+    return Knob.of(f"{name}_vectors", counts, counts[0], f"vectors of the channels of {name}s at a time")
 
 
 def _rows(height: int) -> tuple[Value, ...]:

@@ -191,7 +191,7 @@ def test_sums_inside_a_block_share_what_they_share_in_a_dispatch_of_their_own() 
     last = space_for(make.winograd_output((1, 14, 14, 32), 4), make.AVX512)
     ((_, alone),) = last.loop_nests(last.of([{**last.default(), "walk": "tile"}]))
     fused = space_for(make.winograd_blocks((1, 14, 14, 16), 32, 4), make.AVX512)
-    configs = [{**fused.default(), "result_walk": "tile", "block_rows": rows} for rows in (1, 2)]
+    configs = [{**fused.default(), "block_rows": rows} for rows in (1, 2)]
     ((_, inside),) = fused.loop_nests(fused.of(configs))
     (sums,) = alone.rests
     assert (2 * sums.arithmetic.tolist()) in [rest.arithmetic.tolist() for rest in inside.rests]

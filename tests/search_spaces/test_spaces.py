@@ -103,6 +103,25 @@ def test_any_configuration_of_any_shape_computes_the_reference(workload: Workloa
         check_numerics(space, config)
 
 
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.tuples(st.integers(1, 2), st.integers(2, 19), st.integers(2, 35), st.integers(1, 20)),
+    st.integers(1, 70),
+    st.sampled_from([2, 4, 6]),
+    st.tuples(*[st.integers(1, 2)] * 4),
+    st.integers(0, 2**31),
+)
+def test_winograds_steps_in_one_dispatch_compute_the_reference_of_any_shape(
+    image: tuple[int, int, int, int], channels: int, tile: int, pads: tuple[int, ...], seed: int
+) -> None:
+    space = spaces.space_for(
+        make.winograd_blocks(image, channels, tile, pads, tail=seed % 2 == 0), make.host()
+    )
+    for config in space.random(np.random.default_rng(seed), 1):
+        ((computed, expected),) = zip(*make.run(space, config), strict=True)
+        assert np.abs(computed - expected).max() <= 1e-5 * np.abs(expected).max(), config
+
+
 @pytest.mark.parametrize("block", [0, 5])
 def test_masked_rows_and_blocks_of_attention_equal_the_separate_operators(block: int) -> None:
     workload = make.attention((2, 9, 8), 13, 6, (9, 13), block=block)

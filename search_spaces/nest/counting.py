@@ -40,7 +40,12 @@ def operations_of(exprs: Sequence[Expr], written: Written, inner: Collection[Ite
 
     Conditions that no axis of the ``inner`` loop moves are decided outside of it.
     """
-    deciding = [axis for axis in written if _decides(exprs, axis)]
+    every_node = {id(node): node for expr in exprs for node in nodes(expr)}.values()
+    conditions = [node.cond for node in every_node if isinstance(node, Select)]
+    if not conditions:
+        return float(sum(map(cost_of, every_node)))
+    tested = {id(node) for cond in conditions for node in nodes(cond)}
+    deciding = [axis for axis in written if id(axis) in tested]
     if math.prod(len(written[axis]) for axis in deciding) > _MOST:
         deciding = []
     counter = _Counter(deciding, inner)
@@ -94,12 +99,6 @@ class _Counter:
                 }
                 self._moving[id(other)] = tuple(axis for axis in self._axes if id(axis) in below)
         return self._moving[id(node)]
-
-
-def _decides(exprs: Sequence[Expr], axis: IterVar) -> bool:
-    """Whether a condition is about an axis."""
-    conditions = [node.cond for expr in exprs for node in nodes(expr) if isinstance(node, Select)]
-    return any(node is axis for cond in conditions for node in nodes(cond))
 
 
 def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from autotune.schedule.relations import Fuse, Split
+from autotune.schedule.relations import Fuse
 from autotune.te.expr import IterVar
-from search_spaces.nest.arithmetic import Value, ceil_div, least
+from search_spaces.nest.arithmetic import Value, ceil_div, is_one, least
 from search_spaces.nest.frame import Frame
 
 Digits = list[tuple[str, Value]]
@@ -15,17 +15,17 @@ Digits = list[tuple[str, Value]]
 
 def digits(frame: Frame, loop: IterVar, name: Callable[[IterVar], str]) -> Digits:
     """A loop as loops over the axes that it is made of, the last one fastest."""
-    for relation in frame.stage.relations:
-        if isinstance(relation, Fuse) and relation.fused is loop:
-            both = digits(frame, relation.outer, name) + digits(frame, relation.inner, name)
-            return [part for part in both if not (isinstance(part[1], int) and part[1] == 1)] or both[:1]
-        if isinstance(relation, Split) and (loop is relation.outer or loop is relation.inner):
-            parent = digits(frame, relation.parent, name)
-            if len(parent) == 1:
-                return [(parent[0][0], frame.extent(loop))]
-            outer, inner = _divided(parent, frame.width(relation))
-            return _stretched(outer, frame.extent(loop)) if loop is relation.outer else inner
-    return [(name(loop), frame.extent(loop))]
+    relation = frame.parents.get(loop)
+    if relation is None:
+        return [(name(loop), frame.extent(loop))]
+    if isinstance(relation, Fuse):
+        both = digits(frame, relation.outer, name) + digits(frame, relation.inner, name)
+        return [part for part in both if not is_one(part[1])] or both[:1]
+    parent = digits(frame, relation.parent, name)
+    if len(parent) == 1:
+        return [(parent[0][0], frame.extent(loop))]
+    outer, inner = _divided(parent, frame.width(relation))
+    return _stretched(outer, frame.extent(loop)) if loop is relation.outer else inner
 
 
 def _divided(parts: Digits, width: Value) -> tuple[Digits, Digits]:

@@ -31,15 +31,16 @@ class Frame:
         self._extents: dict[IterVar, Value] = dict(sizes)
         self._widths: dict[Split, Value] = {}
         self._kinds: dict[tuple[IterVar, str], Any] = {}
-        self._parents: dict[IterVar, Split | Fuse] = {}
+        self.parents: dict[IterVar, Split | Fuse] = {}
+        """What made each loop that is no axis."""
         self.splits: dict[IterVar, Split] = {}
         self._fused: dict[IterVar, Fuse] = {}
         for relation in stage.relations:
             if isinstance(relation, Split):
-                self._parents[relation.outer] = self._parents[relation.inner] = relation
+                self.parents[relation.outer] = self.parents[relation.inner] = relation
                 self.splits[relation.parent] = relation
             else:
-                self._parents[relation.fused] = relation
+                self.parents[relation.fused] = relation
                 self._fused[relation.outer] = self._fused[relation.inner] = relation
 
     def resized(self, sizes: Mapping[IterVar, Value]) -> Frame:
@@ -67,7 +68,7 @@ class Frame:
         return known
 
     def _extent(self, iv: IterVar) -> Value:
-        relation = self._parents[iv]
+        relation = self.parents[iv]
         if isinstance(relation, Fuse):
             return self.extent(relation.outer) * self.extent(relation.inner)
         width = self.width(relation)
@@ -94,7 +95,7 @@ class Frame:
 
     def _full(self, iv: IterVar, leaf: IterVar) -> Value:
         """The same of a loop with the iterations of ``leaf``, before it was split or fused with others of one."""
-        found, split = self.extent(iv), self._parents.get(iv)
+        found, split = self.extent(iv), self.parents.get(iv)
         if isinstance(split, Fuse):
             outer, inner = split.outer, split.inner
             found = where(self.extent(inner) == 1, self._full(outer, leaf), found)

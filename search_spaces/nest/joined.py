@@ -105,11 +105,11 @@ def _without_bytes(passes: Sequence[Pass]) -> tuple[Pass, ...]:
 
 
 def _bare(access: Access) -> Access:
-    return replace(access, **dict.fromkeys(access.own, _NONE))
+    return access.having(dict.fromkeys(access.own, _NONE))
 
 
 def _filled(frame: Access, access: Access) -> Access:
-    return replace(frame, **access.own)
+    return frame.having(access.own)
 
 
 def _known(a: Any, b: Any) -> Any:

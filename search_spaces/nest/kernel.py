@@ -141,8 +141,8 @@ class Kernels:
     def _source(self, stage: Stage, packed: Read) -> Source:
         producer = self.places.replayed.schedule[packed.tensor]
         read, panel = self.places.unpacked(packed)
-        dims = tuple(self._terms(index) for index in read.indices)
-        looked_up = frozenset(name for index in read.indices for name in self._looked_up(index))
+        looked_up = [self._looked_up(index) for index in read.indices]
+        dims = tuple(map(self._terms, read.indices, looked_up))
         exact = all(self.axes.is_exact(index) for index in read.indices)
         inside = producer if producer in self.stages else None
         offsets = tuple(frozenset({self.places.indexes.form(index).constant}) for index in read.indices)
@@ -151,7 +151,7 @@ class Kernels:
             read.tensor,
             dims,
             exact,
-            looked_up,
+            frozenset[str]().union(*looked_up),
             inside,
             offsets,
             self._row(read, inside, panel),
@@ -161,9 +161,9 @@ class Kernels:
             panel,
         )
 
-    def _terms(self, index: Expr) -> Terms:
+    def _terms(self, index: Expr, looked_up: set[str]) -> Terms:
         """What moves an index; what does so through a look-up moves it by steps of one."""
-        return {**self.axes.terms(index), **dict.fromkeys(self._looked_up(index), 1)}
+        return {**self.axes.terms(index), **dict.fromkeys(looked_up, 1)}
 
     def _looked_up(self, index: Expr) -> set[str]:
         """The axes that move an index through a look-up."""
@@ -208,7 +208,7 @@ class Kernels:
         given = [unpacked(read)[0] for read in packed if schedule[read.tensor] not in self.stages]
         for read in sorted(given, key=lambda read: read.tensor.name):
             for dimension, index in enumerate(read.indices):
-                terms = self._terms(index)
+                terms = self._terms(index, self._looked_up(index))
                 if len(terms) == 1:
                     found.setdefault(next(iter(terms)), f"{read.tensor.name}.{dimension}")
         return found

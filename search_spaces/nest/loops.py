@@ -74,6 +74,10 @@ class Access:
         """What candidates have of their own, as far as any has."""
         return {name: column for name in self.OWN if (column := getattr(self, name)) is not None}
 
+    def having(self, own: Mapping[str, Any]) -> Access:
+        """The access of candidates that have other numbers of their own."""
+        return replace(self, **own) if own else self
+
     @cached_property
     def axes(self) -> frozenset[str]:
         """The axes that move this access."""
@@ -196,7 +200,7 @@ class LoopNest:
         body = Body(*(np.ones(len(rows)) for _ in range(7)))
         loops = tuple(replace(loop, extent=loop.extent[rows]) for loop in self.loops)
         accesses = tuple(
-            replace(access, **{name: column[rows] for name, column in access.own.items()})
+            access.having({name: column[rows] for name, column in access.own.items()})
             for access in self.accesses
         )
         nest = LoopNest(self.family, self.lanes, self.flops, self.extents, loops, accesses, body)

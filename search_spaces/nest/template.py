@@ -110,7 +110,7 @@ def with_numbers(nest: LoopNest, number: Numbering) -> LoopNest:
 
 
 def _access(access: Access, number: Numbering) -> Access:
-    return replace(access, **{name: number(value, Access.OWN[name]) for name, value in access.own.items()})
+    return access.having({name: number(value, Access.OWN[name]) for name, value in access.own.items()})
 
 
 def _body(body: Body, number: Numbering) -> Body:

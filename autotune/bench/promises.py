@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -11,12 +10,18 @@ from typing import Any
 
 from autotune.bench import search
 from autotune.bench.problem import Case
+from autotune.bench.same_code import SameCode
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio
 from autotune.compiler import compile_in_detail
+from autotune.database import State
+from autotune.files import scratch_folder
 from autotune.frontends import zoo
 from autotune.tuning.api import tune
+from autotune.tuning.budget import Budget
 from autotune.tuning.gain import Gain, gain_of
+from autotune.tuning.measure.pool import ProcessPool
+from autotune.tuning.report import Report
 
 MODELS = ("mlp", "squeezenet", "shufflenet", "mobilenetv2")
 AGAIN = 18
@@ -26,6 +31,10 @@ _NOTES = (
     "unconfirmed is no promise",
     "again: the model compiled without and with the job's database afterwards, in fresh processes of other seeds",
     "covered: the reported interval holds the median of the second reading",
+)
+_SAME = (
+    "every candidate is read with the machine code of its default, and the job does not know that: it finds only noise",
+    "dispatches: what the job says of each; a gain would be wrong",
 )
 
 
@@ -70,14 +79,16 @@ def _named(name: str) -> list[Case]:
     return models.models([name]) if name.removeprefix("zoo:") in zoo.names() else operators.named(name)
 
 
-def promises(chosen: Sequence[Case], budget: str, threads: int, processes: int) -> Iterator[Promise]:
+def promises(chosen: Sequence[Case], budget: Budget | str, threads: int, processes: int) -> Iterator[Promise]:
     """A job after the other, each with a database of its own. Raises what tuning raises."""
     for seed, case in enumerate(chosen):
-        with tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
-            yield _promise(case, budget, threads, processes, seed, Path(folder) / "tuning.db")
+        with scratch_folder("autotune-bench-") as folder:
+            yield _promise(case, budget, threads, processes, seed, folder / "tuning.db")
 
 
-def _promise(case: Case, budget: str, threads: int, processes: int, seed: int, database: Path) -> Promise:
+def _promise(
+    case: Case, budget: Budget | str, threads: int, processes: int, seed: int, database: Path
+) -> Promise:
     graph = case.build().graph
     begin = time.perf_counter()
     report = tune(graph, budget=budget, database=database, threads=threads, seed=seed, quiet=True)
@@ -87,6 +98,62 @@ def _promise(case: Case, budget: str, threads: int, processes: int, seed: int, d
         tuned = compile_in_detail(graph, target="host", threads=threads, database=database).image
         again = gain_of(untuned, tuned, 1000 + seed, lambda: False, processes, patience_s=float("inf"))
     return Promise(f"{case.family} {case.name}", report.session_trials, seconds, report.gain, again)
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """A job from nothing whose candidates all have their default's machine code: no gain that it reports is one."""
+
+    name: str
+    report: Report
+
+    @property
+    def claims(self) -> int:
+        """How many dispatches it says to be faster than their defaults."""
+        return sum(row.evidence.state is State.TUNED for row in self.report.dispatches)
+
+    @property
+    def kept(self) -> bool:
+        """Whether it reports no change, of dispatches and of the whole."""
+        return not self.claims and self.report.speedup is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report, and whether it is right."""
+        return {"name": self.name, "kept": self.kept, "claims": self.claims, "report": self.report.to_json()}
+
+
+def unchanged(chosen: Sequence[Case], budget: Budget | str, threads: int) -> Iterator[Unchanged]:
+    """A job after the other, each with a database of its own. Raises what tuning raises."""
+    for seed, case in enumerate(chosen):
+        with scratch_folder("autotune-bench-") as folder:
+            report = tune(
+                case.build().graph,
+                budget=budget,
+                database=folder / "tuning.db",
+                threads=threads,
+                seed=seed,
+                quiet=True,
+                measurer=lambda cores: SameCode(ProcessPool.started(cores)),
+            )
+            yield Unchanged(f"{case.family} {case.name}", report)
+
+
+def unchanged_table(title: str, found: Sequence[Unchanged]) -> Table:
+    """A row a job; the last one counts those that report no change."""
+    rows = [
+        (
+            job.name,
+            str(job.report.session_trials),
+            f"{job.report.seconds:.0f} s",
+            "; ".join(str(row.evidence) for row in job.report.dispatches),
+            str(job.report.gain.ratio) if job.report.gain else NOTHING,
+            "yes" if job.kept else "no",
+        )
+        for job in found
+    ]
+    rows.append(("all", "", "", "", "", f"{sum(job.kept for job in found)} of {len(found)}"))
+    head = ("job", "trials", "time", "dispatches", "reported", "no change")
+    return Table(title, head, tuple(rows), _SAME)
 
 
 def table(title: str, found: Sequence[Promise]) -> Table:
@@ -112,4 +179,14 @@ def table(title: str, found: Sequence[Promise]) -> Table:
     return Table(title, head, tuple(rows), _NOTES)
 
 
-__all__ = ["AGAIN", "MODELS", "Promise", "cases", "promises", "table"]
+__all__ = [
+    "AGAIN",
+    "MODELS",
+    "Promise",
+    "Unchanged",
+    "cases",
+    "promises",
+    "table",
+    "unchanged",
+    "unchanged_table",
+]

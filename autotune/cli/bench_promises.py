@@ -17,12 +17,19 @@ ABOUT = (
     "The gain that a tuning job reports, beside the same change read again when the job is over: a short job of each "
     "model and operator, from nothing."
 )
+ABOUT_SAME = (
+    "The gain that tuning jobs report where there is none to find: a short job of each, from nothing."
+)
 
 
 @click.command(epilog="Example: autotune bench promises squeezenet GMM:1,512,512,512 --budget 60s")
 @click.argument("names", nargs=-1)
 @click.option("--budget", default="45s", show_default=True, metavar="TIME", help="Of each job.")
 @shared.number_option("--processes", 18, "Fresh processes that read each change again.", least=6)
+@click.option("--trials", type=click.IntRange(1), metavar="N", help="Of each job, instead of a time budget.")
+@click.option(
+    "--same-code", is_flag=True, help="Give candidates their default's machine code: is a gain reported?"
+)
 @shared.threads_option("2")
 @shared.with_output
 def command(
@@ -30,25 +37,40 @@ def command(
     names: Sequence[str],
     budget: str,
     processes: int,
+    trials: int | None,
+    same_code: bool,
     threads: Sequence[int],
 ) -> None:
-    """Are gains what jobs say; NAMES are zoo models and operators (ten of both by default)."""
-    from autotune.bench import promises
+    """Are gains what jobs say; NAMES are zoo models and operators (ten of both by default).
 
+    With --same-code there is nothing to gain, in operators of one algorithm: a name may be given several times.
+    """
+    from autotune.bench import promises
+    from autotune.tuning.budget import Budget
+
+    limit = Budget(budget) if trials is None else Budget(trials=trials)
     chosen = promises.cases(names)
     found: dict[int, list[promises.Promise]] = {}
+    same: dict[int, list[promises.Unchanged]] = {}
 
     def document() -> Document:
         tables = [promises.table(f"Gains of jobs, {counted(n, 'thread')}", found[n]) for n in found]
-        data = {str(number): [promise.to_json() for promise in done] for number, done in found.items()}
-        return output.document("Promises", ABOUT, tables, data)
+        tables += [promises.unchanged_table(f"The same code, {counted(n, 'thread')}", same[n]) for n in same]
+        data = {str(number): [job.to_json() for job in done] for number, done in found.items()}
+        data |= {str(number): [job.to_json() for job in done] for number, done in same.items()}
+        return output.document("Promises", ABOUT_SAME if same_code else ABOUT, tables, data)
 
     for number in threads:
-        done = found[number] = []
-        for promise in promises.promises(chosen, budget, number, processes):
-            done.append(promise)
-            shared.say(f"{promise.name}: {promise.reported}; again {promise.again}")
-            output.save(document())
+        if same_code:
+            for job in promises.unchanged(chosen, limit, number):
+                same.setdefault(number, []).append(job)
+                shared.say(f"{job.name}: {job.claims} gains of dispatches; {job.report.gain}")
+                output.save(document())
+        else:
+            for promise in promises.promises(chosen, limit, number, processes):
+                found.setdefault(number, []).append(promise)
+                shared.say(f"{promise.name}: {promise.reported}; again {promise.again}")
+                output.save(document())
     output.finish(document())
 
 

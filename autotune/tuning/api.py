@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
     from autotune.tuning.events import Callback
+    from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.samplers import SamplerLike
     from autotune.tuning.status import Progress
     from cost_models.ranker import Ranker
@@ -61,6 +63,7 @@ def tune(
     time_model: bool = True,
     allow_oversubscription: bool = False,
     begun: float | None = None,
+    measurer: Callable[[int], Measurer] | None = None,
 ) -> Report:
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
@@ -73,7 +76,8 @@ def tune(
 
     Unless ``quiet`` the job shows itself on standard output; ``progress`` is another display. ``callback`` is
     called with a TuningEvent at the start, after each trial, at each phase and at the end. It may raise
-    StopTuning to end the search early; whatever else it raises ends the job and is raised here.
+    StopTuning to end the search early; whatever else it raises ends the job and is raised here. ``measurer`` makes what
+    builds, checks and times candidates on so many cores, instead of worker processes.
 
     A job that was stopped or killed is continued when the same call is made again. Ctrl-C ends the
     search early: the report says ``stopped`` and the best so far is kept. Raises UsageError, also for
@@ -100,8 +104,7 @@ def tune(
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
     check = EndToEnd.wanted(tolerance, model, shapes, seed)
     ensure(chosen, shown.preparing)
-    with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
-        pool.warm_up()
+    with opened(database) as store, closing((measurer or ProcessPool.started)(chosen.cores)) as pool:
         shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")
         subjects, sites = work_of(parts, chosen, preference)
         job = Job(

@@ -124,8 +124,7 @@ def tune_schedule(
         )
     mine = space(workload, chosen, sketch)
     default = mine.default() if function is not None else analytic.default_config(mine)
-    with opened(database) as store, closing(ProcessPool(chosen.cores)) as pool:
-        pool.warm_up()
+    with opened(database) as store, closing(ProcessPool.started(chosen.cores)) as pool:
         job = Job(
             model=name,
             subjects=[Subject((name,), workload, mine, default)],

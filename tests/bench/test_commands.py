@@ -122,6 +122,15 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["data"]["scores"][0]["candidates"] == 100
 
 
+@pytest.mark.slow
+def test_promises_of_the_same_code(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("SFM:64,64", "--same-code", "--trials", 12, "--threads", 1, "--json")
+    found = measured(capsys, "promises", *arguments)
+    (job,) = found["data"]["1"]
+    assert (job["kept"], job["claims"]) == (True, 0)
+    assert job["report"]["trials"] == 12
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -70,6 +70,13 @@ class ProcessPool:
             worker = WorkerProcess(command, environment, self.limits.start_s, greeting=greeting)
             self._workers.add(role, worker)
 
+    @staticmethod
+    def started(builders: int) -> ProcessPool:
+        """A pool that is warming up."""
+        pool = ProcessPool(builders)
+        pool.warm_up()
+        return pool
+
     def warm_up(self) -> None:
         """Start the workers in the background, while the caller still prepares the job.
 

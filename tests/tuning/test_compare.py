@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest, quantile_test
 
 from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import OPTION, rank
@@ -20,13 +21,22 @@ from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
+from autotune.tuning import paired
 from autotune.tuning.budget import Budget
 from autotune.tuning.gain import gain_of
 from autotune.tuning.job import Job, Options
 from autotune.tuning.measure.interface import BuiltOption, Candidate
 from autotune.tuning.model import MeasuredModel, work_of
 from autotune.tuning.outcome import Measurement
-from autotune.tuning.paired import ERROR_RATE, across_processes, fastest, least_processes, ratio, total
+from autotune.tuning.paired import (
+    CONFIDENCE,
+    ERROR_RATE,
+    across_processes,
+    fastest,
+    least_processes,
+    ratio,
+    total,
+)
 from autotune.tuning.status import Progress
 from autotune.tuning.turns import Rounds, Turns
 from autotune.tuning.whole_model import Profile, Version
@@ -82,6 +92,17 @@ def test_as_many_processes_as_somebody_could_win_with() -> None:
         least = least_processes(count)
         assert fastest([np.ones(least), *[np.full(least, 0.5)] * count]) == 1
         assert fastest([np.ones(least - 1), *[np.full(least - 1, 0.5)] * count]) == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 8, 9, 12, 25, 40])
+def test_intervals_and_p_values_are_those_of_scipy(count: int) -> None:
+    ratios = np.exp(np.random.default_rng(count).normal(0, 0.1, count))
+    low, high = quantile_test(ratios, q=1.0, p=0.5).confidence_interval(CONFIDENCE)
+    expected = None if np.isnan(low) or np.isnan(high) else (low, high)
+    assert ratio(ratios, np.ones(count)).interval == expected
+    for less in range(count + 1):
+        found = paired._sign_test(np.where(np.arange(count) < less, 0.9, 1.1))
+        assert found == pytest.approx(binomtest(less, count).pvalue)
 
 
 def test_a_winner_is_never_said_to_be_no_change() -> None:

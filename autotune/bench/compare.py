@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from autotune.bench.side_by_side import Competitor, CompetitorResult, Pace, Side
 from autotune.bench.systems import System
 from autotune.bench.tables import duration, ratio
 from autotune.errors import UsageError
+from autotune.files import scratch_folder
 from autotune.tuning.progress import PlainLines
 
 Say = Callable[[str], None]
@@ -63,12 +63,12 @@ def compare(
     left = _Share(plan.tune_s, len(plan.threads) * len(listed))
     for threads in plan.threads:
         with (
-            tempfile.TemporaryDirectory(prefix="autotune-bench-") as name,
-            SideBySide(threads, Path(name), plan.pace) as running,
+            scratch_folder("autotune-bench-") as scratch,
+            SideBySide(threads, scratch, plan.pace) as running,
         ):
             for number, case in enumerate(listed, start=1):
                 say(f"[{number}/{len(listed)}] {case.family} {case.name}, {threads} threads")
-                folder = Path(name) / str(number)
+                folder = scratch / str(number)
                 folder.mkdir()
                 result = _one(case, plan, running, folder, say, left)
                 shutil.rmtree(folder)  # of large models nothing must stay until the end

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -38,17 +36,18 @@ def command(
     Another tuner's trials beside ours: autotune bench operators --peers metaschedule.
     """
     from autotune.bench import search
+    from autotune.files import scratch_folder
 
     shared.check_known(names, (family for family, _ in search.SUITE), "operator")
     cases = search.cases(names)
     tables: list[Table] = []
     jobs: dict[str, list[search.TrialSpeed]] = {}
-    with tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
+    with scratch_folder("autotune-bench-") as folder:
         for number in threads:
             found = jobs[str(number)] = []
             for case in cases:
                 shared.say(f"{case.family} {case.name}: {trials} trials, {counted(number, 'thread')}")
-                found.append(search.trial_speed(case, trials, number, Path(folder)))
+                found.append(search.trial_speed(case, trials, number, folder))
             tables.append(_trials(f"Trials, {counted(number, 'thread')}", found))
     scores = []
     for case in cases:

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config
-from autotune.tuning.search import distribution, to_config, to_params
+from autotune.tuning.search import distribution, known_trials, population_of, to_params
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
@@ -103,9 +103,8 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         raise UsageError(f"the guided sampler knows no parameter {param_name!r}")
 
     def _propose(self, study: Study) -> list[Config]:
-        complete = len(self._space.knobs)  # the trial that is being asked for has part of them
-        done = [t for t in study.get_trials(deepcopy=False) if len(t.params) == complete]
-        seen = self._space.of([to_config(self._space, t.params) for t in done])
+        done = known_trials(study, self._space)
+        seen = population_of(self._space, done)
         best = self._best_measured(done)
         fresh = self._space.population(self._rng, _RANDOM)
         pool = _Pool(fresh, self._scorer.features(self._space, fresh))
@@ -165,7 +164,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
             t for t in done if t.state == TrialState.COMPLETE and all(v <= 0 for v in t.constraints.values())
         ]
         timed.sort(key=lambda t: t.value or 0.0)
-        return self._space.of([to_config(self._space, t.params) for t in timed[:_PARENTS]])
+        return population_of(self._space, timed[:_PARENTS])
 
     def _unseen(self, pool: _Pool, seen: Population) -> _Pool:
         fresh = ~np.isin(pool.population.codes(), seen.codes())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from autotune.schedule.knob import Config, Knob, Value, config_to_json
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
     from search_spaces.population import Population
     from search_spaces.space import Space
@@ -50,6 +51,16 @@ def to_params(space: Space, config: Config) -> dict[str, Value]:
 def to_config(space: Space, params: Mapping[str, Any]) -> dict[str, Value]:
     """Optuna's parameters as a configuration."""
     return {k.name: k.values[params[k.name]] if k.ordered else params[k.name] for k in space.knobs}
+
+
+def known_trials(study: optuna.Study, space: Space) -> list[FrozenTrial]:
+    """Those with a value for every knob: the trial that is being asked for has part of them."""
+    return [t for t in study.get_trials(deepcopy=False) if len(t.params) == len(space.knobs)]
+
+
+def population_of(space: Space, trials: Iterable[FrozenTrial]) -> Population:
+    """The candidates of trials."""
+    return space.of([to_config(space, trial.params) for trial in trials])
 
 
 class Search:
@@ -161,4 +172,13 @@ class Search:
         return value, 0.0
 
 
-__all__ = ["Proposal", "SamplerFactory", "Search", "distribution", "to_config", "to_params"]
+__all__ = [
+    "Proposal",
+    "SamplerFactory",
+    "Search",
+    "distribution",
+    "known_trials",
+    "population_of",
+    "to_config",
+    "to_params",
+]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +18,7 @@ from autotune.database import Database
 from autotune.database.inside import Estimate
 from autotune.database.records import Outcome, Reading
 from autotune.errors import MeasureError, UsageError
+from autotune.files import scratch_folder
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.schedule.knob import config_to_json
 from autotune.suggest import listing
@@ -176,8 +175,8 @@ def _read_inside(
     rng = np.random.default_rng(effort.seed)
     target = samples[0].subject.space.target
     with (
-        tempfile.TemporaryDirectory(prefix="autotune-replay-") as folder,
-        Database(Path(folder) / "empty.db") as empty,
+        scratch_folder("autotune-replay-") as folder,
+        Database(folder / "empty.db") as empty,
     ):
         model = MeasuredModel(parts, sites, target, empty, Preference(TOLERANCE), effort.seed)
         reader = InModelReader(Sites(tasks, sites), model)
@@ -234,7 +233,7 @@ def _row(sample: _Sample, built: Built, inside: Estimate | None) -> tuple[object
         outcome.value,
         sample.ratio(built),
         len(sample.ratios.get(built.code_key, ())),
-        np.exp(inside.total / inside.rounds) if inside else np.nan,
+        inside.mean if inside else np.nan,
         inside.rounds if inside else 0,
     )
 

@@ -15,7 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config
-from autotune.tuning.search import distribution, to_config, to_params
+from autotune.tuning.search import distribution, known_trials, population_of, to_config, to_params
 from search_spaces.population import Indexes, Population
 from search_spaces.space import Space
 
@@ -111,9 +111,7 @@ class PoolSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read without 
 
     def _proposed(self, study: Study) -> NDArray[np.bool_]:
         """Which of the pool are known."""
-        complete = len(self._space.knobs)  # the trial that is being asked for has part of them
-        known = [t.params for t in study.get_trials(deepcopy=False) if len(t.params) == complete]
-        seen = self._space.of([to_config(self._space, params) for params in known])
+        seen = population_of(self._space, known_trials(study, self._space))
         return np.isin(self._space.pool.codes(), seen.codes())
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ class FakeWorkload:
     kind: str = "contraction"
     flops: int = 1 << 20
     bytes: int = 1 << 16
+
+    @cached_property
+    def expressions(self) -> RegionProgram:
+        return self.program()
 
     def program(self) -> RegionProgram:
         """A product of 64x64 matrices, whose loops those of the made-up nests are."""

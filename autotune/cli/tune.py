@@ -44,6 +44,13 @@ DEFAULT_BUDGET = "10m"
     metavar="NAME",
     help="guided by the cost model, or one of Optuna's: tpe, random, cmaes, gp, nsga2, qmc, grid.",
 )
+@click.option(
+    "--objective",
+    default="latency",
+    show_default=True,
+    metavar="NAME",
+    help="What is searched: latency; memory or size (of the artifact) beside it; or front, all three.",
+)
 @verify_option
 @json_option
 def command(
@@ -54,6 +61,7 @@ def command(
     allow_oversubscription: bool,
     seed: int,
     sampler: str,
+    objective: str,
     verify: bool,
     as_json: bool,
     **options: Unpack[ModelOptions],
@@ -81,6 +89,7 @@ def command(
         database=database,
         seed=seed,
         sampler=sampler,
+        objective=objective,
         allow_oversubscription=allow_oversubscription,
         progress=display(sys.stdout, as_json=as_json),
         begun=time.monotonic() - process_age(),

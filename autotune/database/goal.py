@@ -26,6 +26,23 @@ class Objective(StrEnum):
     """What it adds to an artifact: object file and constants."""
 
 
+FRONT = "front"
+"""All of them: what a job searches for a Pareto front."""
+
+
+def searched(objective: str) -> tuple[Objective, ...]:
+    """What a search for an objective minimises, latency first. Raises UsageError.
+
+    >>> [str(found) for found in searched("memory")]
+    ['latency', 'memory']
+    """
+    names = [*Objective, FRONT]
+    if objective not in names:
+        raise UsageError(f"unknown objective {objective!r}\n  one of {listing(objective, names)}")
+    wanted = Objective if objective == FRONT else (Objective.LATENCY, Objective(objective))
+    return tuple(dict.fromkeys(wanted))
+
+
 @dataclass(frozen=True)
 class Goal:
     """The objective, and how much longer than the fastest a dispatch may take for it (1: no longer)."""
@@ -76,6 +93,11 @@ class Goal:
 
 
 FASTEST = Goal()
+
+
+def goals_of(objective: str) -> tuple[Goal, ...]:
+    """The goals whose winners a job for an objective compares, beside the fastest."""
+    return tuple(Goal(found) for found in searched(objective) if found is not Objective.LATENCY)
 
 
 @dataclass(frozen=True)
@@ -143,4 +165,14 @@ def smallest(points: Iterable[Point], fastest: Run, goal: Goal) -> tuple[Run, Sa
     return best.run, Saving.by(goal, best.footprint, base.footprint, ratio)
 
 
-__all__ = ["FASTEST", "MAX_SLOWDOWN", "Goal", "Objective", "Saving", "smallest"]
+__all__ = [
+    "FASTEST",
+    "FRONT",
+    "MAX_SLOWDOWN",
+    "Goal",
+    "Objective",
+    "Saving",
+    "goals_of",
+    "searched",
+    "smallest",
+]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from autotune import settings
 from autotune.database import Evidence, Hit, Key, Miss, Run
-from autotune.database.goal import MAX_SLOWDOWN, Goal
+from autotune.database.goal import MAX_SLOWDOWN, Goal, searched
 from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.hardware import check_threads
@@ -55,6 +55,7 @@ def tune(
     threads: int | None = None,
     seed: int = 0,
     sampler: SamplerLike = "guided",
+    objective: str = "latency",
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
     quiet: bool = False,
@@ -68,7 +69,8 @@ def tune(
     """Search faster schedules for all workloads of a model; every measured run goes to the database.
 
     ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
-    Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. Algorithms of
+    Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. ``objective`` is
+    latency, or what is searched beside it: memory, size (of the artifact), or front for all three. Algorithms of
     a declared error above ``tolerance`` are left out; above the default one the report has the error of the whole model
     from end to end. ``shapes`` gives the sizes of inputs with symbolic
     dimensions, by input name. ``time_model``: the report has the whole model's latency. A time budget is for all
@@ -96,8 +98,9 @@ def tune(
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
-    options = Options(sampler, checked_seed(seed), time_model=time_model)
-    factory(sampler, OnlineModel(None), options.batch)  # an unknown sampler is noticed before workers start
+    options = Options(sampler, checked_seed(seed), time_model=time_model, objective=objective)
+    # An unknown sampler or objective is noticed before workers start.
+    factory(sampler, OnlineModel(None), options.batch, len(searched(objective)))
     chosen = runnable(Target.parse(target, threads))
     check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)

@@ -8,12 +8,13 @@ site, one with the second, and so on. Each site is decided by its own dispatches
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autotune.compiler.plan import OPTION, option_key
-from autotune.database import Database, Miss
+from autotune.database import Database, Hit, Miss
+from autotune.database.goal import Goal
 from autotune.database.records import CRASHED_INSIDE, SAME_CODE, Comparison, PlanReading, Run
 from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
@@ -56,6 +57,8 @@ class Comparing:
     say: Callable[[str], None] = lambda text: None
     best_plan: Callable[[Options], Mapping[str, str]] = lambda options: {}
     """The trace keys of the plan that promises most with some options, by workload key."""
+    goals: Sequence[Goal] = ()
+    """Whose schedules are compared beside the fastest."""
 
     def run(self, options_late: Callable[[], bool], late: Callable[[], bool]) -> bool:
         """Compare what was found since the last time: schedules, then options by the best schedules known, and where
@@ -172,7 +175,14 @@ class Comparing:
         top = [by_trace[trace] for trace in wanted if trace in by_trace][:TOP]
         if best.id not in {default.id, *(run.id for run in top)}:
             top = [*top[: TOP - 1], best]
-        return [default, *top]
+        return list({run.id: run for run in (default, *top, *self._smaller(task))}.values())
+
+    def _smaller(self, task: Task) -> Iterator[Run]:
+        """What would be used instead of the fastest for each other goal: a comparison says how much slower it is."""
+        for goal in self.goals:
+            found = self.database.lookup(task.key.workload, task.key.target, task.key.space, goal)
+            if isinstance(found, Hit) and found.saving is not None:
+                yield found.best
 
     def _read(
         self, questions: Sequence[Question], base: Version, late: Callable[[], bool]

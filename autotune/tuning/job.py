@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 from autotune.compiler.plan import OPTION, with_options
 from autotune.compiler.planned import evidence_in
 from autotune.database import Database
+from autotune.database.goal import Objective, goals_of, searched
 from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
 from autotune.passes.options import Option
@@ -88,13 +89,15 @@ class Subject:
 class Options:
     """How to search. ``batch`` candidates are built together before they are timed one by one.
 
-    ``time_model``: the whole model is timed untuned and tuned at the end.
+    ``time_model``: the whole model is timed untuned and tuned at the end. ``objective`` names what the search minimises
+    (:func:`autotune.database.goal.searched`).
     """
 
     sampler: SamplerLike = GUIDED
     seed: int = 0
     batch: int = 8
     time_model: bool = True
+    objective: str = Objective.LATENCY.value
 
 
 @dataclass
@@ -202,12 +205,19 @@ class Job:
         now = time.time()
         work = sorted((s.workload.key, s.space.key, len(s.names)) for s in self.subjects)
         identity = [work, self.target.key, name_of(self.options.sampler), self.options.seed]
+        identity += [] if self.options.objective == Objective.LATENCY else [self.options.objective]
         fresh = JobRow(
             id=uuid.uuid4().hex[:12],
             fingerprint=hashlib.sha256(json.dumps(identity).encode()).hexdigest(),
             model=self.model,
             target_key=self.target.key,
-            options=json.dumps({"sampler": name_of(self.options.sampler), "seed": self.options.seed}),
+            options=json.dumps(
+                {
+                    "sampler": name_of(self.options.sampler),
+                    "seed": self.options.seed,
+                    "objective": self.options.objective,
+                }
+            ),
             state=JobRow.RUNNING,
             owner=owner(),
             elapsed_s=0.0,
@@ -218,8 +228,9 @@ class Job:
 
     def _task(self, subject: Subject, cost_model: OnlineModel) -> Task:
         options = self.options
-        make = factory(options.sampler, cost_model, options.batch)
-        search = Search(subject.space, make, options.seed)
+        objectives = searched(options.objective)
+        make = factory(options.sampler, cost_model, options.batch, len(objectives))
+        search = Search(subject.space, make, options.seed, objectives)
         return Task(
             subject.names,
             subject.workload,
@@ -325,7 +336,8 @@ class Job:
             return
         say = partial(self._say, status, "compare")
         best = status.plan_search.best
-        comparing = Comparing(status.sites, self.database, self.measurer, self.whole, status.job, say, best)
+        sites, model, goals = status.sites, self.whole, goals_of(self.options.objective)
+        comparing = Comparing(sites, self.database, self.measurer, model, status.job, say, best, goals)
         if comparing.run(options_late, late):
             status.confirm(self._rows(status.sites, self.whole.rankings()))
         self._rule_out(status.sites)

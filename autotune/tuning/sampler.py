@@ -15,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.errors import UsageError
 from autotune.schedule.knob import Config
+from autotune.tuning.aim import Aim
 from autotune.tuning.search import distribution, known_trials, population_of, to_params
 from search_spaces.population import Population
 
@@ -59,6 +60,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     2020) with a neighbourhood for its mutations. Of each batch, a share ``local`` is the best scored
     among the neighbours of the best measured, and a share ``explore``, all of the first, is random and
     spread out: both find what the model is wrong about.
+    Of a study with several objectives each batch has random weights (:mod:`autotune.tuning.aim`).
     All of its memory is the study, so that a rebuilt study continues where it was.
     """
 
@@ -79,6 +81,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         self._explore = explore
         self._rng = np.random.default_rng(seed)
         self._queue: list[Config] = []
+        self._aim = Aim(np.ones(1), space.of([]), np.zeros((0, 1)))
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """All knobs: one proposal chooses them together."""
@@ -105,7 +108,8 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     def _propose(self, study: Study) -> list[Config]:
         done = known_trials(study, self._space)
         seen = population_of(self._space, done)
-        best = self._best_measured(done)
+        self._aim = self._aimed(done, len(study.directions))
+        best = self._aim.measured.take(self._aim.best[:_PARENTS])
         fresh = self._space.population(self._rng, _RANDOM)
         pool = _Pool(fresh, self._scorer.features(self._space, fresh))
         pool = self._unseen(self._grow(pool, best), seen)
@@ -136,7 +140,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
     def _ranked(self, pool: _Pool) -> NDArray[np.intp]:
         """Rows of the pool, the best scored first."""
         scores = self._scorer.score(self._space, pool.population, pool.features)
-        return np.argsort(-scores, kind="stable")
+        return self._aim.ranked(pool.population, scores)
 
     def _grow(self, pool: _Pool, best: Population) -> _Pool:
         """Add the neighbours of what is best so far, round by round."""
@@ -159,12 +163,14 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         near = self._space.neighbourhood(best.take(np.arange(min(len(best), 2))))
         return np.isin(pool.codes(), near.codes()) if len(near) else np.zeros(len(pool), np.bool_)
 
-    def _best_measured(self, done: list[FrozenTrial]) -> Population:
+    def _aimed(self, done: list[FrozenTrial], objectives: int) -> Aim:
+        """What the next batch aims at, and all that was measured."""
+        weights = np.ones(1) if objectives == 1 else self._rng.dirichlet(np.ones(objectives))
         timed = [
             t for t in done if t.state == TrialState.COMPLETE and all(v <= 0 for v in t.constraints.values())
         ]
-        timed.sort(key=lambda t: t.value or 0.0)
-        return population_of(self._space, timed[:_PARENTS])
+        values = np.asarray([t.values for t in timed], np.float64).reshape(-1, objectives)
+        return Aim(weights, population_of(self._space, timed), values)
 
     def _unseen(self, pool: _Pool, seen: Population) -> _Pool:
         fresh = ~np.isin(pool.population.codes(), seen.codes())

@@ -24,11 +24,16 @@ SamplerLike: TypeAlias = str | BaseSampler | Study | Callable[..., BaseSampler]
 study, whose sampler and storage are used."""
 
 
-def factory(sampler: SamplerLike, scorer: Scorer, batch: int) -> SamplerFactory:
+def factory(sampler: SamplerLike, scorer: Scorer, batch: int, objectives: int = 1) -> SamplerFactory:
     """What makes the sampler (or the study) of each search.
 
-    Raises UsageError for an unknown name, and for a study that does not minimise one value.
+    Raises UsageError for an unknown name, for a study that does not minimise one value, and with several ``objectives``
+    for a study and for a sampler of one value.
     """
+    if objectives > 1 and (isinstance(sampler, Study) or sampler in SINGLE):
+        raise UsageError(
+            f"{name_of(sampler)} minimises one value, the latency; for another objective take guided, tpe or nsga2"
+        )
     if isinstance(sampler, Study):
         return _of_study(sampler)
     if isinstance(sampler, BaseSampler):
@@ -135,5 +140,8 @@ OPTUNA: dict[str, Callable[[int], BaseSampler]] = {
     "grid": _optuna("BruteForceSampler"),
 }
 """Optuna's samplers by the name used on the command line."""
+
+SINGLE = ("cmaes",)
+"""Those that cannot search a Pareto front."""
 
 __all__ = ["GUIDED", "NEEDS", "OPTUNA", "SamplerLike", "factory", "name_of"]

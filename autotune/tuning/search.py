@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from autotune.database.goal import Goal, Objective
 from autotune.schedule.knob import Config, Knob, Value, config_to_json
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+    from autotune.database.records import Footprint
     from search_spaces.population import Population
     from search_spaces.space import Space
 
@@ -22,6 +24,8 @@ SamplerFactory = Callable[["Space", int], "optuna.samplers.BaseSampler | optuna.
 """Makes the sampler of a search, or its study, from its space and a seed."""
 
 _TRIES = 24
+_LINE = 64
+"""Bytes that make no difference: nothing needs none at all."""
 _FAILED = "failed"
 _ILLEGAL = "illegal"
 
@@ -66,12 +70,19 @@ def population_of(space: Space, trials: Iterable[FrozenTrial]) -> Population:
 class Search:
     """Asks a sampler for candidates of one space, and tells it how they ended.
 
-    The objective is log2 of the latency in ns. A failed candidate is told as complete with a violated
-    constraint: Optuna's samplers forget failed trials and would propose them again. They also repeat
-    points of discrete spaces by design; such a proposal is answered from what is known.
+    The objectives are log2 of the latency in ns and, if asked for, of the bytes of memory and of the artifact. A
+    failed candidate is told as complete with a violated constraint: Optuna's samplers forget failed trials and would
+    propose them again. They also repeat points of discrete spaces by design; such a proposal is answered from what is
+    known.
     """
 
-    def __init__(self, space: Space, make_sampler: SamplerFactory, seed: int) -> None:
+    def __init__(
+        self,
+        space: Space,
+        make_sampler: SamplerFactory,
+        seed: int,
+        objectives: Sequence[Objective] = (Objective.LATENCY,),
+    ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -79,11 +90,17 @@ class Search:
         self.exhausted = False
         self._rng = np.random.default_rng(seed)
         self._distributions = {knob.name: distribution(knob) for knob in space.knobs}
-        self._results: dict[str, float | None] = {}
+        self._objectives = objectives
+        self._results: dict[str, tuple[float | None, Footprint | None]] = {}
         self._pending: set[str] = set()
         self._worst = 40.0
         made = make_sampler(space, seed)
-        self._study = made if isinstance(made, optuna.Study) else optuna.create_study(sampler=made)
+        directions = ["minimize"] * len(objectives)
+        self._study = (
+            made
+            if isinstance(made, optuna.Study)
+            else optuna.create_study(sampler=made, directions=directions)
+        )
 
     def __len__(self) -> int:
         return len(self._results)
@@ -92,19 +109,19 @@ class Search:
         text = config_to_json(config)
         return text in self._results or text in self._pending
 
-    def add(self, config: Config, latency_ns: float | None) -> None:
+    def add(self, config: Config, latency_ns: float | None, footprint: Footprint | None = None) -> None:
         """A run that was measured before; None for one that failed."""
         import optuna
 
         if config in self:
             return
-        self._results[config_to_json(config)] = latency_ns
-        value, violated = self._objective(latency_ns)
+        self._results[config_to_json(config)] = latency_ns, footprint
+        values, violated = self._values(latency_ns, footprint)
         self._study.add_trial(
             optuna.trial.create_trial(
                 params=to_params(self.space, config),
                 distributions=self._distributions,
-                value=value,
+                values=values,
                 constraints={_FAILED: violated},
             )
         )
@@ -140,9 +157,9 @@ class Search:
             if text in self._pending:
                 self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
             elif text in self._results:
-                self._answer(trial, self._results[text])
+                self._answer(trial, *self._results[text])
             elif self.space.broken(config) is not None:
-                self._answer(trial, None, _ILLEGAL)
+                self._answer(trial, None, None, _ILLEGAL)
             else:
                 return self._pend(config, trial)
         config_or_none = self._unseen()
@@ -153,23 +170,36 @@ class Search:
         population: Population = self.space.population(self._rng, len(self._results) + 64)
         return next((c for c in population if c not in self), None)
 
-    def tell(self, proposal: Proposal, latency_ns: float | None) -> None:
+    def tell(self, proposal: Proposal, latency_ns: float | None, footprint: Footprint | None = None) -> None:
         """How a proposal ended; None for failed."""
         text = config_to_json(proposal.config)
         self._pending.discard(text)
-        self._results[text] = latency_ns
-        self._answer(proposal.trial, latency_ns)
+        self._results[text] = latency_ns, footprint
+        self._answer(proposal.trial, latency_ns, footprint)
 
-    def _answer(self, trial: optuna.trial.Trial, latency_ns: float | None, constraint: str = _FAILED) -> None:
-        value, violated = self._objective(latency_ns)
+    def _answer(
+        self,
+        trial: optuna.trial.Trial,
+        latency_ns: float | None,
+        footprint: Footprint | None,
+        constraint: str = _FAILED,
+    ) -> None:
+        values, violated = self._values(latency_ns, footprint)
         trial.set_constraint(constraint, violated)
-        self._study.tell(trial, value)
+        self._study.tell(trial, values)
 
-    def _objective(self, latency_ns: float | None) -> tuple[float, float]:
+    def _values(self, latency_ns: float | None, footprint: Footprint | None) -> tuple[list[float], float]:
+        """The value of each objective, and whether it failed; an unknown footprint counts as the worst."""
         if latency_ns is None or not math.isfinite(latency_ns):
-            return self._worst, 1.0
-        value = math.log2(max(latency_ns, 1.0))
-        return value, 0.0
+            return [self._worst] * len(self._objectives), 1.0
+        values = []
+        for objective in self._objectives:
+            if objective is Objective.LATENCY:
+                values.append(math.log2(max(latency_ns, 1.0)))
+            else:
+                nbytes = None if footprint is None else Goal(objective).bytes_of(footprint)
+                values.append(self._worst if nbytes is None else math.log2(_LINE + nbytes))
+        return values, 0.0
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.database.inside import Estimate, estimates
-from autotune.database.records import CRASHED_INSIDE, Key, Origin, Outcome, Reading, Run
+from autotune.database.records import CRASHED_INSIDE, Footprint, Key, Origin, Outcome, Reading, Run
 from autotune.errors import AutotuneError
 from autotune.schedule.knob import Config
 from autotune.tuning.measure.interface import Built, Candidate
@@ -54,6 +54,8 @@ class Task:
     alone: bool = True
     """There is no model to read candidates inside: they count by what they take alone."""
     known: dict[str, Measurement] = field(default_factory=dict)
+    footprints: dict[str, Footprint] = field(default_factory=dict)
+    """What code of schedules takes beside time, by trace key, as far as it is known."""
     codes: dict[str, str] = field(default_factory=dict)
     """The first schedule that gave some machine code, by the key of the code: its readings are those of all others."""
     inside: dict[str, Estimate] = field(default_factory=dict)
@@ -164,6 +166,8 @@ class Task:
     def check(self, built: Built, measurement: Measurement, origin: Origin) -> None:
         """Take what a candidate was alone."""
         self.known.setdefault(built.trace_key, measurement)
+        if built.footprint is not None:
+            self.footprints[built.trace_key] = built.footprint
         if measurement.latency:
             self.built[built.trace_key] = built
             if built.code_key:
@@ -196,7 +200,7 @@ class Task:
     def repeat(self, proposal: Proposal, trace_key: str) -> None:
         """End a proposal of a schedule that another one gave before."""
         ns = self.score_ns(trace_key)
-        self.search.tell(proposal, ns if ns < math.inf else None)
+        self.search.tell(proposal, ns if ns < math.inf else None, self.footprints.get(trace_key))
 
     def keep_default(self, built: Built) -> None:
         """The code of the default schedule, where an earlier session measured it."""
@@ -228,7 +232,9 @@ class Task:
             self.default_ns = readings[-1].default_ns
         for run in fresh:
             ns = self.score_ns(run.trace_key)
-            self.search.add(run.config, ns if ns < math.inf else None)
+            if run.footprint is not None:
+                self.footprints[run.trace_key] = run.footprint
+            self.search.add(run.config, ns if ns < math.inf else None, run.footprint)
             self.curve.append(min(self.best_ns, ns))
         self.left += self._unread(fresh)
 

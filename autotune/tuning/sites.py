@@ -15,6 +15,9 @@ RULED_OUT = 1.5
 """An option that takes this much longer than the fastest, by readings alone, gets no more turns."""
 LOSING, KEPT = 1.15, 2
 """The same by a comparison inside the model, and the most options of a site that get turns after one."""
+UNUSED, BETTER = 0.25, 0.95
+"""What a gain counts in an option that is not used, until it seems to take less than this part of the one that is: it
+changes the model only if the option wins, and options that are left are often twins of the one in use."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,8 @@ class Sites:
     def weights(self) -> dict[str, float]:
         """The weight of each task, by workload key: how many ns the model gains when the task gets 1 ns faster.
 
-        Tasks of an option that is not the fastest count too, by how close it is; tasks without a weight gain nothing.
+        Tasks of an option that is not the fastest count too, by how close it is, and less if it is not the one in use;
+        tasks without a weight gain nothing.
         """
         weights = Counter[str]()
         for site in self.all:
@@ -105,9 +109,15 @@ class Sites:
             fastest = self.latency(ranked[0])
             for option in ranked:
                 share = fastest / self.latency(option) if fastest < float("inf") else 1.0
+                share *= UNUSED if self._is_unused(site, option) else 1.0
                 for region in option.regions:
                     weights[region.key] += share * len(site.names)  # type: ignore[assignment]
         return dict(weights)
+
+    def _is_unused(self, site: Site, option: Option) -> bool:
+        """Whether another option is used, and this one does not seem clearly faster."""
+        used = self.used.get(site.workload.key, option)
+        return used.name != option.name and self.latency(option) >= BETTER * self.latency(used)
 
     def uses(self, options: Mapping[str, Option]) -> dict[str, int]:
         """How often the model executes a workload, by key, with ``options`` (by workload key; else the default)."""
@@ -121,4 +131,4 @@ class Sites:
         return sum(latency(self.task_of[region.key]) for region in option.regions)
 
 
-__all__ = ["KEPT", "LOSING", "RULED_OUT", "Site", "Sites"]
+__all__ = ["BETTER", "KEPT", "LOSING", "RULED_OUT", "UNUSED", "Site", "Sites"]

@@ -6,7 +6,7 @@ import pytest
 
 from autotune.passes.options import Option
 from autotune.tuning.allocate import Allocator
-from autotune.tuning.sites import Site, Sites
+from autotune.tuning.sites import UNUSED, Site, Sites
 from autotune.tuning.task import Task
 from tests.tuning.synthetic import FakeWorkload
 
@@ -67,6 +67,14 @@ def test_what_is_behind_counts_less_and_what_is_far_behind_not_at_all():
     assert weights == {"plain": 1, "direct": pytest.approx(2 * 0.8), "rows": 2, "product": 4}
     assert set(sites(direct=121.0, rows=20.0, product=30.0).weights()) == {"plain", "rows", "product"}
     assert set(sites(direct=50.0, rows=20.0, product=30.0).weights()) == {"plain", "direct"}
+
+
+@pytest.mark.parametrize(("product", "counts"), [(40.0, UNUSED), (36.0, 1.0)])
+def test_an_option_that_is_not_used_counts_less_unless_it_seems_clearly_faster(product: float, counts: float):
+    found = sites(direct=100.0, rows=20.0, product=product)
+    found.used["direct"] = found.all[1].options[0]
+    assert found.weights()["rows"] == pytest.approx(2 * counts)
+    assert found.weights()["direct"] == pytest.approx(2 * found.latency(found.all[1].options[1]) / 100.0)
 
 
 def test_what_fails_does_not_hold_up_the_others():

@@ -241,7 +241,9 @@ class Comparing:
             f"turns in {processes} fresh processes"
         )
         most = ROUNDS * processes
-        rounds = Rounds(most, most, processes, every=EVERY)
+        # Too few processes for a winner still say which options are far behind, and these get no trials.
+        least = ROUNDS if all(question.kind == OPTION for question in questions) else most
+        rounds = Rounds(most, least, processes, every=EVERY)
         versions = [version_of(base, questions, numbered(questions, n)) for n in range(count)]
         return self.model.read(versions, rounds, late)
 

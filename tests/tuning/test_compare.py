@@ -23,6 +23,7 @@ from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 from autotune.tuning import paired
 from autotune.tuning.budget import Budget
+from autotune.tuning.compare import close_behind
 from autotune.tuning.gain import gain_of
 from autotune.tuning.job import Job, Options
 from autotune.tuning.measure.interface import BuiltOption, Candidate
@@ -37,6 +38,7 @@ from autotune.tuning.paired import (
     ratio,
     total,
 )
+from autotune.tuning.sites import Site
 from autotune.tuning.status import Progress
 from autotune.tuning.turns import Rounds, Turns
 from autotune.tuning.whole_model import Profile, Version
@@ -193,6 +195,33 @@ class ScriptedModel(MeasuredModel):
         return None
 
 
+def job_of_one_convolution(
+    database: Database, model: type[ScriptedModel], ns: dict[str, float], wrong: tuple[str, ...] = ()
+) -> tuple[Job, Site]:
+    """A job, and the only site that has options; those without ``ns`` take 900 ns."""
+    b = GraphBuilder("two")
+    w = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
+    x = b.node("Conv", b.input("x", (1, 16, 24, 24)), b.constant("w", w), pads=(1, 1, 1, 1))
+    parts = divide(b.graph(b.node("Relu", x, name="y")))
+    subjects, sites = work_of(parts, TARGET, Preference())
+    (site,) = [site for site in sites if len(site.options) > 1]
+    whole = model(parts, sites, TARGET, database, Preference(), 0)
+    whole.ns = {**{option.name: 900.0 for option in site.options}, **ns}
+    job = Job(
+        model="two",
+        subjects=subjects,
+        sites=sites,
+        target=TARGET,
+        budget=Budget(trials=60),
+        database=database,
+        measurer=Table(wrong),
+        progress=Progress(),
+        options=Options(sampler="random"),
+        whole=whole,
+    )
+    return job, site
+
+
 @pytest.mark.parametrize(
     ("ns", "wrong", "winner"),
     [
@@ -204,27 +233,8 @@ class ScriptedModel(MeasuredModel):
 def test_what_is_faster_inside_the_model_and_exact_is_used(
     tmp_path: Path, ns: dict[str, float], wrong: tuple[str, ...], winner: str
 ) -> None:
-    b = GraphBuilder("two")
-    w = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32)
-    x = b.node("Conv", b.input("x", (1, 16, 24, 24)), b.constant("w", w), pads=(1, 1, 1, 1))
-    parts = divide(b.graph(b.node("Relu", x, name="y")))
-    subjects, sites = work_of(parts, TARGET, Preference())
-    (site,) = [site for site in sites if len(site.options) > 1]
     with Database(tmp_path / "tuning.db") as database:
-        whole = ScriptedModel(parts, sites, TARGET, database, Preference(), 0)
-        whole.ns = {**{option.name: 900.0 for option in site.options}, **ns}
-        job = Job(
-            model="two",
-            subjects=subjects,
-            sites=sites,
-            target=TARGET,
-            budget=Budget(trials=60),
-            database=database,
-            measurer=Table(wrong),
-            progress=Progress(),
-            options=Options(sampler="random"),
-            whole=whole,
-        )
+        job, site = job_of_one_convolution(database, ScriptedModel, ns, wrong)
         report = job.run()
         rows = {row.name: row for row in database.comparison(site.workload.key, TARGET.key, OPTION)}
         assert rank([site.workload], TARGET, database, Preference())[site.workload.key].chosen.name == winner
@@ -234,6 +244,25 @@ def test_what_is_faster_inside_the_model_and_exact_is_used(
     (line,) = report.decisions
     assert line.partition(": ")[2].startswith(winner)
     assert all(f"{name}: relative error 0.5" in line for name in wrong)
+
+
+class Late(ScriptedModel):
+    """There is time for the least number of rounds only."""
+
+    def read(self, versions: Any, rounds: Rounds, out_of_time: Any) -> list[Profile | None]:
+        return super().read(versions, replace(rounds, most=rounds.least), out_of_time)
+
+
+def test_options_that_are_far_behind_are_ruled_out_even_without_time_for_a_winner(tmp_path: Path) -> None:
+    ns = {"direct": 300.0, "winograd F(2x2)": 200.0, "winograd F(4x4)": 290.0}
+    with Database(tmp_path / "tuning.db") as database:
+        job, site = job_of_one_convolution(database, Late, ns)
+        job.run()
+        rows = database.comparison(site.workload.key, TARGET.key, OPTION)
+    (won,) = [row for row in rows if row.won]
+    assert won.name == site.default.name
+    assert all(row.ratio is None or row.ratio.interval is None for row in rows)
+    assert close_behind(rows) == {"winograd F(2x2)"}
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,7 @@ def moment(rng: random.Random) -> Moment:
         return Moment(kind, rng.uniform(0.0, 0.5), _after(rng.randrange(1, 9), "nothing"))
     if kind == "read":
         return Moment(kind, rng.uniform(0.0, 6.0), _after(_MOST, "candidates of"))
-    return Moment(kind, rng.uniform(0.0, 20.0), _after(_MOST, "workloads inside"))
+    return Moment(kind, rng.uniform(0.0, 20.0), _after(_MOST, "take turns"))
 
 
 def _after(count: int, reading: str) -> Callable[[Event], bool]:

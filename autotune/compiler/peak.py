@@ -45,7 +45,7 @@ def least_peak(
     planned: Callable[[Goal], Plan],
     footprints: Footprints,
 ) -> Plan:
-    """The plan of least peak memory within the goal's slowdown. Where that is no lower for it, nothing is slower.
+    """The plan of least peak memory within the goal's slowdown; the fastest one where its peak is as low.
 
     One limit of scratch memory after another is tried, from that of the fastest plan down.
     """
@@ -62,7 +62,9 @@ def least_peak(
             break
         best = min(best, found, key=lambda sized: sized.peak)
         limit = found.scratch - 1
-    return fastest.plan.with_sites(workloads, _needed(parts, workloads, fastest, best), best.plan)
+    plan = fastest.plan.with_sites(workloads, _needed(parts, workloads, fastest, best), best.plan)
+    known = footprints.of(plan.schedules.values())
+    return min(fastest.plan, plan, key=lambda plan: _exact_peak(plan.apply(parts), plan, known))
 
 
 def _takes(plan: Plan, workloads: Sequence[Workload], footprints: Footprints) -> dict[str, Footprint]:
@@ -99,6 +101,13 @@ def _peak(parts: Partition, takes: Mapping[str, Footprint]) -> int:
         for step, dispatch in enumerate(parts.dispatches)
     ]
     return lower_bound([*value_lifetimes(parts), *steps]) + _scratch(takes.values())
+
+
+def _exact_peak(parts: Partition, plan: Plan, footprints: Mapping[tuple[str, str], Footprint]) -> int:
+    """The peak memory of a model whose options are in their places."""
+    keys = [dispatch.workload.key for dispatch in parts.dispatches]
+    takes = {key: footprints[key, plan.schedules[key].trace.key] for key in keys}
+    return _peak(parts, takes)
 
 
 def _scratch(takes: Iterable[Footprint]) -> int:

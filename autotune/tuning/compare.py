@@ -41,6 +41,8 @@ TOP = 2
 """How many runs are compared with the default: those that were fastest inside the model, each time they were read."""
 ROUNDS = 3
 """In each process: what a process draws once, such as where arrays lie, takes several processes, not rounds."""
+LOSSES = 2
+"""A winner may be slower in so many processes, where there is time for more: other work disturbs one now and then."""
 EVERY = 4
 """After so many others the first version has a turn again."""
 
@@ -235,15 +237,14 @@ class Comparing:
     ) -> list[Profile | None]:
         """Read the versions with the incumbents, with the first candidate of each question, and so on."""
         count = max(len(question.candidates) for question in questions)
-        processes = least_processes(count - 1) if count > 1 else 1
+        fewest, processes = (least_processes(count - 1, n) if count > 1 else 1 for n in (0, LOSSES))
         self.say(
             f"reading {len(questions)} workloads inside the model: the default and {count - 1} candidates take "
-            f"turns in {processes} fresh processes"
+            f"turns in up to {processes} fresh processes"
         )
-        most = ROUNDS * processes
         # Too few processes for a winner still say which options are far behind, and these get no trials.
-        least = ROUNDS if all(question.kind == OPTION for question in questions) else most
-        rounds = Rounds(most, least, processes, every=EVERY)
+        least = 1 if all(question.kind == OPTION for question in questions) else fewest
+        rounds = Rounds(ROUNDS * processes, ROUNDS * least, processes, every=EVERY)
         versions = [version_of(base, questions, numbered(questions, n)) for n in range(count)]
         return self.model.read(versions, rounds, late)
 
@@ -357,6 +358,7 @@ def code_of(runs: Sequence[tuple[Task, Run]], measurer: Measurer) -> list[Built]
 
 
 __all__ = [
+    "LOSSES",
     "ROUNDS",
     "TOP",
     "Comparing",

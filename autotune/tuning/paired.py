@@ -5,6 +5,7 @@ Everything that is said of a gain is a :class:`autotune.database.Ratio` made her
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -117,9 +118,14 @@ def fastest(series: Sequence[Series | None], each: int = 1, margin: float = MARG
     return min(scores, key=scores.__getitem__)
 
 
-def least_processes(candidates: int) -> int:
-    """With fewer processes than these none of so many candidates can win."""
-    return int(np.ceil(np.log2(2 * max(1, candidates) / ERROR_RATE)))
+def least_processes(candidates: int, losses: int = 0) -> int:
+    """With fewer processes than these none of so many candidates can win that is slower in ``losses`` of them.
+
+    >>> least_processes(2), least_processes(2, losses=1), least_processes(2, losses=2)
+    (7, 10, 13)
+    """
+    level = ERROR_RATE / max(1, candidates)
+    return next(number for number in itertools.count(losses + 1) if 2 * _at_most(losses, number) <= level)
 
 
 __all__ = [

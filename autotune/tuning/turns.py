@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 WORKER = python_module("autotune.tuning.measure.models")
 _LOAD_S = 300.0
 _TURN_S = 60.0
+_AHEAD = 8
+"""Processes that are started ahead: each takes memory, and the first one waits until all have started."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +143,8 @@ class Turns:
         self._open.close()
 
     def start(self, processes: int) -> None:
-        """Start processes ahead, while versions are still made."""
-        self._processes.start(processes)
+        """Start processes ahead, while versions are still made; more than a few start when it is their turn."""
+        self._processes.start(min(processes, _AHEAD))
 
     def add(self, image: ModuleImage) -> None:
         """One more version."""

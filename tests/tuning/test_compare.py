@@ -89,11 +89,13 @@ def test_intervals_hold_the_true_ratio_as_often_as_they_say() -> None:
     assert ratio(0.5 * DEFAULT[:5], DEFAULT[:5]).interval is None
 
 
-def test_as_many_processes_as_somebody_could_win_with() -> None:
+@pytest.mark.parametrize("losses", [0, 1, 2])
+def test_as_many_processes_as_somebody_could_win_with(losses: int) -> None:
     for count in (1, 2, 4, 9):
-        least = least_processes(count)
-        assert fastest([np.ones(least), *[np.full(least, 0.5)] * count]) == 1
-        assert fastest([np.ones(least - 1), *[np.full(least - 1, 0.5)] * count]) == 0
+        least = least_processes(count, losses)
+        ratios = np.where(np.arange(least) < losses, 1.5, 0.5)
+        assert fastest([np.ones(least), *[ratios] * count]) == 1
+        assert fastest([np.ones(least - 1), *[ratios[:-1]] * count]) == 0
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6, 7, 8, 9, 12, 25, 40])

@@ -25,7 +25,7 @@ from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
 from autotune.tuning.budget import Budget, Meter
-from autotune.tuning.compare import TOP
+from autotune.tuning.compare import LOSSES, TOP
 from autotune.tuning.gain import Gain
 from autotune.tuning.job import Job, Options, Subject, alive, owner
 from autotune.tuning.measure.interface import Built, Candidate
@@ -357,7 +357,7 @@ def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) 
     assert found.evidence.ratio.speedup == pytest.approx(default / found.best.latency_ns)
     assert "1 workloads faster inside the model, 0 keep the default" in out.getvalue()
     job(path, A, budget=Budget(per_workload=30), whole=model).run()
-    assert [asked for asked in model.asked if asked[1] > 1] == [(TOP + 1, least_processes(TOP))]
+    assert [asked for asked in model.asked if asked[1] > 1] == [(TOP + 1, least_processes(TOP, LOSSES))]
 
 
 class Crashing(Model):

@@ -25,7 +25,8 @@ def bytes_of(rows: float, piece: float, level: int, machine: Machine) -> Numbers
         Loop("j", np.asarray([piece]), "vectorized"),
     )
     nest = LoopNest("elementwise", 16, 0.0, {"i": 64, "j": 1024}, loops, (TRANSPOSED,), body)
-    return long_run(TRANSPOSED, nest.touched[0], Here(nest, np.asarray([level]), np.arange(1)), machine)
+    (found,), here = nest.touched, Here(nest, np.asarray([level]), np.arange(1))
+    return long_run(TRANSPOSED, found, here, found.moved(here), machine)
 
 
 def test_a_few_rows_in_pages_of_their_own_are_followed() -> None:

@@ -22,7 +22,8 @@ def converted(values: Array, dtype: str) -> Array:
     if not is_float(values.dtype.name) or is_float(dtype) or dtype == "bool":
         return values.astype(dtype, copy=False)
     low, high = integer_limits(dtype)
-    if values.size and low <= values.min() and values.max() <= high:  # false of NaN
+    # Python compares its numbers exactly: NumPy would round the limit to the type of the values. False of NaN.
+    if values.size and low <= float(values.min()) and float(values.max()) <= high:
         return values.astype(dtype)
     wide = np.where(np.isnan(values), 0, values).astype(np.float64)
     inside = (wide > low - 1) & (wide < high + 1)  # limits of 64 bits are rounded to a power of two, outwards

@@ -14,7 +14,6 @@ from autotune.bench.same_code import SameCode
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio
 from autotune.compiler import compile_in_detail
-from autotune.database import State
 from autotune.files import scratch_folder
 from autotune.frontends import zoo
 from autotune.tuning.api import tune
@@ -110,7 +109,7 @@ class Unchanged:
     @property
     def claims(self) -> int:
         """How many dispatches it says to be faster than their defaults."""
-        return sum(row.evidence.state is State.TUNED for row in self.report.dispatches)
+        return sum(row.evidence.state.tuned for row in self.report.dispatches)
 
     @property
     def kept(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -36,11 +36,14 @@ def searched(objective: str) -> tuple[Objective, ...]:
     >>> [str(found) for found in searched("memory")]
     ['latency', 'memory']
     """
-    names = [*Objective, FRONT]
-    if objective not in names:
-        raise UsageError(f"unknown objective {objective!r}\n  one of {listing(objective, names)}")
+    _check_known(objective, [*Objective, FRONT])
     wanted = Objective if objective == FRONT else (Objective.LATENCY, Objective(objective))
     return tuple(dict.fromkeys(wanted))
+
+
+def _check_known(objective: str, names: Sequence[str]) -> None:
+    if objective not in names:
+        raise UsageError(f"unknown objective {objective!r}\n  one of {listing(objective, names)}")
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,7 @@ class Goal:
     @staticmethod
     def of(objective: str, max_slowdown: float = MAX_SLOWDOWN) -> Goal:
         """The goal of an objective's name. Raises UsageError."""
-        names = [known.value for known in Objective]
-        if objective not in names:
-            raise UsageError(f"unknown objective {objective!r}\n  one of {listing(objective, names)}")
+        _check_known(objective, [*Objective])
         if not 1 <= max_slowdown < float("inf"):
             raise UsageError(f"max_slowdown {max_slowdown}; allowed: 1 (no slower than the fastest) or more")
         return Goal(Objective(objective), max_slowdown)

@@ -92,14 +92,7 @@ def select_default(key: Key) -> Select[Any]:
 def select_winner(key: Key) -> Select[Any]:
     """The run that won the newest comparison of a key's schedules; one that crashed inside a model does not count."""
     columns = schema.comparisons.c
-    same = and_(
-        columns.workload_key == key.workload,
-        columns.target_key == key.target,
-        columns.site == "schedule",
-        columns.key == key.space,
-        columns.won,
-        ~crashed(columns.run_id),
-    )
+    same = and_(_of_schedules(key), columns.won, ~crashed(columns.run_id))
     order = (columns.created.desc(), columns.id.desc())
     newest = select(columns.run_id).where(same).order_by(*order).limit(1).scalar_subquery()
     return select_runs().where(schema.runs.c.id == newest)
@@ -331,13 +324,18 @@ def select_comparison(workload: str, target: str, site: str, key: str | None = N
 def select_compared(key: Key) -> Select[Any]:
     """What all comparisons of a key's schedules found of each run, the oldest first."""
     columns = schema.comparisons.c
-    same = and_(
+    return select(schema.comparisons).where(_of_schedules(key)).order_by(columns.created, columns.id)
+
+
+def _of_schedules(key: Key) -> ColumnElement[bool]:
+    """Whether a row is of a comparison of a key's schedules."""
+    columns = schema.comparisons.c
+    return and_(
         columns.workload_key == key.workload,
         columns.target_key == key.target,
         columns.site == "schedule",
         columns.key == key.space,
     )
-    return select(schema.comparisons).where(same).order_by(columns.created, columns.id)
 
 
 def comparison_to_row(found: Comparison) -> dict[str, Any]:

@@ -207,10 +207,12 @@ class Comparing:
         if profiles[0] is None:
             self.say("not compared: time is up, or the untuned model itself fails")
             return None
-        plan = self._best_plan(questions, profiles)
+        plan = self._best_plan(questions, profiles, base)
         return [self._decide(question, profiles, plan) for question in questions]
 
-    def _best_plan(self, questions: Sequence[Question], profiles: Sequence[Profile | None]) -> int:
+    def _best_plan(
+        self, questions: Sequence[Question], profiles: Sequence[Profile | None], base: Version
+    ) -> int:
         """The number of the version of which all candidates together make the model surely faster; 0 for none.
 
         One test of all of them resolves what none of many, each of a single dispatch, does: small gains add up, and
@@ -220,7 +222,7 @@ class Comparing:
             return 0  # versions have the n-th option of every workload, whatever that is: no plan to be used
         whole = [None if profile is None else profile.whole for profile in profiles]
         plan = fastest(whole, ROUNDS, PLAN_MARGIN)
-        options = {key: option.name for key, option in self._options().items()}
+        options = {key: option.name for key, option in base.options.items()}
         read = list[PlanReading]()
         for number, mine in enumerate(whole[1:], start=1):
             if mine is not None and whole[0] is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from autotune.bench import search
 from autotune.bench.problem import Case
@@ -14,6 +17,7 @@ from autotune.bench.same_code import SameCode
 from autotune.bench.suites import models, operators
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio
 from autotune.compiler import compile_in_detail
+from autotune.errors import UsageError
 from autotune.files import scratch_folder
 from autotune.frontends import zoo
 from autotune.tuning.api import tune
@@ -22,7 +26,12 @@ from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.measure.pool import ProcessPool
 from autotune.tuning.report import Report
 
+if TYPE_CHECKING:
+    from autotune.runtime.image import ModuleImage
+
 MODELS = ("mlp", "squeezenet", "shufflenet", "mobilenetv2")
+SAME_TIME = 0.03
+"""Winners of two jobs that differ by less are as good as each other."""
 AGAIN = 18
 """Processes that read a change again: more than a job has, as this is what it is held against."""
 _NOTES = (
@@ -30,6 +39,10 @@ _NOTES = (
     "unconfirmed is no promise",
     "again: the model compiled without and with the job's database afterwards, in fresh processes of other seeds",
     "covered: the reported interval holds the median of the second reading",
+)
+_WINNERS = (
+    "two independent jobs, each from nothing: the model as the one and as the other has it tuned, in turns in fresh "
+    "processes",
 )
 _SAME = (
     "every candidate is read with the machine code of its default, and the job does not know that: it finds only noise",
@@ -78,25 +91,83 @@ def _named(name: str) -> list[Case]:
     return models.models([name]) if name.removeprefix("zoo:") in zoo.names() else operators.named(name)
 
 
-def promises(chosen: Sequence[Case], budget: Budget | str, threads: int, processes: int) -> Iterator[Promise]:
-    """A job after the other, each with a database of its own. Raises what tuning raises."""
-    for seed, case in enumerate(chosen):
-        with scratch_folder("autotune-bench-") as folder:
-            yield _promise(case, budget, threads, processes, seed, folder / "tuning.db")
+@dataclass(frozen=True)
+class Jobs:
+    """Independent jobs of one case, and the first one's winner beside the second's, as before and after."""
+
+    promises: tuple[Promise, ...]
+    winners: Gain | None
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, latencies in ns."""
+        winners = self.winners.to_json() if self.winners else None
+        return {"jobs": [promise.to_json() for promise in self.promises], "winners": winners}
 
 
-def _promise(
-    case: Case, budget: Budget | str, threads: int, processes: int, seed: int, database: Path
-) -> Promise:
-    graph = case.build().graph
-    begin = time.perf_counter()
-    report = tune(graph, budget=budget, database=database, threads=threads, seed=seed, quiet=True)
-    seconds, again = time.perf_counter() - begin, None
-    if report.gain is not None:
-        untuned = compile_in_detail(graph, target="host", threads=threads).image
-        tuned = compile_in_detail(graph, target="host", threads=threads, database=database).image
-        again = gain_of(untuned, tuned, 1000 + seed, lambda: False, processes, patience_s=float("inf"))
-    return Promise(f"{case.family} {case.name}", report.session_trials, seconds, report.gain, again)
+def promises(
+    chosen: Sequence[Case],
+    budget: Budget | str,
+    threads: int,
+    processes: int,
+    *,
+    twice: bool = False,
+    keep: Path | None = None,
+) -> Iterator[Jobs]:
+    """A job of each after the other, or two of each, every one with a new database, which ``keep`` receives.
+
+    Raises what tuning raises, and UsageError where ``keep`` has such a database.
+    """
+    seeds = count()
+    for case in chosen:
+        with nullcontext(keep) if keep else scratch_folder("autotune-bench-") as folder:
+            jobs = [_Job(case, threads, next(seeds), folder) for _ in range(1 + twice)]
+            made = tuple(job.promise(budget, processes) for job in jobs)
+            yield Jobs(made, _between(jobs, processes) if twice else None)
+
+
+@dataclass(frozen=True)
+class _Job:
+    case: Case
+    threads: int
+    seed: int
+    folder: Path
+
+    def promise(self, budget: Budget | str, processes: int) -> Promise:
+        graph = self.case.build().graph
+        if self.database.exists():
+            raise UsageError(f"{self.database} exists; a job from nothing makes it: name another folder")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        begin = time.perf_counter()
+        report = tune(
+            graph, budget=budget, database=self.database, threads=self.threads, seed=self.seed, quiet=True
+        )
+        seconds, again = time.perf_counter() - begin, None
+        if report.gain is not None:
+            untuned = compile_in_detail(graph, target="host", threads=self.threads).image
+            again = _read(untuned, self.winner(), self.seed, processes)
+        return Promise(self.name, report.session_trials, seconds, report.gain, again)
+
+    @property
+    def name(self) -> str:
+        return f"{self.case.family} {self.case.name}"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / f"{re.sub('[^a-z0-9]+', '-', self.name.lower()).strip('-')}-{self.seed}.db"
+
+    def winner(self) -> ModuleImage:
+        """The model as its database has it compiled."""
+        graph = self.case.build().graph
+        return compile_in_detail(graph, target="host", threads=self.threads, database=self.database).image
+
+
+def _between(jobs: Sequence[_Job], processes: int) -> Gain | None:
+    first, second = (job.winner() for job in jobs)
+    return _read(first, second, jobs[0].seed, processes)
+
+
+def _read(before: ModuleImage, after: ModuleImage, seed: int, processes: int) -> Gain | None:
+    return gain_of(before, after, 1000 + seed, lambda: False, processes, patience_s=float("inf"))
 
 
 @dataclass(frozen=True)
@@ -178,9 +249,34 @@ def table(title: str, found: Sequence[Promise]) -> Table:
     return Table(title, head, tuple(rows), _NOTES)
 
 
+def winners_table(title: str, found: Sequence[Jobs]) -> Table:
+    """A row for each pair of jobs; the last one counts those whose winners take the same time within 3 %."""
+    pairs = [(jobs.promises[0].name, jobs.winners) for jobs in found]
+    rows = [
+        (
+            name,
+            duration(gain.before.median_ns) if gain else NOTHING,
+            duration(gain.after.median_ns) if gain else NOTHING,
+            str(gain.ratio) if gain else NOTHING,
+            NOTHING if gain is None else "yes" if _alike(gain) else "no",
+        )
+        for name, gain in pairs
+    ]
+    rows.append(
+        ("all", "", "", "", f"{sum(gain is not None and _alike(gain) for _, gain in pairs)} of {len(pairs)}")
+    )
+    head = ("jobs of", "first winner", "second winner", "first ÷ second", "within 3 %")
+    return Table(title, head, tuple(rows), _WINNERS)
+
+
+def _alike(gain: Gain) -> bool:
+    return abs(gain.ratio.median - 1) < SAME_TIME
+
+
 __all__ = [
     "AGAIN",
     "MODELS",
+    "Jobs",
     "Promise",
     "Unchanged",
     "cases",
@@ -188,4 +284,5 @@ __all__ = [
     "table",
     "unchanged",
     "unchanged_table",
+    "winners_table",
 ]

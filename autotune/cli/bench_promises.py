@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -30,6 +31,13 @@ ABOUT_SAME = (
 @click.option(
     "--same-code", is_flag=True, help="Give candidates their default's machine code: is a gain reported?"
 )
+@click.option("--twice", is_flag=True, help="Two independent jobs of each: are their winners as fast?")
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Keep the databases of the jobs in this folder.",
+)
 @shared.threads_option("2")
 @shared.with_output
 def command(
@@ -39,22 +47,30 @@ def command(
     processes: int,
     trials: int | None,
     same_code: bool,
+    twice: bool,
+    keep: Path | None,
     threads: Sequence[int],
 ) -> None:
     """Are gains what jobs say; NAMES are zoo models and operators (ten of both by default).
 
     With --same-code there is nothing to gain, in operators of one algorithm: a name may be given several times.
+    With --twice each has two jobs, and their winners are compared.
     """
     from autotune.bench import promises
     from autotune.tuning.budget import Budget
 
     limit = Budget(budget) if trials is None else Budget(trials=trials)
     chosen = promises.cases(names)
-    found: dict[int, list[promises.Promise]] = {}
+    found: dict[int, list[promises.Jobs]] = {}
     same: dict[int, list[promises.Unchanged]] = {}
 
     def document() -> Document:
-        tables = [promises.table(f"Gains of jobs, {counted(n, 'thread')}", found[n]) for n in found]
+        made = {n: [promise for jobs in done for promise in jobs.promises] for n, done in found.items()}
+        tables = [promises.table(f"Gains of jobs, {counted(n, 'thread')}", made[n]) for n in made]
+        if twice:
+            tables += [
+                promises.winners_table(f"Two jobs of each, {counted(n, 'thread')}", found[n]) for n in found
+            ]
         tables += [promises.unchanged_table(f"The same code, {counted(n, 'thread')}", same[n]) for n in same]
         data = {str(number): [job.to_json() for job in done] for number, done in found.items()}
         data |= {str(number): [job.to_json() for job in done] for number, done in same.items()}
@@ -67,9 +83,10 @@ def command(
                 shared.say(f"{job.name}: {job.claims} gains of dispatches; {job.report.gain}")
                 output.save(document())
         else:
-            for promise in promises.promises(chosen, limit, number, processes):
-                found.setdefault(number, []).append(promise)
-                shared.say(f"{promise.name}: {promise.reported}; again {promise.again}")
+            for jobs in promises.promises(chosen, limit, number, processes, twice=twice, keep=keep):
+                found.setdefault(number, []).append(jobs)
+                for promise in jobs.promises:
+                    shared.say(f"{promise.name}: {promise.reported}; again {promise.again}")
                 output.save(document())
     output.finish(document())
 

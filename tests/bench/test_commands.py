@@ -123,6 +123,26 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
+def test_promises_of_two_jobs_each(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    arguments = ("SFM:64,64", "--twice", "--trials", 4, "--threads", 1, "--keep", tmp_path, "--json")
+    found = measured(capsys, "promises", *arguments)
+    (pair,) = found["data"]["1"]
+    assert [job["trials"] for job in pair["jobs"]] == [4, 4]
+    assert pair["winners"]["processes"] >= 1
+    assert sorted(path.name for path in tmp_path.glob("*.db")) == [
+        "sfm-64-64-0.db",
+        "sfm-64-64-1.db",
+    ]
+
+
+def test_promises_need_new_databases(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "gmm-1-64-64-64-0.db").touch()
+    code, _, err = run(capsys, "promises", "GMM:1,64,64,64", "--keep", tmp_path)
+    assert code != 0
+    assert "gmm-1-64-64-64-0.db exists; a job from nothing makes it: name another folder" in err
+
+
+@pytest.mark.slow
 def test_promises_of_the_same_code(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("SFM:64,64", "--same-code", "--trials", 12, "--threads", 1, "--json")
     found = measured(capsys, "promises", *arguments)

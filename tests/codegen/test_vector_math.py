@@ -162,6 +162,11 @@ def test_no_function_is_called(name: str, dtype: str, lanes: int) -> None:
     assert not re.findall(r"^\s+(?:call|callq|jmp|jmpq|bl|b)\s+[a-zA-Z_].*", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_limits_of_an_argument_need_no_masks(dtype: str) -> None:
+    assert not re.findall(r"\bv?(?:cmp|blend)\w*p[sd]", assembly("exp", 8, dtype))
+
+
 def test_definition_names_what_it_needs_once() -> None:
     function = math_function("tanh", 16, "float32")
     assert function.symbol == "at_tanh_v16f32"

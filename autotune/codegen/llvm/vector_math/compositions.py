@@ -13,6 +13,7 @@ __all__ = [
     "reciprocal",
     "reciprocal_root",
     "rough_reciprocal",
+    "round_to_steps",
     "round_with_bits",
     "scale",
     "split_around_one",
@@ -35,11 +36,11 @@ def _unsigned_from(w: VectorWriter, a: str, least: int) -> str:
 
 
 def clamp(w: VectorWriter, a: str, low: float, high: float) -> str:
-    """`a` limited to [low, high]; NaN stays NaN."""
+    """`a` limited to [low, high]; NaN stays NaN. Each comparison and its choice are one instruction on x86."""
     top = w.const(high)
     capped = w.select(w.compare("ogt", a, top), top, a)
     bottom = w.const(low)
-    return w.select(w.compare("olt", a, bottom), bottom, capped)
+    return w.select(w.compare("olt", capped, bottom), bottom, capped)
 
 
 def polynomial(w: VectorWriter, x: str, coefficients: Sequence[float]) -> str:
@@ -86,6 +87,16 @@ def rough_reciprocal(w: VectorWriter, a: str) -> str:
     return w.fma(inverse, residual, inverse)
 
 
+def round_to_steps(w: VectorWriter, a: str, scale: float, steps: int) -> tuple[str, str]:
+    """(n, j): n = a*scale rounded to a multiple of 1/steps, and n*steps in the low bits of the integer j.
+
+    For a power of two of steps to one, and |n*steps| below 2**(mantissa - 1).
+    """
+    magic = w.const(1.5 * 2.0**w.fmt.mantissa / steps)
+    shifted = w.fma(a, w.const(scale), magic)
+    return w.sub(shifted, magic), w.bits(shifted)
+
+
 def round_with_bits(w: VectorWriter, a: str, scale: float) -> tuple[str, str]:
     """(n, k): n = a*scale rounded to an integer, as a float and as an integer.
 
@@ -93,11 +104,8 @@ def round_with_bits(w: VectorWriter, a: str, scale: float) -> tuple[str, str]:
     is needed, and NaN gives some integer instead of an undefined value. For |a*scale| below
     2**(mantissa - 1).
     """
-    magic = 1.5 * 2.0**w.fmt.mantissa
-    shifted = w.fma(a, w.const(scale), w.const(magic))
-    n = w.sub(shifted, w.const(magic))
-    k = w.integer("sub", w.bits(shifted), w.int_const(w.fmt.pattern(magic)))
-    return n, k
+    n, j = round_to_steps(w, a, scale, 1)
+    return n, w.integer("sub", j, w.int_const(w.fmt.pattern(1.5 * 2.0**w.fmt.mantissa)))
 
 
 def scale(w: VectorWriter, a: str, n: str, k: str) -> str:

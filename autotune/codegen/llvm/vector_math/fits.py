@@ -18,6 +18,7 @@ __all__ = [
     "ERF_SMALL",
     "EXP",
     "EXP2_NARROW",
+    "EXP_NARROW",
     "LOG1P_TAIL",
     "LOG2_WIDE",
     "LOG_TAIL",
@@ -42,6 +43,10 @@ EXP: Final = {
         "0x1.28a65fba7ba7bp-22 0x1.abfe35d7f8761p-26"
     ),
 }
+
+# (exp(r) - 1 - r) / r**2 for |r| <= ln2/32, for float32's exp by a table of sixteenths of octaves; by Lawson's weights,
+# the error relative to exp(r); 2**-29.2
+EXP_NARROW: Final = _table("0x1.00021ep-1 0x1.555594p-3")
 
 LOG_TAIL: Final = {
     # float32: (log1p(f) - f + f**2/2) / f**3 for sqrt(1/2) <= 1+f <= sqrt(2); 2**-27.2

@@ -24,6 +24,7 @@ from autotune.codegen.llvm.vector_math.compositions import (
     reciprocal,
     reciprocal_root,
     rough_reciprocal,
+    round_to_steps,
     round_with_bits,
     scale,
 )
@@ -32,6 +33,7 @@ from autotune.codegen.llvm.vector_math.fits import (
     ERF_SMALL,
     EXP,
     EXP2_NARROW,
+    EXP_NARROW,
     TANH_BORDER,
     TANH_PIECES,
     TANH_SMALL,
@@ -41,6 +43,7 @@ from autotune.codegen.llvm.vector_math.hyperbolic import cosh, sinh
 from autotune.codegen.llvm.vector_math.instructions import FLOATS, VectorWriter
 from autotune.codegen.llvm.vector_math.log import log, log1p, log2, log10
 from autotune.codegen.llvm.vector_math.parts import (
+    LN2,
     LN2_PARTS,
     LOG2_E,
     exp_kernel,
@@ -68,9 +71,31 @@ class MathFunction:
     needs: tuple[str, ...]
 
 
+_OCTAVE: Final = tuple(2.0 ** (j / 16) for j in range(16))
+
+
 def _exp_of_clamped(w: VectorWriter, x: str) -> str:
+    by_table = w.fmt.dtype == "float32" and w.has_tables(len(_OCTAVE))
+    return _exp_by_table(w, x) if by_table else _exp_by_polynomial(w, x)
+
+
+def _exp_by_polynomial(w: VectorWriter, x: str) -> str:
     n, k, r = reduce_by_ln2(w, x)
     return scale(w, w.add(exp_kernel(w, r), w.const(1.0)), n, k)
+
+
+def _exp_by_table(w: VectorWriter, x: str) -> str:
+    """2**n * exp(r) of float32 for a multiple n of 1/16: a power of two, an entry of the table, a short polynomial.
+
+    No entry is further than 0.46 ulp from the exact root, so that the result is within 1 ulp (Tang 1989).
+    """
+    n, j = round_to_steps(w, x, LOG2_E, len(_OCTAVE))
+    # The products of n and ln 2 in 24 bits leave a difference from x that float32 holds exactly.
+    high = w.fmt.rounded(LN2)
+    r = w.fma(n, w.const(high - LN2), w.fma(n, w.const(-high), x))
+    excess = w.fma(w.mul(r, r), polynomial(w, r, EXP_NARROW), r)
+    root = w.lookup(j, _OCTAVE)
+    return w.native_instruction("scalef", w.fma(root, excess, root), n)  # which rounds n down
 
 
 def _exp(w: VectorWriter, x: str) -> str:
@@ -86,9 +111,12 @@ def _inverse(w: VectorWriter, high: str, low: str) -> str:
 
 
 def _sigmoid(w: VectorWriter, x: str) -> str:
-    """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels."""
+    """1/(1+z) or z/(1+z) with z = exp(-|x|), so that neither side overflows or cancels.
+
+    An error of z just above a power of two counts twice in z/(1+z) below it, which is too much for the table's.
+    """
     low, _ = exp_range(w)
-    z = _exp_of_clamped(w, clamp(w, w.neg(w.fabs(x)), low, 0.0))
+    z = _exp_by_polynomial(w, clamp(w, w.neg(w.fabs(x)), low, 0.0))
     inverse = _inverse(w, *fast_two_sum(w, w.const(1.0), z))
     return w.select(w.compare("olt", x, w.const(0.0)), w.mul(z, inverse), inverse)
 

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,11 +70,12 @@ def _after(count: int, reading: str) -> Callable[[Event], bool]:
 
 @dataclass(frozen=True)
 class Stored:
-    """What is in a database: runs and readings by their keys, sites with a winner by workload, kind and time."""
+    """What is in a database: runs and readings by their keys, sites with a winner by workload, kind and time, plans."""
 
     runs: Counter[tuple[str, str]]
     readings: frozenset[tuple[int, float]]
     compared: frozenset[tuple[str, str, float]]
+    plans: frozenset[tuple[str, float]]
     jobs: tuple[tuple[str, str], ...]
     damage: tuple[str, ...]
 
@@ -87,7 +88,7 @@ class Stored:
     def read(path: Path) -> Stored:
         """Nothing where there is no database yet."""
         if not path.exists():
-            return Stored(Counter(), frozenset(), frozenset(), (), ())
+            return _nothing()
         with closing(sqlite3.connect(path)) as found:
 
             def rows(query: str) -> list[Any]:
@@ -96,14 +97,19 @@ class Stored:
             integrity = [str(row) for row in rows("PRAGMA integrity_check") if row != ("ok",)]
             damage = integrity + [str(row) for row in rows("PRAGMA foreign_key_check")]
             if not rows("SELECT 1 FROM sqlite_master WHERE name = 'readings'"):
-                return Stored(Counter(), frozenset(), frozenset(), (), tuple(damage))
+                return _nothing(damage)
             return Stored(
                 Counter(rows("SELECT workload_key, trace_key FROM runs")),
                 frozenset(rows("SELECT run_id, created FROM readings")),
                 frozenset(rows("SELECT workload_key, site, created FROM comparisons WHERE won")),
+                frozenset(rows("SELECT key, created FROM plans")),
                 tuple(rows("SELECT id, state FROM jobs")),
                 tuple(damage),
             )
+
+
+def _nothing(damage: Iterable[str] = ()) -> Stored:
+    return Stored(Counter(), frozenset(), frozenset(), frozenset(), (), tuple(damage))
 
 
 @dataclass
@@ -188,6 +194,7 @@ def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]
     """Kill a job so many times, then let it end; raises AssertionError where something was lost, doubled or left."""
     rng = random.Random(seed)
     before, first, most = Stored.read(job.database), frozenset[tuple[str, str, float]](), 0
+    plans = frozenset[tuple[str, float]]()
     for number in range(1, kills + 1):
         when = moment(rng)
         status = job.session(1_000_000, when)
@@ -197,9 +204,9 @@ def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]
         folders = job.left()
         say(
             f"| {number} | {when.name} | {sum(job.reported.values())} | {after.runs.total()} | {len(after.readings)} | "
-            f"{len(after.sites)} | {len(after.compared)} | {len(folders)} |"
+            f"{len(after.sites)} | {len(after.compared)} | {len(after.plans)} | {len(folders)} |"
         )
-        first = first or after.compared
+        first, plans = first or after.compared, plans or after.plans
         before, most = after, max(most, len(folders))
         assert most <= 4, folders  # no more than a session has at once
     trials = before.runs.total() + _LAST
@@ -208,10 +215,11 @@ def kill_often(job: KilledJob, kills: int, seed: int, say: Callable[[str], None]
     _check(job, before, after)
     say(
         f"| end | | {sum(job.reported.values())} | {after.runs.total()} | {len(after.readings)} | {len(after.sites)} | "
-        f"{len(after.compared)} | {len(job.left())} |"
+        f"{len(after.compared)} | {len(after.plans)} | {len(job.left())} |"
     )
     assert after.runs.total() == trials
     assert after.compared > first
+    assert not plans or after.plans > plans, "the search of plans did not go on"
     assert {state for _, state in after.jobs} == {"done"}
 
 
@@ -223,6 +231,7 @@ def _check(job: KilledJob, before: Stored, after: Stored) -> None:
     assert before.runs.keys() <= after.runs.keys()
     assert before.readings <= after.readings
     assert before.compared <= after.compared
+    assert before.plans <= after.plans
     assert len(job.names) <= len(after.jobs) <= 1
     assert job.orphans() == []
 
@@ -232,10 +241,10 @@ def main() -> None:
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     model = sys.argv[2] if len(sys.argv) > 2 else "zoo:squeezenet"
     print(
-        "| kill | while | reported | runs | readings | sites compared | comparisons | folders left |",
+        "| kill | while | reported | runs | readings | sites compared | comparisons | plans | folders left |",
         flush=True,
     )
-    print("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    print("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         job = KilledJob(Path(folder), model)
         kill_often(job, kills, 0, lambda line: print(line, flush=True))

@@ -29,9 +29,11 @@ from autotune.passes.explicit_bias import ExplicitBias
 from autotune.passes.fold_affine import FoldAffine
 from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
+from autotune.passes.group_axis import GroupAxis
 from autotune.passes.integer_products import IntegerProducts
 from autotune.passes.nest_concats import NestConcats
 from autotune.passes.simplify import Simplify
+from autotune.passes.sink_shuffles import SinkShuffles
 from autotune.passes.split_groups import SplitGroups
 from autotune.passes.split_phases import SplitPhases
 
@@ -58,6 +60,8 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         Simplify(),
         ApplyToParts(),
         SplitPhases(),
+        SinkShuffles(),
+        GroupAxis(),
         SplitGroups(),
         Attention(),
         CommonSubexpressions(),

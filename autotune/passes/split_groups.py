@@ -3,21 +3,20 @@
 Group i reads its slice of the channels and writes its slice of the result (see ``views``: a Split
 is read in place, a Concat is written in place), so every group is the same well-tiled workload. The
 elementwise operations after the convolution go along, group by group. A channel shuffle after them
-vanishes: the groups write their channels interleaved.
+vanishes: the groups write their channels interleaved. 1x1 convolutions have an axis for their groups by then, where
+nothing shuffles them (:mod:`autotune.passes.group_axis`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from autotune.graph import ops
 from autotune.graph.ir import Attr, Graph, Node
-from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.base import GraphPass
+from autotune.passes.group_chains import GroupChain, group_chains
 from autotune.passes.rewriter import Rewriter
 
 
@@ -29,7 +28,7 @@ class SplitGroups(GraphPass):
     max_groups: int = 8
 
     def apply(self, graph: Graph) -> Graph:
-        chains = {c.nodes[-1].outputs[0]: c for c in _chains(graph, self.max_groups)}
+        chains = {c.nodes[-1].outputs[0]: c for c in group_chains(graph, self.max_groups)}
         inside = {node.outputs[0] for chain in chains.values() for node in chain.nodes}
         rewriter = Rewriter(graph)
         for node in rewriter.walk():
@@ -41,66 +40,7 @@ class SplitGroups(GraphPass):
         return rewriter.finish()
 
 
-@dataclass(frozen=True)
-class _Chain:
-    """A grouped convolution, elementwise operations after it, and perhaps a shuffle of its groups."""
-
-    nodes: tuple[Node, ...]
-    groups: int
-
-
-def _chains(graph: Graph, max_groups: int) -> Iterator[_Chain]:
-    consumers = graph.consumers()
-    taken: set[str] = set()
-    for node in graph.nodes:
-        if not _is_grouped(graph, node, max_groups):
-            continue
-        chain, groups = [node], integer(node, "group")
-        while True:
-            value = chain[-1].outputs[0]
-            readers = consumers[value]
-            if value in graph.outputs or len(readers) != 1 or readers[0].outputs[0] in taken:
-                break
-            if not _goes_along(graph, readers[0], value, groups):
-                break
-            chain.append(readers[0])
-            if readers[0].op == "ChannelShuffle":
-                break
-        taken.update(member.outputs[0] for member in chain)
-        yield _Chain(tuple(chain), groups)
-
-
-def _is_grouped(graph: Graph, conv: Node, max_groups: int) -> bool:
-    definition = ops.get(conv.op)
-    if definition.weights is None or not definition.weights.outputs_of_all_groups:
-        return False
-    biased = definition.bias_input is not None and len(conv.inputs) > definition.bias_input
-    if biased or not 1 < integer(conv, "group") <= max_groups or not is_channels_last(conv):
-        return False
-    weight = graph.constants.get(conv.inputs[1])
-    return weight is not None and weight.shape[-2] > 1
-
-
-def _goes_along(graph: Graph, node: Node, value: str, groups: int) -> bool:
-    """Whether a node after the convolution can be computed group by group."""
-    shape = graph.type_of(value).shape
-    if node.op == "ChannelShuffle":
-        return is_channels_last(node) and integer(node, "groups") == groups
-    if not ops.get(node.op).pointwise or len(node.outputs) != 1:
-        return False
-    if graph.type_of(node.outputs[0]).shape != shape or node.inputs.count(value) != 1:
-        return False
-    return all(operand == value or _is_divisible(graph, operand, shape) for operand in node.present_inputs)
-
-
-def _is_divisible(graph: Graph, operand: str, shape: tuple[int, ...]) -> bool:
-    own = graph.type_of(operand).shape
-    if operand in graph.constants:
-        return not own or own[-1] in (1, shape[-1])
-    return own == shape
-
-
-def _split(rewriter: Rewriter, chain: _Chain) -> None:
+def _split(rewriter: Rewriter, chain: GroupChain) -> None:
     conv, *rest = chain.nodes
     (value,) = conv.outputs
     shuffled = bool(rest) and rest[-1].op == "ChannelShuffle"

@@ -21,9 +21,12 @@ from autotune.passes.explicit_bias import ExplicitBias
 from autotune.passes.fold_affine import FoldAffine
 from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
+from autotune.passes.group_axis import GroupAxis
 from autotune.passes.options import RULES
+from autotune.passes.partition import partition
 from autotune.passes.pipeline import run_passes, standard_passes
 from autotune.passes.simplify import Simplify
+from autotune.passes.sink_shuffles import SinkShuffles
 from autotune.passes.split_groups import SplitGroups
 from autotune.passes.winograd import Winograd
 
@@ -545,6 +548,90 @@ def test_other_convolutions_stay(case):
         y = grouped(b, x, groups, 32, "y")
     graph = b.graph(y)
     assert SplitGroups().apply(graph) is graph
+
+
+# --- group_axis -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [2, 4, 12])
+def test_groups_of_1x1_convolutions_become_an_axis(groups):
+    b = GraphBuilder()
+    x = grouped(b, b.input("x", (1, 5, 5, 24)), groups, 36, strides=(2, 2))
+    x = b.node("Add", x, b.constant("bias", normal(36)))
+    x = b.node("Mul", x, b.constant("scale", normal(1)))
+    x = b.node("Add", b.input("residual", (1, 3, 3, 36)), x)
+    x = b.node("Mul", x, b.constant("half", np.float32(0.5)))
+    graph = apply(b.graph(b.node("Relu", x, name="y")), GroupAxis())
+    assert ops_of(graph) == ["GroupedConv", "Add", "Mul", "Reshape", "Add", "Mul", "Relu", "Reshape"]
+    assert len(partition(graph).dispatches) == 1
+
+
+def test_groups_with_windows_or_a_shuffle_to_write_get_no_axis():
+    b = GraphBuilder()
+    x = b.input("x", (1, 5, 5, 8))
+    window = b.node("Conv", x, b.constant("w", normal(3, 3, 4, 8)), layout="NHWC", group=2, pads=(1, 1, 1, 1))
+    shuffled = b.node("ChannelShuffle", grouped(b, window, 2, 8), groups=2, layout="NHWC")
+    graph = b.graph(b.node("Exp", shuffled, name="y"))
+    assert GroupAxis().apply(graph) is graph
+
+
+# --- sink_shuffles --------------------------------------------------------------------------------
+
+
+def depthwise(b, x, name="d", multiplier=1):
+    channels = b.type_of(x).shape[-1]
+    w = b.constant(f"{name}.w", normal(3, 3, 1, channels * multiplier))
+    return b.node("Conv", x, w, layout="NHWC", group=channels, pads=(1, 1, 1, 1), name=name)
+
+
+def between(b, groups=3):
+    """A grouped convolution and a shuffle of its channels."""
+    x = b.node("Relu", grouped(b, b.input("x", (1, 5, 5, 12)), groups, 24))
+    return b.node("ChannelShuffle", x, groups=groups, layout="NHWC")
+
+
+@pytest.mark.parametrize("groups", [2, 3, 4])
+def test_shuffles_move_to_the_grouped_convolution_that_reads_them(groups):
+    b = GraphBuilder()
+    x = b.node("Add", depthwise(b, between(b, groups)), b.constant("bias", normal(24)))
+    x = b.node("Mul", x, b.constant("half", np.float32(0.5)))
+    graph = b.graph(grouped(b, x, groups, 12, "y"))
+    sunk = apply(graph, SinkShuffles())
+    assert ops_of(sunk)[-5:] == ["Conv", "Add", "Mul", "ChannelShuffle", "Conv"]
+    parts = partition(apply(sunk, GroupAxis()))
+    assert [d.name for d in parts.dispatches] == [
+        "000_groupedconv_relu",
+        "001_conv_add_mul",
+        "002_channelshuffle_groupedconv",
+    ]
+
+
+def test_a_shuffle_right_before_a_grouped_convolution_stays_for_it_to_read():
+    b = GraphBuilder()
+    graph = b.graph(grouped(b, between(b), 3, 12, "y"))
+    assert SinkShuffles().apply(graph) is graph
+    assert len(partition(apply(graph, GroupAxis(), SplitGroups())).dispatches) == 2
+
+
+@pytest.mark.parametrize("case", ["multiplier", "residual", "two_readers", "softmax", "another_convolution"])
+def test_shuffles_stay_where_nothing_reads_channels_in_any_order(case):
+    b = GraphBuilder()
+    x = between(b)
+    others = []
+    if case == "multiplier":
+        x = depthwise(b, x, multiplier=2)
+    elif case == "residual":
+        x = b.node("Add", x, b.input("residual", (1, 5, 5, 24)))
+    elif case == "two_readers":
+        others = [b.node("Exp", x)]
+        x = depthwise(b, x)
+    elif case == "softmax":
+        x = b.node("Softmax", x)
+    else:
+        x = depthwise(b, x)
+    groups = 1 if case == "another_convolution" else 3
+    graph = b.graph(grouped(b, x, groups, 12, "y"), *others)
+    assert SinkShuffles().apply(graph) is graph
 
 
 # --- winograd -------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ FAMILIES = (
     "quantized",
     "integer",
     "shape",
+    "convolution_grouped",
     "convolution_transposed",
     "winograd",
     "interleave",

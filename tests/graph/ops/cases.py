@@ -123,6 +123,9 @@ CONTRACTIONS = [
     case("Conv", normal(1, 7, 6, 4), normal(3, 2, 4, 6).astype("float16"), **NHWC),
     case("Conv", normal(1, 7, 6, 4), normal(3, 2, 4, 6).astype("bfloat16"), normal(6), **NHWC),
     case("Conv", normal(1, 7, 6, 4), integers(3, 2, 4, 6, dtype="int8"), **NHWC),
+    case("GroupedConv", normal(1, 5, 6, 8), normal(1, 1, 2, 4, 5)),
+    case("GroupedConv", normal(2, 7, 6, 6), normal(3, 2, 3, 2, 20), pads=(1, 0, 1, 2), strides=(2, 1)),
+    case("GroupedConv", normal(1, 9, 4), normal(3, 2, 2, 3), dilations=(2,)),
     case(
         "IntegerConv",
         integers(1, 5, 6, 8, dtype="uint8"),

@@ -9,11 +9,9 @@ from functools import cache
 from typing import Any
 
 from autotune.codegen.jit import LoadedCode
-from autotune.codegen.llvm import compile_ir
 from autotune.runtime import calls, indices
 from autotune.runtime import executor as source
 from autotune.runtime.translate.functions import Native
-from autotune.runtime.translate.module import llvm_ir
 from autotune.target import Target
 
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
@@ -38,10 +36,29 @@ class Executor:
     code: LoadedCode
 
 
+_GIVEN: list[bytes] = []
+"""The executor's machine code, where another process of this job has compiled it."""
+
+
+@cache
+def machine_code() -> bytes:
+    """The executor as an object file for this machine, compiled at the first call."""
+    from autotune.codegen.llvm import compile_ir
+    from autotune.runtime.translate.module import llvm_ir
+
+    return compile_ir(llvm_ir([*_ENTRY_POINTS, *_SHARED]), Target.detect())
+
+
+def give(code: bytes) -> None:
+    """Let the executor of this process be machine code that :func:`machine_code` returned in another one on this
+    machine; it has no effect once :func:`executor` was called."""
+    _GIVEN[:] = [code]
+
+
 @cache
 def executor() -> Executor:
-    """The executor of this process, compiled at the first call."""
-    code = LoadedCode([compile_ir(llvm_ir([*_ENTRY_POINTS, *_SHARED]), Target.detect())])
+    """The executor of this process, compiled at the first call unless its machine code was given."""
+    code = LoadedCode(_GIVEN or [machine_code()])
 
     def without_gil(function: Native[..., Any]) -> Any:
         result = None if function.result == "void" else ctypes.c_int64
@@ -59,4 +76,4 @@ def executor() -> Executor:
     )
 
 
-__all__ = ["Executor", "executor"]
+__all__ = ["Executor", "executor", "give", "machine_code"]

@@ -134,9 +134,9 @@ class TuningLoop:
             last = self.meter.trials_left < 1 or self._is_late()
             if not turns or last or len(self.waiting) >= self._enough():
                 self.read()
+                if last:
+                    return
                 self.cost_model.learn()
-            if last:
-                return
 
     def take(self, turn: Turn, built: Built) -> None:
         """Check a candidate and store it; tell the search of it unless it is to be read inside the model first.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from autotune.files import scratch_folder
 from autotune.runtime.folder import FolderWriter
+from autotune.runtime.native import machine_code
 from autotune.tuning.paired import Readings
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess, python_module
@@ -66,11 +68,14 @@ class Rounds:
 class FreshProcesses:
     """Worker processes that have read nothing yet. Some are started early, as starting takes longer than reading.
 
-    No process is handed out while another one starts: that would disturb its readings.
+    No process is handed out while another one starts: that would disturb its readings. ``executor`` is the file with
+    the executor's machine code and its SHA-256: it is compiled once for all of them.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], executor: tuple[Path, str]) -> None:
         self._command = command
+        path, digest = executor
+        self._greeting = {"do": "warm_up", "executor": str(path), "sha256": digest}
         self._workers = WorkerPool()
         self._starting: dict[str, Future[None]] = {}
         self._count = 0
@@ -81,7 +86,7 @@ class FreshProcesses:
         for _ in range(count):
             role = f"process {self._count}"
             self._count += 1
-            self._workers.add(role, WorkerProcess(self._command, greeting={"do": "warm_up"}))
+            self._workers.add(role, WorkerProcess(self._command, greeting=self._greeting))
             self._starting[role] = self._workers.submit(role, WorkerProcess.start)
 
     def next(self) -> None:
@@ -124,7 +129,7 @@ class Turns:
 
     def __init__(self, seed: int, command: Sequence[str] = WORKER) -> None:
         self._seed = seed
-        self._processes = FreshProcesses(command)
+        self._command = command
         self._open = ExitStack()
         self._paths: list[Path] = []
         self._left: list[int] = []
@@ -135,7 +140,9 @@ class Turns:
         """Why a version takes no further turns, by its number."""
 
     def __enter__(self) -> Turns:
-        self._writer = FolderWriter(self._open.enter_context(scratch_folder("autotune-turns-")))
+        self.folder = self._open.enter_context(scratch_folder("autotune-turns-"))
+        self._writer = FolderWriter(self.folder)
+        self._processes = FreshProcesses(self._command, _write_executor(self.folder))
         self._open.callback(self._processes.close)
         return self
 
@@ -229,6 +236,13 @@ class Turns:
             self._left.remove(number)
             self._processes.end()
             return None
+
+
+def _write_executor(folder: Path) -> tuple[Path, str]:
+    """The executor's machine code as a file, and its SHA-256."""
+    code, path = machine_code(), folder / "executor.o"
+    path.write_bytes(code)
+    return path, hashlib.sha256(code).hexdigest()
 
 
 __all__ = ["FreshProcesses", "Rounds", "Turns"]

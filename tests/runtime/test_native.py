@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from autotune.runtime.module import Module
+from autotune.runtime.native import machine_code
 from tests.runtime.kernels import chain
 
 RUN = """
@@ -23,13 +24,25 @@ with Module(chain(3, 8), 2) as module:
 """
 
 
-def run(**folders: str) -> None:
+def run(code: str = RUN, **folders: str) -> None:
     """Compile, load and run a model in a new process that has these folders."""
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": "", **folders}
     done = subprocess.run(
-        [sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_process_that_was_given_the_executor_compiles_none(tmp_path: Path) -> None:
+    path = tmp_path / "executor.o"
+    path.write_bytes(machine_code())
+    given = f"""
+from pathlib import Path
+from autotune.runtime import native
+native.give(Path({str(path)!r}).read_bytes())
+native.machine_code = None  # calling it fails
+"""
+    run(given + RUN)
 
 
 def test_the_executor_keeps_nothing_on_disk(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from autotune.compiler import compile_in_detail, divide
 from autotune.compiler.plan import OPTION, rank
 from autotune.database import Database, Latency, Outcome, Ratio
 from autotune.database.records import SAME_CODE
+from autotune.errors import MeasureError
 from autotune.graph.build import GraphBuilder
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
@@ -305,6 +306,14 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
         assert "worker died" in turns.failures[1]
     assert second is None
     assert cast(Any, first).shape == cast(Any, third).shape == (3, len(image.dispatches))
+
+
+def test_a_process_loads_no_executor_but_the_one_that_the_job_has_compiled(image: ModuleImage) -> None:
+    with taking_turns(image) as turns:
+        (path,) = turns.folder.glob("*.o")
+        path.write_bytes(path.read_bytes() + b"more")
+        with pytest.raises(MeasureError, match="was changed"):
+            turns.time(Rounds(1), lambda: False)
 
 
 def test_a_gain_is_read_in_fresh_processes(image: ModuleImage) -> None:

@@ -10,16 +10,18 @@ Each measuring process is a fresh one, so that it loads the runtime and nothing 
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.errors import MeasureError
+from autotune.runtime import native
 from autotune.runtime.device import Memory
 from autotune.runtime.folder import FolderReader
 from autotune.runtime.module import Module
-from autotune.runtime.native import executor
 from autotune.tuning.random_inputs import random_inputs
 from autotune.workers.serve import Handler, serve
 
@@ -45,8 +47,12 @@ _READER = FolderReader()
 
 
 def warm_up(request: dict[str, Any]) -> dict[str, Any]:
-    """Have the executor compiled."""
-    executor()
+    """Load the executor that the job has compiled; raises MeasureError where the file is not what the job wrote."""
+    code = Path(request["executor"]).read_bytes()
+    if hashlib.sha256(code).hexdigest() != request["sha256"]:
+        raise MeasureError(f"{request['executor']} was changed: its SHA-256 is not {request['sha256']}")
+    native.give(code)
+    native.executor()
     return {}
 
 

@@ -23,6 +23,7 @@ from autotune.passes.attention_blocks import AttentionBlocks
 from autotune.passes.base import PROMISING, Algorithm
 from autotune.passes.causal_rows import CausalRows
 from autotune.passes.chains import LONGEST
+from autotune.passes.columns_apart import ColumnsApart
 from autotune.passes.implicit_gemm import ImplicitGemm
 from autotune.passes.matrix_product import MatrixProduct
 from autotune.passes.partition import Dispatch, Partition, partition
@@ -46,6 +47,7 @@ RULES: tuple[Algorithm, ...] = (
     CausalRows(),
     SeparateAttention(),
     ProducersApart(),
+    ColumnsApart(),
     *(StoredWeights(dtype) for dtype in STORED),
     *(StoredWeights("float16", Winograd(tile)) for tile in (2, 4, 6)),
 )

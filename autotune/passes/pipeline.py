@@ -32,6 +32,7 @@ from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.group_axis import GroupAxis
 from autotune.passes.integer_products import IntegerProducts
 from autotune.passes.nest_concats import NestConcats
+from autotune.passes.sibling_products import SiblingProducts
 from autotune.passes.simplify import Simplify
 from autotune.passes.sink_shuffles import SinkShuffles
 from autotune.passes.split_groups import SplitGroups
@@ -64,6 +65,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         GroupAxis(),
         SplitGroups(),
         Attention(),
+        SiblingProducts(),
         CommonSubexpressions(),
         NestConcats(),
         DeadCode(),

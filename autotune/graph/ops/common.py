@@ -119,6 +119,15 @@ def require_same_dtype(what: str, types: Types) -> str:
     return dtypes[0]
 
 
+def require_columns(what: str, attrs: Attrs, count: int) -> None:
+    """Raise GraphError unless the attribute ``columns``, where there is one, has ``count`` of them in parts."""
+    if "columns" not in attrs:
+        return
+    columns = ints_attr(attrs, "columns")
+    if min(columns, default=0) < 1 or sum(columns) != count:
+        raise GraphError(f"{what}: columns = {columns} are not the {count} of its second operand in parts")
+
+
 def as_read(types: Types) -> Types:
     """The types of a product's operands as they are multiplied: weights (the second) may be stored in a shorter type.
 

@@ -3,6 +3,7 @@
 MatMul(a, b): NumPy's matmul: a [..., m, k], b [..., k, n], leading dimensions broadcast; a 1-D
 operand is a row (a) or a column (b) whose dimension is dropped from the result. b may be stored in a shorter type
 (:func:`autotune.graph.ops.common.as_read`).
+``columns`` says what was put side by side in b (:data:`autotune.graph.ops.definition.COLUMNS`).
 te: one stage, axes (b0, b1, ..., i, j), reduce axis rk.
 
 Gemm(a, b[, c]): alpha * A @ B + beta * c with A = a [m, k] (transA=1: [k, m]), B = b [k, n]
@@ -34,10 +35,11 @@ from autotune.graph.ops.common import (
     narrowed,
     optional,
     read_broadcast,
+    require_columns,
     require_same_dtype,
     stage,
 )
-from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
+from autotune.graph.ops.definition import COLUMNS, Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.registry import define
 
 
@@ -59,9 +61,12 @@ def _numeric_dtype(name: str, types: Types) -> str:
     return dtype
 
 
-def _matmul_infer(types: Types, _: Attrs) -> list[TensorType]:
+def _matmul_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     dtype = _numeric_dtype("MatMul", as_read(types))
-    return [TensorType(matmul_shape(at(types, 0).shape, at(types, 1).shape), dtype)]
+    a, b = at(types, 0).shape, at(types, 1).shape
+    shape = matmul_shape(a, b)
+    require_columns("MatMul", attrs, b[-1] if len(b) > 1 else 1)
+    return [TensorType(shape, dtype)]
 
 
 def _matmul_reference(arrays: Arrays, _: Attrs) -> list[Array]:
@@ -187,6 +192,7 @@ define(
     _matmul_infer,
     _matmul_reference,
     _matmul_compute,
+    {"columns": COLUMNS},
     flops_rule=matmul_flops,
     prologue=("patches",),
     sum_length=lambda types, attrs: at(types, 0).shape[-1],

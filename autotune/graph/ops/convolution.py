@@ -29,11 +29,12 @@ from autotune.graph.ops.common import (
     named_axes,
     narrowed,
     optional,
+    require_columns,
     require_float,
     spatial_names,
     stage,
 )
-from autotune.graph.ops.definition import LAYOUT, Arrays, Attribute, Tensors, Types, WorkloadKind
+from autotune.graph.ops.definition import COLUMNS, LAYOUT, Arrays, Attribute, Tensors, Types, WorkloadKind
 from autotune.graph.ops.facts import Weights
 from autotune.graph.ops.registry import define
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
@@ -143,6 +144,7 @@ def geometry(types: Types, attrs: Attrs) -> ConvGeometry:
 def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
     require_float("Conv", as_read(types))
     geo = geometry(types, attrs)
+    require_columns("Conv", attrs, geo.out_channels)
     return geo.result("Conv", types, geo.window.out_size)
 
 
@@ -252,7 +254,7 @@ define(
     _infer,
     _reference,
     _compute,
-    CONV_ATTRIBUTES,
+    {**CONV_ATTRIBUTES, "columns": COLUMNS},
     complete=complete_conv,
     flops_rule=_flops,
     workload_rule=_workload,

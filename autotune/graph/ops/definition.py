@@ -79,6 +79,9 @@ class Attribute:
 
 
 LAYOUT = Attribute("str", "NCHW", choices=("NCHW", "NHWC"))
+COLUMNS = Attribute("ints")
+"""Of a product that several were made: how many columns, or output channels, each of them has. It changes no number,
+but says where they may be computed apart."""
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,9 @@ def _fastest(answer: Answer) -> list[Run]:
         return list(answer.top)
     best = answer.answer.best
     others = [run for run in answer.top if run.trace_key != best.trace_key]
-    others.sort(key=lambda run: (run.crashed, run.confirmed_ns is None, run.confirmed_ns or run.latency_ns))
+    others.sort(
+        key=lambda run: (bool(run.crashed), run.confirmed_ns is None, run.confirmed_ns or run.latency_ns)
+    )
     return [best, *others][: max(1, len(answer.top))]
 
 
@@ -139,7 +141,7 @@ def _line(run: Run) -> str:
 
     known = run.confirmed_ns is not None
     latency = nanoseconds(run.confirmed_ns if known else run.latency_ns)
-    where = "inside a model" if known else "alone, crashed inside a model" if run.crashed else "alone"
+    where = "inside a model" if known else f"alone, {run.crashed}" if run.crashed else "alone"
     return f"    {latency:>10} {where:<14}  {run.config_json}"
 
 

@@ -88,7 +88,8 @@ class Run:
     ``config_json`` holds the knob values that made the trace; ``created`` is in seconds since 1970,
     UTC. ``confirmed_ns`` is the median latency in the newest comparison inside a model, ``inside`` that model's
     name; None and empty if it never was. ``footprint`` is None for what was never built, and for runs of versions that
-    did not store it. ``crashed``: it worked alone, but ended its process inside a model.
+    did not store it. ``crashed`` says how it ended its process inside a model, though it worked alone; empty if it
+    did not.
     """
 
     key: Key
@@ -109,7 +110,7 @@ class Run:
     confirmed_ns: float | None = None
     inside: str = ""
     footprint: Footprint | None = None
-    crashed: bool = False
+    crashed: str = ""
 
     @property
     def config(self) -> dict[str, int | str | bool]:
@@ -178,7 +179,17 @@ class Ratio:
 
 
 CRASHED_INSIDE = "crashed inside the model"
-"""The message of what worked alone, and ended its process there."""
+"""The message of what worked alone, and ended its process there; if it is known, the reason follows it."""
+
+
+def crash_message(reason: str) -> str:
+    """The message of what ended its process inside a model for a reason; empty where that is not known.
+
+    >>> crash_message("the worker died (SIGSEGV)"), crash_message("")
+    ('crashed inside the model: the worker died (SIGSEGV)', 'crashed inside the model')
+    """
+    return f"{CRASHED_INSIDE}: {reason}" if reason else CRASHED_INSIDE
+
 
 SAME_CODE = Ratio(1.0, (1.0, 1.0))
 """Of a candidate whose machine code is the incumbent's: nothing to read."""
@@ -313,4 +324,5 @@ __all__ = [
     "Run",
     "WorkloadRow",
     "WorkloadSummary",
+    "crash_message",
 ]

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Row
 
 from autotune.database import schema
 from autotune.database.records import (
+    CRASHED_INSIDE,
     Comparison,
     Footprint,
     JobRow,
@@ -69,7 +70,14 @@ def select_runs() -> Select[Any]:
 
     confirmed_ns = newest(compared.latency_median_ns).label("confirmed_ns")
     inside = newest(compared.inside).label("inside")
-    return select(schema.runs, confirmed_ns, inside, crashed(schema.runs.c.id).label("crashed"))
+    return select(schema.runs, confirmed_ns, inside, _crash(schema.runs.c.id).label("crashed"))
+
+
+def _crash(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
+    """How a run ended its process inside a model the last time; null if it did not."""
+    mine = _CRASHES.c
+    found = select(mine.message).where(mine.run_id == run_id, mine.latency_min_ns.is_(None))
+    return found.order_by(mine.created.desc(), mine.id.desc()).limit(1).scalar_subquery()
 
 
 def select_ok(key: Key) -> Select[Any]:
@@ -271,7 +279,7 @@ def from_row(row: Row[Any]) -> Run:
             confirmed_ns=None if row.confirmed_ns is None else _number(row.confirmed_ns, "confirmed_ns"),
             inside=_text(row.inside or "", "inside"),
             footprint=_footprint(row),
-            crashed=bool(row.crashed),
+            crashed="" if row.crashed is None else _text(row.crashed, "message") or CRASHED_INSIDE,
         )
         if (run.outcome is Outcome.OK) != (run.latency is not None):
             raise ValueError(f"its outcome is {run.outcome.value}, its latency_min_ns {row.latency_min_ns}")

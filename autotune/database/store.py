@@ -22,7 +22,6 @@ from autotune.database.goal import FASTEST, Goal
 from autotune.database.inside import latencies
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
-    CRASHED_INSIDE,
     Comparison,
     JobRow,
     Key,
@@ -32,6 +31,7 @@ from autotune.database.records import (
     Run,
     WorkloadRow,
     WorkloadSummary,
+    crash_message,
 )
 from autotune.database.session import Session, insert_new
 from autotune.errors import DatabaseError, UsageError
@@ -177,20 +177,21 @@ class Database:
         """The candidates of the newest comparison of a workload's options or schedules; none if there was none."""
         return self._all(rows.select_comparison(workload_key, target_key, site), rows.comparison_from_row)
 
-    def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str = "") -> None:
-        """Store that runs of a key ended their process inside a model: they are never used, nor tried again.
+    def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str = "") -> None:
+        """Store that runs of a key ended their process inside a model, and why: they are never used, nor tried again.
 
-        Those that are not in the database are left out.
+        ``traces`` has the reason, or an empty text, by the trace's key. Runs that are not in the database are left out.
         """
         values: dict[str, Any] = {"workload_key": key.workload, "target_key": key.target, "key": key.space}
-        values |= {"site": "schedule", "won": False, "n": 0, "message": CRASHED_INSIDE}
+        values |= {"site": "schedule", "won": False, "n": 0}
         values |= {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
 
         def insert_all(connection: Connection) -> None:
-            for trace in traces:
+            for trace, reason in traces.items():
                 number = connection.execute(rows.run_number(key, trace)).scalar()
                 if number is not None:
-                    row = {**values, "name": trace, "run_id": number}
+                    message = rows.storable(crash_message(reason))
+                    row = {**values, "name": trace, "run_id": number, "message": message}
                     insert_new(connection, schema.comparisons, row)
 
         self.session.write(insert_all)

@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from autotune.compiler.plan import OPTION, option_key
 from autotune.database import Database, Hit, Miss
 from autotune.database.goal import Goal
-from autotune.database.records import CRASHED_INSIDE, SAME_CODE, Comparison, PlanReading, Run
+from autotune.database.records import SAME_CODE, Comparison, PlanReading, Run, crash_message
 from autotune.errors import NoReferenceError
 from autotune.passes.options import Option
 from autotune.tuning.crashes import crashing
 from autotune.tuning.measure.interface import Built, BuiltOption, Measurer
 from autotune.tuning.measure.timing import statistics
-from autotune.tuning.paired import PLAN_MARGIN, Series, fastest, least_processes, ratio
+from autotune.tuning.paired import PLAN_MARGIN, Series, fastest, hopeless, least_processes, ratio
 from autotune.tuning.questions import (
     SCHEDULE,
     Choice,
@@ -35,7 +36,7 @@ from autotune.tuning.questions import (
 from autotune.tuning.sites import KEPT, LOSING, Site, Sites
 from autotune.tuning.task import Task
 from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Code, Options, Profile, Version, WholeModel
+from autotune.tuning.whole_model import Code, Options, Profile, Version, Watch, WholeModel
 
 TOP = 2
 """How many runs are compared with the default: those that were fastest inside the model, each time they were read."""
@@ -98,10 +99,10 @@ class Comparing:
         return True
 
     def _open_options(self, site: Site) -> list[Option]:
-        """The default, the plain one, and those that may be the fastest, as far as they work."""
-        first = [site.default, *(option for option in site.options if option.plain)]
-        found = dict.fromkeys([*first, *self.sites.open_options(site)])
-        return [option for option in found if self.sites.latency(option) < float("inf")]
+        """The default, then those that may be the fastest and the plain one, fastest first, as far as they work."""
+        others = {*self.sites.open_options(site), *(option for option in site.options if option.plain)}
+        ranked = sorted(others - {site.default}, key=lambda o: (self.sites.latency(o), o.name))
+        return [o for o in (site.default, *ranked) if self.sites.latency(o) < float("inf")]
 
     def _is_news(self, site: Site, options: Sequence[Option]) -> bool:
         """Whether these were never compared, or one of their dispatches got faster since."""
@@ -196,19 +197,28 @@ class Comparing:
         """
         if not any(question.candidates for question in questions):
             return None
-        profiles = self._take_turns(questions, base, late)
+        reasons: dict[Position, str] = {}
+        profiles = self._take_turns(questions, base, late, reasons)
         if suspects := suspects_of(questions, profiles):
             self.say(f"{len(suspects)} versions crashed: reading them in halves, then the others again")
-            questions = self._leave_out(questions, self._crashing(questions, suspects, base, late))
-            profiles = self._take_turns(questions, base, late)
-            self._store_crashes(
-                questions, [position for version in suspects_of(questions, profiles) for position in version]
+            crashed = self._crashing(questions, suspects, base, late, reasons)
+            questions = self._leave_out(
+                questions, {position: reasons.get(position, "") for position in crashed}
             )
+            reasons = {}
+            profiles = self._take_turns(questions, base, late, reasons)
+            again = [position for version in suspects_of(questions, profiles) for position in version]
+            self._store_crashes(questions, {position: reasons.get(position, "") for position in again})
         if profiles[0] is None:
             self.say("not compared: time is up, or the untuned model itself fails")
             return None
         plan = self._best_plan(questions, profiles, base)
-        return [self._decide(question, profiles, plan) for question in questions]
+        return [
+            self._decide(
+                question, profiles, plan, [reasons.get((n, c), "") for c in range(len(question.candidates))]
+            )
+            for n, question in enumerate(questions)
+        ]
 
     def _best_plan(
         self, questions: Sequence[Question], profiles: Sequence[Profile | None], base: Version
@@ -235,9 +245,15 @@ class Comparing:
         return plan
 
     def _take_turns(
-        self, questions: Sequence[Question], base: Version, late: Callable[[], bool]
+        self,
+        questions: Sequence[Question],
+        base: Version,
+        late: Callable[[], bool],
+        reasons: dict[Position, str],
     ) -> list[Profile | None]:
-        """Read the versions with the incumbents, with the first candidate of each question, and so on."""
+        """Read the versions with the incumbents, with the first candidate of each question, and so on, the latter for
+        as long as one of their candidates may win. ``reasons`` gets why a version ended its process, for each of its
+        candidates."""
         count = max(len(question.candidates) for question in questions)
         fewest, processes = (least_processes(count - 1, n) if count > 1 else 1 for n in (0, LOSSES))
         self.say(
@@ -248,7 +264,11 @@ class Comparing:
         least = 1 if all(question.kind == OPTION for question in questions) else fewest
         rounds = Rounds(ROUNDS * processes, ROUNDS * least, processes, every=EVERY)
         versions = [version_of(base, questions, numbered(questions, n)) for n in range(count)]
-        return self.model.read(versions, rounds, late)
+
+        def failed(number: int, reason: str) -> None:
+            reasons.update(dict.fromkeys(numbered(questions, number), reason))
+
+        return self.model.read(versions, rounds, late, Watch(partial(_settled, questions), failed))
 
     def _crashing(
         self,
@@ -256,17 +276,21 @@ class Comparing:
         suspects: Sequence[Sequence[Position]],
         base: Version,
         late: Callable[[], bool],
+        reasons: dict[Position, str],
     ) -> list[Position]:
-        """Those of the suspects that end a process by themselves."""
+        """Those of the suspects that end a process by themselves; ``reasons`` gets why."""
         rounds, most = Rounds(ROUNDS, ROUNDS, processes=1, every=EVERY), self.model.most - 1
 
         def live(parts: Sequence[Sequence[Position]]) -> list[bool] | None:
             found = list[bool]()
             for first in range(0, len(parts), most):
-                versions = [
-                    version_of(base, questions, positions) for positions in ((), *parts[first : first + most])
-                ]
-                default, *others = self.model.read(versions, rounds, late)
+                several: list[Sequence[Position]] = [(), *parts[first : first + most]]
+
+                def failed(number: int, reason: str, several: Sequence[Sequence[Position]] = several) -> None:
+                    reasons.update(dict.fromkeys(several[number], reason))
+
+                versions = [version_of(base, questions, positions) for positions in several]
+                default, *others = self.model.read(versions, rounds, late, Watch(failed=failed))
                 if late():
                     return None
                 found += [default is None or profile is not None for profile in others]
@@ -274,25 +298,30 @@ class Comparing:
 
         return crashing(suspects, live)
 
-    def _leave_out(self, questions: Sequence[Question], crashed: Sequence[Position]) -> list[Question]:
-        """The questions without candidates that crashed."""
+    def _leave_out(self, questions: Sequence[Question], crashed: Mapping[Position, str]) -> list[Question]:
+        """The questions without candidates that crashed; ``crashed`` says why they did."""
         self._store_crashes(questions, crashed)
         return [
-            question.without(candidate for mine, candidate in crashed if mine == number)
+            question.without({candidate: why for (mine, candidate), why in crashed.items() if mine == number})
             for number, question in enumerate(questions)
         ]
 
-    def _store_crashes(self, questions: Sequence[Question], crashed: Sequence[Position]) -> None:
-        """Store at once which schedules crashed: the comparison of the others may find no time."""
-        for number, candidate in crashed:
+    def _store_crashes(self, questions: Sequence[Question], crashed: Mapping[Position, str]) -> None:
+        """Store at once which schedules crashed, and why: the comparison of the others may find no time."""
+        for (number, candidate), reason in crashed.items():
             question = questions[number]
             if question.kind == SCHEDULE:
-                traces = [question.candidates[candidate].row.name]
+                traces = {question.candidates[candidate].row.name: reason}
                 self.database.crashed_inside(question.task.key, traces, self.model.name, self.job)
                 question.task.crashed_inside(traces)
 
-    def _decide(self, question: Question, profiles: Sequence[Profile | None], plan: int) -> int:
-        """The winner: what is surely faster at this site alone, else what the best plan has, unless it seems slower."""
+    def _decide(
+        self, question: Question, profiles: Sequence[Profile | None], plan: int, reasons: Sequence[str]
+    ) -> int:
+        """The winner: what is surely faster at this site alone, else what the best plan has, unless it seems slower.
+
+        ``reasons`` says for each candidate why it ended its process, if it did.
+        """
         series = [
             None if profile is None else profile.series(question.workload, question.names)
             for profile in profiles[: len(question.candidates)]
@@ -304,7 +333,8 @@ class Comparing:
         for number, (candidate, mine) in enumerate(zip(question.candidates, series, strict=True)):
             row = replace(candidate.row, won=number == winner)
             if mine is None:
-                rows += [replace(row, message=CRASHED_INSIDE)] if question.kind == OPTION else []
+                message = crash_message(reasons[number])
+                rows += [replace(row, message=message)] if question.kind == OPTION else []
             else:
                 beside = ratio(mine, series[0], ROUNDS) if number and series[0] is not None else None
                 rows.append(replace(row, latency=statistics(mine), ratio=beside))
@@ -328,6 +358,25 @@ class Comparing:
     def _code(self, keys: Iterable[str]) -> dict[str, Built]:
         """The code of the schedules that a compilation would use now, by workload key."""
         return code_in_use([self.sites.task_of[key] for key in sorted(keys)], self.database, self.measurer)
+
+
+def _settled(questions: Sequence[Question], profiles: Sequence[Profile | None]) -> list[int]:
+    """The numbers of the versions in which nothing may win any more: no candidate, and not all of them together."""
+    incumbent = profiles[0]
+    if incumbent is None:
+        return []
+    together = any(question.kind == SCHEDULE for question in questions)
+
+    def is_settled(number: int, profile: Profile) -> bool:
+        whole = (profile.whole, incumbent.whole)
+        if together and not hopeless(*whole, ROUNDS, LOSSES, PLAN_MARGIN):
+            return False
+        sites = [(questions[mine].workload, questions[mine].names) for mine, _ in numbered(questions, number)]
+        both = ((profile.series(*site), incumbent.series(*site)) for site in sites)
+        return all(hopeless(mine, other, ROUNDS, LOSSES) for mine, other in both)
+
+    others = enumerate(profiles[1:], start=1)
+    return [number for number, mine in others if mine is not None and is_settled(number, mine)]
 
 
 def _seems_faster(mine: Series | None, incumbent: Series | None) -> bool:

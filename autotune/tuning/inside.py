@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from autotune.tuning.compare import EVERY
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Sites
 from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Code, Options, Profile, Version, WholeModel
+from autotune.tuning.whole_model import Code, Options, Profile, Version, Watch, WholeModel
 
 ROUNDS = Rounds(3, processes=1, turn_ns=15e6, every=EVERY, part=True)
 """For candidates of which most are worse than the default; those that are not are read again."""
@@ -46,11 +45,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Found:
-    """What candidates took, and the trace keys of those that end their process, by workload key; and what plans took as
-    a whole, by their numbers."""
+    """What candidates took, and of those that end their process the trace keys with the reasons, by workload key; and
+    what plans took as a whole, by their numbers."""
 
     readings: dict[str, list[Reading]] = field(default_factory=dict)
-    crashed: dict[str, list[str]] = field(default_factory=dict)
+    crashed: dict[str, dict[str, str]] = field(default_factory=dict)
     plans: dict[int, Whole] = field(default_factory=dict)
 
 
@@ -82,7 +81,8 @@ class InModelReader:
                 if late():
                     return found
                 untuned: Profile | None = None
-                for group, default, profiles in self._read(groups, late):
+                reasons: dict[int, str] = {}
+                for first, group, default, profiles in self._read(groups, late, reasons):
                     untuned = default if group.untuned else untuned
                     for key, reading in group.readings(default, profiles):
                         found.readings.setdefault(key, []).append(reading)
@@ -90,8 +90,10 @@ class InModelReader:
                         found.plans.update(group.wholes(untuned, profiles))
                     dead = [] if late() else [n for n, profile in enumerate(profiles) if profile is None]
                     halves += [half for number in dead for half in group.halves(number)]
-                    for key, trace in (crash for number in dead for crash in group.crashes(number)):
-                        found.crashed.setdefault(key, []).append(trace)
+                    for number in dead:
+                        for key, trace in group.crashes(number):
+                            why = reasons.get(first + 1 + number, "")
+                            found.crashed.setdefault(key, {})[trace] = why
             waiting = halves
         return found
 
@@ -136,14 +138,18 @@ class InModelReader:
         return batches
 
     def _read(
-        self, groups: Sequence[_Group], late: Callable[[], bool]
-    ) -> Iterator[tuple[_Group, Profile, list[Profile | None]]]:
-        """What the untuned model and the versions of each group took, in one process."""
-        read = iter(self.model.read([v for group in groups for v in group.versions], ROUNDS, late))
+        self, groups: Sequence[_Group], late: Callable[[], bool], reasons: dict[int, str]
+    ) -> Iterator[tuple[int, _Group, Profile, list[Profile | None]]]:
+        """For each group the number of its first version, and what that one, the untuned model, and the others took, in
+        one process; ``reasons`` gets why versions ended it, by their numbers."""
+        versions = [v for group in groups for v in group.versions]
+        read = self.model.read(versions, ROUNDS, late, Watch(failed=reasons.__setitem__))
+        first = 0
         for group in groups:
-            default, *profiles = islice(read, len(group.versions))
+            default, *profiles = read[first : first + len(group.versions)]
             if default is not None:
-                yield group, default, profiles
+                yield first, group, default, profiles
+            first += len(group.versions)
 
 
 @dataclass(frozen=True)

@@ -383,6 +383,7 @@ class Job:
             decisions=tuple(self._decisions(status.sites, rankings)),
             plans=tuple(self.database.plans(status.job)),
             left_out={task.name: task.no_reference for task in status.tasks if task.no_reference},
+            crashes={task.name: task.crashes for task in status.tasks if task.crashes},
             gain=gain,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,8 +37,8 @@ class RunStore(Protocol):
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
         """Keep what runs of a key took inside a model."""
 
-    def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str) -> None:
-        """Keep that runs of a key ended their process inside a model."""
+    def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
+        """Keep that runs of a key ended their process inside a model, and why."""
 
     def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
         """Keep what whole plans took inside a model."""

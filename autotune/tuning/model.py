@@ -26,7 +26,7 @@ from autotune.tuning.job import Subject
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Site
 from autotune.tuning.turns import Rounds, Turns
-from autotune.tuning.whole_model import Code, Options, Profile, Version
+from autotune.tuning.whole_model import UNWATCHED, Code, Options, Profile, Version, Watch
 
 if TYPE_CHECKING:
     from autotune.graph.region import Workload
@@ -122,7 +122,11 @@ class MeasuredModel:
         return rank(distinct_workloads(self._parts), self._target, self._database, self._preference)
 
     def read(
-        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
+        self,
+        versions: Sequence[Version],
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
         none: list[Profile | None] = [None] * len(versions)
@@ -137,11 +141,8 @@ class MeasuredModel:
                 turns.add(self._image(divided[-1], version.code, common))
             if len(divided) < len(versions) and not rounds.part:
                 return none
-            read = turns.profile(rounds, out_of_time)
-        found = [
-            None if ns is None else Profile([(d.name, d.workload.key) for d in model.parts.dispatches], ns)
-            for model, ns in zip(divided, read, strict=True)
-        ]
+            dispatches = [[(d.name, d.workload.key) for d in model.parts.dispatches] for model in divided]
+            found = turns.profiles(dispatches, rounds, out_of_time, watch)
         return [*found, *none[len(found) :]]
 
     def plan(self) -> Plan:

@@ -40,8 +40,8 @@ def ratio(candidate: Series, incumbent: Series, each: int = 1) -> Ratio:
 
 
 def _by_process(candidate: Series, incumbent: Series, each: int) -> Series:
-    """The median ratio of each process."""
-    ratios = candidate / incumbent
+    """The median ratio of each process; the incumbent may have been read in more of them."""
+    ratios = candidate / incumbent[: len(candidate)]
     return np.array([np.median(ratios[first : first + each]) for first in range(0, len(ratios), each)])
 
 
@@ -118,6 +118,18 @@ def fastest(series: Sequence[Series | None], each: int = 1, margin: float = MARG
     return min(scores, key=scores.__getitem__)
 
 
+def hopeless(candidate: Series, incumbent: Series, each: int, losses: int, margin: float = MARGIN) -> bool:
+    """Whether more processes will hardly make a candidate win (:func:`fastest`) that may lose in ``losses`` of them.
+
+    To give it up early lets nobody win who would not: the error rate is what it was. There are as many readings by
+    then as an interval needs.
+    """
+    ratios = _by_process(candidate, incumbent, each)
+    if len(ratios) < least_processes(1):
+        return False
+    return int(np.sum(ratios >= 1)) > losses or float(np.median(ratios)) > 1 - margin / 2
+
+
 def least_processes(candidates: int, losses: int = 0) -> int:
     """With fewer processes than these none of so many candidates can win that is slower in ``losses`` of them.
 
@@ -137,6 +149,7 @@ __all__ = [
     "Series",
     "across_processes",
     "fastest",
+    "hopeless",
     "least_processes",
     "ratio",
     "total",

@@ -24,7 +24,7 @@ from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.report import Report
 from autotune.tuning.turns import Rounds, Turns
 from autotune.tuning.units import nanoseconds
-from autotune.tuning.whole_model import Code, Profile, Version
+from autotune.tuning.whole_model import UNWATCHED, Code, Profile, Version, Watch
 
 if TYPE_CHECKING:
     from autotune.compiler.plan import Ranking
@@ -169,16 +169,19 @@ class ProgramAlone:
         return {}
 
     def read(
-        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
+        self,
+        versions: Sequence[Version],
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
         """What versions took that take turns; None for one that failed."""
         with Turns(self._seed) as turns:
             turns.start(rounds.processes)
             for version in versions:
                 turns.add(self._image(version.code))
-            read = turns.profile(rounds, out_of_time)
-        dispatches = [(self.name, self._space.workload.key)]
-        return [None if ns is None else Profile(dispatches, ns) for ns in read]
+            dispatches = [(self.name, self._space.workload.key)]
+            return turns.profiles([dispatches] * len(versions), rounds, out_of_time, watch)
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Callable[[], bool]) -> Gain | None:
         """The default and the ``tuned`` schedule, in several fresh processes."""

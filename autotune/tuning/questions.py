@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autotune.compiler.plan import OPTION
-from autotune.database.records import CRASHED_INSIDE, Comparison, Run
+from autotune.database.records import Comparison, Run, crash_message
 from autotune.passes.options import Option
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.task import Task
@@ -48,11 +48,14 @@ class Question:
         """Its key."""
         return self.task.workload.key
 
-    def without(self, crashed: Iterable[int]) -> Question:
-        """The question without the candidates with these numbers; those of an option's site are said to have failed."""
-        numbers = set(crashed)
-        left = tuple(c for number, c in enumerate(self.candidates) if number not in numbers)
-        gone = [replace(self.candidates[number].row, message=CRASHED_INSIDE) for number in sorted(numbers)]
+    def without(self, crashed: Mapping[int, str]) -> Question:
+        """The question without the candidates with these numbers, which crashed for these reasons; those of an option's
+        site are said to have failed."""
+        left = tuple(c for number, c in enumerate(self.candidates) if number not in crashed)
+        gone = [
+            replace(self.candidates[number].row, message=crash_message(crashed[number]))
+            for number in sorted(crashed)
+        ]
         failed = gone if self.kind == OPTION else []
         return replace(self, candidates=left, failed=(*self.failed, *failed))
 

@@ -47,7 +47,7 @@ class Report:
     was stopped before that. ``decisions`` says how alternatives compared, a line
     a workload; ``plans`` are those that were read as a whole. ``outcomes`` counts the runs of this session,
     ``failures`` has one message of each kind of failure, ``left_out`` says of dispatches why none of their candidates
-    were measured.
+    were measured, ``crashes`` how candidates ended their process inside the model that had worked alone.
     """
 
     model: str
@@ -66,6 +66,7 @@ class Report:
     gain: Gain | None = None
     plans: tuple[PlanReading, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    crashes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def speedup(self) -> float | None:
@@ -167,6 +168,9 @@ def summary(report: Report) -> list[str]:
     lines += [
         f"  {count} {name}, for example: {report.failures.get(name, '')}"
         for name, count in sorted(bad.items())
+    ]
+    lines += [
+        f"  {name}: {message}" for name, found in report.crashes.items() for message in dict.fromkeys(found)
     ]
     lines += [f"  {name} was not tuned: {reason}" for name, reason in report.left_out.items()]
     lines.append(f"schedules stored in {report.database} (job {report.job})")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune.database.inside import Estimate, estimates
-from autotune.database.records import CRASHED_INSIDE, Footprint, Key, Origin, Outcome, Reading, Run
+from autotune.database.records import (
+    CRASHED_INSIDE,
+    Footprint,
+    Key,
+    Origin,
+    Outcome,
+    Reading,
+    Run,
+    crash_message,
+)
 from autotune.errors import AutotuneError
 from autotune.schedule.knob import Config
 from autotune.tuning.measure.interface import Built, Candidate
@@ -29,7 +38,6 @@ _LEFT = 8
 PLATEAU = 32
 """After so many runs that brought nothing beyond noise, others have a better use for the next."""
 _NOISE = 0.01
-_CRASHED = Measurement(Outcome.CRASHED, message=CRASHED_INSIDE)
 
 
 @dataclass
@@ -185,11 +193,17 @@ class Task:
             self.curve = [scale * ns for ns in self.curve]
             self.default_ns = readings[-1].default_ns
 
-    def crashed_inside(self, traces: Sequence[str]) -> None:
-        """Candidates that worked alone have ended their process inside the model: they have failed."""
-        for trace in traces:
-            self.known[trace] = _CRASHED
+    def crashed_inside(self, traces: Mapping[str, str]) -> None:
+        """Candidates that worked alone have ended their process inside the model, for these reasons: they have
+        failed."""
+        for trace, reason in traces.items():
+            self.known[trace] = Measurement(Outcome.CRASHED, message=crash_message(reason))
             self.built.pop(trace, None)
+
+    @property
+    def crashes(self) -> list[str]:
+        """How candidates that worked alone have ended their process inside the model."""
+        return [m.message for m in self.known.values() if m.message.startswith(CRASHED_INSIDE)]
 
     def tell(self, proposal: Proposal, trace_key: str) -> None:
         """End a proposal by what is known of its schedule."""
@@ -224,7 +238,8 @@ class Task:
         self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
         for run in fresh:
             found = Measurement(run.outcome, run.latency, run.error, run.message)
-            self.known[run.trace_key] = _CRASHED if run.crashed else found
+            crashed = Measurement(Outcome.CRASHED, message=run.crashed)
+            self.known[run.trace_key] = crashed if run.crashed else found
             mine = run.config == self.default or (run.origin is Origin.DEFAULT and not self.default_trace)
             if mine and run.latency:
                 self.default_trace, self.default_ns = run.trace_key, run.latency_ns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,11 +17,15 @@ from autotune.files import scratch_folder
 from autotune.runtime.folder import FolderWriter
 from autotune.runtime.native import machine_code
 from autotune.tuning.paired import Readings
+from autotune.tuning.whole_model import UNWATCHED, Profile, Watch
 from autotune.workers.pool import WorkerPool
 from autotune.workers.process import Died, WorkerProcess, python_module
 
 if TYPE_CHECKING:
     from autotune.runtime.image import ModuleImage
+
+Settled = Callable[[Sequence[Readings | None]], Collection[int]]
+"""By what was read so far: the numbers of the versions that take no more turns."""
 
 WORKER = python_module("autotune.tuning.measure.models")
 _LOAD_S = 300.0
@@ -158,36 +162,80 @@ class Turns:
         self._left.append(len(self._paths))
         self._paths.append(self._writer.add(image))
 
-    def profile(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
-        """Latencies [rounds, dispatches] of each version; all None when there is no time."""
-        return self._turns("profile", rounds, out_of_time)
+    def profile(
+        self,
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        settled: Settled = lambda read: (),
+    ) -> list[Readings | None]:
+        """Latencies [rounds, dispatches] of each version; all None when there is no time.
+
+        As soon as the least number of rounds was read, ``settled`` says after each process which versions take no more
+        turns: they have fewer rounds than the first one. When it is the only one left, nothing more is read.
+        """
+        return self._turns("profile", rounds, out_of_time, settled)
+
+    def profiles(
+        self,
+        dispatches: Sequence[Sequence[tuple[str, str]]],
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        watch: Watch = UNWATCHED,
+    ) -> list[Profile | None]:
+        """:meth:`profile` of versions with these dispatches; ``watch`` follows it."""
+
+        def named(read: Sequence[Readings | None]) -> list[Profile | None]:
+            both = zip(dispatches, read, strict=True)
+            return [None if ns is None else Profile(mine, ns) for mine, ns in both]
+
+        found = named(self.profile(rounds, out_of_time, lambda read: watch.settled(named(read))))
+        for number, reason in self.failures.items():
+            watch.failed(number, reason)
+        return found
 
     def time(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
         """Latencies [rounds, runs] of each version as a whole."""
         return self._turns("time", rounds, out_of_time)
 
-    def _turns(self, do: str, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[Readings | None]:
+    def _turns(
+        self,
+        do: str,
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        settled: Settled = lambda read: (),
+    ) -> list[Readings | None]:
         taken: dict[int, list[NDArray[np.float64]]] = {}
+        resting: set[int] = set()
         done, again = 0, -(-rounds.most // rounds.processes)
         self._processes.end()
         while self._left and done < rounds.most and (done < rounds.least or not out_of_time()):
             if done and done % again == 0:
                 self._processes.end()
+                if done >= rounds.least:
+                    resting |= {*settled(self._arrays(taken))} - {0}
+                if len(taken) > 1 and resting >= taken.keys() - {0}:
+                    break
             if not self._processes.in_use:
-                loaded = self._load(rounds, out_of_time)
+                loaded = self._load(rounds, out_of_time, resting)
                 if not loaded:
                     break
-                if loaded != list(taken):
+                if {*loaded, *resting} != taken.keys():
                     taken, done = {number: [] for number in loaded}, 0
-            if self._round(do, rounds, taken, number=done):
+                    if resting:  # one of the others ended this process: all begin again
+                        resting = set()
+                        self._processes.end()
+                        continue
+            if self._round(do, rounds, {n: taken[n] for n in taken if n not in resting}, number=done):
                 done += 1
             else:
-                done = 0
+                done, resting = 0, set()
         enough = done >= rounds.least or done == rounds.most
-        return [
-            np.asarray(taken[number], np.float64) if enough and number in taken else None
-            for number in range(len(self._paths))
-        ]
+        return self._arrays(taken) if enough else [None] * len(self._paths)
+
+    def _arrays(self, taken: Mapping[int, list[NDArray[np.float64]]]) -> list[Readings | None]:
+        """What each version took, as far as it was read."""
+        numbers = range(len(self._paths))
+        return [np.asarray(taken[n], np.float64) if n in taken else None for n in numbers]
 
     def _round(
         self, do: str, rounds: Rounds, taken: Mapping[int, list[NDArray[np.float64]]], number: int
@@ -204,13 +252,14 @@ class Turns:
             taken[version].append(np.median(turns, axis=0))
         return True
 
-    def _load(self, rounds: Rounds, out_of_time: Callable[[], bool]) -> list[int]:
-        """Load the versions in a fresh process, every other time in the opposite order; those that are loaded."""
+    def _load(self, rounds: Rounds, out_of_time: Callable[[], bool], resting: Container[int]) -> list[int]:
+        """Load the versions in a fresh process, every other time in the opposite order, without those that are
+        ``resting``; those that are loaded."""
         while self._left:
             self._processes.next()
             step = -1 if self._readings % 2 else 1
             loaded = list[int]()
-            for number in self._left[::step]:
+            for number in [n for n in self._left if n not in resting][::step]:
                 if out_of_time():
                     if rounds.part and len(loaded) > 1:
                         return loaded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -54,6 +54,29 @@ class Profile:
         return np.asarray(self.ns.sum(axis=1))
 
 
+def _none_settled(profiles: Sequence[Profile | None]) -> Collection[int]:
+    return ()
+
+
+def _not_told(version: int, reason: str) -> None:
+    """Nobody asked."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who follows versions while they take turns; versions are told by their numbers.
+
+    ``settled`` is asked after each process which versions need no more turns, given what was read so far. ``failed``
+    is told why a version ended its process.
+    """
+
+    settled: Callable[[Sequence[Profile | None]], Collection[int]] = _none_settled
+    failed: Callable[[int, str], None] = _not_told
+
+
+UNWATCHED = Watch()
+
+
 class WholeModel(Protocol):
     """The model in which options and schedules are used."""
 
@@ -67,7 +90,11 @@ class WholeModel(Protocol):
         """The options of workloads with several, by workload key: the first of each is what a compilation uses now."""
 
     def read(
-        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Callable[[], bool]
+        self,
+        versions: Sequence[Version],
+        rounds: Rounds,
+        out_of_time: Callable[[], bool],
+        watch: Watch = UNWATCHED,
     ) -> list[Profile | None]:
         """Have versions take turns; what each of them took, None for one that failed."""
 
@@ -78,4 +105,4 @@ class WholeModel(Protocol):
         """
 
 
-__all__ = ["Code", "Options", "Profile", "Version", "WholeModel"]
+__all__ = ["UNWATCHED", "Code", "Options", "Profile", "Version", "Watch", "WholeModel"]

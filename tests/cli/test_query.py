@@ -90,10 +90,11 @@ def test_what_crashed_inside_a_model_is_said_to_have(
 ) -> None:
     with Database(database) as found:
         (c,) = [run for run in found.records() if run.config == {"is": "c"}]
-        found.crashed_inside(c.key, [c.trace_key], "net")
+        found.crashed_inside(c.key, {c.trace_key: "the worker died (SIGSEGV)"}, "net")
     out = query(capsys, workload.key, "--db", database, "--top", 3, *ASKED)
     assert "  tuned, 2.25× (2.23× to 2.27×); 1 crashed inside a model; 4.0 µs inside net" in out
-    assert out.endswith('3.0 µs alone, crashed inside a model  {"is": "c"}\n')
+    line = '3.0 µs alone, crashed inside the model: the worker died (SIGSEGV)  {"is": "c"}\n'
+    assert out.endswith(line)
 
 
 def test_explain_shows_the_space_of_the_target_asked_for(

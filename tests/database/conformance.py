@@ -158,17 +158,20 @@ class Conformance:
             runs = {run.trace_key: run for run in database.records()}
             compare(database, schedules((runs["default"], 90.0), (runs["won"], 80.0), won="won"))
             assert _best(database).trace_key == "fast"
-            database.crashed_inside(KEY, ["fast", "unknown"], "net")
+            database.crashed_inside(KEY, {"fast": "", "unknown": ""}, "net")
             assert _best(database).trace_key == "won"
-            database.crashed_inside(KEY, ["won"], "other net")
+            database.crashed_inside(KEY, {"won": "the worker died (SIGSEGV)"}, "other net")
             assert _best(database).trace_key == "default"
             hit = database.lookup(KEY.workload, KEY.target, KEY.space)
             assert isinstance(hit, Hit)
             assert (hit.runs, hit.ok, hit.crashed) == (4, 2, 2)
             assert hit.evidence == Evidence(State.TRIED, 3, crashed=2)
             assert [row.name for row in hit.compared] == ["default", "won"]
-            crashed = {run.trace_key: run.inside for run in database.records() if run.crashed}
-            assert crashed == {"fast": "net", "won": "other net"}
+            crashed = {run.trace_key: (run.inside, run.crashed) for run in database.records() if run.crashed}
+            assert crashed == {
+                "fast": ("net", "crashed inside the model"),
+                "won": ("other net", "crashed inside the model: the worker died (SIGSEGV)"),
+            }
             assert database.outcomes() == {"ok": 2, "crashed": 2}
             assert database.damage() == []
 
@@ -176,7 +179,7 @@ class Conformance:
         with Database(where) as database:
             database.record(run("default", None, origin=Origin.DEFAULT))
             database.record(run("a", 90.0))
-            database.crashed_inside(KEY, ["a"], "net")
+            database.crashed_inside(KEY, {"a": ""}, "net")
             found = database.best(KEY.workload, KEY.target, KEY.space)
             assert isinstance(found, Miss)
             assert found.found == "all 2 measured candidates failed (2 crashed)"

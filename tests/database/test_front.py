@@ -29,7 +29,7 @@ def test_what_crashed_inside_a_model_is_no_point() -> None:
     size = Footprint(1, 1)
     runs = [run("default", 2.0, origin=Origin.DEFAULT, footprint=size), run("a", 1.0, footprint=size)]
     assert [p.run.trace_key for p in points(runs, {}, [])] == ["default", "a"]
-    runs = [runs[0], run("a", 1.0, footprint=size, crashed=True)]
+    runs = [runs[0], run("a", 1.0, footprint=size, crashed="crashed inside the model")]
     assert [p.run.trace_key for p in points(runs, {}, [])] == ["default"]
 
 

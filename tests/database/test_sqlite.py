@@ -170,9 +170,10 @@ def test_what_crashed_inside_a_model_is_merged(path: Path, tmp_path: Path) -> No
     with Database(path) as source, Database(tmp_path / "into.db") as into:
         for trace in ("a", "b"):
             source.record(run(trace, 5.0))
-        source.crashed_inside(KEY, ["a"], "net")
+        source.crashed_inside(KEY, {"a": "it hung"}, "net")
         merge(into, source)
-        assert [run.trace_key for run in into.records() if run.crashed] == ["a"]
+        found = {run.trace_key: run.crashed for run in into.records() if run.crashed}
+        assert found == {"a": "crashed inside the model: it hung"}
         assert _best(into).trace_key == "b"
 
 

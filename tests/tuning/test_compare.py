@@ -35,6 +35,7 @@ from autotune.tuning.paired import (
     ERROR_RATE,
     across_processes,
     fastest,
+    hopeless,
     least_processes,
     ratio,
     total,
@@ -80,6 +81,27 @@ def test_equals_change_places_as_rarely_as_is_said(count: int) -> None:
     rng = np.random.default_rng(0)
     draws = [[np.exp(rng.normal(0, 0.2, 12)) for _ in range(count + 1)] for _ in range(600)]
     assert np.mean([fastest(series) > 0 for series in draws]) <= ERROR_RATE
+
+
+@pytest.mark.parametrize("gain", [1.0, 0.97, 0.93])
+def test_who_is_given_up_early_would_hardly_have_won(gain: float) -> None:
+    rng, most, losses = np.random.default_rng(5), least_processes(2, losses=2), 2
+    won, early = 0, 0
+    for _ in range(400):
+        ratios = np.exp(rng.normal(np.log(gain), 0.03, most))
+        wins = fastest([np.ones(most), ratios, np.ones(most)]) == 1
+        given_up = any(hopeless(ratios[:n], np.ones(most), 1, losses) for n in range(1, most))
+        won += wins
+        early += wins and given_up
+    assert early <= 0.02 * 400
+    assert won <= ERROR_RATE * 400 if gain == 1.0 else won > 0
+
+
+def test_nobody_is_given_up_before_there_is_an_interval() -> None:
+    slower = 1.2 * np.ones(6)
+    assert not hopeless(slower[:5], np.ones(9), 1, losses=2)
+    assert hopeless(slower, np.ones(9), 1, losses=2)
+    assert ratio(slower, np.ones(9)) == Ratio(1.2, (1.2, 1.2))
 
 
 def test_intervals_hold_the_true_ratio_as_often_as_they_say() -> None:
@@ -180,7 +202,7 @@ class ScriptedModel(MeasuredModel):
 
     ns: dict[str, float]
 
-    def read(self, versions: Any, rounds: Rounds, out_of_time: Any) -> list[Profile | None]:
+    def read(self, versions: Any, rounds: Rounds, *rest: Any) -> list[Profile | None]:
         return [self._profile(version, rounds) for version in versions]
 
     def _profile(self, version: Version, rounds: Rounds) -> Profile:
@@ -252,8 +274,8 @@ def test_what_is_faster_inside_the_model_and_exact_is_used(
 class Late(ScriptedModel):
     """There is time for the least number of rounds only."""
 
-    def read(self, versions: Any, rounds: Rounds, out_of_time: Any) -> list[Profile | None]:
-        return super().read(versions, replace(rounds, most=rounds.least), out_of_time)
+    def read(self, versions: Any, rounds: Rounds, *rest: Any) -> list[Profile | None]:
+        return super().read(versions, replace(rounds, most=rounds.least), *rest)
 
 
 def test_options_that_are_far_behind_are_ruled_out_even_without_time_for_a_winner(tmp_path: Path) -> None:
@@ -331,6 +353,19 @@ def test_the_same_machine_code_is_no_change_whatever_is_read(image: ModuleImage)
     assert found is not None
     assert (found.ratio, found.processes, found.before) == (SAME_CODE, 1, found.after)
     assert str(found).endswith("s, no change: the same machine code")
+
+
+def test_a_version_that_needs_no_more_turns_rests_while_the_others_go_on(image: ModuleImage) -> None:
+    asked = list[list[int]]()
+
+    def settled(read: Any) -> list[int]:
+        asked.append([len(found) for found in read])
+        return [[], [2], [0, 1]][len(asked) - 1]
+
+    with taking_turns(image, image, image) as turns:
+        readings = turns.profile(Rounds(8, 2, processes=8), lambda: False, settled)
+    assert asked == [[2, 2, 2], [3, 3, 3], [4, 4, 3]]
+    assert [len(cast(Any, found)) for found in readings] == [4, 4, 3]
 
 
 def test_too_few_rounds_decide_nothing(image: ModuleImage) -> None:

@@ -20,7 +20,7 @@ from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Sites
 from autotune.tuning.task import DISCARDED
 from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Profile, Version
+from autotune.tuning.whole_model import UNWATCHED, Profile, Version, Watch
 from tests.tuning.synthetic import measurer
 from tests.tuning.test_job import A, B, Model, hit, job
 from tests.tuning.test_sites import sites
@@ -49,10 +49,15 @@ class Table:
     def rankings(self) -> dict[str, Any]:
         return {s.workload.key: SimpleNamespace(chosen=s.default) for s in self.sites.several}
 
-    def read(self, versions: Sequence[Version], rounds: Rounds, late: Callable[[], bool]) -> list[Any]:
+    def read(
+        self, versions: Sequence[Version], rounds: Rounds, late: Callable[[], bool], watch: Watch = UNWATCHED
+    ) -> list[Any]:
         codes = [{b.trace_key for b in version.code.values()} for version in versions]
         self.asked.append(codes)
         both = zip(versions, codes, strict=True)
+        for number, code in enumerate(codes):
+            if mine := self.crashing & code:
+                watch.failed(number, f"{min(mine)} was fatal")
         return [
             self._one(version, rounds) if self.crashing.isdisjoint(code) else None for version, code in both
         ]
@@ -100,7 +105,7 @@ def test_only_the_candidate_that_ends_its_process_is_not_read(crashing: str) -> 
     read = {reading.trace_key: reading.ratio for readings in found.readings.values() for reading in readings}
     assert read.keys() == {f"{key}{number}" for key in keys for number in (1, 2)} - {crashing}
     assert all(read[f"{key}1"] == 0.8 for key in keys if f"{key}1" in read)
-    assert found.crashed == {crashing[0]: [crashing]}
+    assert found.crashed == {crashing[0]: {crashing: f"{crashing} was fatal"}}
     assert [len(asked) for asked in model.asked] == [3, 4, 4]  # each half has the untuned model beside it
 
 
@@ -116,7 +121,7 @@ def test_a_candidate_alone_has_crashed_when_it_ends_its_process_twice(late: bool
     model = Table(cast(Any, one), {}, crashing=["a1"])
     times = iter([False, late, late, late])
     found = InModelReader(cast(Any, one), cast(Any, model)).read({"a": [built("a1")]}, lambda: next(times))
-    assert found.crashed == ({} if late else {"a": ["a1"]})
+    assert found.crashed == ({} if late else {"a": {"a1": "a1 was fatal"}})
     assert len(model.asked) == (1 if late else 2)
 
 
@@ -125,7 +130,7 @@ def test_what_crashes_inside_the_model_is_not_used_and_not_tried_again(tmp_path:
     path, tried = tmp_path / "tuning.db", list[str]()
 
     class Crashing(Model):
-        def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+        def read(self, versions: Sequence[Version], rounds: Rounds, *_: Any) -> list[Any]:
             return [self._read(version, rounds) for version in versions]
 
         def _read(self, version: Version, rounds: Rounds) -> Any:
@@ -186,7 +191,7 @@ def test_what_is_far_slower_alone_is_not_read_inside(tmp_path: Path) -> None:
 
 def test_what_was_not_read_before_a_job_was_killed_is_read_by_the_next(tmp_path: Path) -> None:
     class Killed(Model):
-        def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+        def read(self, versions: Sequence[Version], rounds: Rounds, *rest: Any) -> list[Any]:
             raise KeyboardInterrupt
 
     path = tmp_path / "tuning.db"

@@ -36,7 +36,7 @@ from autotune.tuning.report import Report
 from autotune.tuning.sites import Site
 from autotune.tuning.status import Progress
 from autotune.tuning.turns import Rounds
-from autotune.tuning.whole_model import Code, Profile, Version
+from autotune.tuning.whole_model import UNWATCHED, Code, Profile, Version, Watch
 from tests.tuning.simulated import SimulatedMeasurer
 from tests.tuning.synthetic import TARGET, Synthetic, measurer
 
@@ -72,7 +72,7 @@ class Model:
     def rankings(self) -> dict[str, Any]:
         return {}
 
-    def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+    def read(self, versions: Sequence[Version], rounds: Rounds, *rest: Any) -> list[Any]:
         self.asked.append((len(versions), rounds.processes))
         return [self._one(version, rounds) for version in versions]
 
@@ -370,11 +370,15 @@ class Crashing(Model):
         self.compared: list[list[set[tuple[str, str]]]] = []
         """The workloads and traces of each version, a list for each comparison."""
 
-    def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+    def read(
+        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any, watch: Watch = UNWATCHED
+    ) -> list[Any]:
         codes = [{(key, built.trace_key) for key, built in version.code.items()} for version in versions]
         if rounds.processes > 1:
             self.compared.append(codes)
             self.fatal = self.fatal if any(self.fatal) else self._first(versions[1])
+        for number in [n for n, code in enumerate(codes) if self.fatal in code and self.ends(rounds)]:
+            watch.failed(number, "it was fatal")
         return [
             None if self.fatal in code and self.ends(rounds) else self._one(version, rounds)
             for version, code in zip(versions, codes, strict=True)
@@ -401,6 +405,8 @@ def test_a_version_that_crashes_leaves_the_others(path: Path) -> None:
     assert (found.best.trace_key, found.best.id) == (winner.name, winner.run)
     assert (crashed.trace_key, crashed.outcome) == (model.fatal[1], Outcome.OK)
     assert (found.crashed, found.ok) == (1, report.outcomes["ok"] - 1)
+    assert crashed.crashed == "crashed inside the model: it was fatal"
+    assert "  a0: crashed inside the model: it was fatal" in str(report).splitlines()
     assert found.evidence.state is State.TUNED
     assert str(report.dispatches[0].evidence).endswith("; 1 crashed inside a model")
 
@@ -436,9 +442,32 @@ def test_only_the_candidate_that_crashes_is_left_out_of_a_comparison(path: Path)
     assert all(hit(path, task).evidence.state is State.TUNED for task in tasks)
 
 
+@pytest.mark.parametrize(("gain", "given_up"), [(1.0, True), (0.8, False)])
+def test_versions_in_which_nothing_can_win_take_no_more_turns(
+    path: Path, gain: float, given_up: bool
+) -> None:
+    class Asks(Model):
+        found: list[tuple[int, int]]
+
+        def read(
+            self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any, watch: Watch = UNWATCHED
+        ) -> list[Any]:
+            profiles = super().read(versions, rounds, out_of_time, watch)
+            if rounds.processes > 1:
+                self.found.append((len(versions) - 1, len(watch.settled(profiles))))
+            return profiles
+
+    default = A.space.default()
+    model = Asks(A, B, inside=lambda config: 1000.0 * (1.0 if config == default else gain))
+    model.found = []
+    job(path, A, B, trials=60, whole=model).run()
+    assert all(settled == (candidates if given_up else 0) for candidates, settled in model.found)
+    assert model.found or given_up
+
+
 def test_nothing_is_decided_when_time_ran_out(path: Path) -> None:
     class Late(Model):
-        def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+        def read(self, versions: Sequence[Version], rounds: Rounds, *rest: Any) -> list[Any]:
             return [None] * len(versions)
 
     job(path, A, trials=30, whole=Late(A, inside=A.latency)).run()
@@ -489,10 +518,12 @@ class Hours(Model):
         self.now += 0.01
         return self.now
 
-    def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+    def read(
+        self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any, watch: Watch = UNWATCHED
+    ) -> list[Any]:
         if rounds.processes > 1:
             self._wait("read", out_of_time)
-        return super().read(versions, rounds, out_of_time)
+        return super().read(versions, rounds, out_of_time, watch)
 
     def gain(self, untuned: Code, tuned: Code, out_of_time: Any) -> None:
         self._wait("time", out_of_time)

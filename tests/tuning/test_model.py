@@ -78,7 +78,9 @@ def test_a_kernel_that_ends_the_measuring_process_takes_no_other_reading_with_it
             {key: [ending if key == first else b] for key, b in code.items()}, lambda: False
         )
     assert {key for key, readings in found.readings.items() if readings} == code.keys() - {first}
-    assert found.crashed == {first: [ending.trace_key]}
+    ((trace, reason),) = found.crashed[first].items()
+    assert (len(found.crashed), trace) == (1, ending.trace_key)
+    assert reason.startswith("the worker died (SIG")
 
 
 def test_a_version_has_the_options_that_it_names_whatever_another_job_decides(tmp_path: Path) -> None:

@@ -112,10 +112,10 @@ def test_a_job_that_was_stopped_goes_on_with_its_plans(tmp_path: Path) -> None:
     path = tmp_path / "tuning.db"
 
     class Stops(Model):
-        def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+        def read(self, versions: Sequence[Version], rounds: Rounds, *rest: Any) -> list[Any]:
             if rounds.processes > 1:  # where it compares
                 raise KeyboardInterrupt
-            return super().read(versions, rounds, out_of_time)
+            return super().read(versions, rounds, *rest)
 
     first = job(path, *tasks, trials=80, whole=Stops(*tasks)).run()
     assert first.stopped
@@ -134,7 +134,7 @@ class Noisy(Model):
         self.candidates = candidates
         self.rng = np.random.default_rng(0)
 
-    def read(self, versions: Sequence[Version], rounds: Rounds, out_of_time: Any) -> list[Any]:
+    def read(self, versions: Sequence[Version], rounds: Rounds, *rest: Any) -> list[Any]:
         return [self._noisy(version, rounds) for version in versions]
 
     def _noisy(self, version: Version, rounds: Rounds) -> Profile:

@@ -139,7 +139,7 @@ class _Nowhere:
     def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
         """Nothing is read inside a model."""
 
-    def crashed_inside(self, key: Key, traces: Sequence[str], inside: str, job: str) -> None:
+    def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
         """Nothing is read inside a model."""
 
     def readings(self, key: Key) -> list[Reading]:

@@ -17,7 +17,8 @@ class Core:
     """``arithmetic``, ``loads`` and ``stores`` are bytes a cycle of vectors, at most two (stores one) of them.
 
     Clock under multiply-adds in hertz, latency of one in cycles, cache rates in bytes a cycle of one core; ``window``
-    are entries of the reorder buffer. What has the name of a field of Machine is that.
+    are entries of the reorder buffer; ``l3_kept`` is the share of the last cache in which the data of the run before is
+    found again, ``memory`` bytes a cycle of all cores together. What has the name of a field of Machine is that.
     """
 
     hertz: float = 2.6e9
@@ -37,6 +38,11 @@ class Core:
     page_cycles: float = 2.5
     conflict_cycles: float = 4.0
     fold_cycles: float = 6.0
+    l3_kept: float = 1.0
+    core_stream: float = 4.0
+    all_streams: float = 6.2
+    memory: float = 4.5
+    fetched_cost: float = 0.88
 
 
 _SKYLAKE_SERVER = Core()
@@ -92,6 +98,11 @@ CORES: Mapping[str, Core] = MappingProxyType(
             page_cycles=1.5,
             conflict_cycles=4.8,
             fold_cycles=5.0,
+            l3_kept=0.5,
+            core_stream=9.8,
+            all_streams=9.8,
+            memory=9.8,
+            fetched_cost=1.15,
         ),
     }
 )

@@ -137,7 +137,7 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     ]
     if not recipe.plain:
         knobs += [prefetch_knob()] if recipe.far_reads else []
-        knobs += stream_knob(recipe, target)
+        knobs += stream_knob(recipe.output, workload, target)
 
     def divides(c: Columns) -> object:
         total, size = recipe.tiles(c), column(c, "row_block", 1)

@@ -94,11 +94,11 @@ def sharing_knob(recipe: FlatRecipe, target: Target) -> Knob:
     return parallel_knob(target, recipe.workload.bytes >= _PARALLEL_BYTES, "share the tiles among workers")
 
 
-def stream_knob(recipe: FlatRecipe, target: Target) -> list[Knob]:
-    """Whether the output is stored past the caches, where it does not stay in a core's own; see :func:`stream`."""
-    if math.prod(recipe.output.shape) * item_bytes(recipe.output.output(0)) < target.l2_bytes:
+def stream_knob(output: ComputeOp, workload: Workload, target: Target) -> list[Knob]:
+    """Whether ``output`` is stored past the caches, where it does not stay in a core's own; see :func:`stream`."""
+    if math.prod(output.shape) * item_bytes(output.output(0)) < target.l2_bytes:
         return []
-    large = recipe.workload.bytes > target.l3_bytes
+    large = workload.bytes > target.l3_bytes
     return [Knob.of("stream", (False, True), large, "store past the caches")]
 
 

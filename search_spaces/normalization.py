@@ -1,6 +1,6 @@
 """Normalisations: mean and variance of a row, then the row, in one pass through the row loop.
 
-Knobs: vectors, row_block, method, parallel. LRN and instance normalisation of channels-last images, whose
+Knobs: vectors, row_block, method, parallel, stream. LRN and instance normalisation of channels-last images, whose
 statistics do not run along rows, get plain loops.
 """
 

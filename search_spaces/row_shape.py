@@ -47,6 +47,11 @@ class RowShape:
             if op is not self.output and op.reduction is None and math.prod(op.shape) > self.rows
         )
 
+    @property
+    def wide_output(self) -> bool:
+        """Whether the output has rows, not one element of each."""
+        return math.prod(self.output.shape) > self.rows
+
     @cached_property
     def stored_rows(self) -> tuple[str, ...]:
         """The wide stages with several readers, which may be stored once or recomputed by each."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from autotune.schedule.knob import Knob, Value
 from autotune.te.tensor import ComputeOp
+from search_spaces.flat_recipe import stream, stream_knob
 from search_spaces.row_shape import RowShape
 from search_spaces.row_vectors import attach, fetch_next_row, folds_lanes, partial_vectors, vectorize_row
 from search_spaces.sketch import Choices
@@ -97,6 +98,7 @@ class RowRecipe:
         row = output.fuse(*axes) if len(axes) > 1 else axes[0]
         block, row = output.split(row, factor=config["row_block"])
         output.parallel(block, when=config["parallel"])
+        stream(output, block, config)
         return row
 
     def _wide(self, stage: Stage, output: Stage, row: IterVar | None, config: Choices) -> None:
@@ -165,7 +167,8 @@ def row_space(family: str, workload: Workload, target: Target, shape: RowShape) 
         knobs.append(Knob.of("parts", parts, parts[-1], "pieces of a row reduced in parallel"))
     if shape.stored_rows:
         knobs.append(Knob.of("store", ("row", "inline"), "row", "keep wide stages of a row, or recompute"))
-
+    if shape.wide_output:
+        knobs += stream_knob(shape.output, workload, target)
     return Space(workload, target, family, tuple(knobs), (), RowRecipe(workload, shape, family, lanes))
 
 

@@ -1,6 +1,6 @@
 """Softmax and log-softmax: maximum, exponentials and sum of a row in one pass through the row loop.
 
-Knobs: vectors, row_block, method, store (keep the exponentials of a row, or recompute them), parallel.
+Knobs: vectors, row_block, method, store (keep the exponentials of a row, or recompute them), parallel, stream.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def transposed_space(recipe: FlatRecipe, target: Target, crossed: ReadForm, line
         Knob.of("vectors", vectors, 1, "vectors of a block"),
         Knob.of("walk", ("input", "output"), "input", "along whose lines the innermost blocks go"),
         sharing_knob(recipe, target),
-        *stream_knob(recipe, target),
+        *stream_knob(recipe.output, recipe.workload, target),
     ]
     rules = []
     if recipe.workload.bytes > target.l3_bytes and crossed.affine:

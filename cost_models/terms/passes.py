@@ -21,7 +21,9 @@ def passes(nest: LoopNest, machine: Machine) -> Passes:
     """Each pass takes as long as its bytes do on the way from where they are."""
     seconds, kernels = np.zeros(len(nest)), np.ones(len(nest))
     for one in nest.passes:
-        moved, touched = one.read + machine.write_cost * one.written, one.read + one.written
+        touched = one.read + one.written
+        write_cost = np.where(touched > machine.l3, machine.memory_write_cost, machine.write_cost)
+        moved = one.read + write_cost * one.written
         # What another worker has written comes through the cache that they share.
         near = (touched <= machine.l2) & (machine.threads == 1 or not one.shared)
         rate = np.where(near, machine.l2_bytes_per_cycle, machine.l3_bytes_per_cycle)

@@ -43,19 +43,20 @@ def _into(nest: LoopNest, capacities: Sequence[float], machine: Machine) -> Numb
     """
     here = Here(nest, np.stack([fitting(nest, capacity) for capacity in capacities]), np.arange(len(nest)))
     lost = np.asarray([[0.0], [machine.l3_lost], [1.0]])
+    write = np.asarray([[machine.write_cost], [machine.write_cost], [machine.memory_write_cost]])
     total, streamed = np.zeros(here.level.shape), np.zeros(here.level.shape)
     for access, found in zip(nest.accesses, nest.touched, strict=True):
         moved = found.moved(here)
         moved = moved + lost * (long_run(access, found, here, moved, machine) - moved)
         moved = moved * found.entries(here)
-        through = moved * (machine.write_cost if access.write else 1.0)
+        through = moved * (write if access.write else 1.0)
         if access.streamed is not None:
             streamed = streamed + np.where(access.streamed, moved, 0.0)
             through = np.where(access.streamed, 0.0, through)
         total = total + through
     # What fits whole is there already: written by the dispatch before, or read by the last run. Of somewhat more, a
     # part is found again, as lines are not evicted in the order of their use.
-    whole = np.asarray([[machine.l1], [machine.l2_whole], [machine.l3]])
+    whole = np.asarray([[machine.l1], [machine.l2_whole], [machine.l3_whole]])
     missed = np.clip(1.5 - 1.5 * whole / np.maximum(nest.working_sets[0], 1.0), 0.0, 1.0)
     return np.asarray(total * missed + streamed)
 

@@ -46,6 +46,13 @@ def test_few_threads_do_not_use_all_of_the_memory() -> None:
     assert rates == [4.0, 8.0, 10.0, 10.0]
 
 
+def test_the_table_has_the_rate_of_one_core_where_only_that_of_all_was_steady() -> None:
+    calibrated.keep(TARGET, replace(FOUND, disturbed=("core_stream",)))
+    one = microarchitectures.core_of(TARGET.cpu, TARGET.arch).core_stream
+    assert Machine.of(TARGET.with_threads(1)).all_streams == one
+    assert Machine.of(TARGET).all_streams == min(4 * one, 10.0)
+
+
 def test_measuring_does_not_change_the_key_of_a_target() -> None:
     before = TARGET.key
     calibrated.keep(TARGET, FOUND)

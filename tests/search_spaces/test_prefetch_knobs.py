@@ -128,3 +128,20 @@ def test_stores_past_the_caches_leave_the_numbers_as_they_are(case: str) -> None
         for computed, expected in zip(*make.run(space, {**default, "stream": stream}), strict=True):
             np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6)
     assert "stream" not in space_for(CASES[case](), make.host()).names
+
+
+@pytest.mark.parametrize("store", ["row", "inline"])
+@pytest.mark.parametrize("row_block", [1, 2])
+def test_rows_are_stored_past_the_caches(store: str, row_block: int) -> None:
+    space = space_for(make.unary("Softmax", (20, 96)), SMALL)
+    config = space.check({**space.default(), "store": store, "row_block": row_block, "stream": True})
+    program = space.workload.program()
+    code = compile_schedule(space.apply(program, config), program.args, SMALL)
+    assert "!nontemporal" in code.ir
+    for computed, expected in zip(*make.run(space, config), strict=True):
+        np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_number_of_each_row_is_not_stored_past_the_caches() -> None:
+    space = space_for(make.unary("ReduceSum", (20000, 16), axes=(1,), keepdims=0), SMALL)
+    assert "stream" not in space.names

@@ -566,7 +566,29 @@ def test_groups_of_1x1_convolutions_become_an_axis(groups):
     assert len(partition(graph).dispatches) == 1
 
 
-def test_groups_with_windows_or_a_shuffle_to_write_get_no_axis():
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_many_groups_with_windows_become_an_axis(shuffled):
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 6, 6, 36)), b.constant("w", normal(3, 3, 3, 24))
+    y = b.node("Relu", b.node("Conv", x, w, layout="NHWC", group=12, pads=(1, 1, 1, 1), strides=(2, 2)))
+    if shuffled:
+        y = b.node("ChannelShuffle", y, groups=12, layout="NHWC")
+    graph = apply(b.graph(b.node("Exp", y, name="y")), GroupAxis(), SplitGroups())
+    assert ops_of(graph)[:2] == ["GroupedConv", "Relu"]
+    assert "ChannelShuffle" in ops_of(graph) if shuffled else len(partition(graph).dispatches) == 1
+
+
+@pytest.mark.parametrize("groups", [2, 8, 9, 18])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_no_grouped_convolution_is_left_to_the_plain_kernel(groups, kernel):
+    b = GraphBuilder()
+    w = b.constant("w", normal(144, 144 // groups, kernel, kernel))
+    y = b.node("Conv", b.input("x", (1, 144, 5, 5)), w, group=groups, name="y")
+    graph = apply(b.graph(y), *standard_passes())
+    assert all(node.attrs["group"] == 1 for node in graph.nodes if node.op == "Conv")
+
+
+def test_few_groups_with_windows_or_a_shuffle_to_write_get_no_axis():
     b = GraphBuilder()
     x = b.input("x", (1, 5, 5, 8))
     window = b.node("Conv", x, b.constant("w", normal(3, 3, 4, 8)), layout="NHWC", group=2, pads=(1, 1, 1, 1))

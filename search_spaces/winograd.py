@@ -1,9 +1,10 @@
-"""Winograd's transforms: both axes of a tile at once, in registers, vectors along the channels.
+"""Winograd's transforms: one or both axes of a tile at once, in registers, vectors along the channels.
 
 A block is a row of tiles by some vectors of channels. The last transform goes on with what follows. Knobs: vectors (of
 channels in a block), parallel, and walk: "tile" keeps the sums of one axis of a tile in registers for those of the
 other; "row" stores those of a whole row of tiles, to read or write few positions of the windows at a time, as
-prefetchers follow only so many. Tiles at the left and right border of a padded image have code of their own.
+prefetchers follow only so many. With dilation it is always "row". Tiles at the left and right border of a padded image
+have code of their own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from autotune.graph.ops.common import int_attr, ints_attr
 from autotune.schedule.knob import Knob
 from autotune.te.tensor import ComputeOp
 from search_spaces.analysis import Structure, structure
@@ -23,6 +25,7 @@ from search_spaces.tile_knobs import ints, parallel_knob
 from search_spaces.winograd_transform import ROW, TILE, Transform, TransformLoops, Walk
 
 if TYPE_CHECKING:
+    from autotune.graph.ir import Graph, Node
     from autotune.graph.region import Workload
     from autotune.schedule.schedule import Schedule
     from autotune.schedule.stage import Stage
@@ -47,14 +50,17 @@ class WinogradRecipe:
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
         """The program by rows of tiles."""
-        plan, walk = self.shape, Walk(config["walk"], config["vectors"])
+        plan, walk = (
+            self.shape,
+            Walk(config.get("walk", TILE if self.transform.axes == 1 else ROW), config["vectors"]),
+        )
         for op in (*plan.side, *plan.epilogue):
             if op.name != plan.stored.name:
                 schedule[op.name].compute_inline()
-        *outside, first = plan.producers
         stored = schedule[plan.stored.name]
+        first = plan.producers[-1] if self.transform.axes > 1 else None
+        padded = (first or plan.anchor).input_tensors[0].op if self.is_input else None
         if self.is_input:
-            padded = first.input_tensors[0].op
             loops = self.transform.windows(stored, walk, padded)
         else:
             loops = self._results(stored, walk)
@@ -63,19 +69,22 @@ class WinogradRecipe:
         if plan.stored is not plan.anchor:
             schedule[plan.anchor.name].compute_inline()
         loops = replace(loops, channels=block)
-        if self.is_input:
+        if first is not None and self.is_input:
             self.transform.first_of_windows(schedule[first.name], stored, loops, walk, padded)
-        else:
+        elif first is not None:
             self.transform.first_of_results(schedule[first.name], stored, loops, walk)
-        for op in (*outside, *plan.rest):
-            schedule_plain(schedule[op.name], self.transform.width, inline=True)
+        for op in (*plan.producers, *plan.rest):
+            if op is not first:
+                schedule_plain(schedule[op.name], self.transform.width, inline=True)
 
     def _results(self, stage: Stage, walk: Walk) -> TransformLoops:
         assert isinstance(stage.op, ComputeOp)
-        image, h, w, channel = stage.op.axis
-        row, i = stage.split(h, factor=self.transform.tile)
-        tile, j = stage.split(w, factor=self.transform.tile)
-        return self.transform.results(stage, walk, [image, row, tile], [i, j], channel)
+        axes = self.transform.tiles(stage)
+        *images, channel = stage.op.axis
+        *rows, last = axes
+        outer = [*images[: -len(axes)], *(axis.place for axis in rows)]
+        tiles = [*(phase for axis in rows for phase in axis.phases), last.place, *last.phases]
+        return self.transform.results(stage, walk, outer, tiles, [axis.inside for axis in axes], channel)
 
 
 def space(workload: Workload, target: Target) -> Space:
@@ -84,20 +93,31 @@ def space(workload: Workload, target: Target) -> Space:
     assert anchor is not None
     is_input = anchor.op == "WinogradInput"
     graph = workload.region.graph
-    transformed = graph.type_of(anchor.outputs[0] if is_input else anchor.inputs[0]).shape
-    window, *_, channels = transformed
-    transform = Transform(window - 2, min(target.lanes("float32"), channels))
+    transform = transform_of(graph, anchor, target)
+    channels = graph.type_of(anchor.outputs[0]).shape[-1]
     recipe = WinogradRecipe(workload, is_input, transform)
     most = math.ceil(channels / transform.width)
     # Fewer than four vectors were never faster by more than a twentieth, and up to half as slow again.
     vectors = ints(v for v in (4, 8, 16) if v < 2 * most) or (most,)
     wide = workload.bytes >= _PARALLEL_BYTES
+    walk = Knob.of("walk", (TILE, ROW), ROW, "whether few positions of windows go through all tiles")
     knobs = (
-        Knob.of("walk", (TILE, ROW), ROW, "whether few positions of windows go through all tiles"),
+        *([walk] if transform.dilations == (1, 1) else []),
         Knob.of("vectors", vectors, vectors[0], "vectors of channels in a block"),
         parallel_knob(target, wide, "share the blocks among workers"),
     )
     return Space(workload, target, FAMILY, knobs, (), recipe)
 
 
-__all__ = ["FAMILY", "WinogradRecipe", "space"]
+def transform_of(graph: Graph, node: Node, target: Target) -> Transform:
+    """What a node does to the tiles of its image, with vectors of the image's channels."""
+    image, transformed = graph.type_of(node.inputs[0]).shape, graph.type_of(node.outputs[0]).shape
+    if node.op == "WinogradOutput":
+        image, transformed = transformed, image
+    axes = len(transformed) - len(image)
+    dilations = ints_attr(node.attrs, "dilations") if "dilations" in node.attrs else (1,) * axes
+    width = min(target.lanes("float32"), image[-1])
+    return Transform(int_attr(node.attrs, "tile"), transformed[0], width, dilations)
+
+
+__all__ = ["FAMILY", "WinogradRecipe", "space", "transform_of"]

@@ -27,6 +27,7 @@ from search_spaces.space import Space
 from search_spaces.tile_knobs import column, ints, parallel_knob, tile_constraints, tile_knobs
 from search_spaces.tile_schedule import schedule_products
 from search_spaces.tile_shape import TileShape, tile_shape
+from search_spaces.winograd import transform_of
 from search_spaces.winograd_transform import ROW, TILE, Transform, TransformLoops, Walk
 
 if TYPE_CHECKING:
@@ -76,14 +77,15 @@ class WinogradBlocksRecipe:
     def _results(self, stage: Stage, walk: Walk, config: Choices) -> tuple[IterVar, IterVar, TransformLoops]:
         """The loops of the result: over blocks, over parts of a block's channels, and those of the transform."""
         assert isinstance(stage.op, ComputeOp)
-        image, h, w, channel = stage.op.axis
-        row, i = stage.split(h, factor=self.results.tile)
-        tile, j = stage.split(w, factor=self.results.tile)
-        rows, row = stage.split(row, factor=config["block_rows"], tail="overlap")
-        tiles, tile = stage.split(tile, factor=config["block_tiles"], tail="overlap")
+        image, *_, channel = stage.op.axis
+        height, width = self.results.tiles(stage)
+        rows, row = stage.split(height.place, factor=config["block_rows"], tail="overlap")
+        tiles, tile = stage.split(width.place, factor=config["block_tiles"], tail="overlap")
         parts, channel = stage.split(channel, factor=config["block_vectors"] * self.results.width)
         around = [image, rows, tiles]
-        loops = self.results.results(stage, walk, [*around, parts, row, tile], [i, j], channel)
+        loops = self.results.results(
+            stage, walk, [*around, parts, row], [tile], [height.inside, width.inside], channel
+        )
         if config.get("share", BLOCKS) == PARTS:
             block = parts = stage.fuse(*around, parts)
         else:
@@ -113,10 +115,10 @@ def space(workload: Workload, target: Target) -> Space:
     products = next(op for op in result.producers if op.reduction is not None)
     shape = tile_shape(structure(result.program, products), target)
     assert shape is not None
-    window, _, images, height, width, outer = products.shape
+    *_, images, height, width, outer = products.shape
     inner = products.reduce_axis[0].extent
-    lanes = target.lanes("float32")
-    windows, results = (Transform(window - 2, min(lanes, channels)) for channels in (inner, outer))
+    first, _, last = workload.region.anchors
+    windows, results = (transform_of(workload.region.graph, node, target) for node in (first, last))
     recipe = WinogradBlocksRecipe(shape, result, windows, results)
     inner, outer = math.ceil(inner / windows.width), math.ceil(outer / results.width)
     knobs = [

@@ -1,4 +1,4 @@
-"""Winograd's transforms as loops: both axes of a tile in registers, vectors along the channels.
+"""Winograd's transforms as loops: all axes of a tile in registers, vectors along the channels.
 
 They go tile by tile ("tile"), or keep the sums along one axis of a whole row of tiles ("row"), to read or write few
 positions of the windows at a time, as prefetchers follow only so many.
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from autotune.te.expr import IterVar
 
 TILE, ROW = "tile", "row"
-_COLUMNS = 2
-"""The dimension of an image along its rows."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +42,71 @@ class TransformLoops:
 
 
 @dataclass(frozen=True)
+class ResultLoops:
+    """The loops of one axis of a result: over places of tiles, over phases where there is dilation, in a tile."""
+
+    place: IterVar
+    phases: list[IterVar]
+    inside: IterVar
+
+
+@dataclass(frozen=True)
 class Transform:
-    """``tile`` is m, the side of a tile of outputs; ``width`` are lanes of the vectors along the channels."""
+    """The transform of tiles of ``tile`` outputs along each of the axes that ``dilations`` are of, one or two.
+
+    ``window`` are the elements that a tile reads along one; ``width`` are lanes of the vectors along the channels.
+    """
 
     tile: int
+    window: int
     width: int
+    dilations: tuple[int, ...] = (1, 1)
+
+    @property
+    def axes(self) -> int:
+        """How many spatial axes have tiles."""
+        return len(self.dilations)
 
     def windows(self, stage: Stage, walk: Walk, padded: Operation | None) -> TransformLoops:
         """Order the loops of transformed windows [x, a, n, h, w, c].
 
         Those that read what is ``padded`` beside an image have code of their own, if it is given.
         """
-        i, j, image, row, tile, channel = _axes(stage)
+        *outer, tile, channel = _axes(stage)
+        positions, rows, dilation = outer[: self.axes], outer[self.axes :], self.dilations[-1]
+        tiles = [tile] if dilation == 1 else list(stage.split(tile, factor=dilation))
         if walk.in_rows:
-            return self._ordered(stage, [image, row], [i, tile], [j], channel, walk)
-        self._peel_border(stage, padded, tile, self.tile, self.tile + 2)
-        return self._ordered(stage, [image, row], [tile], [i, j], channel, walk)
+            return self._ordered(stage, rows, [positions[0], *tiles], positions[1:], channel, walk)
+        self._peel_border(stage, padded, tiles[0], self.tile * dilation, self.window * dilation)
+        return self._ordered(stage, rows, tiles, positions, channel, walk)
+
+    def tiles(self, stage: Stage) -> list[ResultLoops]:
+        """Split the axes of a result that have tiles."""
+        assert isinstance(stage.op, ComputeOp)
+        found = []
+        for axis, dilation in zip(stage.op.axis[-1 - self.axes : -1], self.dilations, strict=True):
+            place, result = stage.split(axis, factor=self.tile * dilation)
+            phases = []
+            if dilation > 1:
+                result, phase = stage.split(result, factor=dilation)
+                phases.append(phase)
+            found.append(ResultLoops(place, phases, result))
+        return found
 
     def results(
-        self, stage: Stage, walk: Walk, rows: list[IterVar], inside: list[IterVar], channel: IterVar
+        self,
+        stage: Stage,
+        walk: Walk,
+        rows: list[IterVar],
+        tiles: list[IterVar],
+        inside: list[IterVar],
+        channel: IterVar,
     ) -> TransformLoops:
-        """Order the loops of results: over ``rows`` of tiles, the last over tiles, and those ``inside`` of one."""
-        *rows, tile = rows
-        return self._ordered(stage, rows, [tile], inside, channel, walk)
+        """Order the loops of results: over ``rows`` of ``tiles``, and those ``inside`` of one.
+
+        Phases belong to the tiles: those of one place are next to each other, so that they need nothing twice.
+        """
+        return self._ordered(stage, rows, tiles, inside, channel, walk)
 
     def _ordered(
         self,
@@ -92,7 +132,7 @@ class Transform:
         vector, lanes = stage.split(channel, factor=self.width)
         stage.reorder(*outer, vector, position, lanes)  # all sums of a column before the next one
         if walk.in_rows:
-            self._peel_border(stage, padded, outer[-1], 1, 1)
+            self._peel_border(stage, padded, outer[-1], self.dilations[-1], self.dilations[-1])
         _write_out(stage, [position] if walk.in_rows else [*outer, vector, position], lanes)
 
     def first_of_results(self, stage: Stage, parent: Stage, loops: TransformLoops, walk: Walk) -> None:
@@ -115,11 +155,14 @@ class Transform:
 
         What is above and below is the same for a whole row of tiles.
         """
-        if not isinstance(padded, ComputeOp) or _COLUMNS not in inside(padded):
+        if not isinstance(padded, ComputeOp):
             return
-        begin, end = inside(padded)[_COLUMNS]
+        columns = len(padded.shape) - 2
+        if columns not in inside(padded):
+            return
+        begin, end = inside(padded)[columns]
         first = min(-(-begin // step), loop.extent)
-        last = 0 if end == padded.shape[_COLUMNS] else loop.extent - max((end - size) // step + 1, first)
+        last = 0 if end == padded.shape[columns] else loop.extent - max((end - size) // step + 1, first)
         if first + last:
             stage.peel(loop, first, last)
 

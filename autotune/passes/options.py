@@ -41,6 +41,8 @@ RULES: tuple[Algorithm, ...] = (
     APART,
     *(Apart((number,)) for number in range(1, LONGEST)),
     *(Winograd(tile, fused) for fused in (False, True) for tile in (2, 4, 6)),
+    *(Winograd(tile, axes=1) for tile in (2, 4, 6)),
+    *(Winograd(tile, taps=5, axes=axes) for axes in (1, 2) for tile in (2, 4)),
     MatrixProduct(),
     ImplicitGemm(),
     AttentionBlocks(),

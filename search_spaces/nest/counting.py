@@ -25,10 +25,14 @@ _MOST = 64
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an index when code is made: ``number`` plus an unknown multiple of ``step``; all of it, if 0."""
+    """What is known of an index when code is made: ``number`` and a multiple of ``step`` and less than ``width``.
+
+    All of it is known if ``step`` is 0 and ``width`` 1.
+    """
 
     number: Any
     step: int = 0
+    width: int = 1
 
 
 Written = Mapping[IterVar, Sequence[Known]]
@@ -74,7 +78,7 @@ class _Counter:
         self._seen.add(key)
         if isinstance(node, Select):
             known = _value(node.cond, values)
-            if known is not None and not known.step:
+            if known is not None and not known.step and known.width == 1:
                 self.visit(node.a if known.number else node.b, values)
                 return
             if self._is_outside(node.cond):
@@ -120,18 +124,33 @@ def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
 
 
 def _combined(node: Binary | Compare, a: Known, b: Known) -> Known | None:
-    """What is known of two operands together; a remainder loses what is unknown by multiples of the divisor."""
-    step, op = 0, node.op
-    if a.step or b.step:
-        if op in ("+", "-"):
-            step = math.gcd(a.step, b.step)
-        elif op == "*" and not (a.step and b.step):
-            step = abs(a.step * b.number or b.step * a.number)
-        elif op != "%" or b.step or not b.number or a.step % b.number:
-            return None
+    """What is known of two operands together."""
+    op = node.op
     if isinstance(node, Compare):
-        return Known(holds(op, a.number, b.number), step)
-    return Known(folded(op, a.number, b.number, node.dtype), step)
+        return (
+            Known(holds(op, a.number, b.number), math.gcd(a.step, b.step))
+            if a.width == b.width == 1
+            else None
+        )
+    step, width = 0, 1
+    if a.step or b.step or a.width > 1 or b.width > 1:
+        if op == "+" or (op == "-" and b.width == 1):
+            step, width = math.gcd(a.step, b.step), a.width + b.width - 1
+        elif op == "*" and not (a.step and b.step) and a.width == b.width == 1:
+            step = abs(a.step * b.number or b.step * a.number)
+        elif op in ("//", "%") and b.step == 0 and b.width == 1 and b.number > 0:
+            return _divided(op, a, b.number)
+        else:
+            return None
+    return Known(folded(op, a.number, b.number, node.dtype), step, width)
+
+
+def _divided(op: str, a: Known, divisor: int) -> Known | None:
+    """A quotient or remainder: the multiples, if they are some of the divisor, go whole into the quotient."""
+    rest = a.number % divisor
+    if a.step % divisor or rest + a.width > divisor:
+        return None
+    return Known(a.number // divisor, a.step // divisor) if op == "//" else Known(rest, 0, a.width)
 
 
 __all__ = ["Known", "Written", "operations_of"]

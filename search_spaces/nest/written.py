@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 from autotune.te.expr import IterVar
+from search_spaces.nest.arithmetic import Value
 from search_spaces.nest.counting import Known, Written
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.recorded import Quantity
@@ -15,20 +17,31 @@ def written_out(frame: Frame) -> Written:
     """The axes of a stage that unrolled loops are parts of."""
     found = {}
     for axis in (*frame.stage.op.axis, *frame.stage.op.reduce_axis):
-        unrolled, others = [], []
+        unrolled, others = list[range](), list[tuple[int, Value]]()
         for loop, step in _parts(frame, axis, 1):
             extent = frame.extent(loop)
             if not isinstance(extent, Quantity) and frame.is_kind(loop, "unrolled") is True:
                 unrolled.append(range(0, int(extent) * step, step))
             elif isinstance(extent, Quantity) or extent > 1:
-                others.append(step)
+                others.append((step, extent))
         size = frame.sizes[axis]
         if isinstance(size, Quantity) or size != axis.extent:  # it begins anywhere
-            others.append(1)
+            others.append((1, math.inf))
         if unrolled:
-            unknown = min(others, default=0)
-            found[axis] = [Known(axis.start + sum(parts), unknown) for parts in itertools.product(*unrolled)]
+            step, width = _unknown(others, min(numbers.step for numbers in unrolled))
+            found[axis] = [Known(axis.start + sum(p), step, width) for p in itertools.product(*unrolled)]
     return found
+
+
+def _unknown(loops: list[tuple[int, Value]], least: int) -> tuple[int, int]:
+    """What loops, by step and extent, add a multiple of, and how many values those of steps below ``least`` have."""
+    width: float = 1
+    for step, extent in loops:
+        if step < least:
+            width += math.inf if isinstance(extent, Quantity) else step * (float(extent) - 1)
+    if width > least:
+        return min(step for step, _ in loops), 1
+    return min((step for step, _ in loops if step >= least), default=0), int(width)
 
 
 def _parts(frame: Frame, iv: IterVar, step: int) -> Iterator[tuple[IterVar, int]]:

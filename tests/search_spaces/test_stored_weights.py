@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
-from autotune.codegen import interpreter
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ops.common import STORED
 from autotune.graph.region import Workload
-from autotune.lower import lower_schedule
 from autotune.passes import stored_weights
 from autotune.passes.options import options_of
 from autotune.passes.stored_weights import StoredWeights
-from autotune.target import Target
-from autotune.tuning.measure.check import relative_error
-from search_spaces.spaces import space_for
-from tests.schedule.machine import run_machine_code, runnable_target
+from tests.schedule.machine import runnable_target
 from tests.search_spaces import workloads as make
+from tests.search_spaces.executions import check
 
 TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-LARGEST = 40_000
-"""Steps of the loops that the interpreter runs."""
 
 
 def product(rng: random.Random) -> Workload:
@@ -63,25 +56,6 @@ def stored(rng: random.Random) -> Workload:
     (option,) = [option for option in options_of(workload) if option.name == name]
     (region,) = option.regions
     return region
-
-
-def check(region: Workload, rng: random.Random, target: Target) -> None:
-    """One random schedule, run by machine code and, where that is quick, by the interpreter."""
-    space = space_for(region, target)
-    config = space.population(np.random.default_rng(rng.randrange(1 << 30)), 1).config(0)
-    program = region.program()
-    schedule = space.apply(program, config)
-    inputs = region.random_inputs(rng.randrange(1 << 30))
-    arrays = dict(zip([t.name for t in program.inputs], inputs, strict=True))
-    found = [run_machine_code(schedule, program.args, arrays, target=target, constants=program.constants)]
-    if region.flops < LARGEST:
-        outputs = {t.name: np.zeros(t.shape, t.dtype) for t in program.outputs}
-        interpreter.run_program(lower_schedule(schedule, program.args), {**arrays, **outputs})
-        found.append(outputs)
-    expected = region.reference(inputs)
-    for one in found:
-        error = relative_error([one[t.name] for t in program.outputs], expected)
-        assert error <= 2e-5, f"relative error {error:.3g} with {config}"
 
 
 def run_block(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:

@@ -13,6 +13,7 @@ from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import BufferSpec
 from autotune.codegen.jit import LoadedCode
 from autotune.graph.build import GraphBuilder
+from autotune.graph.ops.minimal_filtering import Filtering
 from autotune.graph.region import Region, Workload
 from autotune.passes.options import options_of
 from autotune.passes.winograd import Winograd
@@ -164,18 +165,21 @@ def conv_nd(
     return of(b, b.node("Relu", b.node("Conv", x, w, layout="NHWC", **window)), {"w"})
 
 
-def winograd_input(image: tuple[int, int, int, int], tile: int) -> Workload:
-    """The transformed windows of an image [n, h, w, c], padded by one."""
+def winograd_input(image: tuple[int, ...], tile: int, **attrs: Any) -> Workload:
+    """The transformed windows of an image [n, spatial..., c], padded by one."""
     b = GraphBuilder("winograd_input")
-    return of(b, b.node("WinogradInput", b.input("x", image), tile=tile, pads=(1, 1, 1, 1)))
+    pads = (1,) * 2 * (len(image) - 2)
+    return of(b, b.node("WinogradInput", b.input("x", image), tile=tile, pads=pads, **attrs))
 
 
-def winograd_output(image: tuple[int, int, int, int], tile: int) -> Workload:
-    """The result [n, h, w, c] of transformed products, with bias, residual and ReLU."""
-    n, h, w, c = image
+def winograd_output(image: tuple[int, ...], tile: int, taps: int = 3, dilation: int = 1) -> Workload:
+    """The result [n, h, w, c] or [n, w, c] of transformed products, with bias, residual and ReLU."""
+    n, *size, c = image
     b = GraphBuilder("winograd_output")
-    m = b.input("m", (tile + 2, tile + 2, n, -(-h // tile), -(-w // tile), c))
-    y = b.node("WinogradOutput", m, tile=tile, size=(h, w))
+    filterings = [Filtering(tile, taps, length, dilation) for length in size]
+    m = b.input("m", (*(f.window for f in filterings), n, *(f.tiles for f in filterings), c))
+    own = {"tile": tile, "taps": taps, "dilations": (dilation,) * len(size)}
+    y = b.node("WinogradOutput", m, size=tuple(size), **own)
     y = b.node("Add", b.node("Add", y, b.input("bias", (c,))), b.input("r", image))
     return of(b, b.node("Relu", y), {"bias"})
 

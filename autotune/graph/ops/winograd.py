@@ -1,30 +1,45 @@
-"""Winograd's minimal filtering of 3x3 convolutions: its input and output transforms.
+"""Convolutions by Winograd's minimal filtering: the transforms of input and result, and products between them.
 
-A convolution of stride 1 in tiles of m x m outputs (Lavin and Gray, "Fast Algorithms for Convolutional
-Neural Networks", 2016), channels last, t = m + 2, th x tw tiles:
+A convolution in tiles of m results along one or two inner spatial axes (Lavin and Gray, "Fast Algorithms for
+Convolutional Neural Networks", 2016), channels last, t = m + taps - 1, th x tw tiles. Along two axes:
 
-    WinogradInput(x)               x [n, h, w, c]                 -> V [t, t, n, th, tw, c]
-    MatMul(V, U)                   position by position           -> M [t, t, n, th, tw, oc]
-    WinogradOutput(M)                                             -> y [n, h', w', oc]
+    WinogradInput(x)               x [n, outer..., h, w, c]         -> V [t, t, n, outer..., th, tw, c]
+    MatMul(V, U)                   position by position             -> M [t, t, n, outer..., th, tw, oc]
+    WinogradOutput(M)                                               -> y [n, outer..., h', w', oc]
 
-U [t*t, c, oc] is `weight_matrix` [t*t, 9] times the weights [9, c, oc]. Attributes: tile (m: 2, 4 or 6), pads (of
-the convolution, as ONNX) for the first, size (h', w') for the last.
+Along one axis both have t once, and one axis less of tiles. U [t*t, c, oc] is
+:func:`autotune.graph.ops.minimal_filtering.weight_matrix` times the weights. Attributes: tile (m), taps (3 if absent),
+dilations (of the axes with tiles, ones if absent); pads (of all spatial axes, as ONNX) and axes (how many have tiles:
+two if absent, or all) for the first; size (of the axes with tiles) for the last.
 
 te: one axis a stage, written out as sums without the zeros and ones of the matrices: "<out>.pad" and "<out>.rows"
-[t, n, th, w, c] before V (axes x, a, n, h, w, c), "<out>.columns" [t, n, th, tw, m, oc] before y (axes n, h, w, c).
-A position of a window is a loop that a schedule unrolls; which sum it takes is a select over that loop.
+[t, n, outer..., th, w, c] before V (axes x, a, n, h, w, c), "<out>.columns" [t, n, outer..., th, tw, m, oc] before y
+(axes n, h, w, c). With dilation rows has w by phases. A position of a window is a loop that a schedule unrolls; which
+sum it takes is a select over that loop.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from autotune import te
 from autotune.errors import GraphError
-from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import Expr, at, int_attr, ints_attr, named_axes, pad_stage
+from autotune.graph.ir import Array, Attr, Attrs, TensorType
+from autotune.graph.ops.common import (
+    Expr,
+    at,
+    int_attr,
+    ints_attr,
+    named_axes,
+    pad_stage,
+    spatial_names,
+    stage,
+)
 from autotune.graph.ops.definition import (
     Arrays,
     Attribute,
@@ -36,275 +51,231 @@ from autotune.graph.ops.definition import (
     Tensors,
     Types,
 )
+from autotune.graph.ops.minimal_filtering import (
+    Filtering,
+    input_operations,
+    input_sum,
+    one_of,
+    output_operations,
+    output_sum,
+)
 from autotune.graph.ops.registry import define
 
-# The transforms of F(m, 3): B^T of the input, G of the weights, A^T of the output. The points are 0, 1, -1
-# and infinity; 2 and -2 from m = 4 on; 1/2 and -1/2 for m = 6.
-_INPUT = {
-    2: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
-    4: (
-        (4, 0, -5, 0, 1, 0),
-        (0, -4, -4, 1, 1, 0),
-        (0, 4, -4, -1, 1, 0),
-        (0, -2, -1, 2, 1, 0),
-        (0, 2, -1, -2, 1, 0),
-        (0, 4, 0, -5, 0, 1),
-    ),
-    6: (
-        (1, 0, -21 / 4, 0, 21 / 4, 0, -1, 0),
-        (0, 1, 1, -17 / 4, -17 / 4, 1, 1, 0),
-        (0, -1, 1, 17 / 4, -17 / 4, -1, 1, 0),
-        (0, 1 / 2, 1 / 4, -5 / 2, -5 / 4, 2, 1, 0),
-        (0, -1 / 2, 1 / 4, 5 / 2, -5 / 4, -2, 1, 0),
-        (0, 2, 4, -5 / 2, -5, 1 / 2, 1, 0),
-        (0, -2, 4, 5 / 2, -5, -1 / 2, 1, 0),
-        (0, -1, 0, 21 / 4, 0, -21 / 4, 0, 1),
-    ),
-}
-_WEIGHTS = {
-    2: ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
-    4: (
-        (1 / 4, 0, 0),
-        (-1 / 6, -1 / 6, -1 / 6),
-        (-1 / 6, 1 / 6, -1 / 6),
-        (1 / 24, 1 / 12, 1 / 6),
-        (1 / 24, -1 / 12, 1 / 6),
-        (0, 0, 1),
-    ),
-    6: (
-        (1, 0, 0),
-        (-2 / 9, -2 / 9, -2 / 9),
-        (-2 / 9, 2 / 9, -2 / 9),
-        (1 / 90, 1 / 45, 2 / 45),
-        (1 / 90, -1 / 45, 2 / 45),
-        (32 / 45, 16 / 45, 8 / 45),
-        (32 / 45, -16 / 45, 8 / 45),
-        (0, 0, 1),
-    ),
-}
-_OUTPUT = {
-    2: ((1, 1, 1, 0), (0, 1, -1, -1)),
-    4: ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
-    6: (
-        (1, 1, 1, 1, 1, 1, 1, 0),
-        (0, 1, -1, 2, -2, 1 / 2, -1 / 2, 0),
-        (0, 1, 1, 4, 4, 1 / 4, 1 / 4, 0),
-        (0, 1, -1, 8, -8, 1 / 8, -1 / 8, 0),
-        (0, 1, 1, 16, 16, 1 / 16, 1 / 16, 0),
-        (0, 1, -1, 32, -32, 1 / 32, -1 / 32, 1),
-    ),
-}
-TILES = tuple(_INPUT)
+_TAPS = 3
+_AXES = 2
 
 
-def input_matrix(tile: int) -> Array:
-    """B^T, float64 [t, t]: what a window is multiplied with along each axis."""
-    return np.array(_INPUT[tile], np.float64)
+def _complete(types: Types, attrs: dict[str, Attr]) -> None:
+    """Leave out what is the default."""
+    if set(cast("tuple[int, ...]", attrs.get("dilations", (1,)))) == {1}:
+        attrs.pop("dilations", None)
+    rank = at(types, 0).rank - 2
+    for key, default in (("taps", _TAPS), ("axes", min(_AXES, rank))):
+        if attrs.get(key) == default:
+            del attrs[key]
 
 
-def output_matrix(tile: int) -> Array:
-    """A^T, float64 [m, t]: what the products are multiplied with along each axis."""
-    return np.array(_OUTPUT[tile], np.float64)
-
-
-def weight_matrix(tile: int) -> Array:
-    """G of both axes, float64 [t*t, 9]: what the weights of a window, flat, are multiplied with."""
-    g = np.array(_WEIGHTS[tile], np.float64)
-    return np.kron(g, g)
-
-
-def _tile(attrs: Attrs) -> int:
+def _filterings(sizes: Sequence[int], attrs: Attrs) -> tuple[Filtering, ...]:
+    """Of the axes with tiles, by the sizes of their results."""
+    taps = int_attr(attrs, "taps") if "taps" in attrs else _TAPS
+    dilations = ints_attr(attrs, "dilations") if "dilations" in attrs else (1,) * len(sizes)
+    if len(dilations) != len(sizes) or min(dilations) < 1:
+        raise GraphError(f"Winograd: dilations {dilations} of {len(sizes)} axes with tiles")
     tile = int_attr(attrs, "tile")
-    if tile not in TILES:
-        raise GraphError(f"Winograd tile {tile}; allowed: {', '.join(map(str, TILES))}")
-    return tile
-
-
-# --- sums -----------------------------------------------------------------------------------------
-
-Row = Sequence[float]
-
-
-def _sum(row: Row, values: Sequence[Expr]) -> Expr:
-    """The sum of values times their coefficients: ones first, so that the others are fused multiply-adds."""
-    terms = [(c, value) for c, value in zip(row, values, strict=True) if c]
-    terms.sort(key=lambda term: (term[0] != 1, abs(term[0]) != 1))
-    (c, first), *others = terms
-    total: Expr = first if c == 1 else first * te.const(c, "float32")
-    for c, value in others:
-        part = value if abs(c) == 1 else value * te.const(abs(c), "float32")
-        total = total + part if c > 0 else total - part
-    return total
-
-
-def _input_sum(row: Row, values: Sequence[Expr]) -> Expr:
-    """One row of B^T: the even values and the odd ones apart, as two rows share either up to the sign."""
-    even = [c if k % 2 == 0 else 0 for k, c in enumerate(row)]
-    odd = [c if k % 2 else 0 for k, c in enumerate(row)]
-    if not any(even) or not any(odd):
-        return _sum(row, values)
-    if next(c for c in odd if c) > 0:
-        return _sum(even, values) + _sum(odd, values)
-    return _sum(even, values) - _sum([-c for c in odd], values)
-
-
-def _output_sum(row: Row, values: Sequence[Expr]) -> Expr:
-    """One row of A^T: sums and differences of neighbours, which all rows share, times their coefficients."""
-    coefficients, parts = [row[0], row[-1]], [values[0], values[-1]]
-    for k in range(1, len(row) - 1, 2):
-        coefficients.append(row[k])
-        parts.append(values[k] + values[k + 1] if row[k] == row[k + 1] else values[k] - values[k + 1])
-    return _sum(coefficients, parts)
-
-
-def _one_of(index: Expr, values: Sequence[Expr]) -> Expr:
-    """``values[index]``, decided where the loop of ``index`` is unrolled."""
-    found = values[-1]
-    for number in range(len(values) - 2, -1, -1):
-        found = te.if_then_else(index == number, values[number], found)
-    return found
+    return tuple(Filtering(tile, taps, size, d) for size, d in zip(sizes, dilations, strict=True))
 
 
 # --- input ----------------------------------------------------------------------------------------
 
 
-def _padding(x: Sequence[int], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Amounts before and after each dimension that make the last tiles whole."""
-    top, left, bottom, right = ints_attr(attrs, "pads")
-    tile = _tile(attrs)
-    rows = -(-(x[1] + top + bottom - 2) // tile) * tile + 2
-    columns = -(-(x[2] + left + right - 2) // tile) * tile + 2
-    return (0, top, left, 0), (0, rows - x[1] - top, columns - x[2] - left, 0)
+@dataclass(frozen=True)
+class _Windows:
+    """The windows of an image [n, outer..., inner..., c]: what is padded, and the tiles of the inner axes."""
+
+    shape: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    filterings: tuple[Filtering, ...]
+
+    @classmethod
+    def of(cls, x: Sequence[int], attrs: Attrs) -> _Windows:
+        """Raises GraphError if pads do not fit."""
+        rank, pads = len(x) - 2, ints_attr(attrs, "pads")
+        axes = int_attr(attrs, "axes") if "axes" in attrs else min(_AXES, rank)
+        if not 1 <= axes <= min(_AXES, rank) or len(pads) != 2 * rank or min(pads) < 0:
+            raise GraphError(f"WinogradInput of shape {tuple(x)} with pads {pads} and tiles of {axes} axes")
+        before, after = (0, *pads[:rank], 0), [0, *pads[rank:], 0]
+        whole = [d + b + a for d, b, a in zip(x, before, after, strict=True)]
+        reach = [(f.taps - 1) * f.dilation for f in _filterings((0,) * axes, attrs)]
+        sizes = [size - r for size, r in zip(whole[-1 - axes : -1], reach, strict=True)]
+        if min(sizes) < 1:
+            raise GraphError(f"WinogradInput of shape {tuple(x)} with pads {pads}: no window fits")
+        filterings = _filterings(sizes, attrs)
+        for axis, filtering in enumerate(filterings, start=len(x) - 1 - axes):
+            after[axis] = filtering.padded - x[axis] - before[axis]
+        return cls(tuple(x), before, tuple(after), filterings)
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """The image with what makes the last tiles whole."""
+        return tuple(d + b + a for d, b, a in zip(self.shape, self.before, self.after, strict=True))
+
+    @property
+    def transformed(self) -> tuple[int, ...]:
+        """The shape of V."""
+        windows, tiles = zip(*((f.window, f.tiles) for f in self.filterings), strict=True)
+        return (*windows, *self.padded[: -1 - len(tiles)], *tiles, self.shape[-1])
 
 
 def _infer_input(types: Types, attrs: Attrs) -> list[TensorType]:
-    x, pads, tile = at(types, 0), ints_attr(attrs, "pads"), _tile(attrs)
-    if x.rank != 4 or x.dtype != "float32":
-        raise GraphError(f"WinogradInput of {x}; it takes float32 [n, h, w, c]")
-    if (
-        len(pads) != 4
-        or min(pads) < 0
-        or min(x.shape[1] + pads[0] + pads[2], x.shape[2] + pads[1] + pads[3]) < 3
-    ):
-        raise GraphError(f"WinogradInput of {x} with pads {pads}")
-    n, h, w, c = (d + b + a for d, b, a in zip(x.shape, *_padding(x.shape, attrs), strict=True))
-    return [TensorType((tile + 2, tile + 2, n, (h - 2) // tile, (w - 2) // tile, c), x.dtype)]
+    x = at(types, 0)
+    if not 3 <= x.rank <= 5 or x.dtype != "float32":
+        raise GraphError(f"WinogradInput of {x}; it takes float32 [n, spatial..., c] of one to three axes")
+    return [TensorType(_Windows.of(x.shape, attrs).transformed, x.dtype)]
 
 
 def _input(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    x, tile = at(arrays, 0), _tile(attrs)
-    padded = np.pad(x, list(zip(*_padding(x.shape, attrs), strict=True)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (tile + 2, tile + 2), axis=(1, 2))
-    matrix = input_matrix(tile)
-    v = np.einsum("xi,aj,nhwcij->xanhwc", matrix, matrix, windows[:, ::tile, ::tile], optimize=True)
+    x = at(arrays, 0)
+    windows = _Windows.of(x.shape, attrs)
+    v = np.pad(x, list(zip(windows.before, windows.after, strict=True)))
+    for back, f in enumerate(reversed(windows.filterings), start=2):
+        axis = v.ndim - back
+        taken = np.take(v, f.element(*np.indices((f.tiles, f.window))), axis)
+        v = np.moveaxis(np.tensordot(taken, np.array(f.input_matrix, np.float64), ([axis + 1], [1])), -1, 0)
     return [v.astype(np.float32)]
 
 
 def _te_input(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    x, tile = at(tensors, 0), _tile(attrs)
-    padded = pad_stage(x, *_padding(x.shape, attrs), 0.0, f"{names[0]}.pad")
-    matrix, window = _INPUT[tile], range(tile + 2)
+    x = at(tensors, 0)
+    windows = _Windows.of(x.shape, attrs)
+    padded = pad_stage(x, windows.before, windows.after, 0.0, f"{names[0]}.pad")
+    *first, last = windows.filterings
+    spatial = spatial_names(x.ndim - 2)
+    source = _te_rows(padded, first[0], last, spatial, f"{names[0]}.rows") if first else padded
 
-    def row(a: Expr, n: Expr, h: Expr, w: Expr, c: Expr) -> Expr:
-        values = [padded[n, h * tile + k, w, c] for k in window]
-        return _one_of(a, [_input_sum(line, values) for line in matrix])
+    def element(*index: Expr) -> Expr:
+        position, (a, *image, tile, c) = index[: len(first)], index[len(first) :]
+        places = [_column(last, tile, k) if first else [last.element(tile, k)] for k in range(last.window)]
+        values = [source(*position, *image, *place, c) for place in places]
+        return one_of(a, [input_sum(line, values) for line in last.input_matrix])
 
-    t, _, n, th, tw, c = _infer_input([TensorType(x.shape, x.dtype)], attrs)[0].shape
-    axes = named_axes(["a", "n", "h", "w", "c"], row)
-    rows = te.compute((t, n, th, padded.shape[2], c), axes, name=f"{names[0]}.rows")
+    axes = [*("x" for _ in first), "a", "n", *spatial, "c"]
+    return [te.compute(windows.transformed, named_axes(axes, element), name=names[0])]
 
-    def element(x: Expr, a: Expr, n: Expr, h: Expr, w: Expr, c: Expr) -> Expr:
-        values = [rows[x, n, h, w * tile + k, c] for k in window]
-        return _one_of(a, [_input_sum(line, values) for line in matrix])
 
-    axes = named_axes(["x", "a", "n", "h", "w", "c"], element)
-    return [te.compute((t, t, n, th, tw, c), axes, name=names[0])]
+def _te_rows(padded: te.Tensor, own: Filtering, last: Filtering, spatial: list[str], name: str) -> te.Tensor:
+    """The sums of windows along their first axis; with dilation the other axis has one more dimension, of phases."""
+
+    def row(a: Expr, *index: Expr) -> Expr:
+        *image, tile, w, c = index
+        if last.dilation > 1:
+            *image, tile, phase, w, c = index
+            w = w * last.dilation + phase
+        values = [padded(*image, own.element(tile, k), w, c) for k in range(own.window)]
+        return one_of(a, [input_sum(line, values) for line in own.input_matrix])
+
+    phases = [last.dilation] if last.dilation > 1 else []
+    image, channels = padded.shape[: -1 - _AXES], padded.shape[-1]
+    shape = (own.window, *image, own.tiles, *phases, last.phase_size, channels)
+    axes = ["a", "n", *spatial[:-1], *("p" for _ in phases), spatial[-1], "c"]
+    return stage(shape, named_axes(axes, row), name)
+
+
+def _column(filtering: Filtering, tile: Expr, k: int) -> list[Expr]:
+    """Where rows have element ``k`` of the window of a tile."""
+    column = filtering.place(tile) * filtering.tile + k
+    return [column] if filtering.dilation == 1 else [filtering.phase(tile), column]
 
 
 # --- output ---------------------------------------------------------------------------------------
 
 
 def _infer_output(types: Types, attrs: Attrs) -> list[TensorType]:
-    m, tile = at(types, 0), _tile(attrs)
-    rows, columns = ints_attr(attrs, "size")
-    if m.rank != 6 or m.dtype != "float32" or m.shape[:2] != (tile + 2, tile + 2):
-        raise GraphError(f"WinogradOutput of {m} in tiles of {tile}")
-    _, _, n, h, w, c = m.shape
-    if not (h - 1) * tile < rows <= h * tile or not (w - 1) * tile < columns <= w * tile:
-        raise GraphError(f"WinogradOutput of {m} in tiles of {tile} to {rows} x {columns}")
-    return [TensorType((n, rows, columns, c), m.dtype)]
+    m, size = at(types, 0), ints_attr(attrs, "size")
+    axes = len(size)
+    if not 1 <= axes <= _AXES or m.rank < 2 * axes + 2 or m.dtype != "float32" or min(size) < 1:
+        raise GraphError(f"WinogradOutput of {m} to {size}")
+    windows, tiles = zip(*((f.window, f.tiles) for f in _filterings(size, attrs)), strict=True)
+    if m.shape[:axes] != windows or m.shape[-1 - axes : -1] != tiles:
+        raise GraphError(f"WinogradOutput of {m} in tiles of {attrs['tile']} to {' x '.join(map(str, size))}")
+    return [TensorType((*m.shape[axes : -1 - axes], *size, m.shape[-1]), m.dtype)]
 
 
 def _output(arrays: Arrays, attrs: Attrs) -> list[Array]:
-    m, (rows, columns) = at(arrays, 0), ints_attr(attrs, "size")
-    matrix, (_, _, n, h, w, c) = output_matrix(_tile(attrs)), m.shape
-    y = np.einsum("ix,ja,xanhwc->nhiwjc", matrix, matrix, m, optimize=True)
-    tile = len(matrix)
-    return [np.ascontiguousarray(y.reshape(n, h * tile, w * tile, c)[:, :rows, :columns], np.float32)]
+    y, size = at(arrays, 0), ints_attr(attrs, "size")
+    for left, f in zip(range(len(size), 0, -1), _filterings(size, attrs), strict=True):
+        y = np.tensordot(y, np.array(f.output_matrix, np.float64), ([0], [1]))
+        y = np.moveaxis(y, -1, -1 - left)  # [..., tiles, m, ...]
+        results = np.arange(f.size)
+        tiles, places = f.tile_of(results), f.result_of(results)
+        y = np.moveaxis(y, (-2 - left, -1 - left), (0, 1))[tiles, places]
+        y = np.moveaxis(y, 0, -1 - left)
+    return [np.ascontiguousarray(y, np.float32)]
 
 
 def _te_output(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
-    m, tile = at(tensors, 0), _tile(attrs)
-    matrix, window = _OUTPUT[tile], range(tile + 2)
-    t, _, n, th, tw, oc = m.shape
+    m, size = at(tensors, 0), ints_attr(attrs, "size")
+    filterings = _filterings(size, attrs)
+    spatial = spatial_names(m.ndim - len(size) - 2)
+    own, rest = filterings[0], filterings[1:]
+    columns = _te_columns(m, rest[0], spatial, f"{names[0]}.columns") if rest else m
 
-    def column(x: Expr, n: Expr, h: Expr, w: Expr, i: Expr, c: Expr) -> Expr:
-        values = [m[x, k, n, h, w, c] for k in window]
-        return _one_of(i, [_output_sum(line, values) for line in matrix])
+    def element(*index: Expr) -> Expr:
+        *image, w, c = index
+        place = [own.tile_of(w)]
+        if rest:
+            *image, h = image
+            place = [own.tile_of(h), rest[0].tile_of(w), rest[0].result_of(w)]
+        values = [columns(k, *image, *place, c) for k in range(own.window)]
+        result = own.result_of(h if rest else w)
+        return one_of(result, [output_sum(line, values) for line in own.output_matrix])
 
-    axes = named_axes(["x", "n", "h", "w", "i", "c"], column)
-    columns = te.compute((t, n, th, tw, tile, oc), axes, name=f"{names[0]}.columns")
+    (result,) = _infer_output([TensorType(m.shape, m.dtype)], attrs)
+    return [te.compute(result.shape, named_axes(["n", *spatial, "c"], element), name=names[0])]
 
-    def element(n: Expr, h: Expr, w: Expr, c: Expr) -> Expr:
-        values = [columns[k, n, h // tile, w // tile, w % tile, c] for k in window]
-        return _one_of(h % tile, [_output_sum(line, values) for line in matrix])
 
-    shape = (n, *ints_attr(attrs, "size"), oc)
-    return [te.compute(shape, named_axes(["n", "h", "w", "c"], element), name=names[0])]
+def _te_columns(m: te.Tensor, own: Filtering, spatial: list[str], name: str) -> te.Tensor:
+    """The sums of products along the last axis."""
+
+    def column(x: Expr, *index: Expr) -> Expr:
+        *place, i, c = index
+        values = [m(x, k, *place, c) for k in range(own.window)]
+        return one_of(i, [output_sum(line, values) for line in own.output_matrix])
+
+    shape = (m.shape[0], *m.shape[2:-1], own.tile, m.shape[-1])
+    return stage(shape, named_axes(["x", "n", *spatial, "i", "c"], column), name)
 
 
 # --- registration ---------------------------------------------------------------------------------
 
 
-def _input_operations(matrix: Sequence[Row]) -> int:
-    """Vector instructions of B^T along one axis: what two rows share is counted once."""
-    shared, total = set[tuple[int, tuple[float, ...]]](), 0
-    for row in matrix:
-        halves = [(parity, row[parity::2]) for parity in (0, 1) if any(row[parity::2])]
-        total += len(halves) - 1
-        for parity, half in halves:
-            sign = 1 if next(c for c in half if c) > 0 else -1
-            shared.add((parity, tuple(sign * c for c in half)))
-    return total + sum(sum(c != 0 for c in half) - 1 for _, half in shared)
-
-
-def _output_operations(matrix: Sequence[Row]) -> int:
-    """Vector instructions of A^T along one axis: sums and differences of neighbours, then the rows."""
-    pairs = len(matrix[0]) // 2 - 1
-    terms = [sum(c != 0 for c in (row[0], *row[1:-1:2], row[-1])) for row in matrix]
-    return 2 * pairs + sum(count - 1 for count in terms)
-
-
 def _input_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Instructions along both axes of every window, each counted as a multiply-add."""
-    del types
-    t = _tile(attrs) + 2
-    return 2 * _input_operations(_INPUT[t - 2]) * 2 * t * (results[0].size // t**2)
+    """Instructions along all axes of every window, each counted as a multiply-add."""
+    filterings = _Windows.of(at(types, 0).shape, attrs).filterings
+    window = filterings[0].window
+    lines = len(filterings) * math.prod([window] * (len(filterings) - 1))
+    windows = results[0].size // math.prod([window] * len(filterings))
+    return 2 * input_operations(filterings[0].input_matrix) * lines * windows
 
 
 def _output_flops(types: Types, results: Sequence[TensorType], attrs: Attrs) -> int:
-    """Instructions along both axes of every window, each counted as a multiply-add."""
+    """Instructions along all axes of every window, each counted as a multiply-add."""
     del results
-    m = _tile(attrs)
-    return 2 * _output_operations(_OUTPUT[m]) * (2 * m + 2) * (at(types, 0).size // (m + 2) ** 2)
+    filterings = _filterings(ints_attr(attrs, "size"), attrs)
+    window, tile = filterings[0].window, filterings[0].tile
+    lines = window + tile if len(filterings) > 1 else 1
+    windows = at(types, 0).size // math.prod([window] * len(filterings))
+    return 2 * output_operations(filterings[0].output_matrix) * lines * windows
 
 
 def _transform(
-    name: str, infer: InferRule, reference: Reference, compute: Compute, flops: Flops, attribute: str
+    name: str, infer: InferRule, reference: Reference, compute: Compute, flops: Flops, **own: Attribute
 ) -> OpDef:
     declared = {
         "tile": Attribute("int", required=True),
-        attribute: Attribute("ints", required=True),
+        "taps": Attribute("int"),
+        "dilations": Attribute("ints"),
+        **own,
     }
     return define(
         name,
@@ -314,10 +285,14 @@ def _transform(
         reference,
         compute,
         declared,
+        _complete,
         flops_rule=flops,
         in_onnx=False,
     )
 
 
-_transform("WinogradInput", _infer_input, _input, _te_input, _input_flops, "pads")
-_transform("WinogradOutput", _infer_output, _output, _te_output, _output_flops, "size")
+_REQUIRED = Attribute("ints", required=True)
+_transform(
+    "WinogradInput", _infer_input, _input, _te_input, _input_flops, pads=_REQUIRED, axes=Attribute("int")
+)
+_transform("WinogradOutput", _infer_output, _output, _te_output, _output_flops, size=_REQUIRED)

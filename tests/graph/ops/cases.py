@@ -145,6 +145,15 @@ CONTRACTIONS = [
     case("WinogradOutput", normal(4, 4, 1, 2, 3, 5), tile=2, size=(4, 5)),
     case("WinogradOutput", normal(6, 6, 2, 2, 2, 5), tile=4, size=(7, 6)),
     case("WinogradOutput", normal(8, 8, 1, 1, 2, 3), tile=6, size=(6, 7)),
+    case("WinogradInput", normal(2, 9, 11, 3), tile=2, pads=(2, 0, 1, 2), dilations=(2, 3)),
+    case("WinogradInput", normal(2, 11, 5), tile=4, pads=(2, 1), taps=5),
+    case("WinogradInput", normal(2, 13, 4), tile=4, pads=(2, 2), dilations=(2,)),
+    case("WinogradInput", normal(1, 3, 8, 5), tile=2, pads=(0, 1, 0, 2), axes=1),
+    case("WinogradInput", normal(1, 3, 7, 6, 4), tile=4, pads=(1, 1, 0, 2, 1, 1)),
+    case("WinogradOutput", normal(4, 4, 2, 4, 6, 3), tile=2, size=(7, 11), dilations=(2, 3)),
+    case("WinogradOutput", normal(8, 2, 3, 5), tile=4, taps=5, size=(11,)),
+    case("WinogradOutput", normal(6, 2, 4, 5), tile=4, size=(13,), dilations=(2,)),
+    case("WinogradOutput", normal(6, 6, 1, 3, 2, 2, 4), tile=4, size=(7, 6)),
 ]
 
 WINDOWS = [

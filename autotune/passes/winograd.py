@@ -5,7 +5,7 @@ transform of the result, which takes in what follows. F(m, 3) along both axes of
 of the multiplications: four ninths, a quarter, and a fifth. The larger m, the more data is moved by the
 transforms, the larger are the weights, and the less exact is the result. These are three dispatches, or one that goes
 through the image by blocks: what lies between the steps then stays in the caches. Dilated axes are filtered phase by
-phase.
+phase. Where there are axes before those of the image (the depth of a volume), products sum over their window, too.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _AMPLIFICATION: Mapping[tuple[int, int, int], float] = {(2, 3, 2): 1.7, (4, 3, 2
 
 @dataclass(frozen=True)
 class Winograd(Algorithm):
-    """Convert channels-last convolutions with constant weights and stride 1, by tiles of ``tile`` along ``axes``.
+    """Convert channels-last convolutions with constant weights, by tiles of ``tile`` along the last ``axes``.
 
-    These are all spatial axes, with windows of ``taps``; others before them have windows of 1. The steps are ``fused``
-    into one dispatch, or are dispatches of their own.
+    These have windows of ``taps`` and stride 1. Before two of them (an image) others may have any window, before one
+    only 1. The steps are ``fused`` into one dispatch, or are dispatches of their own.
     """
 
     name: ClassVar[str] = "winograd"
@@ -108,34 +108,45 @@ class Winograd(Algorithm):
             return False
         window, rank = weight.shape[:-2], weight.ndim - 2
         outer = rank - self.axes
-        if window != (*(1,) * outer, *(self.taps,) * self.axes) or str(weight.dtype) != "float32":
+        if outer < 0 or window[outer:] != (self.taps,) * self.axes or str(weight.dtype) != "float32":
             return False
-        pads, dilations = ints(node, "pads"), ints(node, "dilations")
-        if set(ints(node, "strides")) != {1} or any((*pads[:outer], *pads[rank : rank + outer])):
+        pads, strides, dilations = (ints(node, key) for key in ("pads", "strides", "dilations"))
+        if set(strides[outer:]) != {1}:
             return False
+        if self.axes == 1 and (
+            not _is_single(node, outer) or any((*pads[:outer], *pads[rank : rank + outer]))
+        ):
+            return False  # windows of both axes of an image are for tiles of both
         return not self.fused or (rank == 2 and set(dilations) == {1})  # the space of blocks has images only
 
     def _emit(self, rewriter: Rewriter, node: Node) -> str:
         """The products of all tiles of a position are one matrix product."""
         v, u = self._operands(rewriter, node)
-        window, tiles, inner = self._parts(rewriter.type_of(v).shape)
-        flat = _reshape(rewriter, v, math.prod(window), math.prod(tiles), inner)
-        products = rewriter.emit("MatMul", [flat, u], name=f"{node.outputs[0]}.products")
-        outer = rewriter.type_of(products).shape[-1]
-        return _reshape(rewriter, products, *window, *tiles, outer)
+        name = f"{node.outputs[0]}.products"
+        window, images, tiles, inner = self._parts(rewriter.type_of(v).shape)
+        if rewriter.type_of(u).rank == 3:
+            flat = _reshape(rewriter, v, math.prod(window), math.prod((*images, *tiles)), inner)
+            products = rewriter.emit("MatMul", [flat, u], name=name)
+        else:
+            flat = _reshape(rewriter, v, math.prod(window), *images, math.prod(tiles), inner)
+            outer = len(images) - 1
+            attrs = {key: ints(node, key)[:outer] for key in ("strides", "dilations")}
+            products = rewriter.emit("WinogradProducts", [flat, u], attrs, name=name)
+            images = rewriter.type_of(products).shape[1:-2]
+        return _reshape(rewriter, products, *window, *images, *tiles, rewriter.type_of(products).shape[-1])
 
     def _emit_fused(self, rewriter: Rewriter, node: Node) -> str:
         """The products of a row of tiles are matrix products, so that blocks may have some of the rows."""
         v, u = self._operands(rewriter, node)
-        window, _, inner = self._parts(rewriter.type_of(v).shape)
+        window, *_, inner = self._parts(rewriter.type_of(v).shape)
         u = _reshape(rewriter, u, *window, 1, 1, inner, rewriter.type_of(u).shape[-1])
         return rewriter.emit("MatMul", [v, u], name=f"{node.outputs[0]}.products")
 
     def _operands(self, rewriter: Rewriter, node: Node) -> tuple[str, str]:
-        """V [t, t, n, th, tw, c] and U [t*t, c, oc]; along one axis both have t once."""
+        """V [t, t, n, outer..., th, tw, c] and U [t*t, c, oc]; along one axis both have t once."""
         x, w = (rewriter.current(v) for v in node.inputs)
         attrs = {**self._tiles(node), "pads": ints(node, "pads"), "axes": self.axes}
-        u = self._weights(rewriter, w)
+        u = self._weights(rewriter, w, node)
         return rewriter.emit("WinogradInput", [x], attrs, name=f"{node.outputs[0]}.windows"), u
 
     def _become(self, rewriter: Rewriter, node: Node, products: str) -> None:
@@ -147,20 +158,33 @@ class Winograd(Algorithm):
         dilations = ints(node, "dilations")[-self.axes :]
         return {"tile": self.tile, "taps": self.taps, "dilations": dilations}
 
-    def _parts(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        """The window, images and tiles, and channels of V."""
-        return shape[: self.axes], shape[self.axes : -1], shape[-1]
+    def _parts(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], int]:
+        """The window, images with their outer axes, tiles, and channels of V."""
+        return shape[: self.axes], shape[self.axes : -1 - self.axes], shape[-1 - self.axes : -1], shape[-1]
 
-    def _weights(self, rewriter: Rewriter, weights: str) -> str:
-        """U [t*t, c, oc] of weights [3, 3, c, oc], worked out in float64."""
-        inner, outer = rewriter.type_of(weights).shape[-2:]
+    def _weights(self, rewriter: Rewriter, weights: str, node: Node) -> str:
+        """U [t*t, c, oc] of weights [3, 3, c, oc], worked out in float64; [t*t, outer window..., c, oc] of others."""
+        *kernel, inner, outer = rewriter.type_of(weights).shape
+        around = kernel[: -self.axes]
         matrix = weight_matrix(Filtering(self.tile, self.taps), self.axes)
         g = rewriter.constant("winograd.g", matrix)
-        wide = rewriter.emit("Cast", [weights], {"to": "float64"}, name=f"{weights}.wide")
-        flat = _reshape(rewriter, wide, matrix.shape[1], inner * outer)
-        product = rewriter.emit("MatMul", [g, flat], name=f"{weights}.winograd")
-        u = _reshape(rewriter, product, matrix.shape[0], inner, outer)
+        u = rewriter.emit("Cast", [weights], {"to": "float64"}, name=f"{weights}.wide")
+        if _is_single(node, len(around)):
+            around = []
+        u = _reshape(rewriter, u, *around, matrix.shape[1], inner * outer)
+        u = rewriter.emit("MatMul", [g, u], name=f"{weights}.winograd")
+        if around:
+            last = len(around)
+            u = rewriter.emit(
+                "Transpose", [u], {"perm": (last, *range(last), last + 1)}, name=f"{weights}.by_position"
+            )
+        u = _reshape(rewriter, u, matrix.shape[0], *around, inner, outer)
         return rewriter.emit("Cast", [u], {"to": "float32"}, name=f"{weights}.transformed")
+
+
+def _is_single(node: Node, outer: int) -> bool:
+    """Whether a convolution does nothing along its outer axes, but for padding."""
+    return {*ints(node, "kernel_shape")[:outer], *ints(node, "strides")[:outer]} <= {1}
 
 
 def _reshape(rewriter: Rewriter, value: str, *shape: int) -> str:

@@ -54,6 +54,7 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "winograd_output_dilated": lambda: make.winograd_output((2, 7, 11, 37), 4, dilation=2),
     "winograd_input_line": lambda: make.winograd_input((2, 19, 37), 4, taps=5),
     "winograd_output_line": lambda: make.winograd_output((2, 17, 37), 4, taps=5, dilation=2),
+    "winograd_products": lambda: make.winograd_products((4, 2, 7, 5, 6), 3, 37, strides=(2,)),
     "winograd_blocks": lambda: make.winograd_blocks((2, 9, 7, 20), 37, 4),
     "winograd_blocks_wide": lambda: make.winograd_blocks((1, 5, 32, 5), 64, 2, (1, 0, 0, 2), tail=False),
     "winograd_blocks_one_tile": lambda: make.winograd_blocks((1, 4, 5, 3), 16, 6),

@@ -172,6 +172,13 @@ def winograd_input(image: tuple[int, ...], tile: int, **attrs: Any) -> Workload:
     return of(b, b.node("WinogradInput", b.input("x", image), tile=tile, pads=pads, **attrs))
 
 
+def winograd_products(v: tuple[int, ...], kernel: int, channels: int, **attrs: Any) -> Workload:
+    """Products of windows [p, n, d, tiles, c] with constant weights of a window along d."""
+    b = GraphBuilder("winograd_products")
+    u = b.input("u", (v[0], kernel, v[-1], channels))
+    return of(b, b.node("WinogradProducts", b.input("v", v), u, **attrs), {"u"})
+
+
 def winograd_output(image: tuple[int, ...], tile: int, taps: int = 3, dilation: int = 1) -> Workload:
     """The result [n, h, w, c] or [n, w, c] of transformed products, with bias, residual and ReLU."""
     n, *size, c = image

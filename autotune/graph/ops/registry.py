@@ -32,6 +32,7 @@ FAMILIES = (
     "convolution_grouped",
     "convolution_transposed",
     "winograd",
+    "winograd_products",
     "interleave",
     "overlap_add",
     "patches",

@@ -154,6 +154,9 @@ CONTRACTIONS = [
     case("WinogradOutput", normal(8, 2, 3, 5), tile=4, taps=5, size=(11,)),
     case("WinogradOutput", normal(6, 2, 4, 5), tile=4, size=(13,), dilations=(2,)),
     case("WinogradOutput", normal(6, 6, 1, 3, 2, 2, 4), tile=4, size=(7, 6)),
+    case("WinogradProducts", normal(4, 2, 6, 5, 3), normal(4, 3, 3, 7)),
+    case("WinogradProducts", normal(3, 1, 9, 2, 5), normal(3, 3, 5, 4), strides=(2,), dilations=(2,)),
+    case("WinogradProducts", normal(2, 1, 4, 5, 3, 2), normal(2, 2, 3, 2, 6), strides=(1, 2)),
 ]
 
 WINDOWS = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -110,23 +111,30 @@ class TuningLoop:
         """
         proven = any(task.best_ns < float("inf") for task in self.tasks)
         self.suspicion = Suspicion(len(self.allocator.untried), proven)
+        builder = ThreadPoolExecutor(1, "autotune-batch")
         try:
-            self._turns()
+            self._turns(builder)
         except BaseException as error:  # Ctrl-C, or whatever a user's callback raises
             if self.suspicion.worked and not isinstance(error, AutotuneError):
                 self._store(self.suspicion.rest())
             raise
+        finally:
+            builder.shutdown(wait=False, cancel_futures=True)  # a build that goes on ends with the measurer
         self._store(self.suspicion.rest())
 
-    def _turns(self) -> None:
+    def _turns(self, builder: Executor) -> None:
+        turns = list[Turn]()
         while not self.meter.spent:
             self.before_turn()
             begin = self.meter.session_s
-            turns = self.ask()
+            turns = turns or self.ask()
             if not turns and not self.waiting:
                 return
-            candidates = [turn.task.candidate(turn.config) for turn in turns]
-            for turn, built in zip(turns, self.measurer.build(candidates), strict=True):
+            building = builder.submit(
+                self.measurer.build, [turn.task.candidate(turn.config) for turn in turns]
+            )
+            upcoming = self._ask_ahead(turns)
+            for turn, built in zip(turns, building.result(), strict=True):
                 if self.meter.spent:
                     return
                 self.take(turn, built)
@@ -137,6 +145,18 @@ class TuningLoop:
                 if last:
                     return
                 self.cost_model.learn()
+            turns = upcoming
+
+    def _ask_ahead(self, building: Sequence[Turn]) -> list[Turn]:
+        """The batch after the one that is being built: asking takes no time where builders are waited for.
+
+        None where it would be another if the batch before it was known: while defaults are built, where candidates
+        count by what they take alone, and where they are read inside the model next.
+        """
+        defaults = any(turn.origin is Origin.DEFAULT for turn in building)
+        if self.reader is None or defaults or len(self.waiting) + len(building) >= self._enough():
+            return []
+        return self.ask(building)
 
     def take(self, turn: Turn, built: Built) -> None:
         """Check a candidate and store it; tell the search of it unless it is to be read inside the model first.
@@ -261,18 +281,22 @@ class TuningLoop:
                 self.left_out(task)
         return None
 
-    def ask(self) -> list[Turn]:
-        """The next batch: first every task's default schedule, then what was left unread, then proposals for one
-        task; none when all that are open wait to be read."""
-        count = int(min(self.batch, self.meter.trials_left))
-        if self._pace_s and self.meter.seconds_left < count * self._pace_s:
-            count = max(1, int(self.meter.seconds_left / self._pace_s))  # what is built will be measured
+    def ask(self, building: Sequence[Turn] = ()) -> list[Turn]:
+        """The batch after that which is ``building``: first every task's default schedule, then what was left unread,
+        then proposals for one task; none when all that are open wait to be read."""
+        count = int(min(self.batch, self.meter.trials_left - len(building)))
+        seconds_left = self.meter.seconds_left - len(building) * self._pace_s
+        if self._pace_s and seconds_left < count * self._pace_s:
+            least = 0 if building else 1
+            count = max(least, int(seconds_left / self._pace_s))  # what is built will be measured
+        if count <= 0:
+            return []
         untried = self.allocator.untried
         if untried:
             return [
                 Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in untried[:count]
             ]
-        waiting = Counter(turn.task.workload.key for turn, _ in self.waiting)
+        waiting = Counter(turn.task.workload.key for turn in (*building, *(turn for turn, _ in self.waiting)))
         busy = {key for key, number in waiting.items() if number >= self._most}
         while (task := self.allocator.choose(busy)) is not None:
             self.recall(task)

@@ -28,6 +28,7 @@ from autotune.tuning.budget import Budget, Meter
 from autotune.tuning.compare import LOSSES, TOP
 from autotune.tuning.gain import Gain
 from autotune.tuning.job import Job, Options, Subject, alive, owner
+from autotune.tuning.loop import TuningLoop, Turn
 from autotune.tuning.measure.interface import Built, Candidate
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import least_processes
@@ -481,6 +482,25 @@ def test_a_long_search_is_compared_on_the_way(path: Path, monkeypatch: pytest.Mo
     job(path, A, trials=60, whole=model, measurer=Stopping(measurer(A), 50)).run()
     assert model.asked
     assert hit(path, A).best.confirmed_ns is not None
+
+
+def test_the_next_batch_is_asked_for_while_one_is_built(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before defaults are known, and not where candidates are read inside the model in between."""
+    tasks = [A, B, *(Synthetic(name) for name in "defg")]
+    original, ahead = TuningLoop.ask, list[tuple[int, int]]()
+
+    def ask(self: TuningLoop, building: Sequence[Turn] = ()) -> list[Turn]:
+        found = original(self, building)
+        if building:
+            assert all(turn.origin is Origin.SEARCH for turn in (*building, *found))
+            assert len(self.waiting) + len(building) < self._enough()
+            ahead.append((len(building), len(found)))
+        return found
+
+    monkeypatch.setattr(TuningLoop, "ask", ask)
+    report = job(path, *tasks, trials=101).run()
+    assert report.trials == 101
+    assert (8, 8) in ahead
 
 
 def test_no_workload_gets_more_trials_than_allowed(path: Path) -> None:

@@ -9,6 +9,7 @@ from autotune.codegen.llvm.vector_math.instructions import VectorWriter
 
 __all__ = [
     "clamp",
+    "horner",
     "polynomial",
     "reciprocal",
     "reciprocal_root",
@@ -51,16 +52,17 @@ def polynomial(w: VectorWriter, x: str, coefficients: Sequence[float]) -> str:
     vectors to work on only as far as its window reaches (Estrin 1960, one level of it).
     """
     if len(coefficients) < 4:
-        return _horner(w, x, [w.const(c) for c in coefficients])
+        return horner(w, x, [w.const(c) for c in coefficients])
     pairs = [
         w.fma(x, w.const(high), w.const(low))
         for low, high in zip(coefficients[::2], coefficients[1::2], strict=False)
     ]
     odd_one = [w.const(coefficients[-1])] if len(coefficients) % 2 else []
-    return _horner(w, w.mul(x, x), [*pairs, *odd_one])
+    return horner(w, w.mul(x, x), [*pairs, *odd_one])
 
 
-def _horner(w: VectorWriter, x: str, terms: Sequence[str]) -> str:
+def horner(w: VectorWriter, x: str, terms: Sequence[str]) -> str:
+    """The polynomial with coefficients that are values (lowest power first) at `x`, by Horner's rule."""
     total = terms[-1]
     for term in reversed(terms[:-1]):
         total = w.fma(total, x, term)

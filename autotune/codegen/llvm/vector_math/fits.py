@@ -15,7 +15,9 @@ from typing import Final
 __all__ = [
     "ATANH_TAIL",
     "ERF_LARGE",
+    "ERF_PIECES",
     "ERF_SMALL",
+    "ERF_STEP",
     "EXP",
     "EXP2_NARROW",
     "EXP_NARROW",
@@ -89,6 +91,65 @@ ERF_LARGE: Final = {
         "-0x1.d138fc2397126p-33 0x1.6798ba36b38d5p-38"
     ),
 }
+
+# erf(n*ERF_STEP + t) in powers of t for n from 0 to 15, |t| <= ERF_STEP/2, for float32's erf; row 0 without t itself.
+# The step is chosen such that each erf(n*ERF_STEP), the coefficient of t**0, is within 0.3 ulp of a float32 number (Gal
+# and Bachelis 1991), which is most of the error. By Lawson's weights; 2**-25.4 in row 3, 2**-27.9 in row 0.
+ERF_STEP: Final = float.fromhex("0x1.089c68p-2")
+ERF_PIECES: Final = (
+    _table("0x0p+0 0x1.06eba8p-3 0x0p+0 -0x1.81265ep-2 0x0p+0 0x1.cb953p-4 0x0p+0"),
+    _table(
+        "0x1.24110cp-2 0x1.0e34b8p+0 -0x1.174bcp-2 -0x1.3827dcp-2 0x1.0b2bdep-3 0x1.3dcb6ap-4 -0x1.7c527ep-5"
+    ),
+    _table(
+        "0x1.11ffc6p-1 0x1.ba4ec4p-1 -0x1.c92dc8p-2 -0x1.12b4a8p-3 0x1.75c7bep-3 0x1.3a29fap-9 -0x1.8ad6a2p-7"
+    ),
+    _table(
+        "0x1.74425ap-1 0x1.3cc156p-1 -0x1.eb18d4p-2 0x1.5537aap-5 0x1.20efcep-3 -0x1.d53f4p-5 0x1.3e63eep-4"
+    ),
+    _table(
+        "0x1.b65fcp-1 0x1.8cf72ep-2 -0x1.9a4e2ap-2 0x1.2cd9c8p-3 0x1.c85266p-5 -0x1.15cf7ep-4 0x1.56ee52p-4"
+    ),
+    _table(
+        "0x1.dd5af6p-1 0x1.b34afap-3 -0x1.1938dcp-2 0x1.53594ep-3 "
+        "-0x1.ba4174p-7 -0x1.54fcb2p-5 -0x1.d8f6e4p-5"
+    ),
+    _table(
+        "0x1.f17e9ep-1 0x1.a1a5ccp-4 -0x1.43c14ap-3 0x1.090ebep-3 -0x1.90f7e8p-5 -0x1.35fc6cp-7 0x1.1dc138p-4"
+    ),
+    _table(
+        "0x1.fa9c9ap-1 0x1.5e9f0cp-5 -0x1.3d1f44p-4 0x1.43f8d6p-4 -0x1.73cc4ap-5 0x1.308056p-7 -0x1.bfa0d2p-8"
+    ),
+    _table(
+        "0x1.fe3a6ep-1 0x1.018d8p-6 -0x1.0a424cp-5 0x1.43f89p-5 -0x1.de8f54p-6 0x1.a7acb4p-7 -0x1.17e662p-5"
+    ),
+    _table(
+        "0x1.ff7c38p-1 0x1.4b12b4p-8 -0x1.809262p-7 0x1.0edc9p-6 -0x1.1bd1d8p-6 0x1.300ddap-7 0x1.3ccdb6p-4"
+    ),
+    _table(
+        "0x1.ffde38p-1 0x1.746026p-10 -0x1.e0983cp-9 0x1.7f645ep-8 -0x1.c98fdcp-8 0x1.3ac9b4p-8 0x1.7e99fap-6"
+    ),
+    _table(
+        "0x1.fff85ep-1 0x1.6e785p-12 -0x1.0126f4p-10 0x1.cef098p-10 "
+        "-0x1.11533ap-8 0x1.0116cep-9 0x1.407b94p-4"
+    ),
+    _table(
+        "0x1.fffe7cp-1 0x1.3b91dcp-14 -0x1.07816ep-12 0x1.df636ap-12 "
+        "0x1.25cf34p-9 0x1.5653eep-11 -0x1.d7cac2p-4"
+    ),
+    _table(
+        "0x1.ffffbcp-1 0x1.db88bcp-17 -0x1.8c11bcp-15 0x1.ab5cc6p-14 "
+        "-0x1.c9083cp-13 0x1.7957ecp-13 0x1.3252fap-9"
+    ),
+    _table(
+        "0x1.fffff6p-1 0x1.39803ep-19 -0x1.847ba6p-16 0x1.48c5fcp-16 "
+        "0x1.2f72bcp-9 0x1.61d0c8p-15 -0x1.8011e2p-4"
+    ),
+    _table(
+        "0x1.fffffep-1 0x1.69ae48p-22 0x1.25a4e4p-16 0x1.b598a6p-19 "
+        "-0x1.8a5b4p-9 0x1.1825c4p-17 0x1.eaf95ap-4"
+    ),
+)
 
 # log2(1+f)/f for sqrt(1/2) <= 1+f <= sqrt(2), evaluated in float64 for float32's pow; 2**-32.7.
 # This one and the next two are fitted by Lawson's weights in float64, rounded one at a time.

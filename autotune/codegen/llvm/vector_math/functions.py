@@ -20,6 +20,7 @@ from typing import Final
 
 from autotune.codegen.llvm.vector_math.compositions import (
     clamp,
+    horner,
     polynomial,
     reciprocal,
     reciprocal_root,
@@ -30,7 +31,9 @@ from autotune.codegen.llvm.vector_math.compositions import (
 )
 from autotune.codegen.llvm.vector_math.fits import (
     ERF_LARGE,
+    ERF_PIECES,
     ERF_SMALL,
+    ERF_STEP,
     EXP,
     EXP2_NARROW,
     EXP_NARROW,
@@ -136,10 +139,7 @@ def _tanh_pieces(w: VectorWriter, x: str) -> str:
     piece = w.integer("lshr", w.bits(place), w.int_const(w.fmt.mantissa - 1))
     center, *coefficients = (w.lookup(piece, column) for column in zip(*TANH_PIECES, strict=True))
     t = w.sub(clamped, center)
-    total = coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
-        total = w.fma(total, t, coefficient)
-    return w.copysign(total, x)
+    return w.copysign(horner(w, t, coefficients), x)
 
 
 def _tanh_narrow(w: VectorWriter, x: str) -> str:
@@ -192,6 +192,23 @@ def _tanh_wide(w: VectorWriter, x: str) -> str:
 
 
 def _erf(w: VectorWriter, x: str) -> str:
+    by_pieces = w.fmt.dtype == "float32" and w.has_tables(len(ERF_PIECES))
+    return _erf_pieces(w, x) if by_pieces else _erf_parts(w, x)
+
+
+def _erf_pieces(w: VectorWriter, x: str) -> str:
+    """erf of float32 by the polynomial of the multiple of the step that is next to |x|; it is 1 from 4 on."""
+    size, most = w.fabs(x), w.const(4.0)
+    clamped = w.select(w.compare("ogt", size, most), most, size)
+    n, piece = round_to_steps(w, clamped, 1.0 / ERF_STEP, 1)
+    t = w.fma(n, w.const(-ERF_STEP), clamped)
+    start, *coefficients = (w.lookup(piece, column) for column in zip(*ERF_PIECES, strict=True))
+    # Around zero the result is rounded once, as t and a share of it.
+    first = w.select(w.compare("olt", clamped, w.const(ERF_STEP / 2.0)), clamped, start)
+    return w.copysign(w.fma(horner(w, t, coefficients), t, first), x)
+
+
+def _erf_parts(w: VectorWriter, x: str) -> str:
     """x + x*P(x**2) inside [-1, 1], 1 - exp(-Q(|x|)) outside."""
     bound = {"float32": 4.0, "float64": 6.0}[w.fmt.dtype]
     size = w.fabs(x)

@@ -8,7 +8,7 @@ them reads a slice of the columns, in place (see ``views``). Whether they stay t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -65,33 +65,33 @@ def keeps_columns(graph: Graph, node: Node) -> bool:
 
 
 def _families(graph: Graph) -> list[Family]:
-    readers: dict[str, list[str]] = {}
+    readers: dict[object, list[str]] = {}
     for node in graph.nodes:
         if has_columns(graph, node):
-            readers.setdefault(node.inputs[0], []).append(node.outputs[0])
+            alike = node.inputs[0], node.op, tuple(node.attrs.items())
+            readers.setdefault(alike, []).append(node.outputs[0])
     candidates = {output for outputs in readers.values() if len(outputs) > 1 for output in outputs}
     if not candidates:
         return []
-    found: dict[object, list[Group]] = {}
+    found, consumers = dict[object, list[Group]](), graph.consumers()
     for group in fuse(graph, ViewAnalysis(graph)):
-        if group.nodes[0].outputs[0] in candidates and _is_sliceable(graph, group):
+        if group.nodes[0].outputs[0] in candidates and _is_sliceable(graph, group, consumers):
             found.setdefault(_structure(graph, group), []).append(group)
     return [tuple(groups) for groups in found.values() if len(groups) > 1]
 
 
-def _is_sliceable(graph: Graph, group: Group) -> bool:
+def _is_sliceable(graph: Graph, group: Group, consumers: Mapping[str, Sequence[Node]]) -> bool:
     """Whether a group reads one value but for constants, and its result needs no place of its own."""
     product, *rest = group.nodes
     made = {v for node in group.nodes for v in node.present_outputs}
     given = {*made, product.inputs[0], *graph.constants}
     (result,) = group.nodes[-1].outputs
-    readers = graph.consumers()[result]
     return (
         product.inputs[0] not in graph.constants
         and all(given.issuperset(node.present_inputs) for node in group.nodes)
         and all(product.inputs[0] not in node.inputs and keeps_columns(graph, node) for node in rest)
         and result not in graph.outputs
-        and not any(view_kind(reader) == "join" for reader in readers)
+        and not any(view_kind(reader) == "join" for reader in consumers[result])
     )
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autotune.codegen import interpreter
 from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler.assemble import assemble
+from autotune.compiler.build import Building
+from autotune.compiler.plan import OPTION, option_key, rank
+from autotune.compiler.planned import schedule_for
+from autotune.compiler.region import region_partition
+from autotune.database import Comparison, Database, Latency, WorkloadRow
 from autotune.errors import GraphError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
@@ -17,6 +24,7 @@ from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
 from autotune.passes.options import Option, options_of
 from autotune.passes.partition import Partition, partition
+from autotune.passes.preference import Preference
 from autotune.passes.sibling_products import SiblingProducts
 from autotune.passes.substitute import substitute
 from autotune.runtime.module import Module
@@ -42,9 +50,9 @@ class Layers(GraphBuilder):
         return self.node("Add", product, self.constant(f"{name}.b", whole_numbers(columns)), name=name)
 
     def conv(self, name: str, columns: int, kernel: int = 1) -> str:
-        inner = self.type_of("x").shape[-1]
+        inner = self.type_of(self.x).shape[-1]
         weights = self.constant(f"{name}.w", whole_numbers(kernel, kernel, inner, columns))
-        product = self.node("Conv", "x", weights, layout="NHWC", pads=(kernel // 2,) * 4)
+        product = self.node("Conv", self.x, weights, layout="NHWC", pads=(kernel // 2,) * 4)
         return self.node("Relu", product, name=name)
 
     def read(self, *values: str) -> Graph:
@@ -147,6 +155,39 @@ def test_columns_that_are_not_those_of_the_operand(columns: tuple[int, ...]) -> 
         GraphError, match=r"MatMul: columns = .* are not the 8 of its second operand in parts"
     ):
         b.node("MatMul", "x", b.constant("w", whole_numbers(8, 8)), columns=columns)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_every_option_of_siblings_computes_the_same(kernel: int) -> None:
+    b = Layers(1, 9, 11, 8)
+    b.x = b.node("Relu", "x")
+    graph = SiblingProducts().apply(b.read(b.conv("a", 12, kernel), b.conv("b", 20, kernel)))
+    workload, target = partition(graph).dispatches[0].workload, Target.detect(1)
+    assert [node.op for node in workload.region.graph.nodes] == ["Relu", "Conv", "Relu"]
+    arrays = workload.random_inputs(0)
+    (expected,) = workload.reference(arrays)
+    for found in options_of(workload):
+        parts = substitute(region_partition(workload, arrays), {workload.key: found})
+        planned = [schedule_for(w, target, None, {}) for w in distinct_workloads(parts)]
+        image, _ = assemble(parts, Building(planned, target).finish(), target, {})
+        (result,) = Module(image).run(dict(zip(parts.inputs, arrays[:1], strict=True))).values()
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4, err_msg=found.name)
+
+
+def test_they_are_apart_where_a_comparison_says_so(tmp_path: Path) -> None:
+    b, target = Layers(), Target.parse("x86-64-v3", threads=1)
+    graph = b.read(b.dense("q", 16), b.dense("k", 16))
+    workload = divide(graph).dispatches[0].workload
+    found = option(workload, "columns apart")
+    assert found is not None
+    with Database(tmp_path / "tuning.db") as store:
+        store.add_target(target)
+        store.add_workload(WorkloadRow(workload.key, workload.text, workload.kind, 1, 1))
+        assert rank([workload], target, store, Preference()) == {}
+        row = Comparison(found.name, option_key(found, target), Latency(5, 1e4, 1e4, 0.0), won=True)
+        store.compared(workload.key, target.key, OPTION, [row], "net")
+        done = compile_in_detail(graph, target=target, database=store)
+    assert [d.workload.kind for d in done.partition.dispatches] == ["contraction"] * 2 + ["reduction"] * 2
 
 
 def random_siblings(rng: random.Random) -> Graph:

@@ -31,6 +31,7 @@ PLAIN = {
     "normalization": "search_spaces.normalization",
     "elementwise": "search_spaces.elementwise",
     "winograd": "search_spaces.winograd",
+    "strassen": "search_spaces.strassen",
 }
 """Families that look at the whole region."""
 

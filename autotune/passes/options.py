@@ -31,6 +31,7 @@ from autotune.passes.preference import Preference
 from autotune.passes.producers_apart import ProducersApart
 from autotune.passes.separate_attention import SeparateAttention
 from autotune.passes.stored_weights import StoredWeights
+from autotune.passes.strassen import Strassen
 from autotune.passes.views import is_dense
 from autotune.passes.winograd import Winograd
 from autotune.suggest import listing
@@ -43,6 +44,7 @@ RULES: tuple[Algorithm, ...] = (
     *(Winograd(tile, fused) for fused in (False, True) for tile in (2, 4, 6)),
     *(Winograd(tile, axes=1) for tile in (2, 4, 6)),
     *(Winograd(tile, taps=5, axes=axes) for axes in (1, 2) for tile in (2, 4)),
+    Strassen(),
     MatrixProduct(),
     ImplicitGemm(),
     AttentionBlocks(),

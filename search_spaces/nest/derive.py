@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -204,9 +205,9 @@ class Derivation:
                     # Panels of single elements take as long as rows: in turns at 2048, 1.02 to 1.08 of the time.
                     across = bool(stage.op.axis) and self.name(stage.op.axis[-1]) in source.moved
                     panel: Value = ((source.panel and across) or source.inside is not None) or None
-                    spread = tuple(max(offsets) - min(offsets) for offsets in source.offsets)
+                    gaps = tuple(_gaps(offsets) for offsets in source.offsets)
                     found[source.key] = replace(
-                        access, looked_up=bool(source.looked_up), panel=panel, spread=spread
+                        access, looked_up=bool(source.looked_up), panel=panel, gaps=gaps
                     )
         return found
 
@@ -254,6 +255,11 @@ class Derivation:
         if isinstance(size, float) and not size:
             return None
         return size, filled / most(size, 1.0)
+
+
+def _gaps(offsets: Iterable[int]) -> tuple[int, ...]:
+    """The distances of neighbours."""
+    return tuple(b - a for a, b in itertools.pairwise(sorted(offsets)))
 
 
 def _moved(source: Source, bodies: Bodies) -> Dims:

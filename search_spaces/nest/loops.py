@@ -41,8 +41,8 @@ class Access:
     bounds it.
     ``panel`` [n] says that the data was laid out in visiting order, so that no part of a line is wasted.
     Loops over the axes in ``outside`` do not repeat the access: it happens before or after them.
-    ``spread`` are the distances of the first read from the last in each dimension, where a body has several that move
-    alike. ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
+    ``gaps`` are the distances of each read from the next in each dimension, where a body has several that move alike.
+    ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
     ``streamed`` [n] says that writes go past the caches: nothing is fetched for them, and nothing stays.
     Instructions fetch it ``ahead`` of its use by so many bytes [n] of each line that is read side by side with others:
     ``abreast`` [n] are those lines. An iteration waits for ``awaited`` [n] of them at a time, in pieces of rows. Rows
@@ -67,7 +67,7 @@ class Access:
     abreast: Numbers | None = None
     awaited: Numbers | None = None
     looked_up: bool = False
-    spread: tuple[int, ...] = ()
+    gaps: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def own(self) -> dict[str, Any]:
@@ -234,8 +234,8 @@ class LoopNest:
         return found
 
     @cached_property
-    def reaches(self) -> dict[tuple[tuple[tuple[str, float], ...], int, int], Reach]:
-        """What was found of each index, of the extent of its dimension, and of the spread of reads."""
+    def reaches(self) -> dict[tuple[tuple[tuple[str, float], ...], int, tuple[int, ...]], Reach]:
+        """What was found of each index, of the extent of its dimension, and of the gaps between reads."""
         return {}
 
     @cached_property

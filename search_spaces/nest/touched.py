@@ -178,17 +178,19 @@ def _unless(numbers: Numbers, instead: float, access: Access) -> Numbers:
 
 def reach(nest: LoopNest, access: Access, dimension: int) -> Reach:
     """What is touched in one dimension at every level."""
-    terms, spread = access.dims[dimension], access.spread[dimension] if access.spread else 0
-    key = terms, access.shape[dimension], spread
+    terms, gaps = access.dims[dimension], access.gaps[dimension] if access.gaps else ()
+    key = terms, access.shape[dimension], gaps
     if key not in nest.reaches:
         rows, levels = _rows(nest.axes, frozenset(axis for axis, _ in terms))
-        elements: Numbers = np.full((len(levels), len(nest)), 1.0 + spread)
+        elements: Numbers = np.ones((len(levels), len(nest)))
         for axis, coefficient in terms:
             if axis in nest.spans:
                 steps = nest.spans[axis] - 1
                 elements += abs(coefficient) * steps[_rows(nest.axes, frozenset({axis}))[0][levels]]
         if any(coefficient % 1 for _, coefficient in terms):
             elements = np.floor(elements)
+        # Of reads that are far apart the elements between them are not touched.
+        elements = elements + sum(np.minimum(elements, gap) for gap in gaps)
         nest.reaches[key] = Reach(np.minimum(elements, float(access.shape[dimension])), rows)
     return nest.reaches[key]
 

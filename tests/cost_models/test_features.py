@@ -20,6 +20,7 @@ WORKLOADS = {
     "softmax": lambda: make.unary("Softmax", (4, 8, 64)),
     "normalization": lambda: make.layer_norm(8, 96),
     "winograd": lambda: make.winograd_output((1, 14, 14, 32), 4),
+    "strassen": lambda: make.strassen_output((16, 96)),
     "elementwise": lambda: make.residual_add(1, 14, 14, 64),
 }
 

@@ -122,6 +122,18 @@ def test_winograds_steps_in_one_dispatch_compute_the_reference_of_any_shape(
         assert np.abs(computed - expected).max() <= 1e-5 * np.abs(expected).max(), config
 
 
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.integers(1, 5), max_size=2), st.integers(1, 9), st.integers(1, 300), st.integers(0, 2**31))
+def test_strassens_sums_compute_the_reference_of_any_shape(
+    lead: list[int], rows: int, columns: int, seed: int
+) -> None:
+    whole = make.unary("StrassenInput", (*lead, 2 * rows, 2 * columns))
+    for workload in (whole, make.strassen_output((*lead, rows, columns))):
+        space = spaces.space_for(workload, make.host())
+        for config in space.random(np.random.default_rng(seed), 1):
+            check_numerics(space, config)
+
+
 @pytest.mark.parametrize("block", [0, 5])
 def test_masked_rows_and_blocks_of_attention_equal_the_separate_operators(block: int) -> None:
     workload = make.attention((2, 9, 8), 13, 6, (9, 13), block=block)

@@ -210,6 +210,14 @@ def winograd_blocks(
     return found.regions[0]
 
 
+def strassen_output(shape: tuple[int, ...]) -> Workload:
+    """The result of seven products of this shape, with bias, residual and ReLU."""
+    b = GraphBuilder("strassen_output")
+    y = b.node("StrassenOutput", b.input("m", (7, *shape)))
+    y = b.node("Add", b.node("Add", y, b.input("bias", (2 * shape[-1],))), b.input("r", b.type_of(y).shape))
+    return of(b, b.node("Relu", y), {"bias"})
+
+
 def pool(image: tuple[int, int, int, int], op: str = "MaxPool", **attrs: Any) -> Workload:
     """A pool of a channels-last image."""
     b = GraphBuilder("pool")

@@ -24,6 +24,7 @@ AnchorKind: TypeAlias = Literal[
     "normalization",
     "pool",
     "winograd",
+    "strassen",
 ]
 """Kinds of operators that decide how their dispatch is scheduled."""
 Kind: TypeAlias = Literal[AnchorKind, "elementwise", "movement", "shape"]

@@ -33,6 +33,7 @@ FAMILIES = (
     "convolution_transposed",
     "winograd",
     "winograd_products",
+    "strassen",
     "interleave",
     "overlap_add",
     "patches",

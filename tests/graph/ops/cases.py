@@ -157,6 +157,10 @@ CONTRACTIONS = [
     case("WinogradProducts", normal(4, 2, 6, 5, 3), normal(4, 3, 3, 7)),
     case("WinogradProducts", normal(3, 1, 9, 2, 5), normal(3, 3, 5, 4), strides=(2,), dilations=(2,)),
     case("WinogradProducts", normal(2, 1, 4, 5, 3, 2), normal(2, 2, 3, 2, 6), strides=(1, 2)),
+    case("StrassenInput", normal(6, 10)),
+    case("StrassenInput", normal(2, 3, 2, 4)),
+    case("StrassenOutput", normal(7, 3, 5)),
+    case("StrassenOutput", normal(7, 2, 3, 1, 2)),
 ]
 
 WINDOWS = [

@@ -1,0 +1,92 @@
+"""Products by constant matrices with seven eighths of the multiplications (Strassen).
+
+A MatMul becomes sums of the quarters of its left operand, a batch of seven products with sums of the quarters of the
+weights, made at compile time, and sums of these products, which take in what follows. A 1x1 convolution is such a
+product of the pixels of each row of an image. The sums move data: a product must be large to gain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from autotune.graph.ir import Graph, Node
+from autotune.graph.ops import strassen
+from autotune.passes.attributes import ints
+from autotune.passes.base import Algorithm
+from autotune.passes.pixel_rows import is_one_product
+from autotune.passes.rewriter import Rewriter, rewrite
+
+LEAST_ROWS = 32
+LEAST_DEPTH = 192
+"""Half the harmonic mean of the sums' terms and the result's columns, multiplications for each element that is moved:
+with 170 (28x28 pixels, 512 to 256 channels) moving the sums took what the products gained, with 205 not."""
+
+
+@dataclass(frozen=True)
+class Strassen(Algorithm):
+    """Convert large float32 products by constant matrices whose rows, columns and sums are even."""
+
+    name: ClassVar[str] = "strassen"
+    label = "strassen"
+    error = 1.2e-5
+    """About four times what was measured for 256 to 9216 terms; see docs/kernels/matmul.md."""
+    growth = float(strassen.GROWTH)
+
+    def apply(self, graph: Graph) -> Graph:
+        return rewrite(graph, _convert)
+
+
+def _convert(rewriter: Rewriter, node: Node) -> bool:
+    if not _is_eligible(rewriter, node):
+        return False
+    x, w = (rewriter.current(v) for v in node.inputs)
+    (output,) = node.outputs
+    left = rewriter.emit("StrassenInput", [x], name=f"{output}.left")
+    products, *rows, inner = rewriter.type_of(left).shape
+    flat = _reshape(rewriter, left, products, math.prod(rows), inner)
+    made = rewriter.emit("MatMul", [flat, _weights(rewriter, w)], name=f"{output}.products")
+    columns = rewriter.type_of(made).shape[-1]
+    rewriter.become(output, "StrassenOutput", [_reshape(rewriter, made, products, *rows, columns)])
+    return True
+
+
+def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
+    if node.op != "MatMul" and not (is_one_product(rewriter, node) and _is_pointwise(node)):
+        return False
+    x, w = (rewriter.current(v) for v in node.inputs)
+    left, right = rewriter.type_of(x), rewriter.type_of(w)
+    if rewriter.constant_of(w) is None or {left.dtype, right.dtype} != {"float32"}:
+        return False
+    if left.rank < 2 or right.rank != (2 if node.op == "MatMul" else left.rank):
+        return False
+    depth, columns = right.shape[-2:]
+    if any(size % 2 for size in (left.shape[-2], depth, columns)):
+        return False
+    return left.size // depth >= LEAST_ROWS and depth * columns >= LEAST_DEPTH * (depth + columns)
+
+
+def _is_pointwise(node: Node) -> bool:
+    moves = (*ints(node, "kernel_shape"), *ints(node, "strides"))
+    return set(moves) == {1} and not any(ints(node, "pads"))
+
+
+def _weights(rewriter: Rewriter, weights: str) -> str:
+    """The right operands [7, k/2, n/2] of weights [..., k, n], worked out in float64."""
+    inner, outer = (size // 2 for size in rewriter.type_of(weights).shape[-2:])
+    wide = rewriter.emit("Cast", [weights], {"to": "float64"}, name=f"{weights}.wide")
+    halves = _reshape(rewriter, wide, 2, inner, 2, outer)
+    quarters = rewriter.emit("Transpose", [halves], {"perm": (0, 2, 1, 3)}, name=f"{weights}.quarters")
+    matrix = rewriter.constant("strassen.right", strassen.right_matrix())
+    flat = _reshape(rewriter, quarters, 4, inner * outer)
+    sums = rewriter.emit("MatMul", [matrix, flat], name=f"{weights}.sums")
+    right = _reshape(rewriter, sums, strassen.PRODUCTS, inner, outer)
+    return rewriter.emit("Cast", [right], {"to": "float32"}, name=f"{weights}.right")
+
+
+def _reshape(rewriter: Rewriter, value: str, *shape: int) -> str:
+    return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
+
+
+__all__ = ["Strassen"]

@@ -197,6 +197,16 @@ def test_sums_inside_a_block_share_what_they_share_in_a_dispatch_of_their_own() 
     assert (2 * sums.arithmetic.tolist()) in [rest.arithmetic.tolist() for rest in inside.rests]
 
 
+def test_sums_of_dilated_tiles_share_what_they_share_without() -> None:
+    """Phases are loops inside of those over places and around the positions: which sum one takes is known."""
+    found = []
+    for size, dilation in ((16, 1), (32, 2), (48, 3)):
+        space = space_for(make.winograd_output((1, size, size, 32), 4, dilation=dilation), make.AVX512)
+        ((_, nest),) = space.loop_nests(space.of([space.default()]))
+        found.append(nest.body.arithmetic.tolist())
+    assert found[0] == found[1] == found[2]
+
+
 def test_a_panel_of_vectors_is_read_by_vectors() -> None:
     a = te.placeholder((9, 64), name="A")
     t = te.compute((9, 64), lambda k, n: a[k, n] * 2.0, name="T")

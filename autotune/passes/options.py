@@ -44,6 +44,7 @@ RULES: tuple[Algorithm, ...] = (
     *(Winograd(tile, fused) for fused in (False, True) for tile in (2, 4, 6)),
     *(Winograd(tile, axes=1) for tile in (2, 4, 6)),
     *(Winograd(tile, taps=5, axes=axes) for axes in (1, 2) for tile in (2, 4)),
+    *(Winograd(tile, taps=taps, stride=2) for tile, taps in ((5, 3), (7, 3), (4, 5), (5, 7))),
     Strassen(),
     MatrixProduct(),
     ImplicitGemm(),

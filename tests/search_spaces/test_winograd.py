@@ -17,19 +17,28 @@ from tests.search_spaces import workloads as make
 from tests.search_spaces.executions import check
 
 TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
-KINDS = ("line", "rows", "image", "volume")
+KINDS = ("line", "rows", "image", "volume", "strided")
 RULES = ((2, 3), (4, 3), (6, 3), (2, 5), (4, 5))
 """Tiles and taps."""
+STRIDED = ((5, 3), (7, 3), (4, 5), (5, 7))
+"""The same with stride 2."""
 
 
 def convolution(rng: random.Random, kind: str) -> tuple[Graph, Winograd]:
     """Windows of one or two small inputs along a line, the rows of an image, both of its axes, or those in a volume."""
-    tile, taps = rng.choice(RULES)
-    rank, axes = {"line": (1, 1), "rows": (2, 1), "image": (2, 2), "volume": (3, 2)}[kind]
-    outer = (rng.randint(1, 3),) if kind == "volume" else (1,) * (rank - axes)
+    strided = kind == "strided"
+    tile, taps = rng.choice(STRIDED if strided else RULES)
+    rank, axes = {"line": (1, 1), "rows": (2, 1), "image": (2, 2)}.get(
+        kind, (rng.choice((2, 3)) if strided else 3, 2)
+    )
+    outer = (rng.randint(1, 3),) if rank == 3 else (1,) * (rank - axes)
     kernel = (*outer, *(taps,) * axes)
-    strides = (*(rng.choice((1, 1, 2)) for _ in outer), *(1,) * axes) if kind == "volume" else (1,) * rank
-    dilations = tuple(rng.choice((1, 1, 2, 3)) if k > 1 else 1 for k in kernel)
+    strides = (
+        (*(rng.choice((1, 1, 2)) for _ in outer), *(2 if strided else 1,) * axes)
+        if rank == 3
+        else (2 if strided else 1,) * rank
+    )
+    dilations = tuple(rng.choice((1, 1, 2, 3)) if k > 1 and not strided else 1 for k in kernel)
     reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
     ends = [[rng.randint(0, r) for r in reach] for _ in range(2)]
     least = [max(1, r + 1 - a - b) for r, a, b in zip(reach, *ends, strict=True)]
@@ -41,7 +50,9 @@ def convolution(rng: random.Random, kind: str) -> tuple[Graph, Winograd]:
         "w", np.random.default_rng(rng.randrange(1 << 30)).standard_normal((*kernel, c, oc), np.float32)
     )
     y = b.node("Conv", x, w, layout="NHWC", strides=strides, pads=(*ends[0], *ends[1]), dilations=dilations)
-    return b.graph(b.node("Relu", y) if rng.random() < 0.5 else y), Winograd(tile, taps=taps, axes=axes)
+    return b.graph(b.node("Relu", y) if rng.random() < 0.5 else y), Winograd(
+        tile, taps=taps, axes=axes, stride=strides[-1]
+    )
 
 
 def run(graph: Graph, rule: Winograd, rng: random.Random) -> None:
@@ -91,6 +102,7 @@ def test_all_executions_agree_on_many(kind: str, block: int) -> None:
         (Winograd(2, axes=1), "winograd F(2)"),
         (Winograd(4, taps=5), "winograd F(4x4, 5x5)"),
         (Winograd(4, taps=5, axes=1), "winograd F(4, 5)"),
+        (Winograd(5, taps=7, stride=2), "winograd F(5x5, 7x7), stride 2"),
     ],
 )
 def test_labels_name_tiles_and_windows(rule: Winograd, label: str) -> None:

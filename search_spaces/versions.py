@@ -22,7 +22,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "lower.storage": 1,
         "lower.hoist": 1,
         "codegen.cpu": 8,
-        "codegen.fast_math": 8,
+        "codegen.fast_math": 9,
         "space.attention": 7,
         "space.chain": 1,
         "space.contraction": 7,

@@ -10,6 +10,7 @@ import pytest
 import scipy.special
 
 from autotune.codegen.llvm.vector_math import BINARY_FUNCTIONS, FUNCTIONS, has_avx512, math_function
+from autotune.codegen.llvm.vector_math.fits import ERF_STEP
 from autotune.target import Target
 from tests.codegen.vector_math_harness import assembly, run, ulp_error
 
@@ -160,6 +161,15 @@ def test_no_function_is_called(name: str, dtype: str, lanes: int) -> None:
     text = assembly(name, lanes, dtype)
     assert "run:" in text
     assert not re.findall(r"^\s+(?:call|callq|jmp|jmpq|bl|b)\s+[a-zA-Z_].*", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "pieces"), [("erf", ERF_STEP / 2.0), ("exp", np.log(2.0) / 32.0)])
+def test_values_between_two_pieces(name: str, pieces: float) -> None:
+    """A number half-way between two entries of a table belongs to one of them in every step."""
+    between = (np.arange(-64, 65) * pieces).astype(np.float32)
+    x = (between.view(np.int32)[:, None] + np.arange(-16, 17, dtype=np.int32)).ravel().view(np.float32)
+    for lanes in (8, 16):
+        assert ulp_error(run(name, lanes, x), reference(name, x)) <= BOUNDS[name, "float32"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -204,7 +204,7 @@ def _erf_pieces(w: VectorWriter, x: str) -> str:
     t = w.fma(n, w.const(-ERF_STEP), clamped)
     start, *coefficients = (w.lookup(piece, column) for column in zip(*ERF_PIECES, strict=True))
     # Around zero the result is rounded once, as t and a share of it.
-    first = w.select(w.compare("olt", clamped, w.const(ERF_STEP / 2.0)), clamped, start)
+    first = w.select(w.compare("oeq", n, w.const(0.0)), t, start)
     return w.copysign(w.fma(horner(w, t, coefficients), t, first), x)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -177,12 +178,14 @@ def _explained(answer: Answer, target: Target) -> list[str]:
     from autotune.database import Miss
     from autotune.graph.region import Workload
     from autotune.schedule.trace import Trace
+    from autotune.suggest import counted
     from search_spaces.spaces import space_for
 
     lines = answer.workload.text.splitlines()
     if isinstance(answer.workload, Workload):  # the space of a user's program is known to its function only
         lines += str(space_for(answer.workload, target).explain()).splitlines()
     if not isinstance(answer.answer, Miss):
+        lines += [f"{counted(n, 'candidate')} {how}" for how, n in Counter(answer.answer.crashes).items()]
         lines += Trace.from_json(answer.answer.best.trace_json).to_python().splitlines()
     return lines
 

@@ -66,10 +66,9 @@ def trials_of(connection: Connection, key: Key) -> int:
     return connection.execute(select(func.count()).select_from(schema.runs).where(mine)).scalar_one()
 
 
-def crashed_of(connection: Connection, key: Key) -> int:
-    """Number of runs of a key that worked alone and crashed inside a model."""
-    mine = and_(rows.of(key), rows.crashed(schema.runs.c.id))
-    return connection.execute(select(func.count()).select_from(schema.runs).where(mine)).scalar_one()
+def crashes_of(connection: Connection, key: Key) -> tuple[str, ...]:
+    """How runs of a key that worked alone crashed inside a model."""
+    return tuple(rows.from_row(row).crashed for row in connection.execute(rows.select_crashed(key)))
 
 
 def comparison_of(connection: Connection, key: Key) -> tuple[Comparison, ...]:
@@ -109,7 +108,7 @@ __all__ = [
     "CLEARLY",
     "best_of",
     "comparison_of",
-    "crashed_of",
+    "crashes_of",
     "diagnose",
     "for_goal",
     "one",

@@ -57,10 +57,15 @@ class Hit:
     compared: tuple[Comparison, ...] = ()
     read: tuple[float, float] | None = None
     """Latencies in ns of the default and of the best by readings of a search inside a model, if there are any."""
-    crashed: int = 0
-    """How many of the runs worked alone and crashed inside a model."""
+    crashes: tuple[str, ...] = ()
+    """How the runs crashed inside a model that worked alone."""
     saving: Saving | None = None
     """What the best run is used for, where it is not the fastest."""
+
+    @property
+    def crashed(self) -> int:
+        """How many of the runs worked alone and crashed inside a model."""
+        return len(self.crashes)
 
     @property
     def evidence(self) -> Evidence:

@@ -86,6 +86,11 @@ def select_ok(key: Key) -> Select[Any]:
     return select_runs().where(of(key), columns.outcome == Outcome.OK.value).order_by(columns.id)
 
 
+def select_crashed(key: Key) -> Select[Any]:
+    """The runs of a key that worked alone and crashed inside a model, the oldest first."""
+    return select_ok(key).where(crashed(schema.runs.c.id))
+
+
 def select_fastest(key: Key, count: int) -> Select[Any]:
     """The fastest runs of a key, by their first reading."""
     columns = schema.runs.c

@@ -263,9 +263,9 @@ class Database:
             outcomes = best.outcomes_of(connection, key)
             default = best.one(connection, rows.select_default(key))
             ok, trials = outcomes.get(Outcome.OK.value, 0), best.trials_of(connection, key)
-            compared, crashed = best.comparison_of(connection, key), best.crashed_of(connection, key)
+            compared, crashes = best.comparison_of(connection, key), best.crashes_of(connection, key)
             read = latencies(readings, found)
-            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashed, saving)
+            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashes, saving)
 
         return self.session.read(answer)
 

@@ -95,6 +95,8 @@ def test_what_crashed_inside_a_model_is_said_to_have(
     assert "  tuned, 2.25× (2.23× to 2.27×); 1 crashed inside a model; 4.0 µs inside net" in out
     line = '3.0 µs alone, crashed inside the model: the worker died (SIGSEGV)  {"is": "c"}\n'
     assert out.endswith(line)
+    explained = query(capsys, workload.key, "--db", database, "--explain", *ASKED)
+    assert "    1 candidate crashed inside the model: the worker died (SIGSEGV)\n" in explained
 
 
 def test_explain_shows_the_space_of_the_target_asked_for(

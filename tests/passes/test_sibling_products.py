@@ -22,6 +22,7 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule
+from autotune.passes import sibling_products
 from autotune.passes.options import Option, options_of
 from autotune.passes.partition import Partition, partition
 from autotune.passes.preference import Preference
@@ -113,6 +114,13 @@ def test_what_has_a_place_of_its_own_stays() -> None:
     assert merged(b.read(joined)) == [("MatMul", (6, 4))] * 2
     b = Layers()
     assert merged(b.graph(b.dense("a", 4), b.dense("b", 4))) == [("MatMul", (6, 4))] * 2
+
+
+def test_large_products_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = Layers()
+    graph = b.read(b.dense("q", 4), b.dense("k", 4), b.dense("v", 6))
+    monkeypatch.setattr(sibling_products, "MOST_FLOPS", 2 * 6 * 8 * 4)
+    assert merged(graph) == [("MatMul", (6, 8)), ("MatMul", (6, 6))]
 
 
 def test_what_cannot_be_read_as_a_slice_stays() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from autotune.schedule.knob import Config, Value
 from cost_models.machine import Machine
-from cost_models.terms import terms
+from cost_models.terms import overlapped, terms
 from search_spaces.nest import Numbers
 from search_spaces.population import Population
 
@@ -49,18 +49,20 @@ def floor(workload: Workload, target: Target) -> float:
     return max(workload.flops / rate, workload.bytes / traffic) / machine.threads
 
 
-def cold_seconds(workload: Workload, target: Target) -> float:
-    """Seconds by which an execution inside of a model takes longer than `predict` says: its constants are in no cache.
+def in_model(seconds: float, workload: Workload, target: Target) -> float:
+    """Seconds inside of a model of an execution that takes so many alone, where its constants are in a cache.
 
-    The other weights of a model pass through the caches between two calls. Few rows share what comes, so that hardly
-    any arithmetic hides it: measured on 3x3 convolutions of 7² to 28² by Winograd's algorithm, the time is the sum.
+    The other weights of a model pass through the caches between two calls. What comes from memory then hides behind
+    arithmetic as other transfers do: measured on 3x3 convolutions of 7² to 14² by Winograd's algorithm on a Zen 4,
+    where the sum of both would have F(2x2) for F(4x4), which takes 0.8 of its time.
     """
     graph = workload.region.graph
     size = sum(graph.type_of(value).nbytes for value in workload.region.constant_inputs)
     machine = Machine.of(target)
     if workload.bytes > machine.l3:
-        return 0.0  # counted already
-    return float(size / min(machine.core_stream * machine.threads, machine.all_streams) / machine.hertz)
+        return seconds  # counted already
+    streamed = size / min(machine.core_stream * machine.threads, machine.all_streams) / machine.hertz
+    return float(overlapped(seconds, streamed, machine))
 
 
 def default_config(space: Space) -> dict[str, Value]:
@@ -154,11 +156,11 @@ def _order(population: Population, seconds: Numbers, most: int) -> tuple[NDArray
 
 
 __all__ = [
-    "cold_seconds",
     "default_config",
     "default_seconds",
     "floor",
     "forget",
+    "in_model",
     "predict",
     "remember",
     "remembered",

@@ -71,7 +71,7 @@ class _Bound:
     def of(cls, option: Option, target: Target) -> _Bound:
         from cost_models import analytic
 
-        floors = [analytic.floor(r, target) + analytic.cold_seconds(r, target) for r in option.regions]
+        floors = [analytic.in_model(analytic.floor(r, target), r, target) for r in option.regions]
         return cls(option, floors, sorted(range(len(floors)), key=floors.__getitem__))
 
     @property
@@ -93,7 +93,7 @@ class _Bound:
         region = self.open.pop()
         workload = self.option.regions[region]
         predicted = analytic.default_seconds(space_for(workload, target))
-        self.seconds[region] = predicted + analytic.cold_seconds(workload, target)
+        self.seconds[region] = analytic.in_model(predicted, workload, target)
 
 
 @dataclass(frozen=True)

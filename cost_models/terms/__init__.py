@@ -56,7 +56,7 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
     l3 = moved.l2 / machine.l3_bytes_per_cycle / machine.hertz
     memory = moved.l3 / machine.memory_bytes_per_cycle / machine.hertz
     # Prefetching hides the nearer links behind arithmetic, most of the time and not for nothing.
-    private = _overlapped(busy, l2, machine) + machine.l3_exposed * l3
+    private = overlapped(busy, l2, machine) + machine.l3_exposed * l3
     alone = private / shared.workers * shared.imbalance
     return Terms(
         ports=inside.ports,
@@ -70,13 +70,13 @@ def terms(nest: LoopNest, machine: Machine) -> Terms:
         workers=shared.workers,
         passes=before.seconds,
         overhead=beside,
-        total=_overlapped(alone, memory, machine) + before.seconds + beside,
+        total=overlapped(alone, memory, machine) + before.seconds + beside,
     )
 
 
-def _overlapped(one: Numbers, other: Numbers, machine: Machine) -> Numbers:
+def overlapped(one: Numbers | float, other: Numbers | float, machine: Machine) -> Numbers:
     """The time of two things that go on at once: the longer, and what it does not hide of the shorter."""
     return np.asarray(np.maximum(one, other) + machine.exposed * np.minimum(one, other))
 
 
-__all__ = ["Terms", "terms"]
+__all__ = ["Terms", "overlapped", "terms"]

@@ -28,6 +28,16 @@ from tests.search_spaces.workloads import (
 )
 
 
+def test_weights_from_memory_hide_behind_arithmetic_for_the_most_part() -> None:
+    workload, machine = conv((1, 14, 14, 256), 256, 3, pad=1), Machine.of(AVX512)
+    streamed = (
+        9 * 256 * 256 * 4 / min(machine.core_stream * AVX512.threads, machine.all_streams) / machine.hertz
+    )
+    assert streamed < analytic.in_model(1e-6, workload, AVX512) < 1.01 * streamed + 1e-6
+    found = analytic.in_model(1e-2, workload, AVX512)
+    assert found == pytest.approx(1e-2 + machine.exposed * streamed, rel=1e-3)
+
+
 def test_equal_candidates_keep_their_knobs_at_the_defaults() -> None:
     space = space_for(conv((1, 7, 7, 64), 64, 3, pad=1), host())
     chosen = analytic.default_config(space)

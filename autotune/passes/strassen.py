@@ -73,16 +73,14 @@ def _is_pointwise(node: Node) -> bool:
 
 
 def _weights(rewriter: Rewriter, weights: str) -> str:
-    """The right operands [7, k/2, n/2] of weights [..., k, n], worked out in float64."""
+    """The right operands [7, k/2, n/2] of weights [..., k, n]; sums of two are rounded once in float32 too."""
     inner, outer = (size // 2 for size in rewriter.type_of(weights).shape[-2:])
-    wide = rewriter.emit("Cast", [weights], {"to": "float64"}, name=f"{weights}.wide")
-    halves = _reshape(rewriter, wide, 2, inner, 2, outer)
+    halves = _reshape(rewriter, weights, 2, inner, 2, outer)
     quarters = rewriter.emit("Transpose", [halves], {"perm": (0, 2, 1, 3)}, name=f"{weights}.quarters")
     matrix = rewriter.constant("strassen.right", strassen.right_matrix())
     flat = _reshape(rewriter, quarters, 4, inner * outer)
     sums = rewriter.emit("MatMul", [matrix, flat], name=f"{weights}.sums")
-    right = _reshape(rewriter, sums, strassen.PRODUCTS, inner, outer)
-    return rewriter.emit("Cast", [right], {"to": "float32"}, name=f"{weights}.right")
+    return _reshape(rewriter, sums, strassen.PRODUCTS, inner, outer)
 
 
 def _reshape(rewriter: Rewriter, value: str, *shape: int) -> str:

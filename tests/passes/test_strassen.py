@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail, divide
+from autotune.compiler.plan import rank
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.options import Option, options_of
+from autotune.passes.options import DIRECT, Option, options_of
+from autotune.passes.preference import Preference
 from autotune.passes.strassen import Strassen
 from autotune.runtime.module import Module
+from tests.search_spaces import workloads as make
 
 NAME = Strassen.label
 
@@ -98,6 +102,13 @@ def test_its_weights_are_seven_quarters() -> None:
         [r.region.graph.type_of(v).shape for v in sorted(r.region.constant_inputs)] for r in found.regions
     ]
     assert sizes == [[], [(7, 250, 192)], [(384,)]]
+
+
+def test_a_zen_4_uses_it_untuned_where_many_rows_share_the_weights() -> None:
+    zen4 = replace(make.AVX512, cpu="znver4", threads=2)
+    (dispatch,) = divide(layer((128,), 768, 768)).dispatches
+    ranking = rank([dispatch.workload], zen4, None, Preference())[dispatch.workload.key]
+    assert [time.option.name for time in ranking.times] == [NAME, DIRECT]
 
 
 OTHERS = {

@@ -45,7 +45,7 @@ RULES: tuple[Algorithm, ...] = (
     *(Winograd(tile, axes=1) for tile in (2, 4, 6)),
     *(Winograd(tile, taps=5, axes=axes) for axes in (1, 2) for tile in (2, 4)),
     *(Winograd(tile, taps=taps, stride=2) for tile, taps in ((5, 3), (7, 3), (4, 5), (5, 7))),
-    Strassen(),
+    *(Strassen(few) for few in (False, True)),
     MatrixProduct(),
     ImplicitGemm(),
     AttentionBlocks(),
@@ -113,7 +113,8 @@ def allowed(workload: Workload, preference: Preference, *, speculative: bool = F
 
     Raises UsageError for an unknown algorithm.
     """
-    wanted, names = preference.algorithm, (DIRECT, TOGETHER, *(rule.label for rule in RULES))
+    wanted = preference.algorithm
+    names = tuple(dict.fromkeys((DIRECT, TOGETHER, *(rule.label for rule in RULES))))
     if wanted is not None and wanted not in names:
         raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, names)}")
     several = speculative or wanted is not None

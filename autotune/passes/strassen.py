@@ -19,6 +19,8 @@ from autotune.passes.pixel_rows import is_one_product
 from autotune.passes.rewriter import Rewriter, rewrite
 
 LEAST_ROWS = 32
+MANY_ROWS = 64
+"""With fewer it is the place of the weights that decides, which an estimate does not know."""
 LEAST_DEPTH = 192
 """Half the harmonic mean of the sums' terms and the result's columns, multiplications for each element that is moved:
 with 170 (28x28 pixels, 512 to 256 channels) moving the sums took what the products gained, with 205 not."""
@@ -26,21 +28,38 @@ with 170 (28x28 pixels, 512 to 256 channels) moving the sums took what the produ
 
 @dataclass(frozen=True)
 class Strassen(Algorithm):
-    """Convert large float32 products by constant matrices whose rows, columns and sums are even."""
+    """Convert large float32 products by constant matrices whose rows, columns and sums are even.
+
+    They have many rows, or as ``few`` as still may gain.
+    """
 
     name: ClassVar[str] = "strassen"
+    few: bool = False
     label = "strassen"
     error = 1.2e-5
     """About four times what was measured for 256 to 9216 terms; see docs/kernels/matmul.md."""
     growth = float(strassen.GROWTH)
 
+    @property
+    def speculative(self) -> bool:
+        """Few rows share what comes of the weights, which are seven quarters of the bytes."""
+        return self.few
+
     def apply(self, graph: Graph) -> Graph:
-        return rewrite(graph, _convert)
+        return rewrite(graph, self._convert)
+
+    def _convert(self, rewriter: Rewriter, node: Node) -> bool:
+        if not _is_eligible(rewriter, node) or self.few != (_rows(rewriter, node) < MANY_ROWS):
+            return False
+        _emit(rewriter, node)
+        return True
 
 
-def _convert(rewriter: Rewriter, node: Node) -> bool:
-    if not _is_eligible(rewriter, node):
-        return False
+def _rows(rewriter: Rewriter, node: Node) -> int:
+    return math.prod(rewriter.graph.type_of(node.outputs[0]).shape[:-1])
+
+
+def _emit(rewriter: Rewriter, node: Node) -> None:
     x, w = (rewriter.current(v) for v in node.inputs)
     (output,) = node.outputs
     left = rewriter.emit("StrassenInput", [x], name=f"{output}.left")
@@ -49,7 +68,6 @@ def _convert(rewriter: Rewriter, node: Node) -> bool:
     made = rewriter.emit("MatMul", [flat, _weights(rewriter, w)], name=f"{output}.products")
     columns = rewriter.type_of(made).shape[-1]
     rewriter.become(output, "StrassenOutput", [_reshape(rewriter, made, products, *rows, columns)])
-    return True
 
 
 def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
@@ -64,7 +82,7 @@ def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
     depth, columns = right.shape[-2:]
     if any(size % 2 for size in (left.shape[-2], depth, columns)):
         return False
-    return left.size // depth >= LEAST_ROWS and depth * columns >= LEAST_DEPTH * (depth + columns)
+    return _rows(rewriter, node) >= LEAST_ROWS and depth * columns >= LEAST_DEPTH * (depth + columns)
 
 
 def _is_pointwise(node: Node) -> bool:

@@ -50,9 +50,9 @@ def option(graph: Graph) -> Option:
 
 
 GRAPHS = {
-    "layer": lambda: layer((32,), 500, 384),
-    "sequences": lambda: layer((2, 18), 384, 404),
-    "pointwise": lambda: pointwise((5, 8, 384), 390),
+    "layer": lambda: layer((64,), 500, 384),
+    "sequences": lambda: layer((2, 34), 384, 404),
+    "pointwise": lambda: pointwise((8, 8, 384), 390),
 }
 
 
@@ -90,9 +90,9 @@ def test_its_error_is_within_what_is_declared(terms: int) -> None:
 def test_it_declares_how_far_its_inputs_may_go() -> None:
     b = GraphBuilder("product")
     w = b.constant("w", np.full((384, 384), 1e-4, np.float32))
-    graph = b.graph(b.node("MatMul", b.input("x", (32, 384)), w, name="y"))
+    graph = b.graph(b.node("MatMul", b.input("x", (64, 384)), w, name="y"))
     most = np.float32(np.finfo(np.float32).max / Strassen().growth * 0.9)
-    found = evaluate.run(Strassen().apply(graph), {"x": np.sign(normal(32, 384)) * most})["y"]
+    found = evaluate.run(Strassen().apply(graph), {"x": np.sign(normal(64, 384)) * most})["y"]
     assert np.isfinite(found).all()
 
 
@@ -112,14 +112,14 @@ def test_a_zen_4_uses_it_untuned_where_many_rows_share_the_weights() -> None:
 
 
 OTHERS = {
-    "few rows": lambda: layer((30,), 384, 384),
-    "odd rows": lambda: layer((33,), 384, 384),
-    "odd sums": lambda: layer((32,), 385, 384),
-    "odd columns": lambda: layer((32,), 384, 385),
-    "short sums": lambda: layer((32,), 254, 768),
-    "few columns": lambda: layer((32,), 768, 254),
-    "float64": lambda: layer((32,), 384, 384, "float64"),
-    "odd width": lambda: pointwise((8, 7, 384), 384),
+    "few rows": lambda: layer((62,), 384, 384),
+    "odd rows": lambda: layer((65,), 384, 384),
+    "odd sums": lambda: layer((64,), 385, 384),
+    "odd columns": lambda: layer((64,), 384, 385),
+    "short sums": lambda: layer((64,), 254, 768),
+    "few columns": lambda: layer((64,), 768, 254),
+    "float64": lambda: layer((64,), 384, 384, "float64"),
+    "odd width": lambda: pointwise((16, 7, 384), 384),
     "window": lambda: pointwise((8, 8, 384), 384, 3),
     "strided": lambda: pointwise((16, 16, 384), 384, strides=(2, 2)),
     "padded": lambda: pointwise((8, 8, 384), 384, pads=(1, 1, 1, 1)),
@@ -132,9 +132,16 @@ def test_others_stay(name: str) -> None:
     assert Strassen().apply(graph) is graph
 
 
+def test_few_rows_are_left_to_comparisons() -> None:
+    assert option(layer((32,), 384, 384)).speculative
+    assert not option(layer((64,), 384, 384)).speculative
+    graph = layer((30,), 384, 384)
+    assert Strassen(few=True).apply(graph) is graph
+
+
 def test_two_inputs_and_batches_of_weights_stay() -> None:
     b = GraphBuilder("inputs")
-    graph = b.graph(b.node("MatMul", b.input("x", (32, 384)), b.input("w", (384, 384))))
+    graph = b.graph(b.node("MatMul", b.input("x", (64, 384)), b.input("w", (384, 384))))
     assert Strassen().apply(graph) is graph
     b = GraphBuilder("batch")
     graph = b.graph(b.node("MatMul", b.input("x", (2, 32, 384)), b.constant("w", normal(2, 384, 384))))

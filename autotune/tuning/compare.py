@@ -108,7 +108,7 @@ class Comparing:
         """Whether these were never compared, or one of their dispatches got faster since."""
         if len(options) < 2:
             return False
-        target = self.sites.task_of[site.workload.key].space.target
+        target = self._task_at(site).space.target
         rows = {row.name: row for row in self.database.comparison(site.workload.key, target.key, OPTION)}
         for option in options:
             row = rows.get(option.name)
@@ -121,21 +121,27 @@ class Comparing:
 
     def _question(self, site: Site, options: Sequence[Option], code: Code) -> Question:
         """The options that are as exact as they declare."""
-        task = self.sites.task_of[site.workload.key]
         candidates, failed = list[Choice](), list[Comparison]()
-        target = task.space.target
+        seed, target = self._task_at(site).seed, self._task_at(site).space.target
         for option in options:
             row = Comparison(option.name, option_key(option, target))
             if option.steps is not None:
                 payloads = {r.key: code[r.key].payload for r in option.regions if r.key in code}
-                built = BuiltOption(task.workload.text, target.to_json(), task.seed, option.name, payloads)
+                built = BuiltOption(site.workload.text, target.to_json(), seed, option.name, payloads)
                 checked = self.measurer.check(built)
                 row = replace(row, error=checked.error, message=checked.message)
             if row.message:
                 failed.append(row)
             else:
                 candidates.append(Choice(row, option=option))
-        return Question(OPTION, task, site.names, tuple(candidates), tuple(failed))
+        return Question(OPTION, site.workload.key, target.key, site.names, tuple(candidates), tuple(failed))
+
+    def _task_at(self, site: Site) -> Task:
+        """One of the tasks of a site; all have the target and the seed of the job.
+
+        A chain of anchors need not be a task as a whole: none is where one dispatch for all promises nothing.
+        """
+        return self.sites.task_of[site.default.regions[0].key]
 
     def _compare_schedules(self, late: Callable[[], bool]) -> bool:
         """Compare the fastest schedules of each workload in use with its default."""
@@ -312,8 +318,9 @@ class Comparing:
             question = questions[number]
             if question.kind == SCHEDULE:
                 traces = {question.candidates[candidate].row.name: reason}
-                self.database.crashed_inside(question.task.key, traces, self.model.name, self.job)
-                question.task.crashed_inside(traces)
+                task = self.sites.task_of[question.workload]
+                self.database.crashed_inside(task.key, traces, self.model.name, self.job)
+                task.crashed_inside(traces)
 
     def _decide(
         self, question: Question, profiles: Sequence[Profile | None], plan: int, reasons: Sequence[str]
@@ -340,8 +347,9 @@ class Comparing:
                 rows.append(replace(row, latency=statistics(mine), ratio=beside))
         if series[0] is not None:
             rows += [replace(row, latency=statistics(series[0]), ratio=SAME_CODE) for row in question.same]
-        target = question.task.space.target.key
-        self.database.compared(question.workload, target, question.kind, rows, self.model.name, self.job)
+        self.database.compared(
+            question.workload, question.target, question.kind, rows, self.model.name, self.job
+        )
         return winner
 
     def _options(self) -> Options:

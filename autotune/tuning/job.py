@@ -194,11 +194,14 @@ class Job:
 
     def _register(self) -> None:
         self.database.add_target(self.target)
-        for subject in self.subjects:
-            w = subject.workload
+        compared = [
+            site.workload for site in self.sites if len(site.options) > 1
+        ]  # a chain may be no subject
+        for w in dict.fromkeys([*compared, *(subject.workload for subject in self.subjects)]):
             self.database.add_workload(WorkloadRow(w.key, w.text, w.kind, w.flops, w.bytes))
+        for subject in self.subjects:
             text = json.dumps(subject.space.to_json(), sort_keys=True)
-            self.database.add_space(subject.space.key, w.key, text)
+            self.database.add_space(subject.space.key, subject.workload.key, text)
 
     def _claim(self) -> JobRow:
         """Continue an unfinished job of the same workloads, target, sampler and seed, or begin one."""

@@ -32,21 +32,17 @@ class Choice:
 class Question:
     """Which candidate is the fastest at a site, the incumbent first; ``failed`` are those that are not to be used.
 
-    ``kind`` is that of the site, ``names`` are its dispatches, or empty for all that have the workload. ``same`` are
-    candidates whose machine code is the incumbent's: they take no turns.
+    ``workload`` and ``target`` are keys; ``kind`` is that of the site, ``names`` are its dispatches, or empty for
+    all that have the workload. ``same`` are candidates whose machine code is the incumbent's: they take no turns.
     """
 
     kind: str
-    task: Task
+    workload: str
+    target: str
     names: tuple[str, ...]
     candidates: tuple[Choice, ...]
     failed: tuple[Comparison, ...] = ()
     same: tuple[Comparison, ...] = ()
-
-    @property
-    def workload(self) -> str:
-        """Its key."""
-        return self.task.workload.key
 
     def without(self, crashed: Mapping[int, str]) -> Question:
         """The question without the candidates with these numbers, which crashed for these reasons; those of an option's
@@ -69,7 +65,7 @@ def schedules_of(task: Task, runs: Sequence[Run], code: Sequence[Built]) -> Ques
             same.append(row)
         elif not built.failed:
             candidates.append(Choice(row, code=built))
-    return Question(SCHEDULE, task, (), tuple(candidates), same=tuple(same))
+    return Question(SCHEDULE, task.key.workload, task.key.target, (), tuple(candidates), same=tuple(same))
 
 
 def numbered(questions: Sequence[Question], number: int) -> list[Position]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,8 @@ from autotune.database import Database, Latency, Outcome, Ratio
 from autotune.database.records import SAME_CODE
 from autotune.errors import MeasureError
 from autotune.graph.build import GraphBuilder
+from autotune.passes.options import APART, options_of
+from autotune.passes.partition import Partition
 from autotune.passes.preference import Preference
 from autotune.passes.substitute import substitute
 from autotune.runtime.image import ModuleImage
@@ -26,9 +28,9 @@ from autotune.tuning import paired
 from autotune.tuning.budget import Budget
 from autotune.tuning.compare import close_behind
 from autotune.tuning.gain import gain_of
-from autotune.tuning.job import Job, Options
+from autotune.tuning.job import Job, Options, Subject
 from autotune.tuning.measure.interface import BuiltOption, Candidate
-from autotune.tuning.model import MeasuredModel, work_of
+from autotune.tuning.model import MeasuredModel, subject_of, work_of
 from autotune.tuning.outcome import Measurement
 from autotune.tuning.paired import (
     CONFIDENCE,
@@ -230,9 +232,23 @@ def job_of_one_convolution(
     parts = divide(b.graph(b.node("Relu", x, name="y")))
     subjects, sites = work_of(parts, TARGET, Preference())
     (site,) = [site for site in sites if len(site.options) > 1]
+    return job_of(parts, subjects, sites, site, database, model, ns, wrong), site
+
+
+def job_of(
+    parts: Partition,
+    subjects: Sequence[Subject],
+    sites: Sequence[Site],
+    site: Site,
+    database: Database,
+    model: type[ScriptedModel],
+    ns: dict[str, float],
+    wrong: tuple[str, ...] = (),
+) -> Job:
+    """A job whose model is scripted; options of ``site`` without ``ns`` take 900 ns."""
     whole = model(parts, sites, TARGET, database, Preference(), 0)
     whole.ns = {**{option.name: 900.0 for option in site.options}, **ns}
-    job = Job(
+    return Job(
         model="two",
         subjects=subjects,
         sites=sites,
@@ -244,7 +260,6 @@ def job_of_one_convolution(
         options=Options(sampler="random"),
         whole=whole,
     )
-    return job, site
 
 
 @pytest.mark.parametrize(
@@ -269,6 +284,31 @@ def test_what_is_faster_inside_the_model_and_exact_is_used(
     (line,) = report.decisions
     assert line.partition(": ")[2].startswith(winner)
     assert all(f"{name}: relative error 0.5" in line for name in wrong)
+
+
+def test_a_chain_that_is_no_task_as_a_whole_has_its_options_compared(tmp_path: Path) -> None:
+    b = GraphBuilder("block")
+    rng = np.random.default_rng(0)
+    x = b.input("x", (1, 16, 112, 112))
+    for name, shape, group in (("w", (96, 16, 1, 1), 1), ("d", (96, 1, 3, 3), 96), ("p", (16, 96, 1, 1), 1)):
+        pads = (shape[2] // 2,) * 4
+        weights = b.constant(name, rng.standard_normal(shape).astype(np.float32))
+        x = b.node("Relu", b.node("Conv", x, weights, pads=pads, group=group))
+    parts = divide(b.graph(x))
+    _, sites = work_of(parts, TARGET, Preference())
+    (chain,) = [site for site in sites if site.default.name == APART.label]
+    options = tuple(option for option in options_of(chain.workload) if option.steps is not None)
+    assert len(options) > 1
+    site = replace(chain, options=options)
+    regions = dict.fromkeys(region for option in options for region in option.regions)
+    subjects = [subject_of(region, TARGET, site.names) for region in regions]
+    assert chain.workload.key not in {subject.workload.key for subject in subjects}
+    with Database(tmp_path / "tuning.db") as database:
+        job = job_of(parts, subjects, [site], site, database, ScriptedModel, {APART.label: 300.0})
+        job.run()
+        rows = database.comparison(site.workload.key, TARGET.key, OPTION)
+    assert [row.name for row in rows if row.won] == [APART.label]
+    assert len(rows) > 1
 
 
 class Late(ScriptedModel):

@@ -19,6 +19,7 @@ from autotune.errors import MissError, UsageError
 from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
+from autotune.tuning.asked import Asked, entries
 from autotune.tuning.budget import Budget
 from autotune.tuning.report import Report
 from autotune.tuning.units import nanoseconds
@@ -305,7 +306,7 @@ def query(
     """The best schedule known for each workload of a model, or of one workload by its key.
 
     ``objective`` and ``max_slowdown`` are those of :func:`compile`, which uses what this answers.
-    Where another algorithm than the direct one is used, the workloads that it makes of one follow it.
+    Where another algorithm than the direct one is used, the workloads that it makes of one follow it, each once.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
     for an unknown one, and for a database that does not exist. ``with_front``: the answers have fronts.
     """
@@ -331,7 +332,8 @@ def query(
             if isinstance(workload, Workload):
                 space = space_for(workload, chosen).key
             key = Key(workload.key, chosen.key, space)
-            planned = plan.schedules.get(workload.key)
+            divided = ranking is not None and ranking.chosen.steps is not None
+            planned = None if divided else plan.schedules.get(workload.key)
             goal = plan.goals.get(workload.key, preference.goal)
             found = store.lookup(key.workload, key.target, key.space, goal)
             fastest = tuple(store.top(key, top))
@@ -343,15 +345,13 @@ def query(
             return Answer(names, workload, found, fastest, evidence, ranking, planned, nodes, tuple(best))
 
         answers = []
-        for workload, names, nodes in asked:
-            if not isinstance(workload, Workload):
+        for entry in entries(asked, plan):
+            workload, names, nodes = entry.workload, tuple(entry.names), tuple(entry.nodes)
+            if isinstance(workload, Workload):
+                answers.append(answer(workload, names, nodes, entry.ranking))
+            else:
                 spaces = _spaces(store, workload, chosen)
                 answers += [answer(workload, names, nodes, space=space) for space in spaces]
-                continue
-            answers.append(answer(workload, names, nodes, plan.rankings.get(workload.key)))
-            option = plan.options.get(workload.key)
-            for step in option.steps.dispatches if option is not None and option.steps is not None else ():
-                answers.append(answer(step.workload, tuple(f"{name}/{step.name}" for name in names), nodes))
         return answers
 
 
@@ -363,7 +363,7 @@ def _spaces(store: Database, workload: AnyWorkload, target: Target) -> list[str]
 
 def _workloads(
     what: Model, store: Database, target: Target, shapes: Shapes | None
-) -> tuple[list[tuple[AnyWorkload, tuple[str, ...], tuple[str, ...]]], Partition | None]:
+) -> tuple[list[Asked], Partition | None]:
     """Each workload with its dispatches and the model's nodes that they come from; the model in parts, if it is one."""
     from autotune.compiler import divide
     from autotune.graph.program import parse_workload

@@ -221,7 +221,7 @@ def test_nothing_is_made_up_without_a_database(home: Path, capsys: pytest.Captur
     assert err.startswith(f"error: no such database: {home / 'tuning.db'}; `autotune tune")
     code, out, _ = run(capsys, "compile", MODEL, "-o", home.parent / "m.atm")
     assert code == 0
-    assert "0 of 14 dispatches tuned" in out
+    assert re.match(r"0 of [1-9]\d* dispatches tuned", out), out
     assert "there is no database" in out
     assert run(capsys, "compile", MODEL, "-o", home / "m.atm", "--require-hit")[0] == 1
     assert not home.exists()

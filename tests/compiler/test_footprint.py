@@ -39,7 +39,7 @@ def test_a_footprint_is_what_a_module_of_the_dispatch_takes(workload: Workload) 
         assert found.memory_bytes == plan.arena_bytes + image.scratch_bytes(TARGET.threads)
         assert found.artifact_bytes == image.stored_bytes
         seen.add(found)
-    assert len(seen) > 1 or len(space.knobs) == 0
+    assert len(seen) > 1 or workload.kind not in ("contraction", "convolution"), "packing takes memory"
 
 
 class Watched(Memory):

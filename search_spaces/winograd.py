@@ -50,10 +50,8 @@ class WinogradRecipe:
 
     def steps(self, schedule: Schedule, config: Choices) -> None:
         """The program by rows of tiles."""
-        plan, walk = (
-            self.shape,
-            Walk(config.get("walk", TILE if self.transform.axes == 1 else ROW), config["vectors"]),
-        )
+        plan, order = self.shape, TILE if self.transform.axes == 1 else ROW
+        walk = Walk(config.get("walk", order), config["vectors"])
         for op in (*plan.side, *plan.epilogue):
             if op.name != plan.stored.name:
                 schedule[op.name].compute_inline()

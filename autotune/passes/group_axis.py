@@ -9,14 +9,12 @@ apart by groups.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from autotune.graph.ir import Attr, Graph, Node
-from autotune.passes.attributes import integer
+from autotune.graph.ir import Attr, Graph
 from autotune.passes.base import GraphPass
-from autotune.passes.group_chains import GroupChain, group_chains, is_pointwise
+from autotune.passes.group_chains import GroupChain, group_chains, is_pointwise, with_chains
 from autotune.passes.rewriter import Rewriter
 from autotune.passes.split_groups import SplitGroups
 
@@ -30,29 +28,16 @@ class GroupAxis(GraphPass):
     many: int = SplitGroups.max_groups + 1
 
     def apply(self, graph: Graph) -> Graph:
-        chains = (self._taken(graph, chain) for chain in group_chains(graph, sys.maxsize))
-        ends = {nodes[-1].outputs[0]: nodes for nodes in chains if nodes}
-        inside = {node.outputs[0] for nodes in ends.values() for node in nodes}
-        rewriter = Rewriter(graph)
-        for node in rewriter.walk():
-            nodes = ends.get(node.outputs[0])
-            if nodes is not None:
-                _convert(rewriter, nodes)
-            elif node.outputs[0] not in inside:
-                rewriter.keep(node)
-        return rewriter.finish()
+        chains = (chain for chain in group_chains(graph, sys.maxsize) if self._is_taken(graph, chain))
+        return with_chains(graph, (chain.without_shuffle() for chain in chains), _convert)
 
-    def _taken(self, graph: Graph, chain: GroupChain) -> tuple[Node, ...]:
-        """The nodes that get the axis; no shuffle is among them."""
+    def _is_taken(self, graph: Graph, chain: GroupChain) -> bool:
         conv, many = chain.nodes[0], chain.groups >= self.many
-        if conv.op != "Conv" or not (many or (is_pointwise(graph, conv) and not chain.is_shuffled)):
-            return ()
-        return chain.nodes[:-1] if chain.is_shuffled else chain.nodes
+        return conv.op == "Conv" and (many or (is_pointwise(graph, conv) and not chain.is_shuffled))
 
 
-def _convert(rewriter: Rewriter, nodes: Sequence[Node]) -> None:
-    conv, *rest = nodes
-    groups = integer(conv, "group")
+def _convert(rewriter: Rewriter, chain: GroupChain) -> None:
+    (conv, *rest), groups = chain.nodes, chain.groups
     x, weights = (rewriter.current(v) for v in conv.inputs)
     (value,) = conv.outputs
     attrs = {key: conv.attrs[key] for key in ("kernel_shape", "strides", "dilations", "pads")}

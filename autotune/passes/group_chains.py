@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from autotune.graph import ops
 from autotune.graph.ir import Graph, Node
 from autotune.passes.attributes import integer, ints, is_channels_last
+from autotune.passes.rewriter import Rewriter
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class GroupChain:
     def is_shuffled(self) -> bool:
         """Whether it ends with a shuffle."""
         return self.nodes[-1].op == "ChannelShuffle"
+
+    def without_shuffle(self) -> GroupChain:
+        """The nodes before the shuffle, or all where there is none."""
+        return replace(self, nodes=self.nodes[:-1]) if self.is_shuffled else self
 
 
 def group_chains(graph: Graph, max_groups: int) -> Iterator[GroupChain]:
@@ -44,6 +49,22 @@ def group_chains(graph: Graph, max_groups: int) -> Iterator[GroupChain]:
                 break
         taken.update(member.outputs[0] for member in chain)
         yield GroupChain(tuple(chain), groups)
+
+
+def with_chains(
+    graph: Graph, chains: Iterable[GroupChain], convert: Callable[[Rewriter, GroupChain], None]
+) -> Graph:
+    """The graph with each of the chains converted as a whole, in the place of its last node."""
+    ends = {chain.nodes[-1].outputs[0]: chain for chain in chains}
+    inside = {node.outputs[0] for chain in ends.values() for node in chain.nodes}
+    rewriter = Rewriter(graph)
+    for node in rewriter.walk():
+        chain = ends.get(node.outputs[0])
+        if chain is not None:
+            convert(rewriter, chain)
+        elif node.outputs[0] not in inside:
+            rewriter.keep(node)
+    return rewriter.finish()
 
 
 def is_pointwise(graph: Graph, node: Node) -> bool:
@@ -85,4 +106,4 @@ def _is_divisible(graph: Graph, operand: str, shape: tuple[int, ...]) -> bool:
     return own == shape
 
 
-__all__ = ["GroupChain", "group_chains", "is_pointwise"]
+__all__ = ["GroupChain", "group_chains", "is_pointwise", "with_chains"]

@@ -73,6 +73,10 @@ class Rewriter:
         self.changed = True
         return output
 
+    def reshape(self, value: str, *shape: int) -> str:
+        """A value of the new graph in another shape, under a name like its own."""
+        return self.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
+
     def become(
         self, output: str, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr] | None = None
     ) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from autotune.graph.ir import Attr, Graph, Node
 from autotune.passes.base import GraphPass
-from autotune.passes.group_chains import GroupChain, group_chains
+from autotune.passes.group_chains import GroupChain, group_chains, with_chains
 from autotune.passes.rewriter import Rewriter
 
 
@@ -28,28 +28,18 @@ class SplitGroups(GraphPass):
     max_groups: int = 8
 
     def apply(self, graph: Graph) -> Graph:
-        chains = {c.nodes[-1].outputs[0]: c for c in group_chains(graph, self.max_groups)}
-        inside = {node.outputs[0] for chain in chains.values() for node in chain.nodes}
-        rewriter = Rewriter(graph)
-        for node in rewriter.walk():
-            chain = chains.get(node.outputs[0])
-            if chain is not None:
-                _split(rewriter, chain)
-            elif node.outputs[0] not in inside:
-                rewriter.keep(node)
-        return rewriter.finish()
+        return with_chains(graph, group_chains(graph, self.max_groups), _split)
 
 
 def _split(rewriter: Rewriter, chain: GroupChain) -> None:
     conv, *rest = chain.nodes
     (value,) = conv.outputs
-    shuffled = bool(rest) and rest[-1].op == "ChannelShuffle"
     results = _convolutions(rewriter, conv, chain.groups)
-    for node in rest[:-1] if shuffled else rest:
+    for node in rest[:-1] if chain.is_shuffled else rest:
         results = _elementwise(rewriter, node, value, results, chain.groups)
         (value,) = node.outputs
     (output,) = chain.nodes[-1].outputs
-    if not shuffled:
+    if not chain.is_shuffled:
         rewriter.become(output, "Concat", results, {"axis": rewriter.type_of(results[0]).rank - 1})
         return
     columns = [

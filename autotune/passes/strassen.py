@@ -64,10 +64,10 @@ def _emit(rewriter: Rewriter, node: Node) -> None:
     (output,) = node.outputs
     left = rewriter.emit("StrassenInput", [x], name=f"{output}.left")
     products, *rows, inner = rewriter.type_of(left).shape
-    flat = _reshape(rewriter, left, products, math.prod(rows), inner)
+    flat = rewriter.reshape(left, products, math.prod(rows), inner)
     made = rewriter.emit("MatMul", [flat, _weights(rewriter, w)], name=f"{output}.products")
     columns = rewriter.type_of(made).shape[-1]
-    rewriter.become(output, "StrassenOutput", [_reshape(rewriter, made, products, *rows, columns)])
+    rewriter.become(output, "StrassenOutput", [rewriter.reshape(made, products, *rows, columns)])
 
 
 def _is_eligible(rewriter: Rewriter, node: Node) -> bool:
@@ -93,16 +93,12 @@ def _is_pointwise(node: Node) -> bool:
 def _weights(rewriter: Rewriter, weights: str) -> str:
     """The right operands [7, k/2, n/2] of weights [..., k, n]; sums of two are rounded once in float32 too."""
     inner, outer = (size // 2 for size in rewriter.type_of(weights).shape[-2:])
-    halves = _reshape(rewriter, weights, 2, inner, 2, outer)
+    halves = rewriter.reshape(weights, 2, inner, 2, outer)
     quarters = rewriter.emit("Transpose", [halves], {"perm": (0, 2, 1, 3)}, name=f"{weights}.quarters")
     matrix = rewriter.constant("strassen.right", strassen.right_matrix())
-    flat = _reshape(rewriter, quarters, 4, inner * outer)
+    flat = rewriter.reshape(quarters, 4, inner * outer)
     sums = rewriter.emit("MatMul", [matrix, flat], name=f"{weights}.sums")
-    return _reshape(rewriter, sums, strassen.PRODUCTS, inner, outer)
-
-
-def _reshape(rewriter: Rewriter, value: str, *shape: int) -> str:
-    return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
+    return rewriter.reshape(sums, strassen.PRODUCTS, inner, outer)
 
 
 __all__ = ["Strassen"]

@@ -136,7 +136,7 @@ class Winograd(Algorithm):
         name = f"{node.outputs[0]}.products"
         window, images, tiles, inner = self._parts(rewriter.type_of(v).shape)
         if rewriter.type_of(u).rank == 3:
-            flat = _reshape(rewriter, v, math.prod(window), math.prod((*images, *tiles)), inner)
+            flat = rewriter.reshape(v, math.prod(window), math.prod((*images, *tiles)), inner)
             products = rewriter.emit("MatMul", [flat, u], name=name)
         else:
             outer = len(images) - 1
@@ -145,16 +145,16 @@ class Winograd(Algorithm):
                 images, tiles = (*images, *tiles), ()
                 more = {"strides": (self.stride,) * self.axes, "dilations": (1,) * self.axes}
                 attrs = {key: attrs[key] + more[key] for key in attrs}
-            flat = _reshape(rewriter, v, math.prod(window), *images, math.prod(tiles), inner)
+            flat = rewriter.reshape(v, math.prod(window), *images, math.prod(tiles), inner)
             products = rewriter.emit("WinogradProducts", [flat, u], attrs, name=name)
             images = rewriter.type_of(products).shape[1:-2]
-        return _reshape(rewriter, products, *window, *images, *tiles, rewriter.type_of(products).shape[-1])
+        return rewriter.reshape(products, *window, *images, *tiles, rewriter.type_of(products).shape[-1])
 
     def _emit_fused(self, rewriter: Rewriter, node: Node) -> str:
         """The products of a row of tiles are matrix products, so that blocks may have some of the rows."""
         v, u = self._operands(rewriter, node)
         window, *_, inner = self._parts(rewriter.type_of(v).shape)
-        u = _reshape(rewriter, u, *window, 1, 1, inner, rewriter.type_of(u).shape[-1])
+        u = rewriter.reshape(u, *window, 1, 1, inner, rewriter.type_of(u).shape[-1])
         return rewriter.emit("MatMul", [v, u], name=f"{node.outputs[0]}.products")
 
     def _operands(self, rewriter: Rewriter, node: Node) -> tuple[str, str]:
@@ -191,14 +191,14 @@ class Winograd(Algorithm):
             around = [*around, *(self.stride,) * self.axes]
         elif _is_single(node, len(around)):
             around = []
-        u = _reshape(rewriter, u, *around, matrix.shape[1], inner * outer)
+        u = rewriter.reshape(u, *around, matrix.shape[1], inner * outer)
         u = rewriter.emit("MatMul", [g, u], name=f"{weights}.winograd")
         if around:
             last = len(around)
             u = rewriter.emit(
                 "Transpose", [u], {"perm": (last, *range(last), last + 1)}, name=f"{weights}.by_position"
             )
-        u = _reshape(rewriter, u, matrix.shape[0], *around, inner, outer)
+        u = rewriter.reshape(u, matrix.shape[0], *around, inner, outer)
         return rewriter.emit("Cast", [u], {"to": "float32"}, name=f"{weights}.transformed")
 
     def _phases(self, rewriter: Rewriter, weights: str) -> str:
@@ -210,7 +210,7 @@ class Winograd(Algorithm):
             "Pad", [weights], {"pads": (*(0,) * (rank + 2), *missing, 0, 0)}, name=f"{weights}.whole"
         )
         around, first = kernel[:-axes], rank - axes
-        apart = _reshape(rewriter, whole, *around, *(taps, stride) * axes, inner, outer)
+        apart = rewriter.reshape(whole, *around, *(taps, stride) * axes, inner, outer)
         phases = [first + 2 * axis + 1 for axis in range(axes)]
         places = [first + 2 * axis for axis in range(axes)]
         perm = (*range(first), *phases, *places, rank + axes, rank + axes + 1)
@@ -220,10 +220,6 @@ class Winograd(Algorithm):
 def _is_single(node: Node, outer: int) -> bool:
     """Whether a convolution does nothing along its outer axes, but for padding."""
     return {*ints(node, "kernel_shape")[:outer], *ints(node, "strides")[:outer]} <= {1}
-
-
-def _reshape(rewriter: Rewriter, value: str, *shape: int) -> str:
-    return rewriter.emit("Reshape", [value], {"shape": shape}, name=f"{value}.reshaped")
 
 
 __all__ = ["Winograd"]

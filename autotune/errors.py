@@ -15,6 +15,7 @@
     ├── KnobError                 a knob value or a configuration outside its space
     ├── BuildError                code generation or loading failed
     ├── ArtifactError             a compiled artifact that is damaged or from another machine
+    ├── LockError                 a lock file that is damaged, or does not fit the model
     ├── DatabaseError             the tuning database cannot be used
     │   └── SchemaVersionError    ... because it was written by another version
     ├── MeasureError              the measuring pool itself failed (not a candidate)
@@ -83,6 +84,10 @@ class BuildError(AutotuneError):
 
 class ArtifactError(AutotuneError):
     """A compiled artifact is damaged, of another version, or made for another machine."""
+
+
+class LockError(AutotuneError):
+    """A lock file is damaged, of another version, or does not fit the model."""
 
 
 class DatabaseError(AutotuneError):

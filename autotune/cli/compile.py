@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 @click.option(
     "--require-hit", is_flag=True, help="Fail unless candidates were measured beside every default."
 )
+@click.option(
+    "--lock",
+    type=click.Path(path_type=Path),
+    help="Make exactly the code that a lock pins, for its target; no database is read.",
+)
 @click.option("--details", is_flag=True, help="Print a line a dispatch.")
 @verify_option
 @json_option
@@ -49,6 +54,7 @@ def command(
     database: str | None,
     allow_oversubscription: bool,
     require_hit: bool,
+    lock: Path | None,
     details: bool,
     verify: bool,
     as_json: bool,
@@ -63,11 +69,11 @@ def command(
     check_threads_here(options["target"], options["threads"], allow_oversubscription=allow_oversubscription)
     start = time.perf_counter()
     done, where = compile_with_database(
-        model, database=database, require_hit=require_hit, verify=verify, **options
+        model, database=database, lock=lock, require_hit=require_hit, verify=verify, **options
     )
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start
-    done = checked(done, model, options["tolerance"], options["shapes"])
+    done = checked(done, model)
     if as_json:
         made = {"artifact": str(output), "bytes": output.stat().st_size, "seconds": seconds}
         print_json(made | compilation_json(done, where))

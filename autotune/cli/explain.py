@@ -54,7 +54,7 @@ def command(
         verify=verify,
         **options,
     )
-    done = checked(done, model, options["tolerance"], options["shapes"])
+    done = checked(done, model)
     if as_json:
         print_json(
             {

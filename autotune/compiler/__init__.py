@@ -3,6 +3,7 @@
 from autotune.compiler.coverage import CoverageReport, DispatchCoverage
 from autotune.compiler.driver import (
     compile_in_detail,
+    compile_locked,
     distinct_workloads,
     divide,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "CoverageReport",
     "DispatchCoverage",
     "compile_in_detail",
+    "compile_locked",
     "distinct_workloads",
     "divide",
     "region_inputs",

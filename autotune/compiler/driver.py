@@ -11,6 +11,8 @@ from autotune.compiler.build import Building
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.explain import Compilation, dump
+from autotune.compiler.lock import Lock
+from autotune.compiler.locked import check_code, locked_plan
 from autotune.compiler.memory_proof import prove_memory
 from autotune.compiler.plan import plan_of
 from autotune.compiler.proof import prove_all
@@ -70,6 +72,7 @@ def compile_in_detail(
     verify: bool = False,
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
+    lock: Lock | None = None,
 ) -> Compilation:
     """Compile a model to an image that :class:`autotune.runtime.module.Module` runs, and all that explains it.
 
@@ -82,10 +85,12 @@ def compile_in_detail(
     With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used that take
     up to ``max_slowdown`` times as long as the fastest: schedules by comparisons or readings inside a model,
     algorithms by comparisons or, where there was none, by estimates.
+    With a ``lock`` options and schedules are those that it has; :func:`compile_locked` gives the rest as it is there.
     With ``verify`` isl proves every schedule before its code runs, and the memory plan is gone through.
 
     Raises:
         ModelImportError: the model cannot be imported.
+        LockError: the ``lock`` does not fit the model.
         MissError: with ``require_hit``, nothing was searched for a dispatch.
         LoweringError: with ``verify``, a schedule is wrong; with a counterexample.
         MissingExtraError: with ``verify``, islpy is not installed.
@@ -102,7 +107,10 @@ def compile_in_detail(
     workloads = distinct_workloads(parts)
     with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:
         preference = Preference(tolerance, algorithm, Goal.of(objective, max_slowdown))
-        plan = plan_of(workloads, chosen_target, store, preference, schedules, workers, parts)
+        if lock is None:
+            plan = plan_of(workloads, chosen_target, store, preference, schedules, workers, parts)
+        else:
+            plan = locked_plan(lock, workloads)
         building = Building(list(plan.schedules.values()), chosen_target, workers)
         parts = plan.apply(parts)
         report = coverage(parts, plan)
@@ -118,9 +126,36 @@ def compile_in_detail(
     }
     image, memory_plan = assemble(parts, built, chosen_target, metadata)
     memory = prove_memory(parts, memory_plan) if verify else None
-    compilation = Compilation(image, report, parts, memory_plan, proofs, memory)
+    compilation = Compilation(image, report, parts, memory_plan, plan, shapes, proofs, memory)
     dump(compilation, built)
     return compilation
+
+
+def compile_locked(
+    model: Model,
+    lock: Lock,
+    *,
+    observer: Observer | None = None,
+    verify: bool = False,
+    same_code: bool = True,
+) -> Compilation:
+    """Compile a model by a lock, for the target that it has.
+
+    Raises LockError where it does not fit the model or, with ``same_code``, makes other machine code than it did.
+    """
+    done = compile_in_detail(
+        model,
+        target=lock.target,
+        layout=lock.layout,
+        tolerance=lock.tolerance,
+        shapes=lock.sizes,
+        observer=observer,
+        verify=verify,
+        lock=lock,
+    )
+    if same_code:
+        check_code(lock, done)
+    return done
 
 
 def divide(
@@ -181,6 +216,7 @@ __all__ = [
     "CompileOptions",
     "ModelOptions",
     "compile_in_detail",
+    "compile_locked",
     "distinct_workloads",
     "divide",
     "imported",

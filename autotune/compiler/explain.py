@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from autotune import settings
 from autotune.compiler.assemble import BuiltWorkload
 from autotune.compiler.coverage import CoverageReport
 from autotune.compiler.memory_proof import MemoryProof
+from autotune.compiler.plan import Plan
 from autotune.compiler.proof import ProofReport
 from autotune.passes.partition import Partition
 from autotune.passes.pipeline import dump_folder
@@ -25,12 +26,20 @@ class Compilation:
     coverage: CoverageReport
     partition: Partition
     memory_plan: MemoryPlan
+    plan: Plan
+    shapes: Mapping[str, Sequence[int]] | None = None
+    """Sizes of inputs that the model leaves open."""
     proofs: ProofReport | None = None
     """With ``verify``: what isl proved of each schedule."""
     memory_proof: MemoryProof | None = None
     """With ``verify``: every value is whole when it is read."""
     error: float | None = None
     """From end to end, where it was asked for: see :mod:`autotune.tuning.accuracy`."""
+
+    @property
+    def tolerance(self) -> float:
+        """The error that algorithms might declare."""
+        return float(self.image.metadata["tolerance"])
 
 
 def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:

@@ -16,6 +16,8 @@ class State(StrEnum):
 
     GIVEN = "given"
     """By the caller."""
+    LOCKED = "locked"
+    """By a lock file."""
     TUNED = "tuned"
     """Confirmed faster than the default, inside a model and taking turns with it."""
     TOGETHER = "tuned together"

@@ -105,7 +105,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return value
     if origin is Mapping and isinstance(value, dict):
         return {key: _value(str, v, f"{where}.{key}") for key, v in value.items()}
-    if hint is type(value) and hint in (int, str):
+    if hint is type(value) and hint in (int, float, str):
         return value
     raise ArtifactError(f"{where}: expected {hint}, got {str(value)[:60]!r}")
 

@@ -51,9 +51,9 @@ class EndToEnd:
         return max((relative_error([found[name]], [expected[name]]) for name in floats), default=None)
 
 
-def checked(done: Compilation, model: Model, tolerance: float, shapes: Shapes | None) -> Compilation:
+def checked(done: Compilation, model: Model) -> Compilation:
     """A compilation with its error from end to end, where more is tolerated than by default."""
-    check = EndToEnd.wanted(tolerance, model, shapes)
+    check = EndToEnd.wanted(done.tolerance, model, done.shapes)
     return done if check is None else replace(done, error=check.error(done.image))
 
 

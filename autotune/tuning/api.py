@@ -174,6 +174,7 @@ def compile(
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
     allow_oversubscription: bool = False,
+    lock: str | Path | None = None,
 ) -> Module:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
@@ -181,10 +182,12 @@ def compile(
     ``tolerance`` are not used. ``shapes`` gives the sizes of inputs with symbolic dimensions, by input
     name. With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used
     that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md says what is promised).
+    ``lock`` is a file that `autotune lock` wrote: exactly the code that it pins is made, for its target, no database is
+    read, and none of the other arguments is given (docs/locks.md).
 
-    Raises MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no
-    candidate was measured beside the default), and UsageError for more threads than usable cores without
-    ``allow_oversubscription``.
+    Raises LockError for a lock that does not fit, MissError with ``require_hit`` when nothing was searched for a
+    workload (there is a choice, but no candidate was measured beside the default), and UsageError for more threads than
+    usable cores without ``allow_oversubscription``.
     """
     from autotune.runtime.module import Module
 
@@ -192,6 +195,7 @@ def compile(
     done, _ = compile_with_database(
         model,
         database=database,
+        lock=lock,
         target=target,
         threads=threads,
         tolerance=tolerance,
@@ -215,6 +219,7 @@ def compile_with_database(
     model: Model,
     *,
     database: DatabaseLike | None,
+    lock: str | Path | None = None,
     require_hit: bool = False,
     observer: Observer | None = None,
     verify: bool = False,
@@ -225,7 +230,13 @@ def compile_with_database(
     With ``verify`` every schedule is proved by isl first.
     The second value is None when no database was given and the default one does not exist.
     """
-    from autotune.compiler import compile_in_detail
+    from autotune.compiler import compile_in_detail, compile_locked
+    from autotune.compiler.lock import Lock
+    from autotune.tuning.locking import check_alone
+
+    if lock is not None:
+        check_alone(lock, {"database": database, "require_hit": require_hit, **options})
+        return compile_locked(model, Lock.read(Path(lock)), observer=observer, verify=verify), str(lock)
 
     def compiled(store: Database | None) -> Compilation:
         return compile_in_detail(

@@ -29,8 +29,8 @@ def test_it_is_asked_for_by_a_tolerance_above_the_default() -> None:
     model = graph()
     assert EndToEnd.wanted(TOLERANCE, model) is None
     usual = compile_in_detail(model)
-    assert checked(usual, model, TOLERANCE, None) is usual
-    assert checked(usual, model, 2 * TOLERANCE, None).error < 1e-5
+    assert checked(usual, model) is usual
+    assert checked(compile_in_detail(model, tolerance=2 * TOLERANCE), model).error < 1e-5
 
 
 def test_shorter_weights_show_in_it() -> None:
@@ -38,7 +38,7 @@ def test_shorter_weights_show_in_it() -> None:
     errors = []
     for dtype in ("float16", "bfloat16", "int8"):
         done = compile_in_detail(model, algorithm=f"{dtype} weights", tolerance=1.0)
-        errors.append(checked(done, model, 1.0, None).error)
+        errors.append(checked(done, model).error)
     assert errors == sorted(errors)
     assert 1e-5 < errors[0] < 1e-3 < errors[2] < 5e-2
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
-
-import autotune
 
 
 def versions_of(distributions: Iterable[str]) -> dict[str, str]:
@@ -13,10 +12,16 @@ def versions_of(distributions: Iterable[str]) -> dict[str, str]:
     known = {}
     for name in distributions:
         try:
-            known[name] = autotune.__version__ if name == "autotune" else version(name)
+            known[name] = _ours() if name == "autotune" else version(name)
         except PackageNotFoundError:
             continue
     return known
+
+
+def _ours() -> str:
+    """Of the package that this module is in: to import that would be to depend on all that it shows."""
+    found: str = sys.modules[__name__.rpartition(".")[0]].__version__
+    return found
 
 
 __all__ = ["versions_of"]

@@ -141,15 +141,17 @@ class Touched:
         length, rows = (reach(nest, access, dimension).inside(along) for dimension in (-1, -2))
         in_lines = length * access.item_bytes >= CACHE_LINE
         apart = (nest.stacked[along] > 1) & in_lines & (length < access.shape[-1]) & (rows > 1)
-        return _unless(np.where(apart, rows, 0.0), 0.0, access)
+        apart = apart if access.streamed is None else apart & ~access.streamed
+        return _unless_panel(np.where(apart, rows, 0.0), 0.0, access)
 
     @cached_property
     def in_one_set(self) -> Numbers:
         """Rows [n] that are visited in turns and start in the same set of the first cache.
 
         The innermost loop around the body that moves the access within a page comes back to a row after as many others,
-        in pages of their own, as are visited inside of the loop. Stores past the caches take no place in them, and
-        panels have no rows.
+        in pages of their own, as are visited inside of the loop. Panels have no rows. Stores past the caches are
+        counted too: transposing 1024x768 by columns of 768 lines in turns takes a Zen 4 1.4 times as long as by
+        rows of 16, with them (212 and 152 us) as without (171 and 127 us).
         """
         nest, access = self._nest, self._access
         distance, far = self.row, dict[int, int]()
@@ -166,14 +168,12 @@ class Touched:
         reaches = [reach(nest, access, d) for d in far]
         rows = math.prod((r.elements[r.rows[level], np.arange(len(nest))] for r in reaches), start=np.ones(1))
         together = math.gcd(WAY_BYTES, *far.values()) / WAY_BYTES
-        return _unless(np.where(moving.any(axis=0), rows * together, 1.0), 1.0, access)
+        return _unless_panel(np.where(moving.any(axis=0), rows * together, 1.0), 1.0, access)
 
 
-def _unless(numbers: Numbers, instead: float, access: Access) -> Numbers:
-    """``instead`` for panels and for stores past the caches, else the numbers [..., n]."""
-    for those in (access.panel, access.streamed):
-        numbers = numbers if those is None else np.where(those, instead, numbers)
-    return numbers
+def _unless_panel(numbers: Numbers, instead: float, access: Access) -> Numbers:
+    """``instead`` for panels, else the numbers [..., n]."""
+    return numbers if access.panel is None else np.where(access.panel, instead, numbers)
 
 
 def reach(nest: LoopNest, access: Access, dimension: int) -> Reach:

@@ -12,12 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from autotune.graph.ir import Graph, Node
-from autotune.passes.attributes import ints, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
+from autotune.passes.sums_of_blocks import (
+    SUMS,
+    Blocks,
+    apart,
+    finish_sum,
+    product_of_blocks,
+    stand_for,
+    summed_axes,
+)
 from autotune.te.dtypes import is_float
 
 LONGEST = 1 << 15
@@ -51,10 +57,10 @@ def _cut(rewriter: Rewriter, node: Node, longest: int) -> bool:
     x = rewriter.current(node.inputs[0]) if node.inputs else ""
     if node.op == "MatMul":
         return _cut_product(rewriter, node, longest)
-    if node.op not in ("ReduceSum", "ReduceMean", "GlobalAveragePool"):
+    if node.op not in SUMS:
         return False
     shape, dtype = rewriter.type_of(x).shape, rewriter.type_of(x).dtype
-    axes = _spatial(node, len(shape)) if node.op == "GlobalAveragePool" else ints(node, "axes")
+    axes = summed_axes(rewriter.graph, node)
     length = math.prod(shape[a] for a in axes)
     in_lanes = bool(axes) and axes[-1] == len(shape) - 1
     if length <= longest * (_ALONG_ROWS if in_lanes else 1) or not is_float(dtype):
@@ -62,79 +68,45 @@ def _cut(rewriter: Rewriter, node: Node, longest: int) -> bool:
     (output,) = node.outputs
     if dtype in ("float16", "bfloat16"):  # their sums are taken in float32, and rounded once
         x = rewriter.emit("Cast", [x], {"to": "float32"}, name=f"{output}.wide")
-    total = _total(rewriter, x, axes, output, longest)
-    if node.op != "ReduceSum":
-        factor = rewriter.constant(f"{output}.factor", np.asarray(1 / length, rewriter.type_of(total).dtype))
-        total = rewriter.emit("Mul", [total, factor], name=f"{output}.mean")
-    _stand_for(rewriter, output, total)
+    finish_sum(rewriter, node, _total(rewriter, x, axes, output, longest), length)
     return True
-
-
-def _stand_for(rewriter: Rewriter, output: str, total: str) -> None:
-    """Let a sum be read as the output, in its type."""
-    wanted = rewriter.graph.type_of(output)
-    if rewriter.type_of(total).dtype != wanted.dtype:
-        total = rewriter.emit("Cast", [total], {"to": wanted.dtype}, name=f"{output}.narrow")
-    if rewriter.type_of(total).shape != wanted.shape:
-        total = rewriter.emit("Reshape", [total], {"shape": wanted.shape}, name=f"{output}.shaped")
-    rewriter.replace(output, total)
-
-
-def _spatial(node: Node, rank: int) -> tuple[int, ...]:
-    return tuple(range(1, rank - 1)) if is_channels_last(node) else tuple(range(2, rank))
 
 
 def _total(rewriter: Rewriter, x: str, axes: Sequence[int], output: str, longest: int) -> str:
     """The sum over several axes in two steps; the dimensions stay, with extent 1."""
     first, last = tuple(axes[:-1]), axes[-1]
-    if first and math.prod(rewriter.type_of(x).shape[a] for a in first) > 1:
+    shape = rewriter.type_of(x).shape
+    if first and math.prod(shape[a] for a in first) > 1:
         rows = _sum(rewriter, x, (last,), f"{output}.rows")
         return _sum(rewriter, rows, first, f"{output}.total")
-    return _blocks(rewriter, x, last, output, longest)
+    return _blocks(rewriter, x, last, _division(shape[last], longest), output)
 
 
 def _sum(rewriter: Rewriter, x: str, axes: tuple[int, ...], name: str) -> str:
     return rewriter.emit("ReduceSum", [x], {"axes": axes, "keepdims": 1}, name=name)
 
 
-def _blocks(rewriter: Rewriter, x: str, axis: int, output: str, longest: int) -> str:
+def _blocks(rewriter: Rewriter, x: str, axis: int, blocks: Blocks, output: str) -> str:
     """The sum over one long axis: of its blocks, then of their sums and of the rest."""
     shape = rewriter.type_of(x).shape
-    count, block, rest = _division(shape[axis], longest)
-    whole, tail = _apart(rewriter, x, axis, shape[axis] - rest)
-    cut = (*shape[:axis], count, block, *shape[axis + 1 :])
+    whole, tail = apart(rewriter, x, axis, blocks)
+    cut = (*shape[:axis], blocks.count, blocks.length, *shape[axis + 1 :])
     pieces = rewriter.emit("Reshape", [whole], {"shape": cut}, name=f"{output}.blocks")
     sums = rewriter.emit("ReduceSum", [pieces], {"axes": (axis + 1,), "keepdims": 0}, name=f"{output}.sums")
     total = _sum(rewriter, sums, (axis,), f"{output}.total")
     if tail is None:
         return total
-    return rewriter.emit(
-        "Add", [total, _sum(rewriter, tail, (axis,), f"{output}.rest")], name=f"{output}.all"
-    )
+    rest = _sum(rewriter, tail, (axis,), f"{output}.rest")
+    return rewriter.emit("Add", [total, rest], name=f"{output}.all")
 
 
-def _division(length: int, longest: int) -> tuple[int, int, int]:
-    """Number of blocks, their length, and the rest; none where a length near the wanted one divides."""
+def _division(length: int, longest: int) -> Blocks:
+    """Blocks without a rest where a length near the wanted one divides."""
     wanted = max(longest // 8, 2)
     for block in range(wanted, 2 * wanted):
         if length % block == 0:
-            return length // block, block, 0
-    return length // wanted, wanted, length % wanted
-
-
-def _apart(rewriter: Rewriter, x: str, axis: int, length: int) -> tuple[str, str | None]:
-    """The first elements along an axis, and the others if there are any."""
-    extent, array = rewriter.type_of(x).shape[axis], rewriter.constant_of(x)
-    if extent == length:
-        return x, None
-    parts = []
-    for start, end in ((0, length), (length, extent)):
-        if array is not None:
-            parts.append(rewriter.constant(f"{x}.from{start}", np.take(array, range(start, end), axis=axis)))
-            continue
-        attrs = {"starts": (start,), "ends": (end,), "axes": (axis,)}
-        parts.append(rewriter.emit("Slice", [x], attrs, name=f"{x}.from{start}"))
-    return parts[0], parts[1]
+            return Blocks(length // block, block)
+    return Blocks(length // wanted, wanted, length % wanted)
 
 
 def _cut_product(rewriter: Rewriter, node: Node, longest: int) -> bool:
@@ -145,23 +117,8 @@ def _cut_product(rewriter: Rewriter, node: Node, longest: int) -> bool:
     (output,) = node.outputs
     if left.dtype in ("float16", "bfloat16"):
         a, b = (rewriter.emit("Cast", [v], {"to": "float32"}, name=f"{v}.wide") for v in (a, b))
-    count, block, _ = _division(left.shape[-1], longest)
-    (a, a_rest), (b, b_rest) = (
-        _apart(rewriter, v, axis, count * block) for v, axis in ((a, left.rank - 1), (b, right.rank - 2))
-    )
-    rows = rewriter.emit("Reshape", [a], {"shape": (*left.shape[:-1], count, block)}, name=f"{output}.left")
-    lead = left.rank - 2
-    perm = (*range(lead), lead + 1, lead, lead + 2)
-    rows = rewriter.emit("Transpose", [rows], {"perm": perm}, name=f"{output}.lefts")
-    cut = (*right.shape[:-2], count, block, right.shape[-1])
-    columns = rewriter.emit("Reshape", [b], {"shape": cut}, name=f"{output}.rights")
-    products = rewriter.emit("MatMul", [rows, columns], name=f"{output}.products")
-    axis = rewriter.type_of(products).rank - 3
-    total = rewriter.emit("ReduceSum", [products], {"axes": (axis,), "keepdims": 0}, name=f"{output}.total")
-    if a_rest is not None and b_rest is not None:
-        last = rewriter.emit("MatMul", [a_rest, b_rest], name=f"{output}.rest")
-        total = rewriter.emit("Add", [total, last], name=f"{output}.all")
-    _stand_for(rewriter, output, total)
+    total = product_of_blocks(rewriter, a, b, _division(left.shape[-1], longest), output)
+    stand_for(rewriter, output, total)
     return True
 
 

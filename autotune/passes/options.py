@@ -29,7 +29,9 @@ from autotune.passes.matrix_product import MatrixProduct
 from autotune.passes.partition import Dispatch, Partition, partition
 from autotune.passes.preference import Preference
 from autotune.passes.producers_apart import ProducersApart
+from autotune.passes.row_sums import RowSums
 from autotune.passes.separate_attention import SeparateAttention
+from autotune.passes.split_sums import SplitSums
 from autotune.passes.stored_weights import StoredWeights
 from autotune.passes.strassen import Strassen
 from autotune.passes.views import is_dense
@@ -46,6 +48,8 @@ RULES: tuple[Algorithm, ...] = (
     *(Winograd(tile, taps=5, axes=axes) for axes in (1, 2) for tile in (2, 4)),
     *(Winograd(tile, taps=taps, stride=2) for tile, taps in ((5, 3), (7, 3), (4, 5), (5, 7))),
     *(Strassen(few) for few in (False, True)),
+    RowSums(),
+    SplitSums(),
     MatrixProduct(),
     ImplicitGemm(),
     AttentionBlocks(),

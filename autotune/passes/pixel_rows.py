@@ -14,7 +14,7 @@ from autotune.passes.attributes import integer, is_channels_last
 from autotune.passes.rewriter import Rewriter
 
 _FLAT = "flat"
-_EXACT = ("float32", "float64")
+EXACT = ("float32", "float64")
 """Types in which the errors of these algorithms hold: results of the shorter ones are rounded by more."""
 
 
@@ -24,7 +24,7 @@ def is_one_product(rewriter: Rewriter, node: Node) -> bool:
         return False
     if len(node.inputs) > 2 or ABSENT in node.inputs:
         return False
-    return rewriter.type_of(rewriter.current(node.inputs[1])).dtype in _EXACT
+    return rewriter.type_of(rewriter.current(node.inputs[1])).dtype in EXACT
 
 
 def product_of_rows(rewriter: Rewriter, output: str, left: str, weights: str) -> None:
@@ -72,4 +72,4 @@ def _flat(rewriter: Rewriter, value: str) -> str | None:
     return producer.inputs[0]
 
 
-__all__ = ["follow_rows", "is_one_product", "product_of_rows", "rows_of"]
+__all__ = ["EXACT", "follow_rows", "is_one_product", "product_of_rows", "rows_of"]

@@ -50,6 +50,9 @@ class RunStore(Protocol):
 
 GENERATION = 8
 """Candidates of a workload that are read inside the model together, at most; those of other workloads beside them."""
+TOGETHER = 16
+"""Where few workloads are open, each may have more: so many in all, because starting a process takes as long as reading
+several."""
 PLANS = 3
 """Plans of the candidates read before that are read with them, in another process."""
 _PROCESS_S, _VERSION_S = 1.5, 0.2
@@ -248,7 +251,10 @@ class TuningLoop:
     @property
     def _most(self) -> int:
         """How many candidates of a workload may wait."""
-        return GENERATION if self.reader is None else min(GENERATION, self.reader.most - PLANS)
+        if self.reader is None:
+            return GENERATION
+        several = TOGETHER // max(1, len(self.allocator.open_tasks))
+        return min(max(GENERATION, several), self.reader.most - PLANS)
 
     def _enough(self) -> float:
         """How many candidates must wait before they are read: half of those that may wait in all open tasks."""
@@ -297,10 +303,11 @@ class TuningLoop:
                 Turn.of(task, task.search.suggest(task.default), Origin.DEFAULT) for task in untried[:count]
             ]
         waiting = Counter(turn.task.workload.key for turn in (*building, *(turn for turn, _ in self.waiting)))
-        busy = {key for key, number in waiting.items() if number >= self._most}
+        full = self._most
+        busy = {key for key, number in waiting.items() if number >= full}
         while (task := self.allocator.choose(busy)) is not None:
             self.recall(task)
-            most = int(min(count, self._most - waiting[task.workload.key]))
+            most = int(min(count, full - waiting[task.workload.key]))
             if task.left:
                 taken, task.left = task.left[:most], task.left[most:]
                 return [Turn(task, config, None, Origin.SEARCH) for config in taken]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.files import scratch_folder
+from autotune.hardware import usable_cores
 from autotune.runtime.folder import FolderWriter
 from autotune.runtime.native import machine_code
 from autotune.tuning.paired import Readings
@@ -83,10 +84,15 @@ class FreshProcesses:
         self._workers = WorkerPool()
         self._starting: dict[str, Future[None]] = {}
         self._count = 0
+        self._later = 0
         self._current = ""
 
     def start(self, count: int) -> None:
-        """Start ``count`` more in the background."""
+        """Start ``count`` more in the background; of many the last ones when the first are used up, on all cores."""
+        self._later += max(0, count - _AHEAD)
+        self._start(min(count, _AHEAD))
+
+    def _start(self, count: int) -> None:
         for _ in range(count):
             role = f"process {self._count}"
             self._count += 1
@@ -97,7 +103,9 @@ class FreshProcesses:
         """End the process in use and turn to the next one, as soon as all have started; raises MeasureError."""
         self.end()
         if not self._starting:
-            self.start(1)
+            together = max(1, min(self._later, usable_cores()))
+            self._later -= min(self._later, together)
+            self._start(together)
         for started in self._starting.values():
             started.result()
         self._current = next(iter(self._starting))
@@ -154,8 +162,8 @@ class Turns:
         self._open.close()
 
     def start(self, processes: int) -> None:
-        """Start processes ahead, while versions are still made; more than a few start when it is their turn."""
-        self._processes.start(min(processes, _AHEAD))
+        """Start processes ahead, while versions are still made."""
+        self._processes.start(processes)
 
     def add(self, image: ModuleImage) -> None:
         """One more version."""
@@ -294,4 +302,4 @@ def _write_executor(folder: Path) -> tuple[Path, str]:
     return path, hashlib.sha256(code).hexdigest()
 
 
-__all__ = ["FreshProcesses", "Rounds", "Turns"]
+__all__ = ["WORKER", "FreshProcesses", "Rounds", "Turns"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -44,8 +46,9 @@ from autotune.tuning.paired import (
 )
 from autotune.tuning.sites import Site
 from autotune.tuning.status import Progress
-from autotune.tuning.turns import Rounds, Turns
+from autotune.tuning.turns import WORKER, FreshProcesses, Rounds, Turns
 from autotune.tuning.whole_model import Profile, Version
+from autotune.workers.process import WorkerProcess
 from tests.tuning.simulated import SimulatedMeasurer
 
 DEFAULT = np.array([100.0, 104.0, 150.0, 101.0, 100.0, 100.0, 102.0, 99.0])
@@ -368,6 +371,30 @@ def test_a_version_that_ends_the_process_leaves(image: ModuleImage, monkeypatch:
         assert "worker died" in turns.failures[1]
     assert second is None
     assert cast(Any, first).shape == cast(Any, third).shape == (3, len(image.dispatches))
+
+
+def test_many_processes_start_together_a_few_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.tuning.turns._AHEAD", 3)
+    monkeypatch.setattr("autotune.tuning.turns.usable_cores", lambda: 2)
+    started = list[str]()
+    monkeypatch.setattr(WorkerProcess, "start", lambda self: started.append(self.name))
+    path = tmp_path / "executor.o"
+    processes = FreshProcesses(WORKER, (path, ""))
+    processes.start(8)
+    counts = list[int]()
+    for _ in range(9):
+        processes.next()
+        counts.append(len(started))
+    processes.close()
+    assert counts == [3, 3, 3, 5, 5, 7, 7, 8, 9]
+
+
+def test_a_process_loads_nothing_of_the_compiler() -> None:
+    """So many are started that every module counts."""
+    code = "import sys, autotune.tuning.measure.models; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    stages = {".".join(name.split(".")[:2]) for name in done.stdout.split()}
+    assert not stages & {f"autotune.{stage}" for stage in ("compiler", "graph", "lower", "passes", "te")}
 
 
 def test_a_process_loads_no_executor_but_the_one_that_the_job_has_compiled(image: ModuleImage) -> None:

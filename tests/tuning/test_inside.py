@@ -16,12 +16,13 @@ from autotune.database.inside import estimates
 from autotune.database.records import Reading
 from autotune.tuning.budget import Budget
 from autotune.tuning.inside import Found, InModelReader
+from autotune.tuning.loop import PLANS
 from autotune.tuning.measure.interface import Built
 from autotune.tuning.sites import Sites
 from autotune.tuning.task import DISCARDED
 from autotune.tuning.turns import Rounds
 from autotune.tuning.whole_model import UNWATCHED, Profile, Version, Watch
-from tests.tuning.synthetic import measurer
+from tests.tuning.synthetic import Synthetic, measurer
 from tests.tuning.test_job import A, B, Model, hit, job
 from tests.tuning.test_sites import sites
 
@@ -175,6 +176,20 @@ def test_a_search_learns_from_readings_inside_the_model(tmp_path: Path) -> None:
     assert len({reading.trace_key for reading in readings}) > 40
     config = cast(Any, best).config
     assert A.latency(config) < 0.6 * A.latency(A.space.default())
+
+
+@pytest.mark.parametrize(("tasks", "most"), [((A,), 16), ((A, B), 8)])
+def test_the_fewer_workloads_the_more_candidates_of_each_in_a_process(
+    tasks: tuple[Synthetic, ...], most: int, tmp_path: Path
+) -> None:
+    whole = Model(*tasks, inside=A.latency)
+    whole.most = 40
+    alone = measurer(*tasks)
+    alone._answer = lambda candidate: A.measurement(A.space.default())
+    job(tmp_path / "tuning.db", *tasks, trials=100, measurer=alone, whole=whole).run()
+    read = [versions - 1 for versions, processes in whole.asked if processes == 1]
+    assert most // 2 <= max(read) <= most + PLANS
+    assert max(read) > 8 or len(tasks) > 1
 
 
 def test_what_is_far_slower_alone_is_not_read_inside(tmp_path: Path) -> None:

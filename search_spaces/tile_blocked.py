@@ -32,7 +32,8 @@ def k_block_knob(shape: TileShape) -> list[Knob]:
     sizes = tuple(size for size in _SIZES if 2 * size <= steps and _LEAST <= size * window <= _MOST)
     if not sizes:
         return []
-    return [Knob.of("k_block", (WHOLE, *sizes), WHOLE, "steps of a block of the reduction (0: all)")]
+    help = "steps of a block of the reduction (0: all)"
+    return [Knob.of("k_block", (WHOLE, *sizes), WHOLE, help, zero_is_all=True)]
 
 
 def k_block_constraint(shape: TileShape, target: Target) -> Constraint:

@@ -88,8 +88,10 @@ def _block_knobs(shape: TileShape) -> list[Knob]:
     row_blocks = ints(b for b in _BLOCKS if b <= max(1, first // 2) or b == WHOLE)
     vector_blocks = ints(b for b in _BLOCKS if b <= max(1, vectors // 2) or b == WHOLE)
     knobs = [
-        Knob.of("row_block", row_blocks, 1, "register tiles a block in the first spatial axis (0: all)"),
-        Knob.of("vector_block", vector_blocks, WHOLE, "register tiles a block in the vector axis (0: all)"),
+        _block_knob("row_block", row_blocks, 1, "register tiles a block in the first spatial axis (0: all)"),
+        _block_knob(
+            "vector_block", vector_blocks, WHOLE, "register tiles a block in the vector axis (0: all)"
+        ),
     ]
     if first > 1 and vectors > 1:
         knobs += [
@@ -97,6 +99,10 @@ def _block_knobs(shape: TileShape) -> list[Knob]:
             Knob.of("tile_order", ("rows", "vector"), "vector", "which tile loop in a block is outermost"),
         ]
     return knobs
+
+
+def _block_knob(name: str, values: tuple[Value, ...], default: int, help: str) -> Knob:
+    return Knob.of(name, values, default, help, zero_is_all=True)
 
 
 def tile_constraints(shape: TileShape, target: Target) -> list[Constraint]:

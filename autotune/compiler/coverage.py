@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.plan import Plan, Ranking
+from autotune.compiler.tiers import Tier
 from autotune.database.evidence import Evidence, State
 from autotune.passes.partition import Partition
 
@@ -17,6 +18,7 @@ class DispatchCoverage:
     """One dispatch: its workload, how well its code is known to be the one to use and, where nothing is known, why.
 
     ``latency_ns`` is what was measured for a schedule of the database; ``nodes`` are the model's nodes it comes from.
+    ``tier`` is where the schedule comes from.
     """
 
     name: str
@@ -27,6 +29,7 @@ class DispatchCoverage:
     flops: int
     latency_ns: float | None
     nodes: tuple[str, ...] = ()
+    tier: Tier = Tier.ANALYTIC
 
     def to_json(self) -> dict[str, Any]:
         """All of it; the values of the evidence beside the others."""
@@ -65,7 +68,13 @@ class CoverageReport:
         rest = [
             f"{count[state]} {state.counted}" for state in State if count[state] and state is not State.TUNED
         ]
-        return "; ".join([line, ", ".join(rest)] if rest else [line])
+        return "; ".join([line, *([", ".join(rest)] if rest else []), f"schedules: {self.tiers}"])
+
+    @property
+    def tiers(self) -> str:
+        """How many dispatches got their schedule from which tier, e.g. ``40 exact, 3 analytic``."""
+        count = Counter(d.tier for d in self.dispatches)
+        return ", ".join(f"{count[tier]} {tier}" for tier in Tier if count[tier])
 
     def details(self) -> str:
         """The one line, then a line a dispatch, then a line a workload with several options."""
@@ -99,6 +108,7 @@ def coverage(partition: Partition, plan: Plan) -> CoverageReport:
                 workload.flops,
                 plan.schedules[workload.key].latency_ns,
                 dispatch.origins,
+                plan.schedules[workload.key].tier,
             )
         )
     return CoverageReport(tuple(rows), tuple(plan.rankings.values()))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from autotune import te
+from autotune.compiler.tiers import Tier, Transfer, transferred
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import FASTEST, Goal
 from autotune.errors import ScheduleError
@@ -24,6 +25,8 @@ GIVEN = Evidence(State.GIVEN)
 """Of a schedule that a caller gives."""
 UNKNOWN = Evidence(State.DEFAULT)
 """Of a default schedule without a database."""
+TRANSFERRED = Evidence(State.TRANSFERRED)
+"""Of a schedule that was found for another target or other sizes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +41,9 @@ class Scheduled:
 class Planned:
     """The schedule of a workload, how well it is known to be the one to use, and why there is none of the database.
 
-    ``latency_ns`` and ``footprint`` are what was measured of a schedule of the database, None for others. ``scheduled``
-    is the trace already applied to a fresh program, where that was done to choose it.
+    ``latency_ns`` and ``footprint`` are what was measured of a schedule of the database, None for others. ``tier`` says
+    where it comes from, ``transfer`` what is known of one that was found for another target or other sizes.
+    ``scheduled`` is the trace already applied to a fresh program, where that was done to choose it.
     """
 
     workload: Workload
@@ -48,6 +52,8 @@ class Planned:
     reason: str = ""
     latency_ns: float | None = None
     footprint: Footprint | None = None
+    tier: Tier = Tier.ANALYTIC
+    transfer: Transfer | None = None
     scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
 
 
@@ -58,22 +64,27 @@ def schedule_for(
     schedules: Mapping[str, Trace],
     goal: Goal = FASTEST,
 ) -> Planned:
-    """The schedule of a workload: given, else the database's best for the goal, else the analytic model's pick.
+    """The schedule of a workload: given, else the database's best for the goal, else what it knows of other targets
+    and sizes, else the analytic model's pick.
 
-    A stored schedule that does not apply any more counts as a miss; the reason says so.
+    What is transferred serves latency only: nothing is known of its memory and size. A stored schedule that does not
+    apply any more counts as a miss; the reason says so.
     """
     from search_spaces import spaces
 
     if workload.key in schedules:
-        return Planned(workload, schedules[workload.key], GIVEN)
+        return Planned(workload, schedules[workload.key], GIVEN, tier=Tier.GIVEN)
     space = spaces.space_for(workload, target)
     if database is None:
         return _default(workload, space, "no database was given")
-    from autotune.database.query import Miss
+    from autotune.database.query import Miss, MissReason
 
     found = database.lookup(workload.key, target.key, space.key, goal)
     if isinstance(found, Miss):
-        return _default(workload, space, f"{found.found}; {found.advice}", found.evidence)
+        missed = f"{found.found}; {found.advice}"
+        if not goal.is_latency or found.reason is MissReason.ALL_FAILED:
+            return _default(workload, space, missed, found.evidence)
+        return _transferred(workload, target, space, database, missed)
     try:
         trace = Trace.from_json(found.best.trace_json)
         applied = apply(workload, trace)
@@ -87,7 +98,32 @@ def schedule_for(
         evidence,
         latency_ns=best.latency_ns,
         footprint=best.footprint,
+        tier=Tier.EXACT,
         scheduled=applied,
+    )
+
+
+def _transferred(
+    workload: Workload, target: Target, space: Space, database: Database, missed: str
+) -> Planned:
+    """What the database knows of other targets and sizes, else the default with the reason why not."""
+    from cost_models import analytic
+
+    transfer, reason = (None, "") if _single(space) else transferred(workload, target, space, database)
+    if transfer is None:
+        return _default(workload, space, "; ".join(filter(None, (missed, reason))))
+    if transfer.config == analytic.default_config(space):
+        return replace(_default(workload, space, str(transfer)), tier=transfer.tier, transfer=transfer)
+    program = workload.program()
+    schedule = space.apply(program, transfer.config)
+    return Planned(
+        workload,
+        schedule.trace,
+        TRANSFERRED,
+        str(transfer),
+        tier=transfer.tier,
+        transfer=transfer,
+        scheduled=Scheduled(program, schedule),
     )
 
 
@@ -102,8 +138,11 @@ def _default(workload: Workload, space: Space, reason: str, evidence: Evidence =
 
 def evidence_in(space: Space, evidence: Evidence) -> Evidence:
     """What the database's evidence means in a space: where there is nothing to choose, nothing has to be searched."""
-    single = all(len(knob.values) == 1 for knob in space.knobs)
-    return Evidence(State.ONLY) if single and not evidence.searched else evidence
+    return Evidence(State.ONLY) if _single(space) and not evidence.searched else evidence
+
+
+def _single(space: Space) -> bool:
+    return all(len(knob.values) == 1 for knob in space.knobs)
 
 
 def apply(workload: Workload, trace: Trace) -> Scheduled:

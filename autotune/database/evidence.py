@@ -34,6 +34,8 @@ class State(StrEnum):
     """The default; candidates were read, and none of them was compared with it inside a model."""
     ONLY = "default, the only one"
     """There is nothing to choose."""
+    TRANSFERRED = "transferred"
+    """Found for another target or for other sizes, and expected to be faster here; nothing was measured of it here."""
     FAILED = "default, all failed"
     """The default; what was measured, itself included, failed."""
     DEFAULT = "default"

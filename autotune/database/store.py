@@ -20,6 +20,7 @@ from autotune.database.damage import damage_of
 from autotune.database.front import Point
 from autotune.database.goal import FASTEST, Goal
 from autotune.database.inside import latencies
+from autotune.database.near import Neighbour, neighbours_of
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
     Comparison,
@@ -268,6 +269,18 @@ class Database:
             return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashes, saving)
 
         return self.session.read(answer)
+
+    def near(
+        self, workload: WorkloadRow, target: Target, space_key: str, *, any_target: bool = False
+    ) -> list[Neighbour]:
+        """What is near a key without being it, the nearest first; ``workload`` need not be stored.
+
+        The same workload on compatible targets, then workloads of other sizes there; with ``any_target`` also those on
+        targets whose schedules are of no use here, last.
+        """
+        return self.session.read(
+            lambda connection: neighbours_of(connection, workload, target, space_key, any_target=any_target)
+        )
 
     def top(self, key: Key, count: int) -> list[Run]:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""

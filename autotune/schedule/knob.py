@@ -31,6 +31,8 @@ class Knob:
     values: tuple[Value, ...]
     default_index: int = 0
     help: str = ""
+    zero_is_all: bool = False
+    """Whether 0 stands for the whole extent: it then lies beyond the largest value, and not below the smallest."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -52,11 +54,13 @@ class Knob:
             )
 
     @staticmethod
-    def of(name: str, values: tuple[Value, ...], default: Value, help: str = "") -> Knob:
+    def of(
+        name: str, values: tuple[Value, ...], default: Value, help: str = "", *, zero_is_all: bool = False
+    ) -> Knob:
         """A knob from its default *value*; raises KnobError where the default is not legal."""
         for index, value in enumerate(values):
             if type(value) is type(default) and value == default:
-                return Knob(name, values, index, help)
+                return Knob(name, values, index, help, zero_is_all)
         raise KnobError(f"knob {name!r} has default {default!r}, allowed: {_shown(values)}")
 
     @property
@@ -109,6 +113,21 @@ class Knob:
             row[: len(others)] = others
         return table
 
+    def costs(self, wanted: Value) -> NDArray[np.float64]:
+        """How far each value is from a wanted one, which need not be legal [values]: octaves between ints, else 0 or 1.
+
+        >>> Knob("rows", (1, 2, 4)).costs(7).round(1).tolist(), Knob("tail", ("overlap", "peel")).costs("peel").tolist()
+        ([2.0, 1.4, 0.7], [1.0, 0.0])
+        """
+        if not self.ordered or type(wanted) is not int:
+            return np.asarray([float(value != wanted) for value in self.values])
+        return np.abs(np.asarray([self._octave(int(v)) for v in self.values]) - self._octave(wanted))
+
+    def _octave(self, value: int) -> float:
+        if self.zero_is_all and value == 0:
+            return 1 + math.log2(1 + int(self.values[-1]))
+        return math.log2(1 + max(0, value))
+
     def encode(self, value: Value) -> float:
         """The value as a number for a cost model: log2(1 + v) of an int, else its position."""
         index = self.index(value)
@@ -121,6 +140,7 @@ class Knob:
             "values": list(self.values),
             "default_index": self.default_index,
             "help": self.help,
+            "zero_is_all": self.zero_is_all,
         }
 
     @staticmethod
@@ -132,7 +152,8 @@ class Knob:
             raise KnobError(f"a knob description lacks {error}: {dict(data)!r}") from error
         if not (isinstance(name, str) and isinstance(values, list) and isinstance(default, int)):
             raise KnobError(f"not a knob description: {dict(data)!r}")
-        return Knob(name, tuple(values), default, str(data.get("help", "")))
+        zero_is_all = bool(data.get("zero_is_all", False))
+        return Knob(name, tuple(values), default, str(data.get("help", "")), zero_is_all)
 
     @property
     def fingerprint(self) -> str:

@@ -135,7 +135,7 @@ def test_given_schedules_come_first():
     graph = load(MODELS["mlp"]())
     compilation = check(graph, schedules=plain_schedules(graph))
     assert {d.schedule_source for d in compilation.image.dispatches} == {"given"}
-    assert str(compilation.coverage) == "0 of 2 dispatches tuned, 0 % of FLOPs; 2 given"
+    assert str(compilation.coverage) == "0 of 2 dispatches tuned, 0 % of FLOPs; 2 given; schedules: 2 given"
     assert [d.trace_json for d in compilation.image.dispatches] == [Trace().to_json()] * 2
 
 
@@ -177,7 +177,9 @@ def test_only_what_was_confirmed_counts_as_tuned(tmp_path):
         for workload in (first, second):
             record(database, workload, target, Trace().to_json(), 2000.0, "d", Origin.DEFAULT)
         report = compile_in_detail(graph, database=database, target=target).coverage
-        assert str(report) == "0 of 2 dispatches tuned, 0 % of FLOPs; 2 default not searched"
+        assert (
+            str(report) == "0 of 2 dispatches tuned, 0 % of FLOPs; 2 default not searched; schedules: 2 exact"
+        )
         with pytest.raises(MissError, match=r"for 2 of 2 dispatches .*\n.*: default, not searched\n"):
             compile_in_detail(graph, database=database, target=target, require_hit=True)
         record(database, first, target, Trace().to_json(), 1000.0)
@@ -192,7 +194,10 @@ def test_only_what_was_confirmed_counts_as_tuned(tmp_path):
         rows = schedules((default, 2000.0), (other, 1990.0), won=default.trace_key)
         database.compared(second.key, target.key, "schedule", rows, "net")
         report = compile_in_detail(graph, database=database, target=target).coverage
-    assert str(report) == "0 of 2 dispatches tuned, 0 % of FLOPs; 1 unconfirmed, 1 default confirmed"
+    assert (
+        str(report)
+        == "0 of 2 dispatches tuned, 0 % of FLOPs; 1 unconfirmed, 1 default confirmed; schedules: 2 exact"
+    )
 
 
 def test_a_stored_schedule_that_does_not_apply_is_a_miss(tmp_path):

@@ -1,0 +1,180 @@
+"""What serves a workload that was not measured for exactly this target: what was found elsewhere, projected on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from autotune.database.query import Hit, Miss
+from autotune.database.records import Ratio, Run, WorkloadRow
+from autotune.graph.region import Workload
+from autotune.schedule.knob import Value
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.database.near import Neighbour
+    from autotune.database.store import Database
+    from search_spaces.space import Space
+
+EXPECTED = 0.95
+"""A transferred schedule is used if it is expected to take no more than this of what the analytic default takes."""
+ERROR = 0.22
+"""Root mean square of the logarithm of a real ratio over the expected one: so it was over 24 schedules of a model tuned
+with two threads, timed beside the default with one (without bias; squeezenet on a Zen 4)."""
+_TRIED = 2
+"""So many neighbours are looked at closer, of the same workload and of other sizes each."""
+_KNOWN_KNOBS = 0.5
+"""A configuration that names a smaller share of a space's knobs says nothing there."""
+_NORMAL_95 = 1.96
+
+
+class Tier(StrEnum):
+    """Where a schedule comes from, the best source first."""
+
+    GIVEN = "given"
+    """By the caller."""
+    EXACT = "exact"
+    """Measured for this workload, target and search space."""
+    TARGET = "compatible target"
+    """Measured for this workload with other threads, cores, similar caches or fewer instructions of the same width."""
+    SHAPE = "nearest shape"
+    """Measured for a workload of other sizes."""
+    ANALYTIC = "analytic"
+    """The analytic cost model's pick; nothing measured was of use."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A configuration found elsewhere, as it is in this space, and what is expected of it here.
+
+    ``ratio`` is the expected latency over that of the analytic default: the ratio measured there, times what the
+    analytic model predicts of the two here. ``predicted_s`` is the prediction of its seconds here.
+    """
+
+    source: Neighbour
+    hit: Hit
+    config: Mapping[str, Value]
+    ratio: Ratio
+    predicted_s: float
+
+    @property
+    def tier(self) -> Tier:
+        """Which tier the neighbour is of."""
+        return Tier.TARGET if self.source.distance == 0 else Tier.SHAPE
+
+    @cached_property
+    def latency_ns(self) -> float | None:
+        """What was measured there, scaled by the model's predictions; None where the space there is no more as it
+        was."""
+        there = _seconds_there(self.source, self.hit.best)
+        return None if there is None else self.hit.latencies[1] * self.predicted_s / there
+
+    @property
+    def interval_ns(self) -> tuple[float, float] | None:
+        """Of the expected latency: 95 %."""
+        if self.latency_ns is None:
+            return None
+        low, high = expected(self.latency_ns).interval or (self.latency_ns, self.latency_ns)
+        return low, high
+
+    def __str__(self) -> str:
+        low, high = self.ratio.interval or (self.ratio.median, self.ratio.median)
+        speed = f"{1 / self.ratio.median:.2f}× ({1 / high:.2f}× to {1 / low:.2f}×)"
+        return f"expected {speed}; there {self.hit.evidence}; {self.source.what}"
+
+    def to_json(self) -> dict[str, Any]:
+        """What it follows from, as plain values."""
+        return {
+            "expected_ns": self.latency_ns,
+            "expected_interval_ns": self.interval_ns,
+            "expected_ratio": self.ratio.median,
+            "expected_ratio_interval": self.ratio.interval,
+            "workload": self.source.key.workload,
+            "target": vars(self.source.target),
+            "differences": [vars(difference) for difference in self.source.differences],
+            "run": self.hit.best.id,
+            "runs": self.hit.runs,
+            "evidence": self.hit.evidence.to_json(),
+        }
+
+
+def expected(value: float) -> Ratio:
+    """An expected ratio or latency with its interval."""
+    factor = math.exp(_NORMAL_95 * ERROR)
+    return Ratio(value, (value / factor, value * factor))
+
+
+def transferred(
+    workload: Workload, target: Target, space: Space, database: Database
+) -> tuple[Transfer | None, str]:
+    """What was found elsewhere and is expected to be faster here than the analytic default, and why not if there is
+    none.
+
+    The workload itself on compatible targets comes first, then the nearest sizes. Only what a search tried is of use:
+    the default, where nothing else was measured beside it, says nothing. Where the default won there it is taken as
+    confirmed if it is the default here too.
+    """
+    row = WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
+    near = [n for n in database.near(row, target, space.key) if n.runs > 1]
+    reason = ""
+    for group in ([n for n in near if n.distance == 0], [n for n in near if n.distance > 0]):
+        for source, hit in islice(_searched(group, database), _TRIED):
+            found = _projected(space, source, hit)
+            if found is not None:
+                return found, ""
+            reason = reason or f"no gain here is expected of what was found for {source.what}"
+    return None, reason
+
+
+def _searched(near: Iterable[Neighbour], database: Database) -> Iterator[tuple[Neighbour, Hit]]:
+    """Those that were searched, with what was found there."""
+    for source in near:
+        hit = database.lookup(source.key.workload, source.key.target, source.key.space)
+        if not isinstance(hit, Miss) and hit.evidence.searched:
+            yield source, hit
+
+
+def _projected(space: Space, source: Neighbour, hit: Hit) -> Transfer | None:
+    """The best configuration of a neighbour in this space; None where it is not expected to be of use."""
+    from cost_models import analytic
+    from search_spaces.projection import projected
+
+    config = hit.best.config
+    if len(config.keys() & {*space.names}) < _KNOWN_KNOBS * len(space.names):
+        return None
+    default = analytic.default_config(space)
+    found = projected(space, config, default)
+    default_ns, best_ns = hit.latencies
+    gain = 1.0 if default_ns is None else best_ns / default_ns
+    if found == default:
+        return Transfer(source, hit, found, expected(1.0), analytic.default_seconds(space))
+    if gain > EXPECTED:
+        return None  # the model likes nothing better than its default
+    transferred_s, default_s = (float(s) for s in analytic.predict(space, [found, default]))
+    ratio = gain * transferred_s / default_s
+    return Transfer(source, hit, found, expected(ratio), transferred_s) if ratio <= EXPECTED else None
+
+
+def _seconds_there(source: Neighbour, run: Run) -> float | None:
+    """What the analytic model predicts of a run of a neighbour; None where its space is no more as it was."""
+    from cost_models import analytic
+
+    space = _space(source.workload.text, source.target)
+    if space.key != source.key.space:
+        return None
+    return float(analytic.predict(space, [space.check(run.config)])[0])
+
+
+@lru_cache(maxsize=256)
+def _space(text: str, target: Target) -> Space:
+    from search_spaces.spaces import space_for
+
+    return space_for(Workload.parse(text), target)
+
+
+__all__ = ["EXPECTED", "Tier", "Transfer", "transferred"]

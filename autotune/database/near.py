@@ -1,0 +1,212 @@
+"""What the database knows beside the exact key: the workload on other targets, and workloads of other sizes."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlalchemy import func, select
+from sqlalchemy.engine import Connection
+
+from autotune.database import rows, schema
+from autotune.database.records import Key, Outcome, WorkloadRow
+from autotune.target import Target
+
+SIMILAR_CACHE = 2.0
+"""By what factor the caches of a core may differ for its schedules to be of use; the shared one by its square."""
+_ATTRIBUTE_WEIGHT = 4.0
+"""How much more a window or a stride counts than the size of a tensor."""
+_CLOSEST = 16
+"""Of so many workloads the runs are looked for."""
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
+_ATTRIBUTES = re.compile(r"\{[^{}\n]*\}")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field in which what was asked for differs from what was found."""
+
+    field: str
+    asked: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.asked} here, {self.found} there"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A workload with runs that worked, near what was asked for.
+
+    ``distance`` is that of the sizes: the mean over all of them of the factor between them, as its log2; 0 for the same
+    workload. ``compatible``: its schedules may be used on the target that was asked for.
+    """
+
+    workload: WorkloadRow
+    target: Target
+    key: Key
+    runs: int
+    distance: float
+    compatible: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def what(self) -> str:
+        """In words what differs."""
+        return "; ".join(map(str, self.differences))
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A workload's text without its numbers, and these: those of types, then those of attributes."""
+
+    structure: str
+    types: tuple[int, ...]
+    attributes: tuple[int, ...]
+
+    def distance(self, other: Sizes) -> float:
+        """How far the sizes of a workload of the same structure are from these."""
+        pairs = [(a, b, 1.0) for a, b in zip(self.types, other.types, strict=True)]
+        pairs += [(a, b, _ATTRIBUTE_WEIGHT) for a, b in zip(self.attributes, other.attributes, strict=True)]
+        apart = sum(w * abs(math.log2((1 + abs(a)) / (1 + abs(b))) or (a != b)) for a, b, w in pairs)
+        return apart / max(1.0, sum(w for _, _, w in pairs))
+
+
+@lru_cache(maxsize=8192)
+def sizes_of(text: str) -> Sizes:
+    """The sizes in the text of a workload.
+
+    >>> sizes_of("v0 = Transpose(i0) {perm=[1, 0]} : float32[16, 3]")
+    Sizes(structure='v0 = Transpose(i0) {perm=[#, #]} : float32[#, #]', types=(16, 3), attributes=(1, 0))
+    """
+    attributes = [int(n) for found in _ATTRIBUTES.findall(text) for n in _NUMBER.findall(found)]
+    types = [int(n) for n in _NUMBER.findall(_ATTRIBUTES.sub("", text))]
+    return Sizes(_NUMBER.sub("#", text), tuple(types), tuple(attributes))
+
+
+def compatible(asked: Target, found: Target) -> bool:
+    """Whether schedules for ``found`` may be used on ``asked``: vectors of the same width, no instruction that it
+    lacks, similar caches. Cores and threads may differ."""
+    if asked.vector_bits != found.vector_bits or asked.lacks(found):
+        return False
+    caches = (
+        (asked.l1_bytes, found.l1_bytes, SIMILAR_CACHE),
+        (asked.l2_bytes, found.l2_bytes, SIMILAR_CACHE),
+        (asked.l3_bytes, found.l3_bytes, SIMILAR_CACHE**2),
+    )
+    return all(a == b or (min(a, b) > 0 and max(a, b) <= factor * min(a, b)) for a, b, factor in caches)
+
+
+def differences(asked: Target, found: Target) -> tuple[Difference, ...]:
+    """The fields in which two targets differ; of the instructions those that one of them lacks."""
+    differing = []
+    for name, here in vars(asked).items():
+        there = getattr(found, name)
+        if name == "features":
+            here, there = sorted({*here} - {*there}), sorted({*there} - {*here})
+            if here or there:
+                differing.append(Difference("instructions", _listed(here), _listed(there)))
+        elif here != there:
+            shown = _bytes if name.endswith("_bytes") else str
+            differing.append(Difference(name.removesuffix("_bytes"), shown(here), shown(there)))
+    return tuple(differing)
+
+
+def _listed(names: list[str]) -> str:
+    return f"also {', '.join(names)}" if names else "no other"
+
+
+def _bytes(value: int) -> str:
+    return f"{value >> 10} KiB" if value < 1 << 20 else f"{value / (1 << 20):g} MiB"
+
+
+def neighbours_of(
+    connection: Connection, asked: WorkloadRow, target: Target, space: str, *, any_target: bool
+) -> list[Neighbour]:
+    """What is near a key without being it, the nearest first: the same workload on other targets, then other sizes.
+
+    Those of targets that are not compatible come last, and only with ``any_target``.
+    """
+    targets = {row.key: rows.target_from_row(row) for row in connection.execute(select(schema.targets))}
+    found = _on_targets(connection, asked, 0.0, (), target, targets)
+    found = [n for n in found if n.key != Key(asked.key, target.key, space)]
+    for distance, row in _of_other_sizes(connection, asked):
+        differing = _sizes_differing(asked.text, row.text)
+        found += _on_targets(connection, row, distance, differing, target, targets)
+    usable = [n for n in found if any_target or n.compatible]
+    return sorted(usable, key=lambda n: (not n.compatible, n.distance, _apart(target, n.target)))
+
+
+def _of_other_sizes(connection: Connection, asked: WorkloadRow) -> list[tuple[float, WorkloadRow]]:
+    columns = schema.workloads.c
+    mine = sizes_of(asked.text)
+    query = select(schema.workloads).where(columns.kind == asked.kind, columns.key != asked.key)
+    near = []
+    for row in connection.execute(query):
+        theirs = sizes_of(row.text)
+        if theirs.structure == mine.structure:
+            near.append((mine.distance(theirs), rows.workload_from_row(row)))
+    return sorted(near, key=lambda pair: (pair[0], pair[1].key))[:_CLOSEST]
+
+
+def _on_targets(
+    connection: Connection,
+    workload: WorkloadRow,
+    distance: float,
+    sizes: tuple[Difference, ...],
+    target: Target,
+    targets: dict[str, Target],
+) -> list[Neighbour]:
+    """A workload wherever it has runs that worked, the newest search space of each target."""
+    columns = schema.runs.c
+    groups = (columns.target_key, columns.space_key)
+    query = (
+        select(*groups, func.count().label("runs"))
+        .where(columns.workload_key == workload.key, columns.outcome == Outcome.OK.value)
+        .group_by(*groups)
+        .order_by(func.max(columns.id).desc())
+    )
+    found: dict[str, Neighbour] = {}
+    for row in connection.execute(query):
+        there = targets[row.target_key]
+        differing = (*sizes, *differences(target, there))
+        key = Key(workload.key, row.target_key, row.space_key)
+        if not differing:
+            differing = (Difference("search space", "this version's", "that of another version"),)
+        found.setdefault(
+            row.target_key,
+            Neighbour(workload, there, key, row.runs, distance, compatible(target, there), differing),
+        )
+    return list(found.values())
+
+
+def _sizes_differing(asked: str, found: str) -> tuple[Difference, ...]:
+    """The lines of two workloads of the same structure that differ, by the value that each declares."""
+    pairs = [
+        (a.strip(), b.strip())
+        for a, b in zip(asked.splitlines(), found.splitlines(), strict=True)
+        if a != b and not a.strip().startswith("v")
+    ]
+    split = [(a.partition(": "), b.partition(": ")) for a, b in pairs]
+    return tuple(Difference(a[0].split()[-1], a[2], b[2]) for a, b in split)
+
+
+def _apart(asked: Target, found: Target) -> float:
+    """How far a compatible target is: another device, then the number of threads and the rest."""
+    numbers = ("threads", "cores", "l1_bytes", "l2_bytes", "l3_bytes")
+    logs = (math.log2((1 + getattr(asked, n)) / (1 + getattr(found, n))) for n in numbers)
+    return (asked.device != found.device) + sum(map(abs, logs)) + 0.1 * (asked.features != found.features)
+
+
+__all__ = [
+    "SIMILAR_CACHE",
+    "Difference",
+    "Neighbour",
+    "Sizes",
+    "compatible",
+    "differences",
+    "neighbours_of",
+    "sizes_of",
+]

@@ -1,0 +1,203 @@
+"""What serves a workload that was measured for other targets or in other sizes only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.compiler import compile_in_detail
+from autotune.compiler.planned import Planned, schedule_for
+from autotune.compiler.tiers import Tier
+from autotune.database import (
+    Comparison,
+    Database,
+    Key,
+    Latency,
+    Origin,
+    Outcome,
+    Ratio,
+    Run,
+    State,
+    WorkloadRow,
+)
+from autotune.graph.build import GraphBuilder
+from autotune.graph.ir import Graph
+from autotune.graph.region import Workload
+from autotune.schedule.knob import Config, config_to_json
+from autotune.target import Target
+from autotune.tuning.api import query
+from cost_models import analytic
+from search_spaces.projection import projected
+from search_spaces.spaces import space_for
+
+TWO = Target.parse("x86-64-v3", threads=2)
+ONE = Target.parse("x86-64-v3", threads=1)
+
+
+def product(m: int, k: int, n: int) -> Graph:
+    b = GraphBuilder("product")
+    w = np.ones((k, n), dtype=np.float32)
+    return b.graph(b.node("MatMul", b.input("x", (m, k)), b.constant("w", w), name="y"))
+
+
+def workload_of(m: int, k: int, n: int) -> Workload:
+    from autotune.compiler import divide
+
+    return divide(product(m, k, n)).dispatches[0].workload
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with Database(tmp_path / "tuning.db") as store:
+        yield store
+
+
+def other_config(workload: Workload, target: Target) -> Config:
+    """A candidate of other code near the analytic default, that the model likes almost as much."""
+    space = space_for(workload, target)
+    default = analytic.default_config(space)
+    around = space.neighbourhood(space.of([default]))
+    liked = (around.config(int(row)) for row in np.argsort(analytic.predict(space, around)))
+    trace = space.schedule(default).trace
+    return next(config for config in liked if space.schedule(config).trace != trace)
+
+
+def tuned(store: Database, workload: Workload, target: Target, gain: float) -> Config:
+    """Store the default and a candidate that was confirmed to take ``gain`` of its latency."""
+    space = space_for(workload, target)
+    key = Key(workload.key, target.key, space.key)
+    store.add_workload(
+        WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
+    )
+    store.add_target(target)
+    store.add_space(space.key, workload.key, json.dumps(space.to_json()))
+    configs = {Origin.DEFAULT: analytic.default_config(space), Origin.SEARCH: other_config(workload, target)}
+    for origin, config in configs.items():
+        trace, took = space.schedule(config).trace, Latency(5, 1e5, 1e5, 0.0)
+        text = config_to_json(config)
+        store.record(
+            Run(key, trace.key, trace.to_json(), text, Outcome.OK, took, origin=origin, created=time.time())
+        )
+    default, best = store.records(workload=workload.key, target=target.key)
+    changed = gain != 1
+    rows = [
+        Comparison(default.trace_key, space.key, Latency(9, 1e5, 1e5, 1.0), not changed, run=default.id),
+        Comparison(
+            best.trace_key,
+            space.key,
+            Latency(9, 1e5 * gain, 1e5 * gain, 1.0),
+            changed,
+            Ratio(gain, (0.99 * gain, 1.01 * gain)),
+            run=best.id,
+        ),
+    ]
+    store.compared(workload.key, target.key, "schedule", rows, "net")
+    return configs[Origin.SEARCH]
+
+
+def served(workload: Workload, target: Target, store: Database) -> Planned:
+    return schedule_for(workload, target, store, {})
+
+
+def test_what_was_tuned_with_two_threads_serves_one(database: Database) -> None:
+    workload = workload_of(64, 64, 64)
+    best = tuned(database, workload, TWO, 0.5)
+    found = served(workload, ONE, database)
+    space = space_for(workload, ONE)
+    assert (found.tier, found.evidence.state) == (Tier.TARGET, State.TRANSFERRED)
+    config = projected(space, best, analytic.default_config(space))
+    assert found.trace == space.schedule(config).trace
+    assert found.transfer is not None
+    assert found.transfer.ratio.median < 0.6
+    assert "threads: 1 here, 2 there" in found.reason
+
+
+def test_compile_and_query_resolve_alike_and_say_from_which_tier(database: Database) -> None:
+    workload = workload_of(64, 64, 64)
+    tuned(database, workload, TWO, 0.5)
+    model = product(64, 64, 64)
+    compilation = compile_in_detail(model, target=ONE, database=database)
+    (answer,) = query(model, target=ONE, database=database)
+    assert str(compilation.coverage) == (
+        "0 of 1 dispatches tuned, 0 % of FLOPs; 1 transferred; schedules: 1 compatible target"
+    )
+    assert answer.planned is not None
+    assert answer.planned.trace == served(workload, ONE, database).trace
+    assert answer.planned.tier is Tier.TARGET
+
+
+def test_a_schedule_that_is_expected_to_be_slower_is_not_used(database: Database) -> None:
+    workload = workload_of(64, 64, 64)
+    tuned(database, workload, TWO, 1.5)
+    space = space_for(workload, ONE)
+    found = served(workload, ONE, database)
+    assert found.trace == space.schedule(analytic.default_config(space)).trace
+
+
+def test_where_only_the_default_was_measured_nothing_is_transferred(database: Database) -> None:
+    from tests.database.examples import record
+
+    workload = workload_of(64, 64, 64)
+    space = space_for(workload, TWO)
+    trace = space.schedule(analytic.default_config(space)).trace
+    record(database, workload, TWO, trace.to_json(), origin=Origin.DEFAULT)
+    assert served(workload, ONE, database).tier is Tier.ANALYTIC
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Target.parse("x86-64-v4", threads=1),
+        replace(ONE, features=(*ONE.features, "avxvnni")),
+        replace(ONE, l2_bytes=8 * ONE.l2_bytes),
+        Target.parse("x86-64-v2", threads=1),
+    ],
+    ids=["wider vectors", "an instruction that is lacking", "other caches", "narrower vectors"],
+)
+def test_what_is_not_compatible_is_never_used(database: Database, other: Target) -> None:
+    workload = workload_of(64, 64, 64)
+    tuned(database, workload, other, 0.5)
+    found = served(workload, ONE, database)
+    assert (found.tier, found.evidence.state) == (Tier.ANALYTIC, State.DEFAULT)
+
+
+def test_fewer_instructions_of_the_same_width_are_compatible(database: Database) -> None:
+    workload = workload_of(64, 64, 64)
+    tuned(database, workload, ONE, 0.5)
+    more = replace(ONE, features=(*ONE.features, "avxvnni"), cpu="other", cores=3)
+    assert served(workload, more, database).tier is Tier.TARGET
+
+
+def test_the_nearest_shape_serves_where_the_workload_is_unknown(database: Database) -> None:
+    for m, gain in ((64, 0.5), (256, 0.4)):
+        tuned(database, workload_of(m, 64, 64), ONE, gain)
+    asked = workload_of(72, 64, 64)
+    found = served(asked, ONE, database)
+    assert (found.tier, found.evidence.state) == (Tier.SHAPE, State.TRANSFERRED)
+    assert found.transfer is not None
+    assert found.transfer.source.key.workload == workload_of(64, 64, 64).key
+    assert str(found.transfer.source.differences[0]) == ("i0: float32[72, 64] here, float32[64, 64] there")
+    tuned(database, asked, TWO, 0.5)
+    assert served(asked, ONE, database).tier is Tier.TARGET  # the same workload comes first
+
+
+def test_what_is_projected_is_legal_in_any_space() -> None:
+    rng = np.random.default_rng(0)
+    sizes = [(1, 32, 10), (64, 64, 64), (72, 300, 17), (3, 2048, 130)]
+    targets = [ONE, TWO, Target.parse("x86-64-v4", threads=4)]
+    spaces = [space_for(workload_of(*size), target) for size in sizes for target in targets]
+    for space in spaces:
+        otherwise = space.default()
+        for other in spaces:
+            for config in other.random(rng, 5):
+                found = projected(space, config, otherwise)
+                assert space.check(found) == found
+    for space in spaces:
+        (config,) = space.random(rng, 1)
+        assert projected(space, config, space.default()) == config

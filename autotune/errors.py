@@ -17,6 +17,7 @@
     ├── ArtifactError             a compiled artifact that is damaged or from another machine
     ├── LockError                 a lock file that is damaged, or does not fit the model
     ├── DatabaseError             the tuning database cannot be used
+    │   ├── PackError             a pack that is damaged, altered or of another version
     │   └── SchemaVersionError    ... because it was written by another version
     ├── MeasureError              the measuring pool itself failed (not a candidate)
     │   └── NoReferenceError      ... at what the candidates of a workload are checked against
@@ -96,6 +97,10 @@ class DatabaseError(AutotuneError):
 
 class SchemaVersionError(DatabaseError):
     """The tuning database was written by another version of the schema."""
+
+
+class PackError(DatabaseError):
+    """A pack of a tuning database is damaged, altered, of another version, or not signed by whom it should be."""
 
 
 class MeasureError(AutotuneError):

@@ -70,14 +70,18 @@ def test_every_extra_that_is_advised_exists() -> None:
         for found in re.findall(r"autotune\[([\w,]+|\{name\})\]", path.read_text(encoding="utf-8"))
         for extra in (("cmaes", "gp") if found == "{name}" else found.split(","))
     }
-    assert {"postgres", "cmaes", "gp", "verify", "peers"} <= advised <= set(project["optional-dependencies"])
+    assert (
+        {"postgres", "cmaes", "gp", "verify", "peers", "sign"}
+        <= advised
+        <= set(project["optional-dependencies"])
+    )
 
 
 def test_extras_bring_what_is_imported() -> None:
     from autotune.tuning.samplers import NEEDS
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    imported = {**NEEDS, "postgres": "psycopg", "verify": "islpy"}
+    imported = {**NEEDS, "postgres": "psycopg", "verify": "islpy", "sign": "cryptography"}
     for extra, package in imported.items():
         assert any(line.startswith(package) for line in project["optional-dependencies"][extra]), extra
 

@@ -1,14 +1,21 @@
-"""``autotune db``: stats, verify, upgrade, export, merge and prune."""
+"""``autotune db``: stats, verify, upgrade, export, import, diff, merge and prune."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import EPILOG_DATABASE, database_option, json_option, print_json
+
+if TYPE_CHECKING:
+    from autotune.database import Database
+    from autotune.database.conflict import Conflict
 
 SHOWN = 20
 """Workloads that `stats` lists."""
@@ -51,12 +58,34 @@ def upgrade(database: str | None) -> None:
         click.echo(f"{store.where} has schema version {VERSION}")
 
 
-@command.command(epilog="Example: autotune db export runs.parquet --db tuning.db")
+key_option = click.option(
+    "--key",
+    type=click.Path(path_type=Path),
+    metavar="PEM",
+    help="Take a pack only if the owner of this public key signed it (extra 'sign').",
+)
+prefer_option = click.option(
+    "--prefer",
+    type=click.Choice(["mine", "theirs", "newer"]),
+    default="mine",
+    show_default=True,
+    help="Whose reading of a run is kept where the intervals of both do not overlap.",
+)
+
+
+@command.command(
+    epilog="Example: autotune db export runs.parquet --db tuning.db, or everything as one file: "
+    "autotune db export tuning.pack --db tuning.db"
+)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="The same as FILE.")
+@click.option(
+    "--sign", type=click.Path(path_type=Path), metavar="PEM", help="Sign a pack by this private key."
+)
 @database_option
-def export(file: Path | None, output: Path | None, database: str | None) -> None:
-    """Write every run to FILE, a table: .parquet, .csv or .jsonl (an object a line)."""
+def export(file: Path | None, output: Path | None, sign: Path | None, database: str | None) -> None:
+    """Write every run to FILE, a table: .parquet, .csv or .jsonl (an object a line); or all there is: .pack."""
+    from autotune.database import pack
     from autotune.database.export import check_format
     from autotune.database.export import export as write
     from autotune.database.opening import opened
@@ -64,25 +93,113 @@ def export(file: Path | None, output: Path | None, database: str | None) -> None
     if (file is None) == (output is None):
         raise click.UsageError("name one file to write, such as runs.parquet")
     path = file or output or Path()
-    check_format(path)
-    with opened(database, read_only=True) as store:
-        table = store.runs()
+    packed = pack.is_pack(path)
+    if not packed:
+        check_format(path)
+        if sign is not None:
+            raise click.UsageError("only a pack can be signed: a FILE that ends in .pack")
     try:
-        write(table, path)
+        with opened(database, read_only=True) as store:
+            if packed:
+                count = pack.write(store, path, sign)["tables"]["runs"]["rows"]
+            else:
+                table = store.runs()
+                count = len(table)
+                write(table, path)
     except OSError as error:
         raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from error
-    click.echo(f"wrote {len(table)} runs to {path}")
+    click.echo(f"wrote {count} runs to {path}")
 
 
-@command.command(epilog="Example: autotune db verify --db tuning.db")
-@database_option
-@json_option
-def verify(database: str | None, as_json: bool) -> int:
-    """Check the file, and that every workload and every best schedule can still be used."""
+@contextmanager
+def _source(where: str, key: Path | None) -> Iterator[Database]:
+    """A database to read from, or what is in a pack."""
     from autotune.database.opening import opened
+    from autotune.database.pack import is_pack
+    from autotune.tuning.verify import sound_pack
+
+    if is_pack(where):
+        with sound_pack(Path(where), key) as found:
+            yield found
+        return
+    if key is not None:
+        raise click.UsageError("--key is for packs: files that end in .pack")
+    with opened(where, read_only=True) as found:
+        yield found
+
+
+@command.command("import", epilog="Example: autotune db import zoo.pack --db tuning.db --key team.pub")
+@click.argument("pack", metavar="PACK", type=click.Path(path_type=Path))
+@database_option
+@key_option
+@prefer_option
+@json_option
+def import_(pack: Path, database: str | None, key: Path | None, prefer: str, as_json: bool) -> None:
+    """Take over all that is in a pack; one that is altered, damaged or of another schema changes nothing."""
+    from autotune.tuning.verify import sound_pack
+
+    with sound_pack(pack, key) as source:
+        _take_over(source, database, prefer, as_json)
+
+
+def _take_over(source: Database, database: str | None, prefer: str, as_json: bool) -> None:
+    from autotune.database.conflict import Prefer
+    from autotune.database.merge import merge as take_over
+    from autotune.database.opening import opened
+
+    with opened(database) as store:
+        report = take_over(store, source, Prefer(prefer))
+        where = store.where
+    if as_json:
+        conflicts = [asdict(conflict) for conflict in report.conflicts]
+        print_json({"database": where, "new": report.new, "known": report.known, "conflicts": conflicts})
+        return
+    click.echo(f"{report}, in {where}")
+    _print_conflicts(report.conflicts)
+
+
+def _print_conflicts(conflicts: Sequence[Conflict]) -> None:
+    for conflict in conflicts[:SHOWN]:
+        click.echo(f"  {conflict}")
+    if len(conflicts) > SHOWN:
+        click.echo(f"  … and {len(conflicts) - SHOWN} more: --json lists them")
+
+
+@command.command(epilog="Example: autotune db diff other.db --db tuning.db")
+@click.argument("other", metavar="FILE|URL|PACK")
+@database_option
+@key_option
+@json_option
+def diff(other: str, database: str | None, key: Path | None, as_json: bool) -> None:
+    """What another database or a pack has that this one has not, and where they disagree."""
+    from autotune.database.merge import diff as compared
+    from autotune.database.opening import opened
+
+    with opened(database, read_only=True) as store, _source(other, key) as source:
+        report = compared(store, source)
+    if as_json:
+        print_json(asdict(report))
+        return
+    click.echo(str(report))
+    _print_conflicts(report.conflicts)
+    for found in report.used[:SHOWN]:
+        click.echo(f"  {found.workload[:12]} uses another schedule")
+
+
+@command.command(epilog="Example: autotune db verify --db tuning.db, or autotune db verify zoo.pack")
+@click.argument("pack", metavar="[PACK]", required=False, type=click.Path(path_type=Path))
+@database_option
+@key_option
+@json_option
+def verify(pack: Path | None, database: str | None, key: Path | None, as_json: bool) -> int:
+    """Check the file, or a pack, and that every workload and every best schedule can still be used."""
+    from autotune.database.opening import opened
+    from autotune.database.pack import opened_pack
     from autotune.tuning.verify import problems_of
 
-    with opened(database, read_only=True) as store:
+    if (key if pack is None else database) is not None:
+        raise click.UsageError("name a PACK, with a --key or without, or a --db")
+    with opened(database, read_only=True) if pack is None else opened_pack(pack, key) as store:
         problems = problems_of(store)
     if as_json:
         print_json({"problems": problems})
@@ -96,19 +213,12 @@ def verify(database: str | None, as_json: bool) -> int:
 @command.command(epilog="Example: autotune db merge other.db --db tuning.db")
 @click.argument("other", metavar="FILE|URL")
 @database_option
+@prefer_option
 @json_option
-def merge(other: str, database: str | None, as_json: bool) -> None:
-    """Take over the runs of another database; a run that both have keeps its reading."""
-    from autotune.database.merge import merge as take_over
-    from autotune.database.opening import opened
-
-    with opened(other, read_only=True) as source, opened(database) as store:
-        report = take_over(store, source)
-        where = store.where
-    if as_json:
-        print_json({"database": where, "new": report.new, "known": report.known})
-    else:
-        click.echo(f"{report}, in {where}")
+def merge(other: str, database: str | None, prefer: str, as_json: bool) -> None:
+    """Take over the runs of another database; of a run that both have the reading stays, or see --prefer."""
+    with _source(other, None) as source:
+        _take_over(source, database, prefer, as_json)
 
 
 @command.command(epilog="Example: autotune db prune --db tuning.db --dry-run")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Table, delete, select
-from sqlalchemy.engine import Connection
+from sqlalchemy import Table, and_, delete, select, update
+from sqlalchemy.engine import Connection, Row
 
 from autotune.database import rows, schema
-from autotune.database.records import Key
+from autotune.database.conflict import Conflict, Prefer, conflict
+from autotune.database.records import Key, Run
 from autotune.database.session import insert_new
 from autotune.database.store import Database
 
@@ -20,29 +21,36 @@ _CHUNK = 500
 
 @dataclass(frozen=True)
 class MergeReport:
-    """How many runs were new, and how many were there already."""
+    """How many runs were new, how many were there already, and those of them that were read differently."""
 
     new: int
     known: int
+    conflicts: tuple[Conflict, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.new} new runs, {self.known} were known"
+        differ = f", {len(self.conflicts)} of these read differently" if self.conflicts else ""
+        return f"{self.new} new runs, {self.known} were known{differ}"
 
 
-def merge(into: Database, source: Database) -> MergeReport:
+def merge(into: Database, source: Database, prefer: Prefer = Prefer.MINE) -> MergeReport:
     """Copy every run and comparison of ``source`` that ``into`` does not have.
 
-    Of a run that both have the reading of ``into`` stays. Interrupted, it is simply run again.
+    Of a run that both have the reading of ``into`` stays, unless the intervals of the readings do not overlap and
+    ``prefer`` says otherwise. Interrupted, it is simply run again.
     """
     found = source.session.read(_everything)
-    new = dict[Table, int]()
+    new, conflicts = dict[Table, int](), list[Conflict]()
     for table, values in found.items():
-        parts = [values[start : start + _CHUNK] for start in range(0, len(values), _CHUNK)]
-        new[table] = sum(into.session.write(partial(_copy, table=table, values=part)) for part in parts)
-    return MergeReport(new[schema.runs], len(found[schema.runs]) - new[schema.runs])
+        new[table] = 0
+        for start in range(0, len(values), _CHUNK):
+            part = values[start : start + _CHUNK]
+            count, differing = into.session.write(partial(_copy, table=table, values=part, prefer=prefer))
+            new[table] += count
+            conflicts += differing
+    return MergeReport(new[schema.runs], len(found[schema.runs]) - new[schema.runs], tuple(conflicts))
 
 
-_TABLES = (
+TABLES = (
     schema.workloads,
     schema.targets,
     schema.spaces,
@@ -56,14 +64,37 @@ _TABLES = (
 """What is referred to comes before what refers to it."""
 
 
-def _everything(connection: Connection) -> dict[Table, list[dict[str, Any]]]:
+def _everything(connection: Connection) -> dict[Table, list[Row[Any]]]:
     """All rows of every table."""
-    query = {table: select(table) for table in _TABLES} | {schema.readings: rows.select_all_readings()}
-    return {t: [dict(row._mapping) for row in connection.execute(q)] for t, q in query.items()}
+    query = {table: select(table) for table in TABLES} | {schema.readings: rows.select_all_readings()}
+    return {t: list(connection.execute(q)) for t, q in query.items()}
 
 
-def _copy(connection: Connection, table: Table, values: list[dict[str, Any]]) -> int:
-    return sum(insert_new(connection, table, _renumbered(connection, table, row)) for row in values)
+def _copy(
+    connection: Connection, table: Table, values: Sequence[Row[Any]], prefer: Prefer
+) -> tuple[int, list[Conflict]]:
+    """Insert the rows that are not there; how many, and which runs that are there were read differently."""
+    count, conflicts = 0, list[Conflict]()
+    for row in values:
+        own = _renumbered(connection, table, dict(row._mapping))
+        if insert_new(connection, table, own):
+            count += 1
+        elif table is schema.runs:
+            conflicts += _settled(connection, row, own, prefer)
+    return count, conflicts
+
+
+def _settled(
+    connection: Connection, theirs: Row[Any], values: Mapping[str, Any], prefer: Prefer
+) -> list[Conflict]:
+    """The conflict with a run that is there, if there is one; its reading is replaced if theirs is preferred."""
+    key = Key(theirs.workload_key, theirs.target_key, theirs.space_key)
+    same = and_(rows.of(key), schema.runs.c.trace_key == theirs.trace_key)
+    mine = connection.execute(select(schema.runs).where(same)).one()
+    found = conflict(mine, theirs, prefer)
+    if found is not None and found.taken:
+        connection.execute(update(schema.runs).where(same).values(values))
+    return [] if found is None else [found]
 
 
 def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +107,48 @@ def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> di
         key = Key(row["workload_key"], row["target_key"], row[space])
         found["run_id"] = connection.execute(rows.run_number(key, row[trace])).scalar_one()
     return found
+
+
+@dataclass(frozen=True)
+class DiffReport:
+    """What two databases have of the same runs, and the keys for which they use different schedules."""
+
+    here: int
+    there: int
+    both: int
+    conflicts: tuple[Conflict, ...]
+    used: tuple[Key, ...]
+
+    def __str__(self) -> str:
+        agree = self.both - len(self.conflicts)
+        return (
+            f"{self.here} runs only here, {self.there} only there; of {self.both} in both {agree} agree, "
+            f"{len(self.conflicts)} were read differently; another schedule is used for {len(self.used)} workloads"
+        )
+
+
+def diff(here: Database, there: Database) -> DiffReport:
+    """Compare the runs of two databases, and the schedules that lookups find."""
+    mine, theirs = (_runs_of(database) for database in (here, there))
+    both = mine.keys() & theirs.keys()
+    pairs = (conflict(mine[name], theirs[name], Prefer.MINE) for name in sorted(both))
+    keys = sorted({*here.tuned_keys()} & {*there.tuned_keys()}, key=str)
+    used = [key for key in keys if _used(here, key) != _used(there, key)]
+    conflicts = tuple(found for found in pairs if found is not None)
+    return DiffReport(len(mine) - len(both), len(theirs) - len(both), len(both), conflicts, tuple(used))
+
+
+def _runs_of(database: Database) -> dict[tuple[str, ...], Any]:
+    columns = schema.runs.c
+    named = (columns.workload_key, columns.target_key, columns.space_key, columns.trace_key)
+    read = (columns.outcome, columns.latency_median_ns, columns.latency_spread_ns, columns.n, columns.created)
+    found = database.session.read(lambda connection: list(connection.execute(select(*named, *read))))
+    return {tuple(row[:4]): row for row in found}
+
+
+def _used(database: Database, key: Key) -> str | None:
+    run = database.best(key.workload, key.target, key.space)
+    return run.trace_key if isinstance(run, Run) else None
 
 
 def forget(database: Database, unwanted: Iterable[Key]) -> int:
@@ -94,4 +167,4 @@ def forget(database: Database, unwanted: Iterable[Key]) -> int:
     return database.session.write(delete_all)
 
 
-__all__ = ["MergeReport", "forget", "merge"]
+__all__ = ["TABLES", "DiffReport", "MergeReport", "diff", "forget", "merge"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from autotune.database import Database, Key, Outcome
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, PackError
 
 
 def problems_of(database: Database) -> list[str]:
@@ -39,6 +42,22 @@ def problems_of(database: Database) -> list[str]:
     return problems
 
 
+@contextmanager
+def sound_pack(path: Path, key: Path | None = None) -> Iterator[Database]:
+    """What is in a pack, as a temporary database; with a public key, only if its owner signed it.
+
+    Raises PackError for a damaged file, and for one in which :func:`problems_of` finds anything.
+    """
+    from autotune.database.pack import opened_pack
+
+    with opened_pack(path, key) as database:
+        problems = problems_of(database)
+        if problems:
+            more = f", and {len(problems) - 1} problems more" if len(problems) > 1 else ""
+            raise PackError(f"cannot use the pack {path}: {problems[0]}{more}")
+        yield database
+
+
 def stale_keys(database: Database) -> list[Key]:
     """The keys that no lookup of this version reaches: their space or workload has changed since.
 
@@ -63,4 +82,4 @@ def stale_keys(database: Database) -> list[Key]:
     return stale
 
 
-__all__ = ["problems_of", "stale_keys"]
+__all__ = ["problems_of", "sound_pack", "stale_keys"]

@@ -1,0 +1,56 @@
+"""Rows of a table as lines of JSON, checked against the table's columns on the way in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Boolean, Column, Float, Integer, String, Table
+
+from autotune.errors import PackError
+
+
+def to_line(row: Mapping[str, Any]) -> bytes:
+    """A row as a line; raises ValueError for numbers that JSON does not have."""
+    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def from_line(table: Table, line: bytes, number: int) -> dict[str, Any]:
+    """The row in a line; raises PackError that says where anything else is wrong."""
+    where = f"line {number} of {table.name}"
+    try:
+        row = json.loads(line, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise PackError(f"{where} is not JSON: {error}") from error
+    if not isinstance(row, dict) or row.keys() != set(table.c.keys()):
+        raise PackError(f"{where} has not the columns {', '.join(table.c.keys())}")
+    for column in table.c:
+        if not _fits(column, row[column.name]):
+            raise PackError(f"{where}: its {column.name} is {row[column.name]!r:.40}")
+    return row
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _fits(column: Column[Any], value: Any) -> bool:
+    """Whether a value may be in a column."""
+    kind = column.type
+    if value is None:
+        return bool(column.nullable)
+    if isinstance(kind, Boolean):
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if isinstance(kind, Integer):
+        return isinstance(value, int) and -(2**63) <= value < 2**63
+    if isinstance(kind, Float):
+        return isinstance(value, int | float) and math.isfinite(value)
+    assert isinstance(kind, String)
+    return isinstance(value, str) and "\0" not in value and len(value) <= (kind.length or math.inf)
+
+
+__all__ = ["from_line", "to_line"]

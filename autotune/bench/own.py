@@ -19,6 +19,7 @@ from autotune.runtime import artifact
 from autotune.target import Target
 from autotune.tuning.api import tune
 from autotune.tuning.budget import Budget
+from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.history import History, history
 from autotune.tuning.model import work_of
 
@@ -33,16 +34,20 @@ _NOTHING_TO_SEARCH = Budget(per_workload=1)
 
 @dataclass(frozen=True)
 class Own:
-    """Our entries of a problem. ``hits`` of ``dispatches`` were confirmed faster than the default."""
+    """Our entries of a problem. ``hits`` of ``dispatches`` were confirmed faster than the default.
+
+    ``gain`` is what tuning changed, read as a job reads it; None where the code is the same.
+    """
 
     entries: tuple[Competitor, ...]
     compile_s: float
     hits: int
     dispatches: int
+    gain: Gain | None = None
 
 
 def enter(problem: Problem, folder: Path, threads: int, database: str | None) -> Own:
-    """Compile without and, where that makes other machine code, with the database.
+    """Compile without and, where that makes other machine code, with the database, and read what that changes.
 
     Raises what compiling raises.
     """
@@ -53,7 +58,7 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
     path = folder / "default.atm"
     artifact.save(plain.image, path)
     entries = [Competitor(UNTUNED_NAME, OURS, str(path), inputs)]
-    hits = 0
+    hits, gain = 0, None
     if database is not None:
         done = compile_in_detail(problem.graph, target="host", threads=threads, database=database)
         hits = sum(State(dispatch.schedule_source).tuned for dispatch in done.image.dispatches)
@@ -61,7 +66,8 @@ def enter(problem: Problem, folder: Path, threads: int, database: str | None) ->
             tuned = folder / "tuned.atm"
             artifact.save(done.image, tuned)
             entries.append(Competitor(TUNED_NAME, OURS, str(tuned), inputs))
-    return Own(tuple(entries), compile_s, hits, len(plain.image.dispatches))
+            gain = gain_of(plain.image, done.image, 0, lambda: False)
+    return Own(tuple(entries), compile_s, hits, len(plain.image.dispatches), gain)
 
 
 def tune_up_to(

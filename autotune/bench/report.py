@@ -11,7 +11,11 @@ from autotune.bench.side_by_side import CompetitorResult
 from autotune.bench.tables import NOTHING, Table, duration, geometric_mean, ratio, scientific
 
 RATIO_NOTE = "÷ best: our latency (tuned where it is known) ÷ the fastest peer's; below 1 we are faster"
-CELL_NOTE = "cells: minimum (median) over all rounds, calls from Python"
+CELL_NOTE = "cells: minimum (median) over all rounds, in several fresh processes, calls from Python"
+GAIN_NOTE = (
+    "default speed ÷ tuned: the median over fresh processes in which both take turns, as jobs report it, without "
+    "Python's share"
+)
 
 TOLERANCE = 1e-4
 """A larger relative difference of outputs is said below the table."""
@@ -50,7 +54,12 @@ def side_by_side(
         cells += [scientific(max(result.errors.values(), default=None))] if peers else []
         rows.append(tuple(cells))
     rows.append(tuple(_means(results, len(ours) + len(labels), peers, tuned, len(extras))))
-    notes = [CELL_NOTE, *([RATIO_NOTE] if peers else []), *_failures(results)]
+    notes = [
+        CELL_NOTE,
+        *([RATIO_NOTE] if peers else []),
+        *([GAIN_NOTE] if tuned else []),
+        *_failures(results),
+    ]
     return Table(title, tuple(columns), tuple(rows), tuple(notes))
 
 

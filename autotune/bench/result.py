@@ -71,8 +71,8 @@ class Result:
 
     @property
     def default_to_tuned(self) -> float | None:
-        """Speed of the default schedules in parts of the tuned ones'."""
-        return self.latency_ratio(TUNED_NAME, UNTUNED_NAME)
+        """Speed of the default schedules in parts of the tuned ones', over fresh processes in which both take turns."""
+        return self.own.gain.ratio.median if self.own and self.own.gain else None
 
     def to_json(self) -> dict[str, Any]:
         """All numbers, in nanoseconds."""
@@ -88,6 +88,7 @@ class Result:
             "ratio_to_best_peer": self.ratio(),
             "ratio_of_medians": self.ratio(median=True),
             "default_to_tuned_speed": self.default_to_tuned,
+            "gain": self.own.gain.to_json() if self.own and self.own.gain else None,
             "compile_s": self.own.compile_s if self.own else None,
             "tuned_dispatches": [self.own.hits, self.own.dispatches] if self.own else None,
             "tuning": asdict(self.history) if self.history else None,

@@ -28,11 +28,14 @@ _NATIVE_ROUNDS = 3
 class Pace:
     """How long to measure: ``rounds`` turns of about ``turn_s`` seconds each, at least ``least`` runs.
 
+    They are shared by ``processes`` fresh ones of each competitor: where its code and arrays lie is drawn once in each.
+
     Between turns everybody rests for ``rest_s``: the threads of the one before may still spin, those of
     ONNX Runtime and OpenBLAS for tens of milliseconds.
     """
 
     rounds: int = 10
+    processes: int = 3
     turn_s: float = 0.1
     rest_s: float = 0.1
     least: int = 2
@@ -85,7 +88,7 @@ class CompetitorResult:
 
 
 class SideBySide:
-    """Worker processes for a number of threads; they start when first needed and stay for all problems."""
+    """Worker processes for a number of threads; they start when first needed, and anew for each part of the rounds."""
 
     def __init__(self, threads: int, folder: Path, pace: Pace | None = None) -> None:
         self.threads = threads
@@ -110,11 +113,16 @@ class SideBySide:
         readings = {entry.name: self._prepare(entry) for entry in entries}
         able = [entry for entry in entries if not readings[entry.name].failure]
         times: dict[str, list[int]] = {entry.name: [] for entry in able}
+        native: dict[str, float] = {}
+        each = -(-self.pace.rounds // self.pace.processes)
         for round_number in range(self.pace.rounds):
+            if round_number and round_number % each == 0:
+                self._load_anew(able)
             first = round_number % max(1, len(able))
             for entry in [*able[first:], *able[:first]]:
                 times[entry.name] += self._turn(entry)
-        native = self._native(able) if self.pace.native else {}
+            if self.pace.native and round_number % each == 0:
+                self._native(able, native)
         for entry in able:
             taken, before = times[entry.name], readings[entry.name]
             if not taken:
@@ -128,16 +136,14 @@ class SideBySide:
             )
         return readings
 
-    def _native(self, entries: Sequence[Competitor]) -> dict[str, float]:
-        """The fastest of a few turns of each."""
-        found: dict[str, float] = {}
+    def _native(self, entries: Sequence[Competitor], found: dict[str, float]) -> None:
+        """Keep the fastest of a few turns of each."""
         for _ in range(_NATIVE_ROUNDS):
             for entry in entries:
                 time.sleep(self.pace.rest_s)
                 ns = self._ask(entry, {"do": "native", "seconds": self.pace.turn_s}).get("ns")
                 if ns is not None:
                     found[entry.name] = min(found.get(entry.name, ns), ns)
-        return found
 
     def _prepare(self, entry: Competitor) -> CompetitorResult:
         tuned = self._tune(entry) if entry.system.tunes else None
@@ -152,6 +158,13 @@ class SideBySide:
             return CompetitorResult(failure=ran["error"], tuned=tuned)
         outputs = tuple(np.load(path, allow_pickle=False) for path in ran["paths"])
         return CompetitorResult(outputs=outputs, load_s=loaded["seconds"], tuned=tuned)
+
+    def _load_anew(self, entries: Sequence[Competitor]) -> None:
+        """Load everybody in fresh processes; who fails has no more turns."""
+        for entry in entries:
+            self._workers.kill(entry.name)
+        for entry in entries:
+            self._ask(entry, {"do": "load", **self._subject(entry)}, _LOAD_S)
 
     def _tune(self, entry: Competitor) -> Tuned:
         """A tuner that dies or takes too long counts with what it had found."""

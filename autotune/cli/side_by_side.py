@@ -38,6 +38,7 @@ class Asked:
     peer_minutes: float
     peer_folder: Path | None
     rounds: int
+    processes: int
     turn: float
 
     def run(
@@ -67,7 +68,7 @@ class Asked:
         plan = BenchmarkPlan(
             self.threads,
             systems,
-            Pace(rounds=self.rounds, turn_s=self.turn, native=native),
+            Pace(self.rounds, self.processes, self.turn, native=native),
             self.database,
             self.trials,
             trials_per_workload,
@@ -168,6 +169,7 @@ def _options(
             help="Where it keeps what it found, so that the next run need not tune it again.",
         ),
         number_option("--rounds", rounds, "Turns that each competitor gets."),
+        number_option("--processes", 3, "Fresh processes of each competitor that share its turns."),
         click.option(
             "--turn",
             type=click.FloatRange(0.001, 10.0),

@@ -25,13 +25,15 @@ from autotune.bench.suites.dense import matmul
 from autotune.bench.worker import SYSTEMS, Worker, serve, timed
 from autotune.compiler import distinct_workloads, divide
 from autotune.compiler.planned import schedule_for
-from autotune.database import Database, Origin
+from autotune.database import Database, Latency, Origin, Ratio
 from autotune.errors import MissingExtraError, UsageError
 from autotune.schedule.trace import Trace
 from autotune.target import Target
+from autotune.tuning.gain import Gain
+from autotune.workers.process import WorkerProcess
 from tests.database.examples import record, schedules
 
-PACE = Pace(rounds=2, turn_s=0.002, rest_s=0.0)
+PACE = Pace(rounds=2, processes=1, turn_s=0.002, rest_s=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +105,26 @@ def test_a_peer_that_dies_or_fails_is_a_row_and_the_others_go_on(problem: Proble
     assert readings["default"].latency is not None
 
 
+@pytest.mark.parametrize(("rounds", "processes", "starts"), [(4, 1, 1), (4, 3, 2), (3, 3, 3)])
+def test_rounds_are_shared_by_fresh_processes(
+    rounds: int,
+    processes: int,
+    starts: int,
+    problem: Problem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = list[str]()
+    original = WorkerProcess._start
+    monkeypatch.setattr(WorkerProcess, "_start", lambda self: (started.append(self.name), original(self))[1])
+    entries = peer_entries(problem, [systems.OPENBLAS], tmp_path)
+    pace = Pace(rounds, processes, turn_s=0.0, rest_s=0.0, least=2, most=2, native=True)
+    with SideBySide(1, tmp_path, pace) as running:
+        reading = running.run(entries)["numpy"]
+    assert reading.latency is not None
+    assert (len(started), reading.latency.n) == (starts, 2 * rounds)
+
+
 def test_a_case_that_cannot_be_built_or_compiled_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> Problem:
         raise RuntimeError("no such operator\nand more")
@@ -134,8 +156,10 @@ def test_tuning_stops_at_the_runs_that_are_known(problem: Problem, tmp_path: Pat
 
 @pytest.mark.parametrize(("winner", "entered"), [("t", ["default", "tuned"]), ("d", ["default"])])
 def test_tuned_code_is_entered_where_it_is_other_code(
-    problem: Problem, tmp_path: Path, winner: str, entered: list[str]
+    problem: Problem, tmp_path: Path, winner: str, entered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    gain = Gain(Latency(2, 100, 100, 0.0), Latency(2, 90, 90, 0.0), Ratio(0.9, (0.8, 0.95)), 9)
+    monkeypatch.setattr("autotune.bench.own.gain_of", lambda *_: gain)
     (workload,), target = distinct_workloads(divide(problem.graph)), Target.detect(1)
     path = tmp_path / "tuning.db"
     default = schedule_for(workload, target, None, {}).trace.to_json()
@@ -147,6 +171,7 @@ def test_tuned_code_is_entered_where_it_is_other_code(
     own = enter(problem, tmp_path, 1, str(path))
     assert [entry.name for entry in own.entries] == entered
     assert (own.hits, own.dispatches) == (len(entered) - 1, 1)
+    assert own.gain == (gain if "tuned" in entered else None)
 
 
 def test_time_for_tuning_is_shared_by_what_is_left() -> None:

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from autotune.bench import machine, report
+from autotune.bench.own import Own
 from autotune.bench.problem import Case, Problem
 from autotune.bench.result import Result
 from autotune.bench.side_by_side import CompetitorResult
 from autotune.bench.tables import Document, Table, duration, geometric_mean, ratio, scientific
-from autotune.database.records import Latency
+from autotune.database.records import Latency, Ratio
 from autotune.errors import InternalError, UsageError
+from autotune.tuning.gain import Gain
+
+GAIN = Gain(Latency(9, 1900, 2100, 0.0), Latency(9, 1600, 1700, 0.0), Ratio(0.8, (0.7, 0.9)), 9)
+"""In turns in fresh processes, where the readings of single ones say half of the time."""
 
 
 def build() -> Problem:
@@ -26,7 +31,8 @@ def result(name: str, family: str = "A", failure: str = "", **times: float) -> R
         who: CompetitorResult(Latency(5, ns, 1.1 * ns, 0.0), kinds={"pool": ns}) for who, ns in times.items()
     }
     errors = {who: 1e-6 for who in times if who not in ("default", "tuned")}
-    return Result(Case(family, name, build), 2, 1000, 4000, readings, errors, failure=failure)
+    own = Own((), 0.5, 1, 1, GAIN if "tuned" in times else None)
+    return Result(Case(family, name, build), 2, 1000, 4000, readings, errors, own, failure)
 
 
 RESULTS = [
@@ -43,7 +49,7 @@ def test_a_result_compares_the_best_of_ours_with_the_best_peer() -> None:
     assert (first.ours_name, second.ours_name) == ("tuned", "default")
     assert (first.ratio(), second.ratio(), third.ratio()) == (1.0, 8.0, None)
     assert first.ratio("default") == 2.0
-    assert first.default_to_tuned == 0.5
+    assert first.default_to_tuned == 0.8
     assert second.default_to_tuned is None
 
 
@@ -55,10 +61,11 @@ def test_side_by_side_has_every_peer_and_the_means() -> None:
     )  # fmt: skip
     one, two, three, mean = table.rows
     assert one[:3] == ("A one", "2.00 µs (2.20 µs)", "1.00 µs (1.10 µs)")
-    assert one[5:] == ("1.00", "1.00", "0.50", "1.0", "1.0e-06")
+    assert one[5:] == ("1.00", "1.00", "0.80", "1.0", "1.0e-06")
     assert two[2] == "–"
     assert three[1:5] == ("failed", "failed", "1.00 µs (1.10 µs)", "–")
-    assert mean == ("geometric mean", "", "", "", "", "2.83", "2.83", "0.50", "", "1.0e-06")
+    assert mean == ("geometric mean", "", "", "", "", "2.83", "2.83", "0.80", "", "1.0e-06")
+    assert report.GAIN_NOTE in table.notes
     assert "three, autotune: BuildError: no code" in table.notes
 
 
@@ -80,9 +87,9 @@ def test_families_have_geometric_means() -> None:
     table = report.families("F", RESULTS, LABELS)
     assert table.columns == ("family", "cases", "÷ Peer", "÷ Other", "÷ best peer", "default speed ÷ tuned")
     assert table.rows == (
-        ("A", "1", "1.00", "0.25", "1.00", "0.50"),
+        ("A", "1", "1.00", "0.25", "1.00", "0.80"),
         ("B", "2", "4.00", "8.00", "8.00", "–"),
-        ("all", "3", "2.00", "1.41", "2.83", "0.50"),
+        ("all", "3", "2.00", "1.41", "2.83", "0.80"),
     )
 
 

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "tune": "Search faster schedules for a model.",
     "compile": "Compile a model to an artifact, with the best schedules known.",
     "lock": "Pin the options and schedules of a model in a file, so that other machines compile the same code.",
+    "check": "Fail if a model does not fit its lock, or has become slower.",
     "run": "Run a model or an artifact, and time it.",
     "query": "The best schedule known for a model's workloads, or why there is none.",
     "explain": "Passes, dispatches, schedules and memory of a model.",

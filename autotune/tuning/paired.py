@@ -118,6 +118,16 @@ def fastest(series: Sequence[Series | None], each: int = 1, margin: float = MARG
     return min(scores, key=scores.__getitem__)
 
 
+def slower(candidate: Series, incumbent: Series, each: int, by: float, asked: int) -> bool:
+    """Whether a candidate surely takes more than ``1 + by`` times what the incumbent takes.
+
+    ``each`` rounds are of one process. By the one-sided sign test; ``asked`` questions share the error rate
+    (Bonferroni): where nothing is so much slower, all answers are no in at least 1 - :data:`ERROR_RATE` of all cases.
+    """
+    ratios = _by_process(candidate, incumbent, each)
+    return _at_most(int(np.sum(ratios <= 1 + by)), len(ratios)) <= ERROR_RATE / asked
+
+
 def hopeless(candidate: Series, incumbent: Series, each: int, losses: int, margin: float = MARGIN) -> bool:
     """Whether more processes will hardly make a candidate win (:func:`fastest`) that may lose in ``losses`` of them.
 
@@ -152,5 +162,6 @@ __all__ = [
     "hopeless",
     "least_processes",
     "ratio",
+    "slower",
     "total",
 ]

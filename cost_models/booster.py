@@ -6,9 +6,9 @@ XGBoost is imported when a model is trained or read, never before: it costs half
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from autotune.errors import CostModelError
 from cost_models import features
 
 Scores = NDArray[np.float32]
+Loss: TypeAlias = Callable[[NDArray[Any], Any], tuple[NDArray[np.float64], NDArray[np.float64]]]
+"""Scores [n] and data to the slope and the curvature of the loss [n]."""
 
 
 def train(
@@ -27,22 +29,34 @@ def train(
     *,
     groups: NDArray[np.integer[Any]] | None = None,
     margin: Scores | None = None,
+    weights: NDArray[np.floating[Any]] | None = None,
+    loss: Loss | None = None,
 ) -> Any:
-    """Train a booster on rows ``x``; ``groups`` (sorted) makes it a ranker, ``margin`` is where it starts."""
+    """Train a booster on rows ``x``.
+
+    ``groups`` (sorted) makes it a ranker, ``margin`` is where it starts, ``weights`` say how much each row counts, and
+    ``loss`` takes the place of XGBoost's own objectives.
+    """
     import xgboost
 
-    data = xgboost.DMatrix(x, label=y, feature_names=list(features.names()), qid=groups)
+    data = xgboost.DMatrix(x, label=y, feature_names=_columns(x), qid=groups, weight=weights)
     if margin is not None:
         data.set_base_margin(margin)
-    return xgboost.train(dict(parameters), data, num_boost_round=rounds)
+    return xgboost.train(dict(parameters), data, num_boost_round=rounds, obj=loss)
+
+
+def _columns(x: features.Matrix) -> list[str] | None:
+    """The names of the features, unless the rows are of something else."""
+    names = list(features.names())
+    return names if x.shape[1] == len(names) else None
 
 
 def predict(booster: Any, x: features.Matrix, threads: int, margin: Scores | None = None) -> Scores:
-    """Predictions float32 [n] in one pass over ``x``, without building a DMatrix."""
+    """Scores float32 [n], before any objective's transformation, in one pass over ``x``, without building a DMatrix."""
     if x.ndim != 2 or x.shape[1] != len(features.names()):
         raise CostModelError(f"features of shape {x.shape}; this model reads [n, {len(features.names())}]")
     booster.set_param({"nthread": threads})
-    found = booster.inplace_predict(x, validate_features=False, base_margin=margin)
+    found = booster.inplace_predict(x, predict_type="margin", validate_features=False, base_margin=margin)
     return np.asarray(found, dtype=np.float32)
 
 
@@ -75,4 +89,4 @@ def load(path: Path, digest: str) -> Any:
     return booster
 
 
-__all__ = ["Scores", "load", "predict", "save", "train"]
+__all__ = ["Loss", "Scores", "load", "predict", "save", "train"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,30 +20,38 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 OK = "ok"
+NOISE = 0.1
+"""The standard deviation of the logarithm of a reading alone: the same code reads 10 to 20 % apart over processes."""
 # What a candidate itself got wrong; a timeout or a lost worker says nothing certain about it.
 INVALID = frozenset({"illegal", "compile_error", "crashed", "out_of_memory", "out_of_bounds", "wrong_result"})
 
 
 _GROUPED = ["workload_text", "target_json", "space_key"]
-COLUMNS = (*_GROUPED, "config", "outcome", "latency_ns")
-"""Columns of a table of measured runs: ``config`` holds dictionaries of knob values, ``latency_ns`` is missing
-unless the outcome is "ok"."""
+COLUMNS = (*_GROUPED, "config", "outcome", "latency_ns", "ratio", "noise", "model", "created")
+"""Columns of a table of measured runs: ``config`` holds dictionaries of knob values, ``latency_ns`` is missing unless
+the outcome is "ok". ``ratio`` is the latency over that of the default, of the readings that say most (missing where the
+default was not read), ``noise`` the standard deviation of its logarithm; ``model`` is where the workload was met, and
+``created`` in seconds since 1970."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """``n`` rows: ``x`` float32 [n, F], ``latency_ns`` float64 [n] (NaN where invalid), ``groups`` int64 [n].
+    """``n`` rows: ``x`` float32 [n, F], ``latency`` float64 [n] (NaN where invalid), ``groups`` int64 [n].
 
-    Group g is one workload on one target: ``workloads[g]`` is the workload's key, ``targets[g]`` the
-    target's, ``families[g]`` the family of its space. ``skipped`` counts records that gave no row.
+    Group g is one workload on one target: ``workloads[g]`` is the workload's key, ``targets[g]`` the target's,
+    ``families[g]`` the family of its space, ``models[g]`` where it was met. Latencies are over the default's, or in
+    ns in a group whose default is unknown: only those of one group compare. ``noise`` [n] is the standard deviation of
+    their logarithms. ``skipped`` counts records that gave no row.
     """
 
     x: features.Matrix
-    latency_ns: NDArray[np.float64]
+    latency: NDArray[np.float64]
+    noise: NDArray[np.float64]
     groups: NDArray[np.int64]
     workloads: tuple[str, ...]
     targets: tuple[str, ...]
     families: tuple[str, ...]
+    models: tuple[str, ...]
     skipped: Mapping[str, int]
 
     def __len__(self) -> int:
@@ -52,7 +60,7 @@ class Dataset:
     @property
     def valid(self) -> NDArray[np.bool_]:
         """Which rows have a latency, bool [n]."""
-        return ~np.isnan(self.latency_ns)
+        return ~np.isnan(self.latency)
 
     def rows_of(self, workloads: Iterable[str]) -> NDArray[np.bool_]:
         """Which rows belong to the given workload keys, bool [n]."""
@@ -62,15 +70,8 @@ class Dataset:
 
     def take(self, rows: NDArray[np.bool_]) -> Dataset:
         """The given rows; groups keep their numbers."""
-        return Dataset(
-            self.x[rows],
-            self.latency_ns[rows],
-            self.groups[rows],
-            self.workloads,
-            self.targets,
-            self.families,
-            self.skipped,
-        )
+        mine = {name: getattr(self, name)[rows] for name in ("x", "latency", "noise", "groups")}
+        return replace(self, **mine)
 
 
 def build(runs: DataFrame) -> Dataset:
@@ -80,32 +81,44 @@ def build(runs: DataFrame) -> Dataset:
     be read, its space has changed since, or its configuration is no longer legal.
     """
     skipped: Counter[str] = Counter()
-    parts: list[tuple[features.Matrix, NDArray[np.float64]]] = []
+    parts: list[_Rows] = []
     numbers: list[NDArray[np.int64]] = []
-    groups: dict[tuple[str, str], tuple[int, str]] = {}
+    groups: dict[tuple[str, str], tuple[int, str, str]] = {}
     for (workload, target, space_key), mine in runs.reset_index(drop=True).groupby(_GROUPED, sort=False):
         rows = _rows(workload, target, space_key, mine, skipped)
         if rows is not None:
-            space, x, latency = rows
-            of_group = (space.workload.key, space.target.key)
-            number, _ = groups.setdefault(of_group, (len(groups), space.family))
-            parts.append((x, latency))
-            numbers.append(np.full(len(x), number, dtype=np.int64))
+            space = rows.space
+            met = str(mine["model"].iloc[0])
+            number, *_ = groups.setdefault(
+                (space.workload.key, space.target.key), (len(groups), space.family, met)
+            )
+            parts.append(rows)
+            numbers.append(np.full(len(rows.x), number, dtype=np.int64))
     width = len(features.names())
     return Dataset(
-        x=np.concatenate([np.zeros((0, width), np.float32), *(x for x, _ in parts)]),
-        latency_ns=np.concatenate([np.zeros(0), *(latency for _, latency in parts)]),
+        x=np.concatenate([np.zeros((0, width), np.float32), *(rows.x for rows in parts)]),
+        latency=np.concatenate([np.zeros(0), *(rows.latency for rows in parts)]),
+        noise=np.concatenate([np.zeros(0), *(rows.noise for rows in parts)]),
         groups=np.concatenate([np.zeros(0, np.int64), *numbers]),
         workloads=tuple(workload for workload, _ in groups),
         targets=tuple(target for _, target in groups),
-        families=tuple(family for _, family in groups.values()),
+        families=tuple(family for _, family, _ in groups.values()),
+        models=tuple(met for _, _, met in groups.values()),
         skipped=dict(+skipped),
     )
 
 
-def _rows(
-    workload: str, target: str, space_key: str, runs: DataFrame, skipped: Counter[str]
-) -> tuple[Space, features.Matrix, NDArray[np.float64]] | None:
+@dataclass(frozen=True)
+class _Rows:
+    """The runs of one space."""
+
+    space: Space
+    x: features.Matrix
+    latency: NDArray[np.float64]
+    noise: NDArray[np.float64]
+
+
+def _rows(workload: str, target: str, space_key: str, runs: DataFrame, skipped: Counter[str]) -> _Rows | None:
     from autotune.graph.program import ProgramWorkload, parse_workload
     from autotune.target import Target
     from search_spaces.spaces import space_for
@@ -132,8 +145,14 @@ def _rows(
     skipped["configuration not legal now"] += int(known.sum()) - len(configs)
     if not configs:
         return None
-    latency = runs["latency_ns"].where(timed)[list(configs)]
-    return space, features.extract(space, list(configs.values())), latency.to_numpy(np.float64)
+    kept = runs.loc[list(configs)]
+    label = "ratio" if kept["ratio"].notna()[timed[kept.index]].all() else "latency_ns"
+    return _Rows(
+        space,
+        features.extract(space, list(configs.values())),
+        kept[label].where(timed[kept.index]).to_numpy(np.float64),
+        kept["noise"].fillna(NOISE).to_numpy(np.float64),
+    )
 
 
 def _checked(space: Space, config: Config) -> Config | None:
@@ -143,4 +162,4 @@ def _checked(space: Space, config: Config) -> Config | None:
         return None
 
 
-__all__ = ["COLUMNS", "INVALID", "OK", "Dataset", "build"]
+__all__ = ["COLUMNS", "INVALID", "NOISE", "OK", "Dataset", "build"]

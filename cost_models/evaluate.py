@@ -1,127 +1,140 @@
-"""How good is a ranking on workloads that its model has not seen?"""
+"""How good is a ranking on workloads that its model has not seen?
+
+Every workload counts alike, whatever it takes: sums of nanoseconds would let the slowest decide. Intervals are over
+workloads.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.dataset import Dataset
+from cost_models.interval import ConfidenceInterval
 
-_HELD_OUT_SHARE = 0.2
+BATCH = 8
+"""So many candidates are built together: how fast the best of the first ones is, matters."""
+_BEYOND = 2.0
+"""Pairs count whose latencies differ by so many standard deviations of their noise."""
+_MOST = 2000
+MEASURES = ("pairwise", "top1", "top5", "regret", "batch")
+"""``pairwise``: share of the pairs beyond noise in the right order. ``top1``, ``top5``: best latency over the best of
+the model's first k (Zheng et al., TenSet, NeurIPS 2021). ``regret``: the latency of the model's first over the best,
+less 1. ``batch``: log(best latency over the best of the model's first k), the mean over k up to :data:`BATCH`."""
 
 
 @dataclass(frozen=True)
-class Metrics:
-    """Quality of scores over groups (workload × target); all but ``regret`` and ``groups`` are 1 at best.
+class Judgement:
+    """What scores are worth on each of ``workloads``: ``values`` [workloads, :data:`MEASURES`], of so many ``rows``."""
 
-    ``pairwise``: share of pairs with different latency in the right order, mean over groups.
-    ``top1``, ``top5``: Σ best latency / Σ best latency among the model's first k (Zheng et al., TenSet,
-    NeurIPS 2021). ``regret``: mean over groups of (latency of the model's first / best) - 1.
-    """
+    workloads: tuple[str, ...]
+    families: tuple[str, ...]
+    models: tuple[str, ...]
+    values: NDArray[np.float64]
+    rows: NDArray[np.int64]
 
-    pairwise: float
-    top1: float
-    top5: float
-    regret: float
-    groups: int
-    rows: int
+    def __len__(self) -> int:
+        return len(self.workloads)
 
-    def to_dict(self) -> dict[str, float]:
-        """As a plain dictionary."""
-        return {name: float(value) for name, value in asdict(self).items()}
+    def of(self, measure: str) -> NDArray[np.float64]:
+        """One measure [workloads]; NaN for a workload that has no pair beyond noise."""
+        return np.asarray(self.values[:, MEASURES.index(measure)])
 
-    def __str__(self) -> str:
-        return (
-            f"pairwise {self.pairwise:.3f}, top-1 {self.top1:.3f}, top-5 {self.top5:.3f}, "
-            f"regret {self.regret:.1%} over {self.groups} workloads and {self.rows} runs"
+    def interval(self, measure: str) -> ConfidenceInterval:
+        """The mean over the workloads."""
+        found = self.of(measure)
+        return ConfidenceInterval.of(found[~np.isnan(found)])
+
+    def take(self, rows: NDArray[np.bool_]) -> Judgement:
+        """The given workloads."""
+        picked = np.flatnonzero(rows)
+        return Judgement(
+            tuple(self.workloads[i] for i in picked),
+            tuple(self.families[i] for i in picked),
+            tuple(self.models[i] for i in picked),
+            self.values[picked],
+            self.rows[picked],
         )
 
+    def split(self, by: Iterable[str]) -> dict[str, Judgement]:
+        """The workloads of each of the names ``by``, such as :attr:`families`."""
+        names = np.asarray(list(by), dtype=str)
+        return {str(name): self.take(names == name) for name in np.unique(names)}
 
-def evaluate(
-    scores: NDArray[np.floating[Any]],
-    latency: NDArray[np.floating[Any]],
-    groups: NDArray[np.integer[Any]],
-    weights: Mapping[int, float] | None = None,
-) -> Metrics | None:
-    """Metrics of ``scores`` [n] (higher = faster); None where no group has two rows.
+    def to_dict(self) -> dict[str, Any]:
+        """Means with their intervals, and of how much they are."""
+        found = {name: self.interval(name) for name in MEASURES if len(self)}
+        return {
+            "workloads": len(self),
+            "runs": int(self.rows.sum()),
+            **{name: [i.mean, i.low, i.high] for name, i in found.items()},
+        }
 
-    ``weights`` maps a group to its weight in the top-k sums: how often a model runs that workload.
+    def __str__(self) -> str:
+        shown = ", ".join(
+            f"{text} {self.interval(name)}"
+            for name, text in zip(MEASURES[:4], ("pairwise", "top-1", "top-5", "regret"), strict=True)
+        )
+        return f"{shown} over {len(self)} workloads and {self.rows.sum()} runs"
+
+
+def judge(scores: NDArray[np.floating[Any]], data: Dataset) -> Judgement:
+    """What ``scores`` [n] (higher = faster) of valid rows are worth; groups of one row say nothing.
+
+    A workload on several targets counts once, with the mean of them.
     """
-    pairs, regrets = [], []
-    best_sum, first_sum, five_sum = 0.0, 0.0, 0.0
-    rows = 0
-    for group in np.unique(groups):
-        mine = groups == group
-        if mine.sum() < 2:
+    found: dict[str, list[tuple[list[float], int]]] = {}
+    about: dict[str, tuple[str, str]] = {}
+    for group in np.unique(data.groups):
+        mine = np.flatnonzero(data.groups == group)
+        if len(mine) < 2:
             continue
-        order = np.argsort(-scores[mine], kind="stable")
-        ranked = latency[mine][order]
-        weight = 1.0 if weights is None else weights.get(int(group), 1.0)
-        best = float(ranked.min())
-        best_sum += weight * best
-        first_sum += weight * float(ranked[0])
-        five_sum += weight * float(ranked[:5].min())
-        regrets.append(float(ranked[0]) / best - 1.0)
-        pairs.append(pairwise_accuracy(scores[mine], latency[mine]))
-        rows += int(mine.sum())
-    if not regrets:
-        return None
-    return Metrics(
-        pairwise=float(np.mean(pairs)),
-        top1=best_sum / first_sum,
-        top5=best_sum / five_sum,
-        regret=float(np.mean(regrets)),
-        groups=len(regrets),
-        rows=rows,
+        key = data.workloads[group]
+        about.setdefault(key, (data.families[group], data.models[group]))
+        values = _measured(scores[mine], data.latency[mine], data.noise[mine])
+        found.setdefault(key, []).append((values, len(mine)))
+    keys = sorted(found)
+    return Judgement(
+        tuple(keys),
+        tuple(about[key][0] for key in keys),
+        tuple(about[key][1] for key in keys),
+        np.asarray([np.mean([v for v, _ in found[key]], axis=0) for key in keys]).reshape(-1, len(MEASURES)),
+        np.asarray([sum(n for _, n in found[key]) for key in keys], np.int64),
     )
 
 
-def pairwise_accuracy(scores: NDArray[np.floating[Any]], latency: NDArray[np.floating[Any]]) -> float:
-    """Share of pairs with different latency that the scores order right; a tied score counts half."""
-    if len(scores) > 2000:
-        picked = np.random.default_rng(0).choice(len(scores), 2000, replace=False)
-        scores, latency = scores[picked], latency[picked]
-    upper = np.triu_indices(len(scores), 1)
-    faster = np.sign(latency[upper[1]] - latency[upper[0]])
-    better = np.sign(scores[upper[0]].astype(np.float64) - scores[upper[1]])
-    differ = faster != 0
+def _measured(scores: NDArray[Any], latency: NDArray[np.float64], noise: NDArray[np.float64]) -> list[float]:
+    """The measures of one group; of equal scores any may be first."""
+    chance = np.random.default_rng(0).permutation(len(scores))
+    ranked = latency[np.lexsort((chance, -scores))]
+    first = float(ranked.min()) / np.minimum.accumulate(ranked)
+    return [
+        pairwise_accuracy(scores, latency, noise),
+        float(first[0]),
+        float(first[:5][-1]),
+        float(1 / first[0] - 1),
+        float(np.log(first[:BATCH]).mean()),
+    ]
+
+
+def pairwise_accuracy(
+    scores: NDArray[Any], latency: NDArray[np.float64], noise: NDArray[np.float64]
+) -> float:
+    """Share of the pairs beyond noise that the scores order right, a tied score counts half; NaN without any."""
+    if len(scores) > _MOST:
+        picked = np.random.default_rng(0).choice(len(scores), _MOST, replace=False)
+        scores, latency, noise = scores[picked], latency[picked], noise[picked]
+    left, right = np.triu_indices(len(scores), 1)
+    slower = np.log(latency[right] / latency[left])
+    differ = np.abs(slower) > _BEYOND * np.hypot(noise[left], noise[right])
     if not differ.any():
-        return 1.0
-    return float(((1.0 + faster[differ] * better[differ]) / 2.0).mean())
+        return float("nan")
+    better = np.sign(scores[left].astype(np.float64) - scores[right])
+    return float(((1.0 + np.sign(slower) * better)[differ] / 2.0).mean())
 
 
-def by_family(scores: NDArray[np.floating[Any]], data: Dataset) -> dict[str, Metrics]:
-    """Metrics of each family of spaces; rows without a latency are left out."""
-    found = {}
-    of_row = np.asarray(data.families)[data.groups] if len(data) else np.zeros(0, dtype=str)
-    for family in sorted(set(data.families)):
-        rows = (of_row == family) & data.valid
-        metrics = evaluate(scores[rows], data.latency_ns[rows], data.groups[rows])
-        if metrics is not None:
-            found[family] = metrics
-    return found
-
-
-def is_held_out(workload_key: str) -> bool:
-    """Whether a workload is never trained on: decided by its key alone, so for ever and everywhere."""
-    digest = hashlib.sha256(f"held-out:{workload_key}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") < _HELD_OUT_SHARE * 2**64
-
-
-def split(workloads: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Workload keys to train on and to hold out (a fifth); with few keys, one is moved if a side is empty."""
-    keys = sorted(set(workloads))
-    held = {key for key in keys if is_held_out(key)}
-    if len(keys) >= 2 and not held:
-        held = {keys[0]}
-    if len(keys) >= 2 and len(held) == len(keys):
-        held.remove(keys[0])
-    return frozenset(set(keys) - held), frozenset(held)
-
-
-__all__ = ["Metrics", "by_family", "evaluate", "is_held_out", "pairwise_accuracy", "split"]
+__all__ = ["BATCH", "MEASURES", "Judgement", "judge", "pairwise_accuracy"]

@@ -6,34 +6,62 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from autotune.errors import CostModelError
 
-FORMAT = 1
+FORMAT = 2
 FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
+class Source:
+    """A database that a model learnt from: its name, how many runs it gave, and the first and last time of these."""
+
+    name: str
+    runs: int
+    first: str = ""
+    last: str = ""
+
+
+@dataclass(frozen=True)
 class ModelManifest:
-    """``files`` maps file names to SHA-256; ``trained_on`` lists the workload keys that it has seen."""
+    """What a stored model is.
+
+    ``files`` maps file names to SHA-256, a file a member. ``folds`` maps the keys of all workloads that it has seen to
+    the member that has not seen this one. ``metrics`` are means with their intervals, by the name of what was judged:
+    the model on held-out workloads, what it replaced, the analytic model. ``parent`` was in use before it.
+    """
 
     kind: str
     schema: str
     files: Mapping[str, str]
     rows: int = 0
-    trained_on: tuple[str, ...] = ()
+    folds: Mapping[str, int] = field(default_factory=dict)
     targets: tuple[str, ...] = ()
-    latency_range_ns: tuple[float, float] = (0.0, 0.0)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    latency_range: tuple[float, float] = (0.0, 0.0)
+    objective: str = ""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
     parent: str = ""
     created: str = ""
-    xgboost: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
 
     def write(self, folder: Path) -> None:
         """Write ``manifest.json`` into ``folder``."""
         text = json.dumps(asdict(self), indent=1, sort_keys=True)
         (folder / FILE).write_text(text + "\n", encoding="utf-8")
+
+    @staticmethod
+    def is_current(folder: Path) -> bool:
+        """Whether the manifest, if it can be read at all, has today's format."""
+        try:
+            data = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return True  # damaged: reading it says how
+        return not isinstance(data, dict) or data.get("format") == FORMAT
 
     @staticmethod
     def read(folder: Path) -> ModelManifest:
@@ -46,9 +74,10 @@ class ModelManifest:
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             found = data.get("format") if isinstance(data, dict) else None
             raise CostModelError(f"{path} has format {found!r}; this version reads {FORMAT}")
-        for name in ("trained_on", "targets", "latency_range_ns"):
-            data[name] = tuple(data.get(name, ()))
         try:
+            for name in ("targets", "latency_range"):
+                data[name] = tuple(data.get(name, ()))
+            data["sources"] = tuple(Source(**source) for source in data.get("sources", ()))
             manifest = ModelManifest(**data)
         except TypeError as error:
             raise CostModelError(f"{path} is not a manifest: {error}") from error
@@ -67,4 +96,4 @@ class ModelManifest:
             )
 
 
-__all__ = ["FILE", "FORMAT", "ModelManifest"]
+__all__ = ["FILE", "FORMAT", "ModelManifest", "Source"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,75 +13,97 @@ from numpy.typing import NDArray
 
 from autotune.errors import CostModelError
 from cost_models import booster as boosters
-from cost_models import features
+from cost_models import features, objectives
+from cost_models.dataset import Dataset
 
-_GRADES = 31
 _PRIOR = np.float32(2.0)  # a factor of two in predicted time is worth odds of e^2 to 1
+ROUNDS = 150
 
-PARAMETERS: Mapping[str, object] = {
-    "objective": "rank:pairwise",
-    "lambdarank_pair_method": "mean",
-    "lambdarank_num_pair_per_sample": 16,
-    "tree_method": "hist",
-    "max_depth": 6,
-    "eta": 0.08,
-    "subsample": 0.9,
-    "colsample_bytree": 0.7,
-    "min_child_weight": 2.0,
-    "seed": 0,
-    "verbosity": 0,
-}
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Ranker:
-    """Gradient-boosted trees trained on pairs within a workload (Burges, LambdaMART, 2010).
+    """Gradient-boosted trees that correct the analytic model: they start from its ranking, so that little data does
+    no harm.
 
-    The trees correct the analytic model: they start from its ranking, so that little data does no harm.
-    Only the order within one workload on one target is learned and predicted: absolute times of different
-    machines never meet.
+    A member a fold, trained on all workloads but those of its fold: so every workload is judged by a member that has
+    not seen it (:meth:`held_out`), and the mean of all members is what is used. Only the order within one workload on
+    one target is learned and predicted: absolute times of different machines never meet.
     """
 
-    booster: Any
+    members: tuple[Any, ...]
+    folds: Mapping[str, int] = field(default_factory=dict)
     threads: int = 1
 
     @staticmethod
     def fit(
-        x: features.Matrix,
-        latency: NDArray[np.floating[Any]],
-        groups: NDArray[np.integer[Any]],
+        data: Dataset,
+        folds: Mapping[str, int],
         *,
-        rounds: int = 150,
+        rounds: int = ROUNDS,
         threads: int | None = None,
-        parameters: Mapping[str, object] = PARAMETERS,
+        objective: str = objectives.DEFAULT,
+        say: Say = lambda text: None,
     ) -> Ranker:
-        """Train on rows ``x`` [n, F] with ``latency`` [n] in any unit, ranked within ``groups`` [n].
+        """Train on the valid rows of ``data``, whose workload keys are in ``folds``.
 
-        Raises CostModelError where no group has two different latencies to learn from.
+        ``say`` hears of the progress. Raises CostModelError where a fold leaves nothing to learn from.
         """
-        if not len(x) == len(latency) == len(groups):
-            raise CostModelError(f"{len(x)} feature rows, {len(latency)} latencies and {len(groups)} groups")
-        grades = graded(latency, groups)
-        if not len(x) or not np.any(grades != _GRADES):
+        count = 1 + max(folds.values(), default=-1)
+        usable = data.take(data.valid)
+        outside = [frozenset(key for key, fold in folds.items() if fold != number) for number in range(count)]
+        parts = [_comparable(usable.take(usable.rows_of(keys))) for keys in outside]
+        if not parts or not all(map(len, parts)):
             raise CostModelError(
-                "nothing to rank: no workload has two runs of different latency; tune some more"
+                "nothing to rank: no workload, or only those of one fold, has two runs of different latency; "
+                "tune some more"
             )
-        order = np.argsort(groups, kind="stable")
         threads = threads or len(os.sched_getaffinity(0))
-        settings = {**parameters, "nthread": threads}
-        booster = boosters.train(
-            settings,
-            rounds,
-            x[order],
-            grades[order],
-            groups=groups[order],
-            margin=_PRIOR * analytic_scores(x[order]),
-        )
-        return Ranker(booster, threads)
+        fit = objectives.OBJECTIVES[objective]
+
+        def member(number: int) -> Any:
+            found = fit(_rows(parts[number]), rounds, number)
+            say(f"trained without fold {number + 1} of {count}: {len(parts[number])} runs")
+            return found
+
+        with ThreadPoolExecutor(threads) as pool:
+            return Ranker(tuple(pool.map(member, range(count))), dict(folds), threads)
+
+    def each(self, x: features.Matrix) -> NDArray[np.float32]:
+        """What every member says of rows [n, F]: scores float32 [members, n]."""
+        margin = _PRIOR * analytic_scores(x)
+        return np.stack([boosters.predict(member, x, self.threads, margin) for member in self.members])
 
     def predict(self, x: features.Matrix) -> boosters.Scores:
         """Scores float32 [n] for rows [n, F]: the higher, the faster within one workload."""
-        return boosters.predict(self.booster, x, self.threads, _PRIOR * analytic_scores(x))
+        return np.asarray(self.each(x).mean(axis=0), dtype=np.float32)
+
+    def held_out(self, data: Dataset) -> boosters.Scores:
+        """Scores [n] that know nothing of the row's workload: of the member that has not seen it, or of all where
+        none has."""
+        scores = self.each(data.x)
+        of_group = np.asarray([self.folds.get(key, -1) for key in data.workloads], np.intp)
+        fold = of_group[data.groups]
+        one = scores[fold, np.arange(len(data))]
+        return np.asarray(np.where(fold < 0, scores.mean(axis=0), one), dtype=np.float32)
+
+
+def _comparable(data: Dataset) -> Dataset:
+    """Without the groups that have nothing to compare: one row, or equal latencies."""
+    count = len(data.workloads)
+    least, most = np.full(count, np.inf), np.full(count, -np.inf)
+    np.minimum.at(least, data.groups, data.latency)
+    np.maximum.at(most, data.groups, data.latency)
+    return data.take((least < most)[data.groups])
+
+
+def _rows(data: Dataset) -> objectives.Rows:
+    order = np.argsort(data.groups, kind="stable")
+    x = data.x[order]
+    return objectives.Rows(
+        x, data.latency[order], data.noise[order], data.groups[order], _PRIOR * analytic_scores(x)
+    )
 
 
 def analytic_scores(x: features.Matrix) -> boosters.Scores:
@@ -90,12 +113,4 @@ def analytic_scores(x: features.Matrix) -> boosters.Scores:
     return np.asarray(-x[:, features.names().index("log_total")], dtype=np.float32)
 
 
-def graded(latency: NDArray[np.floating[Any]], groups: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-    """Relevance 0 to 31 [n]: the best latency of the group over the row's own, in 32 grades."""
-    _, inverse = np.unique(groups, return_inverse=True)
-    best = np.full(int(inverse.max(initial=-1)) + 1, np.inf)
-    np.minimum.at(best, inverse, latency)
-    return np.asarray(np.round(_GRADES * best[inverse] / latency), dtype=np.float32)
-
-
-__all__ = ["PARAMETERS", "Ranker", "analytic_scores", "graded"]
+__all__ = ["ROUNDS", "Ranker", "Say", "analytic_scores"]

@@ -2,9 +2,9 @@
 
 ::
 
-    <folder>/v0001/{manifest.json, ranker.ubj}
+    <folder>/v0001/{manifest.json, member0.ubj, member1.ubj, ...}
     <folder>/v0002/...
-    <folder>/CURRENT          the name of one version
+    <folder>/CURRENT          the name of one version; without it the analytic model is used alone
 
 A version is written under a temporary name, flushed to disk and renamed, and so is the pointer: whatever is
 killed, a reader sees the old model or the new one, never half of one.
@@ -27,7 +27,7 @@ from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker
 
 _CURRENT = "CURRENT"
-_RANKER = "ranker.ubj"
+_MEMBER = "member{}.ubj"
 KIND = "cost-model"
 
 
@@ -68,9 +68,13 @@ class Registry:
     def add(self, ranker: Ranker, manifest: ModelManifest) -> str:
         """Store a model as the next version, not yet in use; returns its name."""
         with self._staged() as staging:
-            files = {_RANKER: boosters.save(ranker.booster, staging / _RANKER)}
+            names = [_MEMBER.format(number) for number in range(len(ranker.members))]
+            files = {
+                name: boosters.save(member, staging / name)
+                for name, member in zip(names, ranker.members, strict=True)
+            }
             parent = self.current() or ""
-            replace(manifest, kind=KIND, files=files, parent=parent).write(staging)
+            replace(manifest, kind=KIND, files=files, folds=ranker.folds, parent=parent).write(staging)
             for path in staging.iterdir():
                 _flush(path)
             return self._publish(staging)
@@ -103,8 +107,7 @@ class Registry:
     def promote(self, version: str) -> None:
         """Put ``version`` in use; raises CostModelError for an unknown one."""
         if version not in self.versions():
-            known = ", ".join(self.versions()) or "none"
-            raise CostModelError(f"no cost model {version!r} in {self.folder}; versions: {known}")
+            raise CostModelError(self._unknown(version))
         handle, name = tempfile.mkstemp(prefix=".current-", dir=self.folder)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(version + "\n")
@@ -113,18 +116,36 @@ class Registry:
         Path(name).replace(self.folder / _CURRENT)
         _flush(self.folder)
 
-    def rollback(self) -> str:
-        """Go back to the version that the current one replaced; raises CostModelError where there is none."""
+    def _unknown(self, version: str) -> str:
+        known = ", ".join(self.versions()) or "none"
+        return f"no cost model {version!r} in {self.folder}; versions: {known}"
+
+    def rollback(self) -> str | None:
+        """Go back to what the version in use replaced; None where that was the analytic model alone.
+
+        Raises CostModelError where no version is in use.
+        """
         current = self.current()
-        parent = self.manifest(current).parent if current else ""
-        if not parent:
-            raise CostModelError(f"nothing to roll back to in {self.folder}: current is {current}")
-        self.promote(parent)
-        return parent
+        if current is None:
+            raise CostModelError(f"nothing to roll back to in {self.folder}: no version is in use")
+        parent = self.manifest(current).parent
+        if parent:
+            self.promote(parent)
+            return parent
+        (self.folder / _CURRENT).unlink()
+        _flush(self.folder)
+        return None
 
     def manifest(self, version: str) -> ModelManifest:
-        """The manifest of a version."""
+        """The manifest of a version; raises CostModelError for an unknown one."""
+        if version not in self.versions():
+            raise CostModelError(self._unknown(version))
         return ModelManifest.read(self.folder / version)
+
+    def readable(self, version: str) -> bool:
+        """Whether this version of autotune can use a model: one that reads other features has to be trained anew."""
+        folder = self.folder / version
+        return ModelManifest.is_current(folder) and self.manifest(version).schema == features.schema()
 
     def load(self, version: str | None = None, threads: int = 1) -> CostModel | None:
         """The model in use (or ``version``), checked; None where no model is in use."""
@@ -132,12 +153,15 @@ class Registry:
         if name is None:
             return None
         folder = self.folder / name
-        manifest = ModelManifest.read(folder)
+        manifest = self.manifest(name)
         manifest.require(KIND, features.schema(), folder)
-        if _RANKER not in manifest.files:
-            raise CostModelError(f"{folder} has no {_RANKER}")
-        booster = boosters.load(folder / _RANKER, manifest.files[_RANKER])
-        return CostModel(Ranker(booster, threads), manifest, name)
+        names = [_MEMBER.format(number) for number in range(len(manifest.files))]
+        if not names or {*names} != {*manifest.files}:
+            raise CostModelError(f"{folder} has the members {sorted(manifest.files)}, expected {names}")
+        members = tuple(boosters.load(folder / name, manifest.files[name]) for name in names)
+        if not all(fold in range(len(members)) for fold in manifest.folds.values()):
+            raise CostModelError(f"{folder} names folds that have no member")
+        return CostModel(Ranker(members, manifest.folds, threads), manifest, name)
 
 
 def _flush(path: Path) -> None:

@@ -1,168 +1,164 @@
-"""Retraining from all measured runs, promoted only when better on workloads that no model has seen."""
+"""Retraining from all measured runs, promoted only when better beyond doubt on workloads that no model has seen."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from autotune.errors import CostModelError
-from cost_models import dataset, features
+from autotune.versions import versions_of
+from cost_models import dataset, features, folds, gate, objectives
 from cost_models.dataset import Dataset
-from cost_models.evaluate import Metrics, by_family, evaluate, split
-from cost_models.manifest import ModelManifest
-from cost_models.ranker import Ranker, analytic_scores
+from cost_models.evaluate import Judgement, judge
+from cost_models.interval import ConfidenceInterval
+from cost_models.manifest import ModelManifest, Source
+from cost_models.ranker import ROUNDS, Ranker, Say, analytic_scores
 from cost_models.registry import CostModel, Registry
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MIN_RUNS = 32
-_TOP5_SLACK = 0.005
+ANALYTIC = "the analytic model alone"
 
 
 @dataclass(frozen=True)
 class RetrainReport:
-    """What a retraining did and why; all metrics are on the same held-out runs."""
+    """What a retraining did and why.
+
+    ``judged`` has the new model, the one in use (if any) and the analytic one, all on the same workloads, each by a
+    model that has not seen it.
+    """
 
     replaced: bool
     reason: str
     runs: int
     workloads: int
-    held_out: int
+    sources: tuple[Source, ...]
     skipped: Mapping[str, int]
     version: str | None = None
-    new: Metrics | None = None
-    old: Metrics | None = None
-    analytic: Metrics | None = None
-    families: Mapping[str, Metrics] = field(default_factory=dict)
+    gain: ConfidenceInterval | None = None
+    judged: Mapping[str, Judgement] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, the new model's metrics by family and by model too."""
+        plain = ("replaced", "reason", "runs", "workloads", "skipped", "version")
+        gain = self.gain and [self.gain.mean, self.gain.low, self.gain.high]
+        new = self.judged.get("new")
+        return {
+            **{name: getattr(self, name) for name in plain},
+            "sources": [vars(source) for source in self.sources],
+            "gain": gain,
+            "judged": {name: found.to_dict() for name, found in self.judged.items()},
+            "families": {k: v.to_dict() for k, v in new.split(new.families).items()} if new else {},
+            "models": {k: v.to_dict() for k, v in new.split(new.models).items()} if new else {},
+        }
 
     def __str__(self) -> str:
         lines = [
             ("replaced the cost model: " if self.replaced else "kept what was in use: ") + self.reason,
-            f"  {self.runs} runs of {self.workloads} workloads, {self.held_out} of them held out",
+            f"  {self.runs} runs of {self.workloads} workloads",
         ]
-        named = (("new", self.new), ("old", self.old), ("analytic", self.analytic))
-        lines += [f"  {name}: {metrics}" for name, metrics in named if metrics is not None]
-        lines += [f"  {family}: {metrics}" for family, metrics in self.families.items()]
+        lines += [f"  {name}: {found}" for name, found in self.judged.items()]
+        new = self.judged.get("new")
+        if new is not None:
+            lines += [f"  {name}: {found}" for name, found in new.split(new.families).items()]
         lines += [f"  skipped {count} runs: {why}" for why, count in self.skipped.items()]
         return "\n".join(lines)
 
 
 def retrain(
-    runs: DataFrame,
+    tables: Mapping[str, DataFrame],
     registry_dir: Path | str,
     dry_run: bool = False,
     *,
-    rounds: int = 150,
+    rounds: int = ROUNDS,
     threads: int | None = None,
+    objective: str = objectives.DEFAULT,
+    say: Say = lambda text: None,
 ) -> RetrainReport:
-    """Train on all runs but those of held-out workloads, compare, and promote the better model.
+    """Train on all runs, judge the model on every workload by a member that has not seen it, and promote it only for
+    a gain beyond doubt (:mod:`cost_models.gate`).
 
-    ``runs`` is a table as :func:`cost_models.dataset.build` takes it. The first model must beat the analytic
-    one, a later one the model in use, on held-out workloads that neither was trained on. ``dry_run`` writes
-    nothing; ``rounds`` are trees, ``threads`` default to the cores that this process may use. Raises
+    ``tables``, by the names of the databases that they are of, are as :func:`cost_models.dataset.build` takes them. The
+    first model must beat the analytic one, a later one the model in use. ``dry_run`` writes nothing; ``rounds`` are
+    trees, ``threads`` default to the cores that this process may use; ``say`` hears of the progress. Raises
     CostModelError for a damaged registry.
     """
     registry = Registry(Path(registry_dir))
+    runs, sources = _together(tables)
+    say(f"deriving features of {len(runs)} runs")
     data = dataset.build(runs)
-    old, note = _in_use(registry)
-    keys = set(data.workloads)
-    seen = set(old.manifest.trained_on) if old else set()
-    train_keys, held = split(keys)
-    if int(data.valid.sum()) < MIN_RUNS or not held:
-        why = (
-            f"too little to learn from: {int(data.valid.sum())} valid runs of {len(keys)} workloads, "
-            f"needed {MIN_RUNS} runs of 2 workloads"
-        )
-        return RetrainReport(False, why, len(data), len(keys), len(held), data.skipped)
-    train = data.take(data.rows_of(train_keys))
-    try:
-        ranker = _fit(train, rounds, threads)
-    except CostModelError as error:
-        return RetrainReport(False, str(error), len(data), len(keys), len(held), data.skipped)
-    test = data.take(data.rows_of(held - seen) & data.valid)
-    new_scores = ranker.predict(test.x)
-    new = _metrics(new_scores, test)
-    before = _metrics(old.ranker.predict(test.x), test) if old else None
-    analytic = _metrics(analytic_scores(test.x), test)
-    better, reason = _verdict(new, before, analytic)
-    version = None
-    if better and not dry_run and new is not None:
-        version = registry.add(ranker, _manifest(train, train_keys, new))
-        registry.promote(version)
-    if better and dry_run:
-        reason += " (dry run: nothing written)"
-    return RetrainReport(
-        replaced=version is not None,
-        reason=reason + note,
-        runs=len(data),
-        workloads=len(keys),
-        held_out=len(held),
-        skipped=data.skipped,
-        version=version,
-        new=new,
-        old=before,
-        analytic=analytic,
-        families=by_family(new_scores, test),
+    valid = data.take(data.valid)
+    report = RetrainReport(False, "", len(data), len(set(data.workloads)), sources, data.skipped)
+    analytic = judge(analytic_scores(valid.x), valid)
+    if len(analytic) < gate.WORKLOADS:
+        return replace(report, reason=gate.verdict(analytic, analytic, ANALYTIC).reason)
+    dealt = folds.by_workload(data.workloads, f"{registry.versions()}")
+    ranker = Ranker.fit(valid, dealt, rounds=rounds, threads=threads, objective=objective, say=say)
+    judged = {"new": judge(ranker.held_out(valid), valid), "analytic": analytic}
+    serving, note = _in_use(registry)
+    if serving is not None:
+        judged["in use"] = judge(serving.ranker.held_out(valid), valid)
+    found = gate.verdict(
+        judged["new"], judged.get("in use", analytic), serving.version if serving else ANALYTIC
     )
+    report = replace(report, reason=found.reason + note, gain=found.gain, judged=judged)
+    if not found.promoted or dry_run:
+        return replace(
+            report, reason=report.reason + (" (dry run: nothing written)" if found.promoted else "")
+        )
+    version = registry.add(ranker, _manifest(valid, objective, report))
+    registry.promote(version)
+    return replace(report, replaced=True, version=version)
+
+
+def _together(tables: Mapping[str, DataFrame]) -> tuple[DataFrame, tuple[Source, ...]]:
+    """The runs of all databases, a run that several have once, and what each gave."""
+    import pandas
+
+    sources = tuple(_source(name, table) for name, table in tables.items())
+    runs = pandas.concat(list(tables.values()), ignore_index=True)
+    same = runs.assign(config=runs["config"].map(lambda config: repr(sorted(config.items()))))
+    return runs[~same.duplicated([*dataset.COLUMNS[:5], "latency_ns", "created"])], sources
+
+
+def _source(name: str, table: DataFrame) -> Source:
+    times = table["created"].dropna()
+    ends = [_when(float(end)) for end in (times.min(), times.max())] if len(times) else ["", ""]
+    return Source(name, len(table), *ends)
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _in_use(registry: Registry) -> tuple[CostModel | None, str]:
+    """The model in use and, where it cannot be compared, a word on why."""
     name = registry.current()
     if name is None:
         return None, ""
-    if registry.manifest(name).schema != features.schema():
-        return None, f" ({name} reads features of another version and was not compared)"
+    if not registry.readable(name):
+        return None, f" ({name} is of another version of autotune and was not compared)"
     return registry.load(name), ""
 
 
-def _fit(train: Dataset, rounds: int, threads: int | None) -> Ranker:
-    ok = train.valid
-    return Ranker.fit(train.x[ok], train.latency_ns[ok], train.groups[ok], rounds=rounds, threads=threads)
-
-
-def _metrics(scores: np.ndarray[tuple[int], np.dtype[np.float32]], test: Dataset) -> Metrics | None:
-    return evaluate(scores, test.latency_ns, test.groups)
-
-
-def _verdict(new: Metrics | None, old: Metrics | None, analytic: Metrics | None) -> tuple[bool, str]:
-    """Better means more top-1 (what tuning gains from) and no real loss of top-5."""
-    if new is None:
-        return False, "no held-out workload that both models have not seen has two runs"
-    name, before = ("the model in use", old) if old is not None else ("the analytic model", analytic)
-    if before is None:
-        return False, "nothing to compare with"
-    facts = (
-        f"top-1 {new.top1:.3f} against {before.top1:.3f} of {name}, "
-        f"top-5 {new.top5:.3f} against {before.top5:.3f}, "
-        f"pairwise {new.pairwise:.3f} against {before.pairwise:.3f}"
-    )
-    gained = (new.top1 + new.top5, new.pairwise) > (before.top1 + before.top5, before.pairwise)
-    better = gained and new.top5 >= before.top5 - _TOP5_SLACK
-    return better, ("better on held-out workloads: " if better else "not better: ") + facts
-
-
-def _manifest(train: Dataset, keys: frozenset[str], metrics: Metrics) -> ModelManifest:
-    import xgboost
-
-    latency = train.latency_ns[train.valid]
+def _manifest(data: Dataset, objective: str, report: RetrainReport) -> ModelManifest:
     return ModelManifest(
         kind="cost-model",
         schema=features.schema(),
         files={},
-        rows=len(train),
-        trained_on=tuple(sorted(keys)),
-        targets=tuple(sorted(set(train.targets))),
-        latency_range_ns=(float(latency.min()), float(latency.max())),
-        metrics=metrics.to_dict(),
+        rows=len(data),
+        targets=tuple(sorted(set(data.targets))),
+        sources=report.sources,
+        latency_range=(float(data.latency.min()), float(data.latency.max())),
+        objective=objective,
+        metrics={name: found.to_dict() for name, found in report.judged.items()},
+        reason=report.reason,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        xgboost=xgboost.__version__,
+        versions=versions_of(("autotune", "numpy", "xgboost", "xgboost-cpu")),
     )
 
 
-__all__ = ["MIN_RUNS", "RetrainReport", "retrain"]
+__all__ = ["ANALYTIC", "RetrainReport", "retrain"]

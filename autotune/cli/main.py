@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "query": "The best schedule known for a model's workloads, or why there is none.",
     "explain": "Passes, dispatches, schedules and memory of a model.",
     "retrain": "Train the cost model on all measured runs.",
+    "models": "Versions of the cost model: what each learnt from, and the way back.",
     "replay": "Search recorded spaces again, without measuring.",
     "db": "Look into a tuning database, check and export it.",
     "devices": "What there is to run on, as measured for the cost model.",

@@ -16,8 +16,9 @@ from autotune.errors import UsageError
 from autotune.suggest import counted
 
 if TYPE_CHECKING:
-    from autotune.bench.replay.compare import ConfidenceInterval, SearchComparison
+    from autotune.bench.replay.compare import SearchComparison
     from autotune.bench.tables import Table
+    from cost_models.interval import ConfidenceInterval
 
 ABOUT = (
     "Recorded candidates of each workload, searched by the loop of a tuning job with the readings of the recording. "

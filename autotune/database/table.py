@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pandas as pd
 
 from autotune.database.describe import operators_of, shapes_of
-from autotune.database.records import Run, WorkloadRow
+from autotune.database.inside import Estimate, estimates
+from autotune.database.records import Origin, Run, WorkloadRow
 from autotune.database.rows import ADVICE, sizes
 from autotune.errors import DatabaseError
 
@@ -50,10 +51,27 @@ def _of(run: Run, known: Mapping[str, T], key: str, what: str) -> T:
     return known[key]
 
 
+_ALONE, _INSIDE = 0.1, 0.05
+"""Standard deviations of the logarithm of a ratio: of readings alone, minutes apart, in processes of their own; and of
+rounds inside a model in turns with the default, in one process."""
+
+
 def training_table(database: Database) -> pd.DataFrame:
-    """All runs as a cost model learns from them: texts and configurations that are parsed again."""
+    """All runs as a cost model learns from them: texts and configurations that are parsed again.
+
+    ``ratio`` is the latency over the default's: inside a model where it was read there in turns with the default, else
+    alone over the default's alone; ``noise`` is the standard deviation of its logarithm.
+    """
     texts = {row.key: row.text for row in database.workloads()}
     targets = {key: target.to_json() for key, target in database.targets().items()}
+    models = {job.id: job.model for job in database.jobs()}
+    runs = database.records()
+    defaults = {
+        run.key: run.latency.min_ns
+        for run in runs
+        if run.origin is Origin.DEFAULT and run.latency is not None
+    }
+    inside = {key: estimates(database.readings(key)) for key in {run.key for run in runs if run.latency}}
     rows = [
         {
             "workload_text": _of(run, texts, run.key.workload, "workload"),
@@ -62,11 +80,36 @@ def training_table(database: Database) -> pd.DataFrame:
             "config": run.config,
             "outcome": run.outcome.value,
             "latency_ns": run.latency.min_ns if run.latency else math.nan,
+            **_label(run, defaults.get(run.key, math.nan), inside.get(run.key, {}).get(run.trace_key)),
+            "model": models.get(run.job, ""),
+            "created": run.created,
         }
-        for run in database.records()
+        for run in runs
     ]
-    columns = ["workload_text", "target_json", "space_key", "config", "outcome", "latency_ns"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*_TRAINING])
+
+
+_TRAINING = (
+    "workload_text",
+    "target_json",
+    "space_key",
+    "config",
+    "outcome",
+    "latency_ns",
+    "ratio",
+    "noise",
+    "model",
+    "created",
+)
+
+
+def _label(run: Run, default_ns: float, inside: Estimate | None) -> dict[str, float]:
+    """What a run's readings say of it: those inside a model more than the one alone."""
+    if run.latency is None:
+        return {"ratio": math.nan, "noise": math.nan}
+    if inside is not None:
+        return {"ratio": inside.mean, "noise": _INSIDE / math.sqrt(inside.processes)}
+    return {"ratio": run.latency.min_ns / default_ns, "noise": _ALONE}
 
 
 _COLUMNS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,12 +151,11 @@ def runnable(target: Target) -> Target:
 
 def _prior() -> Ranker | None:
     """The cost model in use, if one was trained and reads today's features."""
-    from cost_models import features
     from cost_models.registry import Registry
 
     registry = Registry(model_folder())
     name = registry.current()
-    if name is None or registry.manifest(name).schema != features.schema():
+    if name is None or not registry.readable(name):
         return None
     found = registry.load(name)
     return found.ranker if found else None
@@ -403,18 +402,43 @@ def is_key(text: str) -> bool:
     return 6 <= len(text) <= 64 and set(text) <= set("0123456789abcdef")
 
 
-def retrain(*, database: DatabaseLike | None = None, dry_run: bool = False) -> RetrainReport:
-    """Train the cost model on all runs of the database; it replaces the one in use only if it is better.
+def retrain(
+    *,
+    database: DatabaseLike | Sequence[DatabaseLike] | None = None,
+    dry_run: bool = False,
+    remembered: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> RetrainReport:
+    """Train the cost model on all runs of one or several databases; it replaces the one in use only if it is better.
 
-    Better means: on held-out workloads that neither has seen. Raises UsageError for a database that
-    does not exist, and CostModelError for a damaged registry.
+    Better means: beyond doubt, on workloads that neither has seen (:mod:`cost_models.gate`). With ``remembered`` the
+    databases that the model in use learnt from are read, too; ``say`` hears of the progress. Raises UsageError for
+    a database that does not exist, and CostModelError for a damaged registry.
     """
     from autotune.database.table import training_table
     from cost_models.retrain import retrain as train
 
-    with opened(database, read_only=True) as store:
-        runs = training_table(store)
-    return train(runs, model_folder(), dry_run)
+    wanted: list[DatabaseLike | None] = []
+    if isinstance(database, Sequence) and not isinstance(database, str):
+        wanted += database
+    else:
+        wanted.append(database)
+    tables = {}
+    for one in [*wanted, *(_remembered() if remembered else ())]:
+        with opened(one, read_only=True) as store:
+            if store.where not in tables:
+                say(f"reading {store.where}")
+                tables[store.where] = training_table(store)
+    return train(tables, model_folder(), dry_run, say=say)
+
+
+def _remembered() -> list[str]:
+    """The databases that the model in use learnt from."""
+    from cost_models.registry import Registry
+
+    registry = Registry(model_folder())
+    name = registry.current()
+    return [source.name for source in registry.manifest(name).sources] if name else []
 
 
 __all__ = [

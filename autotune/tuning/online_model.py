@@ -1,4 +1,4 @@
-"""The cost model during a job: analytic at first, then a ranker trained on what was measured."""
+"""The cost model during a job: what was known before it, and what it measures on top of that."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ class _Group:
 class OnlineModel:
     """Scores candidates, and learns from measured ones.
 
-    The ranker of a job sees the loop nest's features and the knobs themselves, a column a knob name;
-    ``prior``, a model trained in earlier jobs (None for none), sees the features only. ``every`` is
-    how many new runs at least make it worth training again.
+    Before anything is measured the score is that of ``prior``, a model trained in earlier jobs, or the analytic
+    model's without one. It stays for the whole job: what the job learns corrects it, and its ranking keeps a
+    share that shrinks with what was measured. The ranker of a job sees the loop nest's features and the knobs
+    themselves, a column a knob name; the prior sees the features only. ``every`` is how many new runs at least
+    make it worth training again.
     """
 
     def __init__(self, prior: Ranker | None = None, every: int = EVERY) -> None:
@@ -51,6 +53,11 @@ class OnlineModel:
         self._new = 0
         self._booster: Any = None
         self._knobs: tuple[str, ...] = ()
+
+    @property
+    def trained(self) -> bool:
+        """Whether there is a model of earlier jobs."""
+        return self._prior is not None
 
     def observe(self, space: Space, configs: Sequence[Config], latency_ns: Sequence[float]) -> None:
         """Keep timed runs for the next training."""
@@ -64,22 +71,32 @@ class OnlineModel:
         known = sum(len(group.latency) for group in self._groups.values())
         if self._new < max(self._every, _SHARE * known):
             return False
-        knobs = tuple(sorted({name for g in self._groups.values() for name in g.space.names}))
-        x, latency, groups = self._table(knobs)
-        self._booster = _train(x, latency, groups)
+        groups = [group for group in self._groups.values() if len(set(group.latency)) > 1]
+        if not groups:
+            return False
+        knobs = tuple(sorted({name for group in groups for name in group.space.names}))
+        self._booster = self._train(groups, knobs)
         self._knobs, self._new = knobs, 0
         return True
 
-    def _table(self, knobs: tuple[str, ...]) -> tuple[Matrix, NDArray[np.float64], NDArray[np.int64]]:
-        """Rows, latencies and group numbers of the newest runs of every workload."""
-        share = max(32, _ROWS // max(1, len(self._groups)))
-        parts, latency, number = [], [], []
-        for index, group in enumerate(self._groups.values()):
+    def _train(self, groups: Sequence[_Group], knobs: tuple[str, ...]) -> Any:
+        """A booster over the newest runs of workloads that have some to compare."""
+        share = max(32, _ROWS // len(groups))
+        parts, before, latency, number = [], [], [], []
+        for index, group in enumerate(groups):
             population = group.space.of(group.configs[-share:])
-            parts.append(np.hstack([self.features(group.space, population), _columns(population, knobs)]))
+            features = self.features(group.space, population)
+            parts.append(np.hstack([features, _columns(population, knobs)]))
+            before.append(self._before(features))
             latency.extend(group.latency[-share:])
             number.extend([index] * len(population))
-        return np.vstack(parts), np.asarray(latency), np.asarray(number)
+        return _train(np.vstack(parts), np.asarray(latency), np.asarray(number), np.concatenate(before))
+
+    def _before(self, features: Matrix) -> NDArray[Any]:
+        """Scores [n] of what was known before the job."""
+        from cost_models.ranker import analytic_scores
+
+        return analytic_scores(features) if self._prior is None else self._prior.predict(features)
 
     def features(self, space: Space, population: Population) -> Matrix:
         """The rows that :meth:`score` reads, float32 [n, F]."""
@@ -88,35 +105,31 @@ class OnlineModel:
         return features.extract(space, population)
 
     def score(self, space: Space, population: Population, features: Matrix) -> NDArray[Any]:
-        """Scores [n], the higher the faster: analytic and learned, by how much was learned here."""
-        from cost_models.features import names
-
-        analytic = -features[:, names().index("log_total")]
-        if self._booster is not None:
-            rows = np.hstack([features, _columns(population, self._knobs)])
-            learned = self._booster.inplace_predict(rows, validate_features=False)
-            group = self._groups.get(space.workload.key)
-            measured = len(group.latency) if group else 0
-        elif self._prior is not None:
-            learned, measured = self._prior.predict(features), 0
-        else:
-            return np.asarray(analytic)
+        """Scores [n], the higher the faster: what was known before and what was learned, by how much that was."""
+        before = self._before(features)
+        if self._booster is None:
+            return before
+        rows = np.hstack([features, _columns(population, self._knobs)])
+        learned = self._booster.inplace_predict(rows, validate_features=False, base_margin=before)
+        group = self._groups.get(space.workload.key)
+        measured = len(group.latency) if group else 0
         trust = (measured + 8) / (measured + 16)
-        return (1 - trust) * _standard(analytic) + trust * _standard(learned)
+        return (1 - trust) * _standard(before) + trust * _standard(learned)
 
 
-def _train(x: Matrix, latency: NDArray[np.float64], groups: NDArray[np.int64]) -> Any:
-    """A ranking booster as :class:`cost_models.ranker.Ranker` trains it, small enough for each turn.
+def _train(
+    x: Matrix, latency: NDArray[np.float64], groups: NDArray[np.int64], before: NDArray[np.float32]
+) -> Any:
+    """A ranking booster that starts from the scores ``before``, small enough to be trained in a turn.
 
-    On one thread: the threads of so small a job wait for each other most of the time, and on a busy
-    machine that made a training of 50 ms take three seconds.
+    On one thread: those of so small a job wait for each other, which on a busy machine made 50 ms three seconds.
     """
     import xgboost
 
-    from cost_models.ranker import PARAMETERS, graded
+    from cost_models.objectives import LAMBDARANK, TREES, graded
 
-    rows = xgboost.DMatrix(x, label=graded(latency, groups), qid=groups)
-    return xgboost.train({**PARAMETERS, "nthread": 1}, rows, num_boost_round=_ROUNDS)
+    rows = xgboost.DMatrix(x, label=graded(latency, groups), qid=groups, base_margin=before)
+    return xgboost.train({**TREES, **LAMBDARANK}, rows, num_boost_round=_ROUNDS)
 
 
 def _columns(population: Population, knobs: tuple[str, ...]) -> Matrix:

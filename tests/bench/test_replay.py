@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas
 import pytest
 from optuna.samplers import TPESampler
 
-from autotune.bench.replay.compare import JOB, MODELS, ConfidenceInterval, Method, compare
+from autotune.bench.replay.compare import JOB, MODELS, Method, compare
 from autotune.bench.replay.record import Effort, record
 from autotune.bench.replay.recording import COLUMNS, Facts, Recording, read_all
 from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedModel, search
@@ -23,6 +24,7 @@ from autotune.schedule.knob import config_to_json
 from autotune.target import Target
 from autotune.tuning.samplers import OPTUNA
 from cost_models import analytic
+from cost_models.interval import ConfidenceInterval
 from search_spaces.spaces import space_for
 
 TARGET = Target.parse("x86-64-v3", threads=2)
@@ -233,3 +235,65 @@ def test_candidates_are_recorded_beside_the_default_alone_and_inside() -> None:
     assert found.today[0][0] == analytic.default_config(found.space)
     with pytest.raises(UsageError, match="no dispatch is called 'nothing'; there are: "):
         record("zoo:tiny_cnn", ["nothing"], target, effort, said.append)
+
+
+@dataclass
+class Prior:
+    """A model of earlier jobs that knows the recorded latencies or, where ``sign`` is -1, their reverse."""
+
+    sign: float
+
+    def predict(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        answers = Answers(made())
+        scores = -self.sign * np.log(answers.ratios[_order(answers)])
+        known = {row.tobytes(): score for row, score in zip(answers.features, scores, strict=True)}
+        return np.asarray([known[row.tobytes()] for row in x], np.float32)
+
+
+def _order(answers: Answers) -> list[int]:
+    """The row of the recording of each candidate of the pool."""
+    recorded = [config_to_json(config) for config in answers.recording.today[0]]
+    return [recorded.index(config_to_json(config)) for config in answers.space.pool.configs()]
+
+
+def test_a_prior_steers_the_whole_job() -> None:
+    answers = Answers(made())
+    pool = answers.space.pool
+    ranked = {}
+    for sign in (1, -1):
+        model: Any = RecordedModel(answers, cast("Any", Prior(sign)))
+        configs = [pool.config(row) for row in range(24)]
+        for config in configs:
+            model.observe(answers.space, [config], [1e6])
+        assert not model.learn(), "24 runs without a difference teach nothing"
+        ranked[sign] = np.argsort(model.score(answers.space, pool, answers.features))
+        model.observe(answers.space, configs[:2], [2e6, 3e6])
+    assert ranked[1].tolist() == ranked[-1].tolist()[::-1]
+
+
+def test_a_prior_stays_when_the_job_has_trained_its_own() -> None:
+    answers = Answers(made())
+    pool, ns = answers.space.pool, answers.ratios[_order(Answers(made()))]
+    first = {}
+    for sign in (1, -1):
+        model = RecordedModel(answers, cast("Any", Prior(sign)))
+        model.observe(answers.space, [pool.config(row) for row in range(24)], ns[:24].tolist())
+        assert model.learn()
+        first[sign] = set(np.argsort(-model.score(answers.space, pool, answers.features))[:8].tolist())
+    assert first[1] != first[-1]
+
+
+def test_a_good_prior_saves_trials_and_a_reversed_one_is_overcome() -> None:
+    answers = Answers(made())
+
+    def trials(prior: Prior | None, seed: int) -> int:
+        model = RecordedModel(answers, cast("Any", prior))
+        near = answers.best / search(answers, "guided", model, trials=20, seed=seed) >= 0.95
+        return int(near.argmax()) + 1 if near.any() else 21
+
+    good, without, bad = (
+        np.mean([trials(prior, seed) for seed in range(3)]) for prior in (Prior(1), None, Prior(-1))
+    )
+    assert good <= bad / 2
+    assert good < without
+    assert bad < 21

@@ -201,7 +201,7 @@ def test_retrain_says_when_there_is_too_little(tuned: Path, capsys: pytest.Captu
     assert out.startswith("kept what was in use")
 
 
-def test_retrain_rolls_back_to_the_model_before(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_are_listed_shown_and_rolled_back(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from cost_models.manifest import ModelManifest
     from cost_models.registry import Registry
 
@@ -210,9 +210,23 @@ def test_retrain_rolls_back_to_the_model_before(home: Path, capsys: pytest.Captu
         (registry.folder / version).mkdir(parents=True)
         ModelManifest("cost-model", "", {}, parent=parent).write(registry.folder / version)
     registry.promote("v0002")
-    code, out, _ = run(capsys, "retrain", "--rollback")
+    (registry.folder / "v0003").mkdir()
+    code, out, _ = run(capsys, "models", "list")
+    first, second, third, last = out.splitlines()
+    assert (code, first) == (0, "  v0001  0 runs of 0 workloads, replaced the analytic model")
+    assert second == "* v0002  0 runs of 0 workloads, replaced v0001"
+    assert third.startswith("  v0003  no readable cost model in ")
+    assert last.startswith("v0002 is in use; cost models in ")
+    code, out, _ = run(capsys, "models", "show")
+    assert (code, out.startswith("v0002, in use: ")) == (0, True)
+    code, out, _ = run(capsys, "models", "rollback")
     assert (code, registry.current()) == (0, "v0001")
     assert out.startswith("v0001 is in use instead of v0002; ")
+    code, out, _ = run(capsys, "models", "rollback")
+    assert (code, registry.current()) == (0, None)
+    assert out.startswith("the analytic model is used alone instead of v0001; ")
+    code, out, _ = run(capsys, "models", "list", "--json")
+    assert [found["in_use"] for found in json.loads(out)["versions"]] == [False] * 3
 
 
 def test_nothing_is_made_up_without_a_database(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +291,9 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (1, "query MODEL --db {newer.db}", "has schema version 99"),
     (2, "query MODEL --db missing.db", "no such database: missing.db"),
     (2, "retrain --db missing.db", "no such database: missing.db"),
-    (1, "retrain --rollback", "nothing to roll back to in"),
+    (1, "models rollback", "nothing to roll back to in"),
+    (1, "models show", "no cost model is in use in"),
+    (1, "models show v7", "no cost model 'v7' in"),
     (2, "run MODEL", "no value for the input x: float32[1, 3, 16, 16]"),
     (2, "run MODEL --input x={shape.npy}", "got float32[1, 3, 8, 8]"),
     (2, "run MODEL --input x={dtype.npy}", "got float64"),

@@ -7,17 +7,19 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from cost_models import features
+from cost_models import dataset, features
 from cost_models.dataset import COLUMNS
 from search_spaces.space import Space
 from search_spaces.spaces import space_for
 from tests.search_spaces import workloads as make
 
+COUNT = 24
+
 
 @cache
-def spaces(count: int = 10) -> tuple[Space, ...]:
+def spaces(count: int = COUNT) -> tuple[Space, ...]:
     """Contractions of different shapes on one target."""
-    sizes = [(16 + 8 * i, 32, 48 + 16 * (i % 4)) for i in range(count)]
+    sizes = [(16 + 8 * i, 32 + 8 * (i % 3), 48 + 16 * (i % 4)) for i in range(count)]
     return tuple(space_for(make.matmul(*size), make.AVX2) for size in sizes)
 
 
@@ -29,14 +31,20 @@ def hidden_latency(space: Space, x: features.Matrix) -> np.ndarray[tuple[int], n
     return np.asarray(float(space.workload.flops) * slow)
 
 
-def records(per_space: int = 40, failing: bool = True) -> pd.DataFrame:
-    """Runs of all synthetic spaces; where ``failing``, tiles of one row crash."""
+@cache
+def _drawn(number: int, count: int) -> tuple[tuple[dict[str, object], ...], tuple[float, ...]]:
+    space = spaces()[number]
+    population = space.population(np.random.default_rng(number), count)
+    return tuple(population), tuple(hidden_latency(space, features.extract(space, population)))
+
+
+def records(per_space: int = 40, failing: bool = True, count: int = COUNT) -> pd.DataFrame:
+    """Runs of the first synthetic spaces; where ``failing``, tiles of one row crash."""
     found = []
-    for number, space in enumerate(spaces()):
-        population = space.population(np.random.default_rng(number), per_space)
-        latency = hidden_latency(space, features.extract(space, population))
-        for config, nanoseconds in zip(population, latency, strict=True):
+    for number, space in enumerate(spaces()[:count]):
+        for config, nanoseconds in zip(*_drawn(number, per_space), strict=True):
             crashes = failing and config["rows"] == 1
+            latency = np.nan if crashes else nanoseconds
             found.append(
                 {
                     "workload_text": space.workload.text,
@@ -44,7 +52,17 @@ def records(per_space: int = 40, failing: bool = True) -> pd.DataFrame:
                     "space_key": space.key,
                     "config": config,
                     "outcome": "crashed" if crashes else "ok",
-                    "latency_ns": np.nan if crashes else float(nanoseconds),
+                    "latency_ns": latency,
+                    "ratio": latency / space.workload.flops,
+                    "noise": 0.05,
+                    "model": f"model{number % 3}",
+                    "created": 1.7e9 + number,
                 }
             )
     return pd.DataFrame(found, columns=[*COLUMNS])
+
+
+@cache
+def measured() -> dataset.Dataset:
+    """The same as rows."""
+    return dataset.build(records())

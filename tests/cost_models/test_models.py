@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,30 +11,30 @@ import pandas as pd
 import pytest
 
 from autotune.errors import CostModelError
-from cost_models import dataset, evaluate, features
+from cost_models import dataset, features, folds
+from cost_models.evaluate import judge
 from cost_models.manifest import ModelManifest
-from cost_models.ranker import Ranker, graded
+from cost_models.objectives import OBJECTIVES, graded
+from cost_models.ranker import Ranker, analytic_scores
 from cost_models.registry import Registry
-from tests.cost_models.synthetic_runs import records
+from tests.cost_models.synthetic_runs import COUNT, measured, records
 
 
 @pytest.fixture(scope="module")
-def data() -> dataset.Dataset:
-    return dataset.build(records())
+def ranker() -> Ranker:
+    data = measured()
+    return Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=2)
 
 
-@pytest.fixture(scope="module")
-def ranker(data: dataset.Dataset) -> Ranker:
-    rows = data.valid & (data.groups < 7)
-    return Ranker.fit(data.x[rows], data.latency_ns[rows], data.groups[rows], rounds=60, threads=1)
-
-
-def test_dataset_groups_by_workload_and_marks_failures(data: dataset.Dataset) -> None:
-    assert len(data) == 400
-    assert len(data.workloads) == 10
+def test_dataset_groups_by_workload_and_marks_failures() -> None:
+    data = measured()
+    assert len(data) == 40 * COUNT
+    assert len(data.workloads) == COUNT
     assert set(data.families) == {"contraction"}
+    assert set(data.models) == {"model0", "model1", "model2"}
     assert 0 < (~data.valid).sum() < len(data)
     assert data.skipped == {}
+    assert float(np.nanmax(data.latency)) < 100, "over the default's"
 
 
 def test_dataset_counts_what_it_skips() -> None:
@@ -56,17 +57,45 @@ def test_dataset_counts_what_it_skips() -> None:
     assert len(dataset.build(good[:0])) == 0
 
 
-def test_ranker_learns_a_cost_on_workloads_it_has_not_seen(data: dataset.Dataset, ranker: Ranker) -> None:
-    rows = data.valid & (data.groups >= 7)
-    scores = ranker.predict(data.x[rows])
-    metrics = evaluate.evaluate(scores, data.latency_ns[rows], data.groups[rows])
-    assert metrics is not None
-    assert metrics.pairwise > 0.85
-    assert metrics.top5 > 0.9
-    shuffled = np.random.default_rng(0).permutation(scores)
-    chance = evaluate.evaluate(shuffled, data.latency_ns[rows], data.groups[rows])
-    assert chance is not None
-    assert metrics.pairwise > chance.pairwise + 0.2
+def test_without_a_default_a_group_is_ranked_by_nanoseconds() -> None:
+    runs = records(count=1)
+    runs.loc[3, "ratio"] = np.nan
+    np.testing.assert_array_equal(dataset.build(runs).latency, runs["latency_ns"])
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_learns_a_cost_on_workloads_it_has_not_seen(objective: str) -> None:
+    data = measured()
+    valid = data.take(data.valid)
+    made = Ranker.fit(data, folds.by_workload(data.workloads, ""), rounds=30, threads=2, objective=objective)
+    learned, before = judge(made.held_out(valid), valid), judge(analytic_scores(valid.x), valid)
+    assert len(learned) == COUNT
+    assert learned.interval("pairwise").low > before.interval("pairwise").high
+    assert learned.interval("batch").mean > before.interval("batch").mean
+
+
+def test_a_reading_that_is_noise_counts_for_little() -> None:
+    data = measured()
+    rng = np.random.default_rng(0)
+    lost = rng.random(len(data)) < 0.6
+    spoilt = np.where(lost, data.latency * np.exp(rng.normal(0, 3, len(data))), data.latency)
+    told = replace(data, latency=spoilt, noise=np.where(lost, 3, data.noise))
+    untold = replace(data, latency=spoilt)
+    valid = data.take(data.valid)
+    dealt = folds.by_workload(data.workloads, "")
+    fitted = (Ranker.fit(some, dealt, rounds=30, threads=2) for some in (told, untold))
+    knows, guesses = (judge(ranker.held_out(valid), valid).interval("pairwise").mean for ranker in fitted)
+    assert knows > guesses + 0.02
+
+
+def test_no_workload_is_judged_by_a_member_that_has_seen_it(ranker: Ranker) -> None:
+    data = measured()
+    each, held = ranker.each(data.x), ranker.held_out(data)
+    for group, key in enumerate(data.workloads):
+        rows = data.groups == group
+        np.testing.assert_array_equal(held[rows], each[ranker.folds[key]][rows])
+    unknown = replace(data, workloads=tuple(f"new{i}" for i in range(COUNT)))
+    np.testing.assert_array_equal(ranker.held_out(unknown), ranker.predict(data.x))
 
 
 def stored(ranker: Ranker, folder: Path) -> tuple[Registry, Path]:
@@ -76,12 +105,13 @@ def stored(ranker: Ranker, folder: Path) -> tuple[Registry, Path]:
     return registry, folder / "v0001"
 
 
-def test_models_round_trip_and_refuse_damage(data: dataset.Dataset, ranker: Ranker, tmp_path: Path) -> None:
+def test_models_round_trip_and_refuse_damage(ranker: Ranker, tmp_path: Path) -> None:
     registry, folder = stored(ranker, tmp_path)
     loaded = registry.load()
     assert loaded is not None
-    np.testing.assert_array_equal(loaded.ranker.predict(data.x), ranker.predict(data.x))
-    file = folder / "ranker.ubj"
+    assert loaded.ranker.folds == ranker.folds
+    np.testing.assert_array_equal(loaded.ranker.predict(measured().x), ranker.predict(measured().x))
+    file = folder / "member3.ubj"
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(CostModelError, match="is damaged"):
         registry.load()
@@ -93,8 +123,11 @@ def test_models_round_trip_and_refuse_damage(data: dataset.Dataset, ranker: Rank
         ({"kind": "ranker"}, "holds a 'ranker', expected a 'cost-model'"),
         ({"schema": "old"}, "features of another version"),
         ({"format": 99}, "has format 99"),
-        ({"files": {}}, "has no ranker.ubj"),
-        ({"files": {"../ranker.ubj": "0"}}, "names files outside its folder"),
+        ({"files": {}}, r"has the members \[\], expected \[\]"),
+        ({"files": {"member1.ubj": "0"}}, r"has the members \['member1.ubj'\], expected \['member0.ubj'\]"),
+        ({"files": {"../member0.ubj": "0"}}, "names files outside its folder"),
+        ({"folds": {"a": 7}}, "names folds that have no member"),
+        ({"sources": [{"surprise": 1}]}, "is not a manifest"),
         ({"surprise": 1}, "is not a manifest"),
     ],
 )
@@ -109,9 +142,12 @@ def test_a_wrong_manifest_is_refused(
         registry.load()
 
 
-def test_models_say_what_they_need(data: dataset.Dataset, ranker: Ranker) -> None:
+def test_models_say_what_they_need(ranker: Ranker) -> None:
+    data = measured()
+    alone = np.asarray([np.flatnonzero((data.groups == g) & data.valid)[0] for g in range(COUNT)])
+    one_each = data.take(np.isin(np.arange(len(data)), alone))
     with pytest.raises(CostModelError, match="nothing to rank"):
-        Ranker.fit(data.x[:3], np.ones(3), np.arange(3))
+        Ranker.fit(one_each, folds.by_workload(data.workloads, ""))
     with pytest.raises(CostModelError, match=r"features of shape \(3, 2\)"):
         ranker.predict(np.zeros((3, 2), np.float32))
 
@@ -120,38 +156,3 @@ def test_grades_are_relative_to_the_best_of_the_group() -> None:
     latency = np.asarray([10.0, 20.0, 40.0, 3.0, 3.0])
     grades = graded(latency, np.asarray([5, 5, 5, 9, 9]))
     np.testing.assert_array_equal(grades, [31, 16, 8, 31, 31])
-
-
-def test_metrics_of_a_known_ranking() -> None:
-    latency = np.asarray([4.0, 2.0, 1.0, 10.0, 30.0])
-    groups = np.asarray([0, 0, 0, 1, 1])
-    scores = np.asarray([1.0, 3.0, 2.0, 5.0, 4.0])
-    metrics = evaluate.evaluate(scores, latency, groups, weights={0: 3.0})
-    assert metrics is not None
-    assert metrics.pairwise == pytest.approx((2 / 3 + 1) / 2)
-    assert metrics.top1 == pytest.approx((3 * 1 + 10) / (3 * 2 + 10))
-    assert metrics.top5 == 1.0
-    assert metrics.regret == pytest.approx(0.5)
-    assert evaluate.evaluate(scores[:1], latency[:1], groups[:1]) is None
-
-
-def test_metrics_by_family(data: dataset.Dataset, ranker: Ranker) -> None:
-    scores = ranker.predict(data.x)
-    families = evaluate.by_family(scores, data)
-    assert list(families) == ["contraction"]
-    valid = data.valid
-    assert families["contraction"] == evaluate.evaluate(
-        scores[valid], data.latency_ns[valid], data.groups[valid]
-    )
-
-
-def test_the_split_is_stable_and_leaves_both_sides_something() -> None:
-    keys = [f"workload{i}" for i in range(200)]
-    train, held = evaluate.split(keys)
-    assert train | held == set(keys)
-    assert 20 < len(held) < 60
-    more_train, more_held = evaluate.split([*keys, "another"])
-    assert held <= more_held | {"another"}
-    assert train <= more_train | {"another"}
-    for two in (["a", "b"], sorted(held)[:2], sorted(train)[:2]):
-        assert all(evaluate.split(two))

@@ -17,12 +17,12 @@ from autotune.bench.replay.search import Answers, RecordedModel, search
 from autotune.tuning.online_model import Matrix
 from autotune.tuning.sampler import GUIDED
 from autotune.tuning.samplers import SamplerLike, name_of
+from cost_models.interval import ConfidenceInterval
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
     from search_spaces.space import Space
 
-CONFIDENCE = 0.95
 JOB = "job"
 
 
@@ -54,30 +54,6 @@ class Method:
         """Of the sampler and, unless it is the usual one, of the model."""
         name = name_of(self.sampler)
         return f"{name}, model {self.model}" if self.model != JOB else name
-
-
-@dataclass(frozen=True)
-class ConfidenceInterval:
-    """A mean and the interval that holds it with :data:`CONFIDENCE`."""
-
-    mean: float
-    low: float
-    high: float
-
-    @staticmethod
-    def of(values: NDArray[np.float64]) -> ConfidenceInterval:
-        """The mean of independent values with its bootstrap interval (BCa, Efron 1987)."""
-        from scipy.stats import bootstrap
-
-        mean = float(values.mean())
-        if len(values) < 2 or np.ptp(values) == 0:
-            return ConfidenceInterval(mean, mean, mean)
-        found = bootstrap((values,), np.mean, confidence_level=CONFIDENCE, rng=np.random.default_rng(0))
-        return ConfidenceInterval(mean, *map(float, found.confidence_interval))
-
-    def map(self, function: Callable[[float], float]) -> ConfidenceInterval:
-        """The interval of a monotonically increasing function of the value."""
-        return ConfidenceInterval(*(float(function(value)) for value in (self.mean, self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -163,10 +139,8 @@ def methods_of(samplers: Sequence[str], models: Sequence[str]) -> list[Method]:
 
 
 __all__ = [
-    "CONFIDENCE",
     "JOB",
     "MODELS",
-    "ConfidenceInterval",
     "Method",
     "SearchComparison",
     "compare",

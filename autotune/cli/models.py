@@ -1,0 +1,128 @@
+"""``autotune models``: the versions of the cost model, what each learnt from, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autotune.cli.groups import SuggestingGroup
+from autotune.cli.options import json_option, print_json
+from autotune.errors import CostModelError
+from autotune.suggest import counted
+
+if TYPE_CHECKING:
+    from cost_models.manifest import ModelManifest
+    from cost_models.registry import Registry
+
+
+@click.group(cls=SuggestingGroup, epilog="Example: autotune models list")
+def command() -> None:
+    """Cost models: their versions, what each learnt from, and the way back."""
+
+
+def _registry() -> Registry:
+    from autotune.tuning.api import model_folder
+    from cost_models.registry import Registry
+
+    return Registry(model_folder())
+
+
+@command.command("list", epilog="Example: autotune models list --json")
+@json_option
+def list_versions(as_json: bool) -> None:
+    """The versions, oldest first, and which is in use."""
+    registry = _registry()
+    current = registry.current()
+    found = [(version, _read(registry, version)) for version in registry.versions()]
+    if as_json:
+        versions = [{"version": v, "in_use": v == current, **_facts(m)} for v, m in found]
+        print_json({"folder": str(registry.folder), "in_use": current, "versions": versions})
+        return
+    for version, manifest in found:
+        mark = "*" if version == current else " "
+        click.echo(f"{mark} {version}  {manifest if isinstance(manifest, str) else _line(manifest)}")
+    used = f"{current} is in use" if current else "the analytic model is used alone"
+    click.echo(f"{used}; cost models in {registry.folder}")
+
+
+@command.command(epilog="Example: autotune models show v0002")
+@click.argument("version", required=False)
+@json_option
+def show(version: str | None, as_json: bool) -> None:
+    """What VERSION, or the one in use, learnt from and what it was worth."""
+    registry = _registry()
+    current = registry.current()
+    name = version or current
+    if name is None:
+        raise CostModelError(
+            f"no cost model is in use in {registry.folder}: the analytic model is used alone"
+        )
+    manifest = registry.manifest(name)
+    if as_json:
+        print_json({"version": name, "in_use": name == current, **_facts(manifest)})
+        return
+    click.echo(f"{name}{', in use' if name == current else ''}: {_line(manifest)}")
+    for line in _details(manifest):
+        click.echo(f"  {line}")
+
+
+@command.command(epilog="Example: autotune models rollback")
+@json_option
+def rollback(as_json: bool) -> None:
+    """Use what the version in use replaced: another version, or the analytic model alone."""
+    registry = _registry()
+    replaced, version = registry.current(), registry.rollback()
+    if as_json:
+        print_json({"version": version, "replaced": replaced, "folder": str(registry.folder)})
+        return
+    used = f"{version} is in use" if version else "the analytic model is used alone"
+    click.echo(f"{used} instead of {replaced}; cost models in {registry.folder}")
+
+
+def _read(registry: Registry, version: str) -> ModelManifest | str:
+    """The manifest, or why it cannot be read."""
+    try:
+        return registry.manifest(version)
+    except CostModelError as error:
+        return str(error)
+
+
+def _facts(manifest: ModelManifest | str) -> dict[str, Any]:
+    return {"error": manifest} if isinstance(manifest, str) else asdict(manifest)
+
+
+def _line(manifest: ModelManifest) -> str:
+    parts = [
+        f"made {manifest.created}" if manifest.created else "",
+        f"{counted(manifest.rows, 'run')} of {counted(len(manifest.folds), 'workload')}",
+        f"replaced {manifest.parent or 'the analytic model'}",
+        *_measures(manifest, "new"),
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _measures(manifest: ModelManifest, judged: str) -> list[str]:
+    found = manifest.metrics.get(judged, {})
+    names = {"pairwise": "pairwise", "top1": "top-1", "top5": "top-5"}
+    return [f"{text} {found[name][0]:.3f}" for name, text in names.items() if name in found]
+
+
+def _details(manifest: ModelManifest) -> list[str]:
+    lines = [f"promoted: {manifest.reason}"] if manifest.reason else []
+    for judged, found in manifest.metrics.items():
+        about = f" over {found['workloads']} held-out workloads" if "workloads" in found else ""
+        lines.append(f"{judged}: {', '.join(_measures(manifest, judged))}{about}")
+    for source in manifest.sources:
+        lines.append(f"learnt from {source.name}: {source.runs} runs, {source.first} to {source.last}")
+    lines.append(
+        f"latencies over the default's: {manifest.latency_range[0]:.3g} to {manifest.latency_range[1]:.3g}"
+    )
+    lines += [f"target {target[:12]}" for target in manifest.targets]
+    lines.append(f"features {manifest.schema[:12]}, objective {manifest.objective}")
+    lines.append("made by " + ", ".join(f"{name} {version}" for name, version in manifest.versions.items()))
+    return lines
+
+
+__all__ = ["command"]

@@ -1,0 +1,41 @@
+"""A mean with the interval that holds it: what is said of every number that was read from a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class ConfidenceInterval:
+    """A mean and the interval that holds it with :data:`CONFIDENCE`."""
+
+    mean: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(values: NDArray[np.float64]) -> ConfidenceInterval:
+        """The mean of independent values with its bootstrap interval (BCa, Efron 1987)."""
+        from scipy.stats import bootstrap
+
+        mean = float(values.mean())
+        if len(values) < 2 or np.ptp(values) == 0:
+            return ConfidenceInterval(mean, mean, mean)
+        found = bootstrap((values,), np.mean, confidence_level=CONFIDENCE, rng=np.random.default_rng(0))
+        return ConfidenceInterval(mean, *map(float, found.confidence_interval))
+
+    def map(self, function: Callable[[float], float]) -> ConfidenceInterval:
+        """The interval of a monotonically increasing function of the value."""
+        return ConfidenceInterval(*(float(function(value)) for value in (self.mean, self.low, self.high)))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+__all__ = ["CONFIDENCE", "ConfidenceInterval"]

@@ -26,11 +26,14 @@ def command() -> None:
     """Look into a tuning database, check and export it."""
 
 
-@command.command(epilog="Example: autotune db stats --db tuning.db")
+@command.command(epilog="Example: autotune db stats --db tuning.db, or autotune db stats --by model")
 @database_option
+@click.option(
+    "--by", type=click.Choice(["model", "family", "target"]), help="Count workloads, runs and gains by this."
+)
 @click.option("--all", "everything", is_flag=True, help=f"List all workloads, not only {SHOWN} of them.")
 @json_option
-def stats(database: str | None, everything: bool, as_json: bool) -> None:
+def stats(database: str | None, by: str | None, everything: bool, as_json: bool) -> None:
     """Jobs, targets, outcomes, and what is known of each workload, those that take longest first."""
     from autotune.cli.db_stats import lines_of, stats_of
     from autotune.database.opening import opened
@@ -40,7 +43,7 @@ def stats(database: str | None, everything: bool, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    for line in lines_of(facts, None if everything else SHOWN):
+    for line in lines_of(facts, None if everything else SHOWN, by):
         click.echo(line)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
 
 def stats_of(store: Database) -> dict[str, Any]:
     """Everything that is shown, as JSON values; ``workloads`` has a row for each target that measured it."""
+    from autotune.database.overview import overview
+
     targets = {key: target.name for key, target in store.targets().items()}
-    outcomes = store.outcomes()
+    outcomes, rows = store.outcomes(), list(overview(store))
     return {
         "database": store.where,
         "runs": sum(outcomes.values()),
@@ -31,40 +34,48 @@ def stats_of(store: Database) -> dict[str, Any]:
             }
             for job in store.jobs()
         ],
-        "workloads": sorted(_workloads(store, targets), key=lambda row: -(row["best_ns"] or 0.0)),
+        "by": {by: _groups(rows, by) for by in BY},
+        "workloads": sorted(map(_shown, rows), key=lambda row: -(row["best_ns"] or 0.0)),
     }
 
 
-def _workloads(store: Database, targets: dict[str, str]) -> Iterator[dict[str, Any]]:
-    from autotune.database.describe import operators_of, shapes_of
-
-    layers: dict[str, dict[str, None]] = {}  # the names in the order in which they were met, each once
-    for (_, key), names in store.layers().items():
-        layers.setdefault(key, {}).update(dict.fromkeys(names))
-    measured: dict[str, list[Any]] = {}
-    for row in store.summary():
-        measured.setdefault(row.workload_key, []).append(row)
-    for workload in store.workloads():
-        described = {
-            "key": workload.key,
-            "kind": workload.kind,
-            "operators": operators_of(workload.text),
-            "shapes": shapes_of(workload.text),
-            "layers": list(layers.get(workload.key, {})),
-        }
-        for row in measured.get(workload.key, [None]):
-            yield described | {
-                "target": targets.get(row.target_key) if row else None,
-                "runs": row.runs if row else 0,
-                "default_ns": row.default_ns if row else None,
-                "best_ns": row.best_ns if row else None,
-                "gain": str(row.ratio) if row and row.ratio else None,
-                "gflops": workload.flops / row.best_ns if row and row.best_ns else None,
-            }
+def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the overview with the gain in words."""
+    return {name: value for name, value in row.items() if name != "ratio"} | {
+        "gain": str(row["ratio"]) if row["ratio"] else None
+    }
 
 
-def lines_of(facts: dict[str, Any], shown: int | None) -> Iterator[str]:
-    """The text; not more than ``shown`` workloads of each target, None for all of them."""
+BY: Mapping[str, Callable[[Mapping[str, Any]], Sequence[str]]] = {
+    "model": lambda row: row["models"] or ["no model"],
+    "family": lambda row: [row["kind"]],
+    "target": lambda row: [row["target"] or "not measured"],
+}
+"""What workloads are counted by: the groups that a row of the overview belongs to."""
+
+
+def _groups(rows: Sequence[Mapping[str, Any]], by: str) -> list[dict[str, Any]]:
+    """What the workloads of each group have together; one of several models counts in each."""
+    members: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        for name in BY[by](row):
+            members.setdefault(name, []).append(row)
+    return [_group(name, found) for name, found in sorted(members.items())]
+
+
+def _group(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    faster = [row["ratio"].speedup for row in rows if row["ratio"] and row["ratio"].changed]
+    return {
+        "name": name,
+        "workloads": len({row["key"] for row in rows}),
+        "runs": sum(row["runs"] for row in rows),
+        "confirmed_faster": len(faster),
+        "gain": geometric_mean(faster) if faster else None,
+    }
+
+
+def lines_of(facts: dict[str, Any], shown: int | None, by: str | None = None) -> Iterator[str]:
+    """The text: not more than ``shown`` workloads of each target, None for all of them; or groups ``by`` something."""
     outcomes = ", ".join(f"{count} {name}" for name, count in facts["outcomes"].items())
     distinct = len({row["key"] for row in facts["workloads"]})
     yield f"{facts['database']}: {facts['runs']} runs ({outcomes or 'none'}) of {distinct} workloads"
@@ -74,6 +85,10 @@ def lines_of(facts: dict[str, Any], shown: int | None) -> Iterator[str]:
             f"  job {job['id']}  {job['model']}: {job['state']}, {job['runs']} runs in {job['seconds']:.0f} s, "
             f"begun {begun}, {job['target']}"
         )
+    if by is not None:
+        yield ""
+        yield from _table_of_groups(facts["by"][by], by)
+        return
     for target in facts["targets"]:
         rows = [row for row in facts["workloads"] if row["target"] == target]
         if rows:
@@ -86,6 +101,15 @@ def lines_of(facts: dict[str, Any], shown: int | None) -> Iterator[str]:
     if without:
         yield ""
         yield f"{without} workloads were not measured yet"
+
+
+def _table_of_groups(groups: Sequence[dict[str, Any]], by: str) -> Iterator[str]:
+    width = max([len(by), *(len(group["name"]) for group in groups)])
+    yield f"  {by:<{width}} {'workloads':>10} {'runs':>8} {'faster':>7}  gain of those"
+    for group in groups:
+        gain = f"{group['gain']:.2f}×" if group["gain"] else "-"
+        counts = f"{group['workloads']:>10} {group['runs']:>8} {group['confirmed_faster']:>7}"
+        yield f"  {group['name']:<{width}} {counts}  {gain}"
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -104,4 +128,4 @@ def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield f"  {'':<12}  {first}" + (f" and {len(more)} more" if more else "")
 
 
-__all__ = ["lines_of", "stats_of"]
+__all__ = ["BY", "lines_of", "stats_of"]

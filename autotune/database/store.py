@@ -313,6 +313,35 @@ class Database:
 
         return runs_table(self, self.records(workload=workload, target=target, space=space, job=job))
 
+    def workloads(self) -> DataFrame:
+        """What is known of each workload on each target that measured it, as a table to read.
+
+        Columns: workload_key, kind, operators, shapes, models and layers that have it, target, runs, default_ns and
+        best_ns (latencies alone), gflops, ratio with ratio_low and ratio_high (of the schedule in use to the default,
+        inside a model; missing where none was confirmed), flops and bytes.
+        """
+        from autotune.database.table import workloads_table
+
+        return workloads_table(self)
+
+    def comparisons(self) -> DataFrame:
+        """What was compared inside models, as a table to read: a row each candidate, the oldest first.
+
+        Columns: created (UTC; equal for those that were compared with each other), inside (the model), site (option or
+        schedule), name (of the option, or the trace's key), won, median_ns, ratio to the incumbent with ratio_low and
+        ratio_high, error, message, kind, operators, shapes, target, and the keys.
+        """
+        from autotune.database.table import comparisons_table
+
+        return comparisons_table(self)
+
+    def all_comparisons(self) -> list[tuple[str, str, str, Comparison]]:
+        """Every candidate that was compared, the oldest first, with its workload's key, its target's, and its site."""
+        query = select(schema.comparisons).order_by(schema.comparisons.c.id)
+        return self._all(
+            query, lambda row: (row.workload_key, row.target_key, row.site, rows.comparison_from_row(row))
+        )
+
     def records(
         self,
         *,
@@ -340,14 +369,14 @@ class Database:
                 query = query.where(column == value)
         return self._all(query, rows.from_row, skip_damaged=skip_damaged)
 
-    def workloads(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
+    def workload_rows(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
         """Every workload known, by key."""
         query = select(schema.workloads).order_by(schema.workloads.c.key)
         return self._all(query, rows.workload_from_row, skip_damaged=skip_damaged)
 
     def find_workload(self, prefix: str) -> list[WorkloadRow]:
         """The workloads whose key starts with ``prefix``."""
-        return [row for row in self.workloads() if row.key.startswith(prefix)]
+        return [row for row in self.workload_rows() if row.key.startswith(prefix)]
 
     def targets(self) -> dict[str, Target]:
         """Every target known, by key."""

@@ -1,4 +1,4 @@
-"""Measured runs as a table for people, with the names of models, layers and targets beside the keys."""
+"""Runs, workloads and comparisons as tables for people, with names of models, layers and targets beside the keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pandas as pd
 
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.inside import Estimate, estimates
-from autotune.database.records import Origin, Run, WorkloadRow
+from autotune.database.overview import overview
+from autotune.database.records import Origin, Ratio, Run, WorkloadRow
 from autotune.database.rows import ADVICE, sizes
 from autotune.errors import DatabaseError
 
@@ -25,7 +26,7 @@ KNOB = "knob."
 
 def runs_table(database: Database, runs: Sequence[Run]) -> pd.DataFrame:
     """The table that :meth:`autotune.Database.runs` describes."""
-    workloads = {row.key: _described(row) for row in database.workloads()}
+    workloads = {row.key: _described(row) for row in database.workload_rows()}
     targets = {key: target.name for key, target in database.targets().items()}
     models, layers = {job.id: job.model for job in database.jobs()}, database.layers()
     rows = [
@@ -51,6 +52,47 @@ def _of(run: Run, known: Mapping[str, T], key: str, what: str) -> T:
     return known[key]
 
 
+def workloads_table(database: Database) -> pd.DataFrame:
+    """The table that :meth:`autotune.Database.workloads` describes."""
+    rows = [
+        {
+            **row,
+            "workload_key": row["key"],
+            **{name: ", ".join(row[name]) for name in ("models", "layers")},
+            "target": row["target"] or "",
+            **_interval(row["ratio"]),
+        }
+        for row in overview(database)
+    ]
+    return pd.DataFrame(rows, columns=[*_OF_WORKLOADS]).astype(_OF_WORKLOADS)
+
+
+def comparisons_table(database: Database) -> pd.DataFrame:
+    """The table that :meth:`autotune.Database.comparisons` describes."""
+    workloads = {row.key: _described(row) for row in database.workload_rows()}
+    targets = {key: target.name for key, target in database.targets().items()}
+    rows = [
+        {
+            **vars(found),
+            "created": pd.Timestamp(found.created, unit="s", tz="UTC"),
+            "site": site,
+            "median_ns": found.latency.median_ns if found.latency else None,
+            **_interval(found.ratio),
+            **workloads.get(workload, {}),
+            "target": targets.get(target, ""),
+            "workload_key": workload,
+            "target_key": target,
+        }
+        for workload, target, site, found in database.all_comparisons()
+    ]
+    return pd.DataFrame(rows, columns=[*_OF_COMPARISONS]).astype(_OF_COMPARISONS)
+
+
+def _interval(ratio: Ratio | None) -> dict[str, float | None]:
+    low, high = (ratio.interval if ratio else None) or (None, None)
+    return {"ratio": ratio.median if ratio else None, "ratio_low": low, "ratio_high": high}
+
+
 _ALONE, _INSIDE = 0.1, 0.05
 """Standard deviations of the logarithm of a ratio: of readings alone, minutes apart, in processes of their own; and of
 rounds inside a model in turns with the default, in one process."""
@@ -62,7 +104,7 @@ def training_table(database: Database) -> pd.DataFrame:
     ``ratio`` is the latency over the default's: inside a model where it was read there in turns with the default, else
     alone over the default's alone; ``noise`` is the standard deviation of its logarithm.
     """
-    texts = {row.key: row.text for row in database.workloads()}
+    texts = {row.key: row.text for row in database.workload_rows()}
     targets = {key: target.to_json() for key, target in database.targets().items()}
     models = {job.id: job.model for job in database.jobs()}
     runs = database.records()
@@ -127,7 +169,28 @@ _COLUMNS = {
     "flops": "int64",
     "bytes": "int64",
 }
-"""The columns that every table has, and their types."""
+"""The columns that every table of runs has, and their types."""
+
+_RATIOS = dict.fromkeys(("ratio", "ratio_low", "ratio_high"), "float64")
+_OF_WORKLOADS = {
+    **dict.fromkeys(("workload_key", "kind", "operators", "shapes", "models", "layers", "target"), "str"),
+    "runs": "int64",
+    **dict.fromkeys(("default_ns", "best_ns", "gflops"), "float64"),
+    **_RATIOS,
+    "flops": "int64",
+    "bytes": "int64",
+}
+_OF_COMPARISONS = {
+    "created": "datetime64[us, UTC]",
+    **dict.fromkeys(("inside", "site", "name"), "str"),
+    "won": "bool",
+    "median_ns": "float64",
+    **_RATIOS,
+    "error": "float64",
+    **dict.fromkeys(("message", "kind", "operators", "shapes", "target"), "str"),
+    **dict.fromkeys(("workload_key", "target_key", "key"), "str"),
+}
+"""Columns and types of the other tables."""
 
 
 def _described(row: WorkloadRow) -> dict[str, Any]:
@@ -185,4 +248,4 @@ def _provenance(runs: Sequence[Run]) -> pd.DataFrame:
     return pd.DataFrame(columns).astype({name: "int64" if name == "seed" else "str" for name in columns})
 
 
-__all__ = ["KNOB", "runs_table", "training_table"]
+__all__ = ["KNOB", "comparisons_table", "runs_table", "training_table", "workloads_table"]

@@ -21,7 +21,7 @@ def problems_of(database: Database) -> list[str]:
     from autotune.schedule.trace import Trace
 
     problems = list(database.damage())
-    for row in database.workloads(skip_damaged=True):
+    for row in database.workload_rows(skip_damaged=True):
         try:
             key = parse_workload(row.text).key
         except AutotuneError as error:
@@ -66,7 +66,7 @@ def stale_keys(database: Database) -> list[Key]:
     from autotune.graph.program import ProgramWorkload, parse_workload
     from search_spaces.spaces import space_for
 
-    texts = {row.key: row.text for row in database.workloads()}
+    texts = {row.key: row.text for row in database.workload_rows()}
     targets = database.targets()
     stale = []
     for key in database.tuned_keys():

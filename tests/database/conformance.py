@@ -68,7 +68,7 @@ class Conformance:
         with Database(where, read_only=True) as database:
             (found,) = database.records()
             assert replace(found, id=None) == stored
-            assert database.workloads() == [WorkloadRow(KEY.workload, "text", "contraction", 10, 20)]
+            assert database.workload_rows() == [WorkloadRow(KEY.workload, "text", "contraction", 10, 20)]
             assert database.targets() == {HOST.key: HOST, OTHER.key: OTHER}
 
     def test_the_same_schedule_is_not_counted_twice(self, where: str) -> None:

@@ -71,7 +71,7 @@ def test_a_difference_names_the_keys_that_use_another_schedule(tmp_path: Path) -
 def test_merging_into_an_empty_database(tmp_path: Path) -> None:
     with filled(tmp_path / "source.db", run("a", 1.0)) as source, Database(tmp_path / "new.db") as mine:
         assert merge(mine, source).new == 1
-        assert mine.workloads() == source.workloads()
+        assert mine.workload_rows() == source.workload_rows()
         assert mine.targets() == source.targets()
 
 

@@ -163,3 +163,39 @@ def test_only_tables_load_pandas(database: Database, tmp_path: Path) -> None:
     command = [sys.executable, "-c", code, str(tmp_path / "tuning.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == ["[]", "True", ""]
+
+
+def test_workloads_are_a_table_with_what_is_known_of_each(database: Database) -> None:
+    table = database.workloads()
+    first, second = (row for _, row in table.iterrows())
+    assert (first["kind"], first["models"], first["layers"], first["runs"]) == ("pool", "", "", 1)
+    assert (second["models"], second["layers"]) == ("m", "fire2/squeeze, fire3/squeeze")
+    assert (second["runs"], second["best_ns"], second["gflops"]) == (2, 1e6, 4000.0)
+    assert (second["target"], first["target"]) == (HOST.name, OTHER.name)
+    assert table["ratio"].isna().all()
+
+
+def test_comparisons_are_a_table_with_a_row_a_candidate(database: Database) -> None:
+    incumbent, failed = database.records()[:2]
+    compare(database, schedules((incumbent, 9e5), (failed, 6e5), won=failed.trace_key))
+    table = database.comparisons()
+    assert table["won"].tolist() == [True, False, True]
+    last = table.iloc[-1]
+    assert (last["inside"], last["site"], last["name"], last["kind"]) == (
+        "net",
+        "schedule",
+        "b",
+        "convolution",
+    )
+    assert (last["median_ns"], last["ratio"]) == (6e5, pytest.approx(2 / 3))
+    assert last["ratio_low"] < last["ratio"] < last["ratio_high"]
+    assert table["ratio"].isna().tolist() == [True, True, False]
+    assert table["created"].iloc[1] == table["created"].iloc[2]
+    assert last["workload_key"] == KEY.workload
+
+
+def test_tables_of_an_empty_database_have_their_columns(tmp_path: Path) -> None:
+    with Database(tmp_path / "empty.db") as empty:
+        workloads, comparisons = empty.workloads(), empty.comparisons()
+        assert len(workloads) == len(comparisons) == 0
+        assert (str(workloads["runs"].dtype), str(comparisons["won"].dtype)) == ("int64", "bool")

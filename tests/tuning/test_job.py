@@ -606,7 +606,7 @@ def test_an_unknown_sampler_is_refused_before_anything_starts(path: Path) -> Non
     with pytest.raises(UsageError, match="unknown sampler 'best'"):
         job(path, A, options=Options(sampler="best")).run()
     with Database(path) as database:
-        assert database.workloads() == []
+        assert database.workload_rows() == []
 
 
 def test_progress_as_json_lines(path: Path) -> None:

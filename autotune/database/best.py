@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Select, and_, func, select
@@ -18,7 +19,7 @@ from autotune.database.records import Comparison, Key, Origin, Reading, Run
 CLEARLY = 0.9
 """A run that was never compared is believed only if it seems to take this little of what the one in use takes."""
 _PROCESSES = 2
-"""And if it was read inside a model in so many processes."""
+"""And if it was read inside a model in so many processes, faster than all that have lost the newest comparison."""
 
 
 def best_of(connection: Connection, key: Key, readings: Iterable[Reading]) -> Run | None:
@@ -28,13 +29,28 @@ def best_of(connection: Connection, key: Key, readings: Iterable[Reading]) -> Ru
     if safe is None:
         return one(connection, rows.select_fastest(key, 1).where(alive))
     known = estimates(readings)
-    limit = CLEARLY * known.get(safe.trace_key, Estimate()).ratio
-    fast = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
-    runs = (
-        one(connection, rows.select_run(key, trace)) for trace in sorted(fast, key=lambda t: known[t].ratio)
-    )
+    fast = clearly_faster(known, safe.trace_key)
+    if fast:
+        refuted = [known[trace].ratio for trace in _losers(connection, key) if trace in known]
+        fast = [trace for trace in fast if known[trace].ratio < min(refuted, default=math.inf)]
+    runs = (one(connection, rows.select_run(key, trace)) for trace in fast)
     usable = (run for run in runs if run is not None and run.confirmed_ns is None and not run.crashed)
     return next(usable, safe)
+
+
+def clearly_faster(known: Mapping[str, Estimate], safe: str) -> list[str]:
+    """The trace keys of runs that seem clearly faster inside a model than the one that is used, fastest first."""
+    limit = CLEARLY * known.get(safe, Estimate()).ratio
+    found = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
+    return sorted(found, key=lambda trace: known[trace].ratio)
+
+
+def _losers(connection: Connection, key: Key) -> list[str]:
+    """The trace keys of the candidates that have not won the newest comparison.
+
+    Where those are no faster, neither is what was read beside them as slower: the least of many readings is lucky.
+    """
+    return [row.name for row in comparison_of(connection, key) if row.ratio is not None and not row.won]
 
 
 def for_goal(connection: Connection, key: Key, fastest: Run, goal: Goal) -> tuple[Run, Saving | None]:
@@ -107,6 +123,7 @@ def diagnose(connection: Connection, key: Key) -> Miss:
 __all__ = [
     "CLEARLY",
     "best_of",
+    "clearly_faster",
     "comparison_of",
     "crashes_of",
     "diagnose",

@@ -235,8 +235,9 @@ class Database:
 
         The winner of the newest comparison, else the default. A run that was found since, by a job that
         did not reach its end, takes its place only if it was read inside a model in two processes, and its
-        readings there are clearly smaller (CLEARLY, in :mod:`autotune.database.best`): the smallest of many is
-        the luckiest. Readings alone decide only where the default never worked. A run that crashed inside a model is
+        readings there are clearly smaller (CLEARLY, in :mod:`autotune.database.best`), and smaller than those of
+        all that have lost that comparison: the smallest of many is the luckiest. Readings alone decide only where the
+        default never worked. A run that crashed inside a model is
         never used.
         """
         key = Key(workload_key, target_key, space_key)

@@ -15,6 +15,7 @@ from functools import partial
 
 from autotune.compiler.plan import OPTION, option_key
 from autotune.database import Database, Hit, Miss
+from autotune.database.best import clearly_faster
 from autotune.database.goal import Goal
 from autotune.database.records import SAME_CODE, Comparison, PlanReading, Run, crash_message
 from autotune.errors import NoReferenceError
@@ -182,9 +183,16 @@ class Comparing:
         by_trace = {run.trace_key: run for run in known}
         wanted = dict.fromkeys([*([planned] if planned else []), *task.leaders(TOP)])
         top = [by_trace[trace] for trace in wanted if trace in by_trace][:TOP]
+        if all(run.confirmed_ns is not None for run in top):
+            top = [*self._next(task, best, by_trace), *top][:TOP]
         if best.id not in {default.id, *(run.id for run in top)}:
             top = [*top[: TOP - 1], best]
         return list({run.id: run for run in (default, *top, *self._smaller(task))}.values())
+
+    def _next(self, task: Task, best: Run, by_trace: Mapping[str, Run]) -> list[Run]:
+        """What seems clearly faster than what is used and was never compared, the fastest of these; empty if none."""
+        fast = (by_trace[trace] for trace in clearly_faster(task.inside, best.trace_key) if trace in by_trace)
+        return [run for run in fast if run.confirmed_ns is None and not run.crashed][:1]
 
     def _smaller(self, task: Task) -> Iterator[Run]:
         """What would be used instead of the fastest for each other goal: a comparison says how much slower it is."""

@@ -148,6 +148,24 @@ class Conformance:
             compare(database, schedules((runs["default"], 90.0), (runs["fast"], 92.0), won="default"))
             assert _best(database).trace_key == "default"
 
+    def test_what_read_slower_than_those_that_lost_a_comparison_is_not_believed(self, where: str) -> None:
+        def read(trace: str, ratio: float) -> None:
+            for _ in range(2):
+                database.read_inside(KEY, [Reading(trace, ratio, 3, 100.0)], "net")
+
+        with Database(where) as database:
+            database.record(run("default", 100.0, origin=Origin.DEFAULT))
+            for trace, ratio in [("first", 0.5), ("second", 0.6), ("third", 0.65)]:
+                database.record(run(trace, 90.0))
+                read(trace, ratio)
+            default, first, second, _ = database.records()
+            lost = schedules((default, 100.0), (first, 120.0), (second, 101.0), won="default")
+            compare(database, lost)
+            assert _best(database).trace_key == "default"
+            database.record(run("later", 90.0))
+            read("later", 0.4)
+            assert _best(database).trace_key == "later"
+
     def test_what_crashed_inside_a_model_is_never_used(self, where: str) -> None:
         with Database(where) as database:
             for trace in ("default", "won", "fast", "slow"):

@@ -20,7 +20,8 @@ import numpy as np
 import pytest
 
 from autotune.database import Database, Evidence, Hit, JobRow, Latency, Origin, Outcome, State
-from autotune.database.records import SAME_CODE
+from autotune.database.inside import estimates
+from autotune.database.records import SAME_CODE, Reading
 from autotune.errors import MeasureError, NoReferenceError, UsageError
 from autotune.passes.options import Option
 from autotune.schedule.knob import Config, Knob
@@ -359,6 +360,30 @@ def test_what_is_faster_inside_the_model_is_used_and_not_read_again(path: Path) 
     assert "1 workloads faster inside the model, 0 keep the default" in out.getvalue()
     job(path, A, budget=Budget(per_workload=30), whole=model).run()
     assert [asked for asked in model.asked if asked[1] > 1] == [(TOP + 1, least_processes(TOP, LOSSES))]
+
+
+class Lucky(Model):
+    """Where versions are compared in several processes, no candidate is faster than the default."""
+
+    def _one(self, version: Version, rounds: Rounds) -> Any:
+        return super()._one(version if rounds.processes == 1 else replace(version, code={}), rounds)
+
+
+def test_where_what_read_fastest_has_lost_the_next_is_compared_and_not_used_before(path: Path) -> None:
+    model = Lucky(A)
+    job(path, A, trials=40, whole=model).run()
+    with Database(path) as database:
+        key = database.records()[0].key
+        known = estimates(database.readings(key))
+        compared = {run.trace_key for run in database.records() if run.confirmed_ns is not None}
+        third = min(known.keys() - compared, key=lambda trace: known[trace].ratio)
+        database.read_inside(key, [Reading(third, 0.5, 3, 1.0)], "net")
+    assert hit(path, A).evidence == Evidence(State.CONFIRMED, 39)
+    job(path, A, budget=Budget(per_workload=40), whole=model).run()
+    assert hit(path, A).evidence == Evidence(State.CONFIRMED, 39)
+    with Database(path) as database:
+        now = {run.trace_key for run in database.records() if run.confirmed_ns is not None}
+    assert now == {*compared, third}
 
 
 class Crashing(Model):

@@ -15,7 +15,7 @@ from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
 from autotune.te.depth import walks_deep
 from autotune.te.expr import Expr, Read, Reduce, cast
-from autotune.te.tensor import ComputeOp, PlaceholderOp, Tensor
+from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autotune.te.traversal import reads, substitute, transform
 
 
@@ -151,39 +151,64 @@ def _root_place(stage: Stage, arguments: Mapping[Tensor, Buffer], workspaces: li
     return Place(tuple(buffers), tuple(constant_form(0) for _ in stage.op.shape))
 
 
-def inlined_bodies(order: Sequence[Stage]) -> tuple[dict[Stage, tuple[Expr, ...]], dict[Stage, Expr]]:
-    """Bodies and epilogues of all compute stages, with inlined stages substituted."""
+Inlined = tuple[tuple[Expr, ...], Expr | None]
+"""The body of a stage, and its epilogue."""
+
+
+def inlined_bodies(
+    order: Sequence[Stage], known: dict[tuple[object, ...], Inlined] | None = None
+) -> tuple[dict[Stage, tuple[Expr, ...]], dict[Stage, Expr]]:
+    """Bodies and epilogues of all compute stages, with inlined stages substituted.
+
+    ``known`` are those of other schedules of the program, which gets these in addition.
+    """
+    known = {} if known is None else known
     bodies: dict[Stage, tuple[Expr, ...]] = {}
     epilogues: dict[Stage, Expr] = {}
     for stage in order:
         if not isinstance(stage.op, ComputeOp):
             continue
-        memo: dict[int, Expr] = {}
-
-        def replace(node: Expr, schedule: Schedule = stage.schedule) -> Expr | None:
-            if not isinstance(node, Read):
-                return None
-            producer = schedule[node.tensor]
-            if producer.attach_type != "inline" or not isinstance(producer.op, ComputeOp):
-                return None
-            body = bodies[producer][node.tensor.value_index]
-            # An index may be of a narrower type than the loop variable that it stands for.
-            indices = [
-                cast(index, axis.dtype) for axis, index in zip(producer.op.axis, node.indices, strict=True)
-            ]
-            return substitute(body, dict(zip(producer.op.axis, indices, strict=True)))
-
-        first = stage.op.body[0]
-        if isinstance(first, Reduce):
-            sources = tuple(transform(s, replace, memo) for s in first.sources)
-            bodies[stage] = tuple(
-                Reduce(first.reducer, sources, first.axis, i) for i in range(len(stage.op.body))
-            )
-        else:
-            bodies[stage] = tuple(transform(e, replace, memo) for e in stage.op.body)
-        if stage.op.epilogue is not None:
-            epilogues[stage] = transform(stage.op.epilogue.body, replace)
+        producers = [stage.schedule[tensor] for tensor in stage.op.input_tensors]
+        inlined = {p.op: bodies[p] for p in producers if p.attach_type == "inline" and p in bodies}
+        key = (stage.op, *(inlined.get(p.op) for p in producers))
+        if key not in known:
+            known[key] = _substituted(stage, inlined)
+        bodies[stage], epilogue = known[key]
+        if epilogue is not None:
+            epilogues[stage] = epilogue
     return bodies, epilogues
+
+
+def _substituted(stage: Stage, inlined: Mapping[Operation, tuple[Expr, ...]]) -> Inlined:
+    """What a stage computes with the bodies of ``inlined`` stages in place of reads of them."""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    last = None if op.epilogue is None else op.epilogue.body
+    if not inlined:
+        return op.body, last
+
+    def replace(node: Expr) -> Expr | None:
+        if not isinstance(node, Read):
+            return None
+        producer = stage.schedule[node.tensor].op
+        if not isinstance(producer, ComputeOp) or producer not in inlined:
+            return None
+        # An index may be of a narrower type than the loop variable that it stands for.
+        indices = [cast(index, axis.dtype) for axis, index in zip(producer.axis, node.indices, strict=True)]
+        return substitute(
+            inlined[producer][node.tensor.value_index], dict(zip(producer.axis, indices, strict=True))
+        )
+
+    memo: dict[int, Expr] = {}
+    first = op.body[0]
+    if isinstance(first, Reduce):
+        sources = tuple(transform(s, replace, memo) for s in first.sources)
+        body: tuple[Expr, ...] = tuple(
+            Reduce(first.reducer, sources, first.axis, i) for i in range(len(op.body))
+        )
+    else:
+        body = tuple(transform(e, replace, memo) for e in op.body)
+    return body, None if last is None else transform(last, replace)
 
 
 def _kernel(stage: Stage, body: Stmt) -> LoopKernel:

@@ -67,8 +67,9 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
     def owner_of(self, iv: IterVar) -> Stage:
         """The stage that a loop variable belongs to; raises ScheduleError."""
         for stage in self.stages:
-            if any(iv is other for other in stage.all_iter_vars):
-                return stage
+            for other in stage.all_iter_vars:
+                if iv is other:
+                    return stage
         raise ScheduleError(f"loop {iv.name} belongs to no stage of this schedule")
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, TypeVar
 
 from autotune.te.expr import (
@@ -100,7 +100,8 @@ def transform(
     for node in ordered([expr], lambda node: () if id(node) in memo else children(node)):
         if id(node) not in memo:
             parts = children(node)
-            new = rebuild(node, tuple([memo[id(p)] for p in parts])) if parts else node
+            others = tuple([memo[id(p)] for p in parts])
+            new = node if all(map(is_, others, parts)) else rebuild(node, others)
             other = replace(new)
             memo[id(node)] = new if other is None else other
     return memo[id(expr)]
@@ -115,7 +116,9 @@ def nodes(expr: Expr) -> Iterator[Expr]:
         if id(node) not in seen:
             seen.add(id(node))
             yield node
-            stack.extend(reversed(children(node)))
+            below = _CHILDREN.get(type(node))
+            if below is not None:
+                stack.extend(below(node)[::-1])
 
 
 def reads(expr: Expr) -> list[Read]:

@@ -10,6 +10,7 @@ import numpy as np
 from autotune.schedule.knob_expression import ceil_div, least, most
 from search_spaces.nest.recorded import Quantity
 
+_BOOL = (bool, np.bool_)
 Value: TypeAlias = Any
 """One number for all candidates, or an array of them [n], or a quantity that stands for one."""
 Knobs: TypeAlias = Mapping[str, Value]
@@ -52,7 +53,7 @@ def is_one(extent: Value) -> bool:
 
 def _is_known(condition: Any) -> bool:
     """Whether a condition is the same for all candidates."""
-    return isinstance(condition, bool | np.bool_)
+    return isinstance(condition, _BOOL)
 
 
 __all__ = ["Knobs", "Value", "both", "ceil_div", "either", "is_one", "least", "most", "negated", "where"]

@@ -31,6 +31,8 @@ class Axes:
         self._same: dict[str, str] = {}
         self._owners: dict[str, Stage] = {}
         self._sizes: dict[str, int] = {}
+        self._found: dict[Expr, Terms] = {}
+        """What moves an index, as far as the axes are known."""
         for stage in stages:
             self._join(stage)
         for stage in stages:
@@ -47,6 +49,11 @@ class Axes:
 
     def terms(self, index: Expr) -> Terms:
         """An index of a read; remainders, look-ups and the like count as what moves them."""
+        if index not in self._found:
+            self._found[index] = self._terms_of(index)
+        return self._found[index]
+
+    def _terms_of(self, index: Expr) -> Terms:
         form = self._places.indexes.form(index)
         found: dict[str, float] = {}
         for atom, factor in form.terms.items():
@@ -75,6 +82,7 @@ class Axes:
 
     def rename(self, names: Mapping[str, str]) -> None:
         """Call axes otherwise."""
+        self._found.clear()
         for old, new in names.items():
             self._same[old] = new
             self._sizes[new], self._owners[new] = self._sizes[old], self._owners[old]
@@ -104,6 +112,7 @@ class Axes:
 
     def _place(self, stage: Stage) -> None:
         """Name the axes of a stage whose readers have theirs."""
+        self._found.clear()
         uses = [(reader, read) for reader, read in self._places.uses[stage] if reader in self._stages]
         for dimension, axis in enumerate(stage.op.axis):
             indices = [read.indices[dimension] for _, read in uses]
@@ -113,6 +122,7 @@ class Axes:
             if name and not others and exact and all(terms == {name: 1} for terms in moved):
                 self._take_apart(axis)  # its readers' loops say where it is
                 self.names[axis], self._terms[axis] = name, {name: 1}
+                self._found.clear()
             else:
                 self._own(stage, axis, indices)
         for axis in stage.op.reduce_axis:
@@ -144,6 +154,7 @@ class Axes:
         for index in indices[:1]:
             place = {name: step for name, step in self.terms(index).items() if name in moved}
         self._terms[axis] = {**place, self.names[axis]: 1}
+        self._found.clear()
 
     def _outside(self, stage: Stage) -> set[str]:
         """The axes that loops around a stage move."""
@@ -176,6 +187,7 @@ class Axes:
         apart = name != known and self._owners[name] is not self._owners[known]
         if apart and self._sizes[name] == self._sizes[known]:
             self._same[name] = known
+            self._found.clear()
 
 
 def roots(stage: Stage, loop: IterVar) -> list[IterVar]:

@@ -94,6 +94,8 @@ class _Counter:
         return not any(test is axis for test in nodes(cond) for axis in self._inner)
 
     def _depends(self, node: Expr) -> tuple[IterVar, ...]:
+        if not self._axes:
+            return ()
         if id(node) in self._moving:
             return self._moving[id(node)]
         for other in ordered([node], lambda node: () if id(node) in self._moving else children(node)):
@@ -114,7 +116,7 @@ def _value(node: Expr, values: Mapping[IterVar, Known]) -> Known | None:
     if isinstance(node, Not):
         known = _value(node.a, values)
         return None if known is None else Known(not known.number)
-    if isinstance(node, Binary | Compare) and not is_float(node.a.dtype):
+    if isinstance(node, (Binary, Compare)) and not is_float(node.a.dtype):
         a, b = _value(node.a, values), _value(node.b, values)
         for one in (a, b):
             if one is not None and node.op in ("and", "or") and bool(one.number) == (node.op == "or"):

@@ -30,7 +30,7 @@ from search_spaces.nest.kernel import About, Kernels, Source
 from search_spaces.nest.loops import WRITTEN_OUT, Access, Loop, LoopKind, LoopNest, Numbers, Pass
 from search_spaces.nest.replay import followed
 from search_spaces.nest.template import Joint, Part, Template
-from search_spaces.nest.work import Work, around
+from search_spaces.nest.work import Shared, Work, around
 from search_spaces.sketch import Path, Sketch
 
 Dims = tuple[tuple[tuple[str, float], ...], ...]
@@ -222,11 +222,16 @@ class Derivation:
         own = {self.name(axis) for axis in (*stage.op.axis, *stage.op.reduce_axis)}
         enclosing = {loop for at, loops in around(stage)[:-1] for loop in loops}
         around_it, beside = set[str](), set[str]()
-        for at, loops in self.kernels.chain:
-            for loop in loops:
-                known = around_it if loop in enclosing or at is stage else beside
-                known |= {self.name(axis) for axis in roots(at, loop)}
+        for at, loop, moved in self._moved:
+            known = around_it if loop in enclosing or at is stage else beside
+            known |= moved
         return frozenset(beside - around_it - own)
+
+    @cached_property
+    def _moved(self) -> list[tuple[Stage, IterVar, set[str]]]:
+        """The loops around the main stage's body, and the axes that each moves."""
+        chain = ((at, loop) for at, loops in self.kernels.chain for loop in loops)
+        return [(at, loop, {self.name(axis) for axis in roots(at, loop)}) for at, loop in chain]
 
     def _passes(self) -> list[Pass]:
         """Kernels before the main one read their inputs and write what they compute."""
@@ -293,6 +298,7 @@ class Nests:
     def __init__(self, sketch: Sketch, about: About) -> None:
         self._sketch = sketch
         self._about = about
+        self._shared = Shared()
         self._works: dict[int, tuple[Path, Work]] = {}
         self._templates: dict[Stage, tuple[Template, Joint]] = {}
         self._joints: list[Joint] = []
@@ -320,7 +326,8 @@ class Nests:
             raise path.error or InternalError("a path without a schedule")
         if id(path) not in self._works:
             knobs = [knob.name for knob in self._sketch.knobs]
-            work = Work(followed(path.schedule, path.trace), knobs, self._about.constants)
+            replayed = followed(path.schedule, path.trace)
+            work = Work(replayed, knobs, self._about.constants, self._shared)
             self._works[id(path)] = path, work
         return self._works[id(path)][1]
 

@@ -167,7 +167,7 @@ class Kernels:
 
     def _looked_up(self, index: Expr) -> set[str]:
         """The axes that move an index through a look-up."""
-        inner = [node for node in nodes(index) if isinstance(node, Read)]
+        inner = self.places.indexes.reads(index)
         return {name for read in inner for i in read.indices for name in self.axes.terms(i)}
 
     def _stepped(self, read: Read) -> frozenset[str]:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from autotune.lower.attached import attached_inside
-from autotune.lower.program import inlined_bodies
+from autotune.lower.program import Inlined, inlined_bodies
 from autotune.schedule.knob_expression import evaluate
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read, const
 from autotune.te.tensor import ComputeOp, PlaceholderOp
-from autotune.te.traversal import reads
 from search_spaces.nest.arithmetic import Knobs, Value
 from search_spaces.nest.frame import Frame
 from search_spaces.nest.regions import Box, Boxes, Indexes
@@ -21,12 +20,17 @@ from search_spaces.nest.replay import Replayed
 class Places:
     """Which stages have loops, what they read through inlined ones, and the frames of a population."""
 
-    def __init__(self, replayed: Replayed) -> None:
+    def __init__(
+        self,
+        replayed: Replayed,
+        indexes: Indexes | None = None,
+        inlined: dict[tuple[object, ...], Inlined] | None = None,
+    ) -> None:
         self.replayed = replayed
         order = replayed.schedule.order()
-        self.bodies, self.epilogues = inlined_bodies(order)
+        self.bodies, self.epilogues = inlined_bodies(order, inlined)
         self.stages = [s for s in order if s.attach_type != "inline" and isinstance(s.op, ComputeOp)]
-        self.indexes = Indexes()
+        self.indexes = indexes or Indexes()
 
     @cached_property
     def reads(self) -> Mapping[Stage, Sequence[Read]]:
@@ -34,7 +38,8 @@ class Places:
         found: dict[Stage, list[Read]] = {}
         for stage in self.stages:
             last = (self.epilogues[stage],) if stage in self.epilogues else ()
-            found[stage] = [read for expr in (*self.bodies[stage], *last) for read in reads(expr)]
+            exprs = (*self.bodies[stage], *last)
+            found[stage] = [read for expr in exprs for read in self.indexes.reads(expr)]
         return found
 
     @cached_property

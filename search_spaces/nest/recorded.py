@@ -37,7 +37,7 @@ class Recording:
 
     def apply(self, operation: Operation, *operands: Any) -> Quantity:
         """What stands for the result of an operation, whose operands are quantities or single values."""
-        key = (operation, *[o.number if type(o) is Quantity else self._number(o) for o in operands])
+        key = (operation, *[o.number if type(o) is Quantity else self._constant(o) for o in operands])
         found = self._known.get(key)
         if found is None:
             found = self._made(key)
@@ -48,9 +48,7 @@ class Recording:
         made = self._known[key] = Quantity(self, len(self._known))
         return made
 
-    def _number(self, operand: Any) -> int:
-        if isinstance(operand, Quantity):
-            return operand.number
+    def _constant(self, operand: Any) -> int:
         key = ("constant", type(operand), operand)
         found = self._known.get(key)
         if found is None:
@@ -60,9 +58,9 @@ class Recording:
 
     def program(self, results: Iterable[Any]) -> Program:
         """What computes ``results``, which are quantities or single values, and no more than that."""
-        wanted = [self._number(result) for result in results]
+        wanted = [r.number if type(r) is Quantity else self._constant(r) for r in results]
         needed = set(wanted)
-        for number in sorted(self._lines, reverse=True):  # what a line needs has a smaller number
+        for number in reversed(self._lines):  # what a line needs has a smaller number
             if number in needed:
                 needed.update(self._lines[number][1:])
         places = {number: place for place, number in enumerate(sorted(needed))}

@@ -14,6 +14,7 @@ from autotune.lower.linear import Lin, Simplifier
 from autotune.schedule.index_map import Piece
 from autotune.schedule.knob_expression import evaluate
 from autotune.te.expr import Binary, Const, Expr, IterVar, Read
+from autotune.te.traversal import reads
 from search_spaces.nest.arithmetic import Knobs, Value, both, either, least, most, where
 
 
@@ -34,17 +35,24 @@ Boxes = Mapping[IterVar, Box]
 
 
 class Indexes:
-    """What the indices of a program cover."""
+    """What the indices of a program cover; schedules of one program have most of their expressions in common."""
 
     def __init__(self) -> None:
         self._simplifier = Simplifier()
         self._forms: dict[Expr, Lin] = {}
+        self._reads: dict[Expr, Sequence[Read]] = {}
 
     def form(self, index: Expr) -> Lin:
         """An index in linear normal form; each is taken apart once."""
         if index not in self._forms:
             self._forms[index] = self._simplifier.form(index)
         return self._forms[index]
+
+    def reads(self, expr: Expr) -> Sequence[Read]:
+        """All tensor reads below an expression; each is walked through once."""
+        if expr not in self._reads:
+            self._reads[expr] = reads(expr)
+        return self._reads[expr]
 
     def interval(self, index: Expr, boxes: Boxes) -> Box | None:
         """What an index covers while its variables run over their boxes; None where that is unknown."""

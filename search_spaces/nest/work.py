@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.lower.program import Inlined
 from autotune.schedule.knob import Columns
 from autotune.schedule.stage import Stage
 from autotune.te.expr import IterVar, Reduce
@@ -18,18 +19,32 @@ from search_spaces.nest.axes import roots
 from search_spaces.nest.counting import operations_of
 from search_spaces.nest.places import Places
 from search_spaces.nest.recorded import Program, Recording
+from search_spaces.nest.regions import Indexes
 from search_spaces.nest.replay import Replayed
 from search_spaces.nest.written import written_out
+
+
+class Shared:
+    """What is found out once for all paths of a sketch, whose schedules are of the same program."""
+
+    def __init__(self) -> None:
+        self.indexes = Indexes()
+        self.inlined: dict[tuple[object, ...], Inlined] = {}
+        self.operations: dict[tuple[object, ...], float] = {}
 
 
 class Work:
     """The stages of a path, and which of them has most work in each of its candidates.
 
-    ``knobs`` are the names of all, ``constants`` those of the inputs that are known at compile time.
+    ``knobs`` are the names of all, ``constants`` those of the inputs that are known at compile time; ``shared`` is
+    what is known of the program already.
     """
 
-    def __init__(self, replayed: Replayed, knobs: Iterable[str], constants: frozenset[str]) -> None:
-        self.places = Places(replayed)
+    def __init__(
+        self, replayed: Replayed, knobs: Iterable[str], constants: frozenset[str], shared: Shared
+    ) -> None:
+        self._shared = shared
+        self.places = Places(replayed, shared.indexes, shared.inlined)
         self.recording = Recording()
         self.knobs = {name: self.recording.knob(name) for name in knobs}
         self.frames = self.places.frames(self.knobs)
@@ -51,7 +66,12 @@ class Work:
             sources = body[0].sources if isinstance(body[0], Reduce) else body
             frame = self.frames[stage]
             inner = roots(stage, stage.leaf_iter_vars[-1]) if stage.leaf_iter_vars else []
-            self._operations[stage] = operations_of(sources, written_out(frame), inner)
+            written = written_out(frame)
+            key = tuple(sources), tuple((axis, *values) for axis, values in written.items()), tuple(inner)
+            known = self._shared.operations.get(key)
+            if known is None:
+                known = self._shared.operations[key] = operations_of(sources, written, inner)
+            self._operations[stage] = known
         return self._operations[stage]
 
     def mains(self, columns: Columns, n: int) -> list[tuple[NDArray[np.intp], Stage]]:
@@ -111,4 +131,4 @@ def around(stage: Stage) -> list[tuple[Stage, Sequence[IterVar]]]:
     return found
 
 
-__all__ = ["Work", "around", "root_of"]
+__all__ = ["Shared", "Work", "around", "root_of"]

@@ -17,6 +17,7 @@ from cost_models import features
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from search_spaces.population import Population
     from search_spaces.space import Space
 
 OK = "ok"
@@ -41,10 +42,12 @@ class Dataset:
     Group g is one workload on one target: ``workloads[g]`` is the workload's key, ``targets[g]`` the target's,
     ``families[g]`` the family of its space, ``models[g]`` where it was met. Latencies are over the default's, or in
     ns in a group whose default is unknown: only those of one group compare. ``noise`` [n] is the standard deviation of
-    their logarithms. ``skipped`` counts records that gave no row.
+    their logarithms. ``knobs`` [n, K] are the encoded values of all knobs by name, NaN where a space has none.
+    ``skipped`` counts records that gave no row.
     """
 
     x: features.Matrix
+    knobs: features.Matrix
     latency: NDArray[np.float64]
     noise: NDArray[np.float64]
     groups: NDArray[np.int64]
@@ -70,7 +73,7 @@ class Dataset:
 
     def take(self, rows: NDArray[np.bool_]) -> Dataset:
         """The given rows; groups keep their numbers."""
-        mine = {name: getattr(self, name)[rows] for name in ("x", "latency", "noise", "groups")}
+        mine = {name: getattr(self, name)[rows] for name in ("x", "knobs", "latency", "noise", "groups")}
         return replace(self, **mine)
 
 
@@ -95,8 +98,12 @@ def build(runs: DataFrame) -> Dataset:
             parts.append(rows)
             numbers.append(np.full(len(rows.x), number, dtype=np.int64))
     width = len(features.names())
+    knobs = sorted({name for rows in parts for name in rows.space.names})
     return Dataset(
         x=np.concatenate([np.zeros((0, width), np.float32), *(rows.x for rows in parts)]),
+        knobs=np.concatenate(
+            [np.zeros((0, len(knobs)), np.float32), *(rows.population.encoded(knobs) for rows in parts)]
+        ),
         latency=np.concatenate([np.zeros(0), *(rows.latency for rows in parts)]),
         noise=np.concatenate([np.zeros(0), *(rows.noise for rows in parts)]),
         groups=np.concatenate([np.zeros(0, np.int64), *numbers]),
@@ -113,6 +120,7 @@ class _Rows:
     """The runs of one space."""
 
     space: Space
+    population: Population
     x: features.Matrix
     latency: NDArray[np.float64]
     noise: NDArray[np.float64]
@@ -147,9 +155,11 @@ def _rows(workload: str, target: str, space_key: str, runs: DataFrame, skipped: 
         return None
     kept = runs.loc[list(configs)]
     label = "ratio" if kept["ratio"].notna()[timed[kept.index]].all() else "latency_ns"
+    population = space.of(list(configs.values()))
     return _Rows(
         space,
-        features.extract(space, list(configs.values())),
+        population,
+        features.extract(space, population),
         kept[label].where(timed[kept.index]).to_numpy(np.float64),
         kept["noise"].fillna(NOISE).to_numpy(np.float64),
     )

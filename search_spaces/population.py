@@ -30,6 +30,15 @@ class Population:
         """One array of values [n] a knob."""
         return {knob.name: knob.array[self.indexes[:, position]] for position, knob in enumerate(self.knobs)}
 
+    def encoded(self, names: Sequence[str]) -> NDArray[np.float32]:
+        """The knobs called ``names`` as numbers [n, len(names)]; NaN where the space has no such knob."""
+        found = np.full((len(self), len(names)), np.nan, dtype=np.float32)
+        for position, knob in enumerate(self.knobs):
+            if knob.name in names:
+                codes = np.asarray([knob.encode(value) for value in knob.values], dtype=np.float32)
+                found[:, names.index(knob.name)] = codes[self.indexes[:, position]]
+        return found
+
     def config(self, row: int) -> dict[str, Value]:
         """One candidate as a configuration of plain Python values."""
         picked = self.indexes[row].tolist()

@@ -123,7 +123,16 @@ def _as_workloads(x: features.Matrix, latency: NDArray[np.float64]) -> Dataset:
     count, names = len(x), tuple(_PARTS)
     same = ("",) * len(names)
     return Dataset(
-        x, latency, np.full(count, NOISE), np.arange(count) % len(names), names, same, same, same, {}
+        x,
+        x[:, :0],
+        latency,
+        np.full(count, NOISE),
+        np.arange(count) % len(names),
+        names,
+        same,
+        same,
+        same,
+        {},
     )
 
 

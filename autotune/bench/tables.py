@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,12 @@ class Table:
         lines += [_line(row) for row in self.rows]
         lines += ["", *[f"- {note}" for note in self.notes]] if self.notes else []
         return "\n".join(lines)
+
+    def html(self) -> str:
+        """A heading and a table."""
+        head = "".join(f"<th>{escape(column)}</th>" for column in self.columns)
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
+        return f"<h2>{escape(self.title)}</h2><table><tr>{head}</tr>{rows}</table>"
 
     def show(self, console: Console) -> None:
         """Print it."""

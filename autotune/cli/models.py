@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autotune.cli import models_evaluate
 from autotune.cli.groups import SuggestingGroup
 from autotune.cli.options import json_option, print_json
 from autotune.errors import CostModelError
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 @click.group(cls=SuggestingGroup, epilog="Example: autotune models list")
 def command() -> None:
     """Cost models: their versions, what each learnt from, and the way back."""
+
+
+command.add_command(models_evaluate.command)
 
 
 def _registry() -> Registry:

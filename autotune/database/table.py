@@ -122,7 +122,7 @@ def training_table(database: Database) -> pd.DataFrame:
             "config": run.config,
             "outcome": run.outcome.value,
             "latency_ns": run.latency.min_ns if run.latency else math.nan,
-            **_label(run, defaults.get(run.key, math.nan), inside.get(run.key, {}).get(run.trace_key)),
+            **_label(run, defaults.get(run.key, math.nan), inside.get(run.key, {})),
             "model": models.get(run.job, ""),
             "created": run.created,
         }
@@ -145,13 +145,18 @@ _TRAINING = (
 )
 
 
-def _label(run: Run, default_ns: float, inside: Estimate | None) -> dict[str, float]:
-    """What a run's readings say of it: those inside a model more than the one alone."""
+def _label(run: Run, default_ns: float, inside: Mapping[str, Estimate]) -> dict[str, float]:
+    """What a run's readings say of it: those inside a model more than the one alone.
+
+    Where others of its workload were read inside, one that was not is no faster than the default, as for the job.
+    """
     if run.latency is None:
         return {"ratio": math.nan, "noise": math.nan}
-    if inside is not None:
-        return {"ratio": inside.mean, "noise": _INSIDE / math.sqrt(inside.processes)}
-    return {"ratio": run.latency.min_ns / default_ns, "noise": _ALONE}
+    found = inside.get(run.trace_key)
+    if found is not None:
+        return {"ratio": found.mean, "noise": _INSIDE / math.sqrt(found.processes)}
+    alone = run.latency.min_ns / default_ns
+    return {"ratio": max(1.0, alone) if inside else alone, "noise": _ALONE}
 
 
 _COLUMNS = {

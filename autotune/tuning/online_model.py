@@ -86,7 +86,7 @@ class OnlineModel:
         for index, group in enumerate(groups):
             population = group.space.of(group.configs[-share:])
             features = self.features(group.space, population)
-            parts.append(np.hstack([features, _columns(population, knobs)]))
+            parts.append(np.hstack([features, population.encoded(knobs)]))
             before.append(self._before(features))
             latency.extend(group.latency[-share:])
             number.extend([index] * len(population))
@@ -109,7 +109,7 @@ class OnlineModel:
         before = self._before(features)
         if self._booster is None:
             return before
-        rows = np.hstack([features, _columns(population, self._knobs)])
+        rows = np.hstack([features, population.encoded(self._knobs)])
         learned = self._booster.inplace_predict(rows, validate_features=False, base_margin=before)
         group = self._groups.get(space.workload.key)
         measured = len(group.latency) if group else 0
@@ -130,16 +130,6 @@ def _train(
 
     rows = xgboost.DMatrix(x, label=graded(latency, groups), qid=groups, base_margin=before)
     return xgboost.train({**TREES, **LAMBDARANK}, rows, num_boost_round=_ROUNDS)
-
-
-def _columns(population: Population, knobs: tuple[str, ...]) -> Matrix:
-    """The encoded knobs called ``knobs`` [n, len(knobs)]; NaN where the space has no such knob."""
-    columns = np.full((len(population), len(knobs)), np.nan, dtype=np.float32)
-    for position, knob in enumerate(population.knobs):
-        if knob.name in knobs:
-            codes = np.asarray([knob.encode(value) for value in knob.values], dtype=np.float32)
-            columns[:, knobs.index(knob.name)] = codes[population.indexes[:, position]]
-    return columns
 
 
 def _standard(values: NDArray[Any]) -> NDArray[Any]:

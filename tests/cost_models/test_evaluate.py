@@ -15,6 +15,7 @@ def data(latency: list[float], groups: list[int], noise: float = 0.0) -> Dataset
     count = max(groups) + 1
     return Dataset(
         np.zeros((len(groups), 1), np.float32),
+        np.zeros((len(groups), 0), np.float32),
         np.asarray(latency),
         np.full(len(groups), noise),
         np.asarray(groups),

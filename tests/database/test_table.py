@@ -7,12 +7,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from autotune.database import Database, Footprint, Outcome, WorkloadRow
 from autotune.database.describe import operators_of, shapes_of
 from autotune.database.export import FORMATS, export
+from autotune.database.records import Origin, Reading
 from autotune.database.table import training_table
 from autotune.errors import UsageError
 from cost_models.dataset import COLUMNS
@@ -151,6 +153,21 @@ def test_a_cost_model_gets_the_columns_that_it_takes(database: Database) -> None
     assert table["config"].tolist()[0] == {"tile": 4, "order": "mn", "pack": True}
     assert (table["workload_text"][0], table["target_json"][2]) == (TEXT, OTHER.to_json())
     assert table["latency_ns"].isna().tolist() == [False, True, False]
+
+
+def test_readings_inside_a_model_count_more_than_those_alone(database: Database) -> None:
+    key = database.records()[0].key
+    database.record(run("default", 4e6, key=key, origin=Origin.DEFAULT))
+    database.record(run("fast", 1e6, key=key))
+    alone = training_table(database).iloc[-1]
+    assert (alone["ratio"], alone["created"]) == (1 / 4, database.records()[-1].created)
+    for ratio in (0.5, 0.5):
+        database.read_inside(key, [Reading("a", ratio, 3, 8e6)], "net")
+    table = training_table(database)
+    assert table["ratio"].tolist()[:2] == [pytest.approx(0.5), pytest.approx(np.nan, nan_ok=True)]
+    assert table["ratio"].iloc[-1] == 1, "not read inside: no faster than the default, as for the job"
+    assert table["noise"][0] < table["noise"].iloc[-1] / 2
+    assert table["model"].tolist()[0] == "m"
 
 
 def test_only_tables_load_pandas(database: Database, tmp_path: Path) -> None:

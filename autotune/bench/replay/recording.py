@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -15,6 +16,8 @@ from autotune.errors import KnobError, UsageError
 from autotune.graph.region import Workload
 from autotune.schedule.knob import Value
 from autotune.target import Target
+from cost_models.dataset import COLUMNS as TRAINING
+from cost_models.dataset import NOISE
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -25,6 +28,8 @@ COLUMNS = ("config", "trace_key", "code_key", "outcome", "ratio", "turns", "insi
 """``config``: knob values as JSON text; ``ratio``: latency alone over the default's that was read beside it, the median
 of so many ``turns``, missing where ``outcome`` is not "ok"; ``inside``: the same inside the model, of so many
 ``rounds``, missing where it was not read there. Equal machine code (``code_key``) is read once."""
+_INSIDE = 0.05
+"""The noise of the logarithm of a ratio inside a model, where both took turns in one process."""
 _LEAST = 0.25
 """A recording of which a smaller share is legal today says nothing of today's space."""
 
@@ -89,6 +94,29 @@ class Recording:
             return self.space.check({**default, **recorded})
         except KnobError:
             return None
+
+    def training_table(self, *, inside: bool) -> DataFrame:
+        """The candidates that are legal today as a cost model learns from them (:data:`cost_models.dataset.COLUMNS`).
+
+        Labels are readings alone or, with ``inside``, those inside the model; a candidate without one is then no faster
+        than the default, as for a job.
+        """
+        configs, rows = self.today
+        ratio, noise = rows.ratio, NOISE / rows.turns.clip(lower=1) ** 0.5
+        if inside:
+            ratio = rows.inside.fillna(ratio.clip(lower=1.0))
+            noise = noise.where(rows.inside.isna(), _INSIDE)
+        return rows.assign(
+            workload_text=self.facts.workload,
+            target_json=self.facts.target,
+            space_key=self.space.key,
+            config=configs,
+            latency_ns=ratio * self.facts.default_ns,
+            ratio=ratio,
+            noise=noise,
+            model=self.facts.model,
+            created=math.nan,
+        )[list(TRAINING)]
 
     def write(self, folder: Path) -> Path:
         """Write it to a file in ``folder`` that is named after its title; raises OSError."""

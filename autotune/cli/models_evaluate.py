@@ -1,0 +1,81 @@
+"""``autotune models evaluate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from autotune.cli import options_bench as shared
+from autotune.errors import UsageError
+
+ABOUT = (
+    "Rankings of measured candidates, each by a model that has not seen the workload (in five folds) or the model. "
+    "Pairwise: share of the pairs whose latencies differ by more than twice their noise that are in the right order. "
+    "Top-k: best latency over the best of the first k. Regret: latency of the first over the best, less 1. Means over "
+    "workloads, each counting alike, with 95 % bootstrap intervals over workloads. random: chance; analytic: the "
+    "analytic model alone; knobs: trained on the values of the knobs only; the others are rankers by what they are "
+    "trained for."
+)
+
+
+@click.command(
+    "evaluate", epilog="Example: autotune models evaluate --recordings results/replay --html page.html"
+)
+@click.option("--db", "databases", multiple=True, metavar="FILE|URL", help="A tuning database, or several.")
+@click.option(
+    "--recordings",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Of `autotune replay record`, beside or instead of databases.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(["alone", "inside"]),
+    default="inside",
+    show_default=True,
+    help="Readings of recordings: alone, or inside the model where they were read there.",
+)
+@click.option(
+    "--rankings",
+    default="random,analytic,knobs,pairs",
+    show_default=True,
+    metavar="NAME,NAME",
+    callback=lambda _context, _option, text: list(dict.fromkeys(part.strip() for part in text.split(","))),
+    help="What is judged, also lambdarank, regression, fastest; the last one by family, model and target too.",
+)
+@shared.number_option("--rounds", 150, "Trees of each.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.html", help="A page of plots."
+)
+@shared.with_output
+def command(
+    output: shared.Output,
+    databases: Sequence[str],
+    recordings: Path | None,
+    by: str,
+    rankings: Sequence[str],
+    rounds: int,
+    html: Path | None,
+) -> None:
+    """Judge cost models on workloads and models that they have not seen; nothing is stored."""
+    from autotune.bench import evaluation, evaluation_page
+    from autotune.database.opening import default_database
+    from cost_models.contenders import NAMES
+
+    shared.check_known(rankings, NAMES, "ranking")
+    wanted = list(databases) if databases or recordings else [str(default_database())]
+    data = evaluation.read(wanted, recordings, by == "inside")
+    if len(set(data.workloads)) < 2:
+        raise UsageError("nothing to judge: fewer than two workloads have runs; tune some more")
+    found = evaluation.evaluate(data, rankings, say=shared.say, rounds=rounds)
+    tables = [one.table() for one in found] + found[0].tables_of(rankings[-1])
+    numbers = [one.to_json() for one in found]
+    document = output.document("Cost models on what they have not seen", ABOUT, tables, numbers)
+    if html is not None:
+        evaluation_page.write(html, document, found, rankings[-1], rounds)
+    output.finish(document)
+
+
+__all__ = ["command"]

@@ -1,4 +1,9 @@
-"""Tables of an empty database, and of one that an older version made; several processes may do it at once."""
+"""Tables of an empty database, and of one that an older version made; several processes may do it at once.
+
+Alembic, which comes with Optuna, would do the second part by a script a version, a table of its own beside ``meta`` and
+copies of tables that SQLite cannot alter. All versions so far take no more than :func:`_take_over`, under a lock that
+Alembic leaves to its caller. A stored database of each version holds this to its promise (``tests/database/versions``).
+"""
 
 from __future__ import annotations
 

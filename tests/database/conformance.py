@@ -14,7 +14,6 @@ from autotune.database import (
     Footprint,
     Hit,
     JobRow,
-    Latency,
     Miss,
     MissReason,
     Origin,
@@ -32,7 +31,6 @@ from tests.database.examples import (
     HOST,
     KEY,
     OTHER,
-    as_version_4,
     compare,
     job,
     options,
@@ -365,39 +363,6 @@ class Conformance:
             assert database.layers() == {(mine.id, KEY.workload): ("conv1", "conv2")}
             for site in ("option", "schedule"):
                 assert len(database.comparison(KEY.workload, KEY.target, site)) == 1
-            assert database.damage() == []
-
-    def test_a_database_of_version_4_is_refused_by_readers_and_brought_up_to_date_by_writers(
-        self, where: str
-    ) -> None:
-        with Database(where) as database:
-            for trace in ("default", "fast"):
-                database.record(run(trace, 80.0))
-            ids = {run.trace_key: run.id for run in database.records()}
-            database.session.write(lambda connection: as_version_4(connection, ids))
-        address = DatabaseAddress.parse(where)
-        with pytest.raises(SchemaVersionError) as caught:
-            Database(where, read_only=True)
-        assert str(caught.value) == (
-            f"the database {address} has schema version 4, this autotune reads version 9; "
-            f"`autotune db upgrade --db {address}` brings it up to date"
-        )
-        Database(where).close()
-        with Database(where, read_only=True) as database:
-            assert _best(database).trace_key == "fast"
-            assert (_best(database).confirmed_ns, _best(database).inside) == (70.0, "net")
-            assert [run.footprint for run in database.records()] == [None, None]
-            rows = database.comparison(KEY.workload, KEY.target, "option")
-            assert [(row.name, row.won) for row in rows] == [
-                ("direct", False),
-                ("winograd", True),
-                ("bad", False),
-            ]
-            assert (rows[1].latency, rows[1].key, rows[2].message) == (
-                Latency(5, 2.0, 3.0, 0.5),
-                "k2",
-                "wrong",
-            )
             assert database.damage() == []
 
     def test_any_text_and_number_that_a_measurement_gives(self, where: str) -> None:

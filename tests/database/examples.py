@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-
-from sqlalchemy.engine import Connection
 
 from autotune.database import (
     Comparison,
@@ -112,36 +109,3 @@ def options(*named: tuple[str, float | None], won: str) -> list[Comparison]:
         )
         for name, ns in named
     ]
-
-
-WITHOUT_FOOTPRINTS = (
-    "ALTER TABLE runs DROP COLUMN memory_bytes",
-    "ALTER TABLE runs DROP COLUMN artifact_bytes",
-    "ALTER TABLE runs DROP COLUMN scratch_bytes",
-)
-"""Makes of the table of runs what versions before 9 had."""
-
-
-def as_version_4(connection: Connection, ids: Mapping[str, int | None]) -> None:
-    """Tables as version 4 had them, with a verdict on the runs ``default`` and ``fast``, and with two contests."""
-    place = f"'{KEY.workload}', '{KEY.target}'"
-    figures = "latency_min_ns FLOAT, latency_median_ns FLOAT, latency_spread_ns FLOAT, n INTEGER"
-    common = "id INTEGER PRIMARY KEY, workload_key TEXT, target_key TEXT, job TEXT, created FLOAT"
-    rows = [
-        f"(1, {place}, NULL, 1.0, 'direct', 'k1', 1.0, 1.0, 0.1, 5, NULL, '')",
-        f"(2, {place}, NULL, 2.0, 'direct', 'k1', 4.0, 5.0, 0.5, 5, NULL, '')",
-        f"(3, {place}, NULL, 2.0, 'winograd', 'k2', 2.0, 3.0, 0.5, 5, 1e-6, '')",
-        f"(4, {place}, NULL, 2.0, 'bad', 'k3', NULL, NULL, NULL, 0, 0.5, 'wrong')",
-    ]
-    verdict = f"{place}, NULL, 1.0, '{KEY.space}'"
-    for statement in (
-        *WITHOUT_FOOTPRINTS,
-        "DROP TABLE comparisons",
-        f"CREATE TABLE verdicts ({common}, space_key TEXT, run_id INTEGER, won BOOLEAN, inside TEXT, {figures})",
-        f"INSERT INTO verdicts VALUES (1, {verdict}, {ids['default']}, FALSE, 'net', 75.0, 76.0, 1.0, 9)",
-        f"INSERT INTO verdicts VALUES (2, {verdict}, {ids['fast']}, TRUE, 'net', 69.0, 70.0, 1.0, 9)",
-        f"CREATE TABLE contests ({common}, name TEXT, key TEXT, {figures}, error FLOAT, message TEXT)",
-        f"INSERT INTO contests VALUES {', '.join(rows)}",
-        "UPDATE meta SET value = '4' WHERE name = 'schema_version'",
-    ):
-        connection.exec_driver_sql(statement)

@@ -8,18 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 
 from autotune.cli import main as cli
-from autotune.database import Database, Hit, Run, rows
+from autotune.database import Database, Run, rows
 from autotune.database.address import DatabaseAddress
 from autotune.database.failures import translated
 from autotune.database.merge import merge
 from autotune.database.records import Reading
-from autotune.errors import DatabaseError, MissingExtraError, SchemaVersionError, UsageError
+from autotune.errors import DatabaseError, MissingExtraError, UsageError
 from tests.database.conformance import Conformance
-from tests.database.examples import KEY, WITHOUT_FOOTPRINTS, options, prepare, run, schedules
+from tests.database.examples import KEY, options, prepare, run, schedules
 
 
 class TestSqlite(Conformance):
@@ -109,37 +108,6 @@ def test_any_file_name(tmp_path: Path, name: str) -> None:
 def test_message_that_is_not_text() -> None:
     with pytest.raises(DatabaseError, match="the file is damaged"), translated(DatabaseAddress(Path("x.db"))):
         b"\x9e".decode()
-
-
-def as_version_1(path: Path) -> None:
-    with sqlite3.connect(path) as raw:
-        for statement in ("DROP TABLE comparisons", "DROP TABLE layers", *WITHOUT_FOOTPRINTS):
-            raw.execute(statement)
-        raw.execute("CREATE TABLE confirmations (id INTEGER, run_id INTEGER REFERENCES runs (id))")
-        raw.execute("INSERT INTO confirmations VALUES (1, 1)")
-        raw.execute("UPDATE meta SET value = '1' WHERE name = 'schema_version'")
-    raw.close()
-
-
-def test_a_database_of_version_1_is_brought_up_to_date_by_its_command(path: Path) -> None:
-    with Database(path) as database:
-        database.record(run("a", 5.0))
-    as_version_1(path)
-    with pytest.raises(SchemaVersionError, match="autotune db upgrade"):
-        Database(path, read_only=True)
-    assert cli.run(["db", "upgrade", "--db", str(path)]) == 0
-    with Database(path, read_only=True) as database:
-        assert len(database.records()) == 1
-        assert _best(database).trace_key == "a"
-        assert isinstance(database.lookup(KEY.workload, KEY.target, KEY.space), Hit)
-        assert database.comparison(KEY.workload, KEY.target, "option") == []
-        assert database.runs()["layer"].tolist() == [""]
-    with Database(path) as database:
-        found = options(("a", 1.0), won="a")
-        database.compared(KEY.workload, KEY.target, "option", found, "net")
-        assert database.damage() == []
-        tables = database.session.read(lambda connection: inspect(connection).get_table_names())
-    assert not {"confirmations", "verdicts", "contests"} & set(tables)
 
 
 def test_only_a_database_that_is_there_is_upgraded(tmp_path: Path) -> None:

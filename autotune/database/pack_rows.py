@@ -11,10 +11,14 @@ from sqlalchemy import Boolean, Column, Float, Integer, String, Table
 
 from autotune.errors import PackError
 
+_INFINITY = "inf"
+"""The error of a wrong result may be infinite, which JSON has no number for."""
+
 
 def to_line(row: Mapping[str, Any]) -> bytes:
-    """A row as a line; raises ValueError for numbers that JSON does not have."""
-    return json.dumps(row, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    """A row as a line; raises ValueError for what is no number."""
+    values = {name: _INFINITY if value == math.inf else value for name, value in row.items()}
+    return json.dumps(values, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
 def from_line(table: Table, line: bytes, number: int) -> dict[str, Any]:
@@ -26,6 +30,7 @@ def from_line(table: Table, line: bytes, number: int) -> dict[str, Any]:
         raise PackError(f"{where} is not JSON: {error}") from error
     if not isinstance(row, dict) or row.keys() != set(table.c.keys()):
         raise PackError(f"{where} has not the columns {', '.join(table.c.keys())}")
+    row |= {c.name: math.inf for c in table.c if isinstance(c.type, Float) and row[c.name] == _INFINITY}
     for column in table.c:
         if not _fits(column, row[column.name]):
             raise PackError(f"{where}: its {column.name} is {row[column.name]!r:.40}")
@@ -48,7 +53,7 @@ def _fits(column: Column[Any], value: Any) -> bool:
     if isinstance(kind, Integer):
         return isinstance(value, int) and -(2**63) <= value < 2**63
     if isinstance(kind, Float):
-        return isinstance(value, int | float) and math.isfinite(value)
+        return isinstance(value, int | float) and not math.isnan(value)
     assert isinstance(kind, String)
     return isinstance(value, str) and "\0" not in value and len(value) <= (kind.length or math.inf)
 

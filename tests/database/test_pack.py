@@ -32,7 +32,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         database.claim_job(job(), lambda owner: True)
         database.add_layers("j1", {KEY.workload: ["000_conv", "ü"]})
         for name, ns in (("a", 100.0), ("b", 90.0), ("c", None)):
-            database.record(run(name, ns, job="j1"))
+            database.record(run(name, ns, job="j1", error=None if ns else float("inf")))
         first, second, _ = database.records()
         compare(database, schedules((first, 76.0), (second, 70.0), won="b"))
         database.read_inside(KEY, [Reading("b", 0.9, 3, 100.0)], "net", "j1")

@@ -45,6 +45,7 @@ CASES: dict[str, Callable[[], Workload]] = {
     "line": lambda: chain(1999),
     "two outputs": lambda: two_outputs(40, 64),
     "rows": lambda: chain(37, 101),
+    "rows of vectors": lambda: chain(37, 112),
     "matrix": lambda: permuted("float32", (1, 0), 45, 70),
     "bytes": lambda: permuted("uint8", (1, 0), 130, 67),
     "image": lambda: permuted("float32", (0, 2, 3, 1), 2, 19, 6, 9),
@@ -118,7 +119,7 @@ def test_what_a_stored_reduction_reads_is_not_fetched_by_its_reader() -> None:
             np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6, err_msg=str(config))
 
 
-@pytest.mark.parametrize("case", ["line", "rows", "two outputs"])
+@pytest.mark.parametrize("case", ["line", "rows of vectors", "two outputs"])
 def test_stores_past_the_caches_leave_the_numbers_as_they_are(case: str) -> None:
     """What is larger than a core's own cache may be stored past it, and is where no cache holds it."""
     space = space_for(CASES[case](), SMALL)
@@ -140,6 +141,15 @@ def test_rows_are_stored_past_the_caches(store: str, row_block: int) -> None:
     assert "!nontemporal" in code.ir
     for computed, expected in zip(*make.run(space, config), strict=True):
         np.testing.assert_allclose(computed, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("columns", "streams"), [(200, False), (192, True)])
+def test_rows_that_vectors_do_not_divide_are_not_stored_past_the_caches(columns: int, streams: bool) -> None:
+    """Every other row of 200 columns is aligned for such stores: half of the lines would be stored so."""
+    b = GraphBuilder("transpose")
+    crossed = make.of(b, b.node("Transpose", b.input("x", (columns, 160)), perm=(1, 0)))
+    for workload in (crossed, make.unary("Softmax", (160, columns))):
+        assert ("stream" in space_for(workload, SMALL_AVX512).names) == streams
 
 
 def test_one_number_of_each_row_is_not_stored_past_the_caches() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -44,14 +43,6 @@ def claim(where: str, name: str) -> None:
         print(database.claim_job(job(name=name, owner=name), lambda owner: owner != "dead").id)
 
 
-def write_for_ever(where: str, name: str) -> None:
-    """Store run after run, and say so after each."""
-    with Database(where) as database:
-        for i in range(10**6):
-            database.record(run(str(i), 1.0))
-            print(i, flush=True)
-
-
 def _wait() -> None:
     """Until the moment that was agreed on."""
     time.sleep(max(0.0, float(os.environ["START_AT"]) - time.time()))
@@ -85,16 +76,3 @@ def start_together(where: str, actions: Sequence[str]) -> list[str]:
     ended = [(process.communicate(timeout=120), process.returncode) for process in started]
     assert [(error, code) for (_, error), code in ended] == [("", 0)] * len(actions)
     return [out.strip() for (out, _), _ in ended]
-
-
-def killed_while_writing(where: str) -> tuple[int, list[str]]:
-    """How many runs a writer had said to be stored when kill -9 hit it, and those that are."""
-    writer = start("write_for_ever", where, "w")
-    assert writer.stdout is not None
-    for _ in range(25):
-        writer.stdout.readline()
-    os.kill(writer.pid, signal.SIGKILL)
-    said = 25 + len([line for line in writer.stdout if line.endswith("\n")])
-    writer.communicate()
-    with Database(where) as database:
-        return said, [found.trace_key for found in database.records()]

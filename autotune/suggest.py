@@ -48,10 +48,10 @@ def listing(name: str, known: Iterable[str]) -> str:
 def counted(number: int, noun: str) -> str:
     """A number of things.
 
-    >>> counted(1, "thread"), counted(2, "thread"), counted(2, "process")
-    ('1 thread', '2 threads', '2 processes')
+    >>> counted(1, "thread"), counted(2, "thread"), counted(2, "process"), counted(2, "dispatch")
+    ('1 thread', '2 threads', '2 processes', '2 dispatches')
     """
-    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"
     return f"{number} {noun}{ending}"
 
 

@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from autotune.database.query import Hit, Miss
-from autotune.database.records import Ratio, Run, WorkloadRow
+from autotune.database.records import SAME_CODE, Ratio, WorkloadRow
 from autotune.graph.region import Workload
 from autotune.schedule.knob import Value
 from autotune.target import Target
@@ -26,6 +25,8 @@ EXPECTED = 0.95
 ERROR = 0.22
 """Root mean square of the logarithm of a real ratio over the expected one: so it was over 24 schedules of a model tuned
 with two threads, timed beside the default with one (without bias; squeezenet on a Zen 4)."""
+LATENCY_ERROR = 0.40
+"""The same of 16 expected latencies, in which the model's error for the default counts too."""
 _TRIED = 2
 """So many neighbours are looked at closer, of the same workload and of other sizes each."""
 _KNOWN_KNOBS = 0.5
@@ -53,39 +54,37 @@ class Transfer:
     """A configuration found elsewhere, as it is in this space, and what is expected of it here.
 
     ``ratio`` is the expected latency over that of the analytic default: the ratio measured there, times what the
-    analytic model predicts of the two here. ``predicted_s`` is the prediction of its seconds here.
+    analytic model predicts of the two here. ``latency_ns`` is that ratio times what it predicts of the default.
     """
 
     source: Neighbour
     hit: Hit
     config: Mapping[str, Value]
     ratio: Ratio
-    predicted_s: float
+    latency_ns: float
 
     @property
     def tier(self) -> Tier:
         """Which tier the neighbour is of."""
         return Tier.TARGET if self.source.distance == 0 else Tier.SHAPE
 
-    @cached_property
-    def latency_ns(self) -> float | None:
-        """What was measured there, scaled by the model's predictions; None where the space there is no more as it
-        was."""
-        there = _seconds_there(self.source, self.hit.best)
-        return None if there is None else self.hit.latencies[1] * self.predicted_s / there
+    @property
+    def interval_ns(self) -> tuple[float, float]:
+        """Of the expected latency: 95 %."""
+        factor = math.exp(_NORMAL_95 * LATENCY_ERROR)
+        return self.latency_ns / factor, self.latency_ns * factor
 
     @property
-    def interval_ns(self) -> tuple[float, float] | None:
-        """Of the expected latency: 95 %."""
-        if self.latency_ns is None:
-            return None
-        low, high = expected(self.latency_ns).interval or (self.latency_ns, self.latency_ns)
-        return low, high
+    def speed(self) -> str:
+        """The expected speed over the analytic default's, with its interval, or that it is the default."""
+        if self.ratio == SAME_CODE:
+            return f"the default (there {self.hit.evidence})"
+        low, high = self.ratio.interval or (self.ratio.median, self.ratio.median)
+        return f"expected {1 / self.ratio.median:.2f}× ({1 / high:.2f}× to {1 / low:.2f}×)"
 
     def __str__(self) -> str:
-        low, high = self.ratio.interval or (self.ratio.median, self.ratio.median)
-        speed = f"{1 / self.ratio.median:.2f}× ({1 / high:.2f}× to {1 / low:.2f}×)"
-        return f"expected {speed}; there {self.hit.evidence}; {self.source.what}"
+        known = "" if self.ratio == SAME_CODE else f"; there {self.hit.evidence}"
+        return f"{self.speed}{known}; {self.source.what}"
 
     def to_json(self) -> dict[str, Any]:
         """What it follows from, as plain values."""
@@ -104,7 +103,7 @@ class Transfer:
 
 
 def expected(value: float) -> Ratio:
-    """An expected ratio or latency with its interval."""
+    """An expected ratio with its interval."""
     factor = math.exp(_NORMAL_95 * ERROR)
     return Ratio(value, (value / factor, value * factor))
 
@@ -151,30 +150,15 @@ def _projected(space: Space, source: Neighbour, hit: Hit) -> Transfer | None:
     found = projected(space, config, default)
     default_ns, best_ns = hit.latencies
     gain = 1.0 if default_ns is None else best_ns / default_ns
+    default_s = analytic.default_seconds(space)
     if found == default:
-        return Transfer(source, hit, found, expected(1.0), analytic.default_seconds(space))
+        return Transfer(source, hit, found, SAME_CODE, 1e9 * default_s)
     if gain > EXPECTED:
         return None  # the model likes nothing better than its default
-    transferred_s, default_s = (float(s) for s in analytic.predict(space, [found, default]))
-    ratio = gain * transferred_s / default_s
-    return Transfer(source, hit, found, expected(ratio), transferred_s) if ratio <= EXPECTED else None
-
-
-def _seconds_there(source: Neighbour, run: Run) -> float | None:
-    """What the analytic model predicts of a run of a neighbour; None where its space is no more as it was."""
-    from cost_models import analytic
-
-    space = _space(source.workload.text, source.target)
-    if space.key != source.key.space:
-        return None
-    return float(analytic.predict(space, [space.check(run.config)])[0])
-
-
-@lru_cache(maxsize=256)
-def _space(text: str, target: Target) -> Space:
-    from search_spaces.spaces import space_for
-
-    return space_for(Workload.parse(text), target)
+    ratio = gain * float(analytic.predict(space, [found])[0]) / default_s
+    return (
+        Transfer(source, hit, found, expected(ratio), 1e9 * ratio * default_s) if ratio <= EXPECTED else None
+    )
 
 
 __all__ = ["EXPECTED", "Tier", "Transfer", "transferred"]

@@ -144,10 +144,11 @@ def _of_other_sizes(connection: Connection, asked: WorkloadRow) -> list[tuple[fl
     mine = sizes_of(asked.text)
     query = select(schema.workloads).where(columns.kind == asked.kind, columns.key != asked.key)
     near = []
-    for row in connection.execute(query):
+    for found in connection.execute(query):
+        row = rows.workload_from_row(found)
         theirs = sizes_of(row.text)
         if theirs.structure == mine.structure:
-            near.append((mine.distance(theirs), rows.workload_from_row(row)))
+            near.append((mine.distance(theirs), row))
     return sorted(near, key=lambda pair: (pair[0], pair[1].key))[:_CLOSEST]
 
 
@@ -170,7 +171,9 @@ def _on_targets(
     )
     found: dict[str, Neighbour] = {}
     for row in connection.execute(query):
-        there = targets[row.target_key]
+        there = targets.get(row.target_key)
+        if there is None:
+            continue  # a damaged row: `autotune db verify` names it
         differing = (*sizes, *differences(target, there))
         key = Key(workload.key, row.target_key, row.space_key)
         if not differing:

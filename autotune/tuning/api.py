@@ -7,28 +7,25 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from autotune import settings
-from autotune.database import Evidence, Hit, Key, Miss, Run
+from autotune.database import Key, Miss, WorkloadRow
 from autotune.database.goal import MAX_SLOWDOWN, Goal, searched
 from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
+from autotune.tuning.answer import Answer
 from autotune.tuning.asked import Asked, entries
 from autotune.tuning.budget import Budget
 from autotune.tuning.report import Report
-from autotune.tuning.units import nanoseconds
 
 if TYPE_CHECKING:
     from autotune.compiler.driver import Compilation, CompileOptions, Model, Shapes
     from autotune.compiler.plan import Ranking
-    from autotune.compiler.planned import Planned
-    from autotune.database.front import Point
     from autotune.database.store import Database
     from autotune.graph.program import AnyWorkload
     from autotune.passes.partition import Partition
@@ -40,6 +37,10 @@ if TYPE_CHECKING:
     from autotune.tuning.status import Progress
     from cost_models.ranker import Ranker
     from cost_models.retrain import RetrainReport
+
+
+NEAREST = 3
+"""So many neighbours of what is missing are shown."""
 
 
 def model_folder() -> Path:
@@ -250,56 +251,6 @@ def compile_with_database(
         return compiled(store), store.where
 
 
-@dataclass(frozen=True, repr=False)
-class Answer:
-    """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
-
-    ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first.
-    ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where another option
-    divides it, and ``evidence`` how well it is known to be the one to use. ``front`` has the runs that no other
-    beats in latency, memory and bytes of the artifact, if they were asked for.
-    """
-
-    names: tuple[str, ...]
-    workload: AnyWorkload
-    answer: Hit | Miss
-    top: tuple[Run, ...]
-    evidence: Evidence
-    ranking: Ranking | None = None
-    planned: Planned | None = None
-    nodes: tuple[str, ...] = ()
-    front: tuple[Point, ...] = ()
-
-    @property
-    def divided(self) -> bool:
-        """Whether the model runs the dispatches of another algorithm instead, which have answers of their own."""
-        return self.ranking is not None and self.ranking.chosen.steps is not None
-
-    @property
-    def title(self) -> str:
-        """The first dispatch and how many there are; without a model the kind of workload."""
-        if not self.names:
-            return self.workload.kind
-        return self.names[0] + (f" ×{len(self.names)}" if len(self.names) > 1 else "")
-
-    @property
-    def summary(self) -> str:
-        """What is known, in a line: how well, latencies and how many runs worked, or why there is nothing."""
-        found = self.answer
-        if isinstance(found, Miss):
-            return str(found)
-        default, best = found.latencies
-        where = f"inside {found.best.inside}" if found.side_by_side else "alone"
-        why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""
-        return (
-            f"{self.evidence}; {nanoseconds(best)} {where} (default {nanoseconds(default)}), "
-            f"{found.ok} of {found.runs} runs worked{why}"
-        )
-
-    def __repr__(self) -> str:
-        return f"<Answer {self.title} {self.workload.signature}: {self.summary}>"
-
-
 def query(
     what: Model,
     *,
@@ -310,6 +261,7 @@ def query(
     shapes: Shapes | None = None,
     top: int = 1,
     with_front: bool = False,
+    with_near: bool = False,
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
 ) -> list[Answer]:
@@ -318,11 +270,13 @@ def query(
     ``objective`` and ``max_slowdown`` are those of :func:`compile`, which uses what this answers.
     Where another algorithm than the direct one is used, the workloads that it makes of one follow it, each once.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
-    for an unknown one, and for a database that does not exist. ``with_front``: the answers have fronts.
+    for an unknown one, and for a database that does not exist. ``with_front``: the answers have fronts; ``with_near``:
+    those that were not measured have the three nearest that were.
     """
     from autotune.compiler.plan import plan_of
     from autotune.database.front import front
     from autotune.graph.region import Workload
+    from cost_models import analytic
     from search_spaces.spaces import space_for
 
     chosen = Target.parse(target, threads)
@@ -339,8 +293,11 @@ def query(
             ranking: Ranking | None = None,
             space: str = "",
         ) -> Answer:
+            predicted_ns = floor_ns = None
             if isinstance(workload, Workload):
-                space = space_for(workload, chosen).key
+                mine = space_for(workload, chosen)
+                space, floor_ns = mine.key, 1e9 * analytic.floor(workload, chosen)
+                predicted_ns = 1e9 * analytic.default_seconds(mine)
             key = Key(workload.key, chosen.key, space)
             divided = ranking is not None and ranking.chosen.steps is not None
             planned = None if divided else plan.schedules.get(workload.key)
@@ -352,7 +309,24 @@ def query(
             else:
                 evidence = found.evidence
             best = front(store.points(key)) if with_front else ()
-            return Answer(names, workload, found, fastest, evidence, ranking, planned, nodes, tuple(best))
+            near = []
+            if with_near and isinstance(found, Miss):
+                row = WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
+                near = store.near(row, chosen, key.space, any_target=True)[:NEAREST]
+            return Answer(
+                names,
+                workload,
+                found,
+                fastest,
+                evidence,
+                ranking,
+                planned,
+                nodes,
+                tuple(best),
+                tuple(near),
+                predicted_ns,
+                floor_ns,
+            )
 
         answers = []
         for entry in entries(asked, plan):

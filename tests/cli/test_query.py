@@ -122,3 +122,57 @@ def test_a_miss_advises_to_tune_for_the_target_asked_for(
     foreign = query(capsys, workload.key, "--db", database, "--target", "aarch64")
     assert "on this machine" not in foreign
     assert "on a machine that runs code for" in foreign
+
+
+def test_a_model_gets_a_line_a_dispatch(
+    database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    title, header, *lines, last = query(capsys, "zoo:mlp", "--db", database, *ASKED).splitlines()
+    used = divide("zoo:mlp").dispatches
+    assert title.startswith("x86-64-v2, 1 threads; dispatches by where their schedules come from: 1 exact, ")
+    assert header.split()[:3] == ["latency", "default", "roofline"]
+    assert len(lines) == len(used)
+    nodes = ", ".join(used[0].origins)
+    assert re.match(rf" +4.0 µs +9.0 µs +[\d.]+ .s  {used[0].name} \({nodes}\)  tuned, 2.25× ", lines[0])
+    assert re.match(r" +~.+ +~.+analytic: default, not searched$", lines[1])
+    assert last.startswith("2 dispatches not measured for this target: run `autotune tune zoo:mlp --db ")
+    (only,) = query(capsys, "zoo:mlp", "--db", database, "--only", used[0].name, *ASKED).splitlines()[2:]
+    assert only == lines[0]
+
+
+def test_json_holds_no_texts_of_json(
+    database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def texts(value: object) -> list[str]:
+        if isinstance(value, dict | list):
+            return [
+                t for inner in (value.values() if isinstance(value, dict) else value) for t in texts(inner)
+            ]
+        return [value] if isinstance(value, str) else []
+
+    found = json.loads(query(capsys, "zoo:mlp", "--db", database, "--json", "--explain", "--front", *ASKED))
+    assert not [text for text in texts(found) if text[:1] in ("{", "[")]
+    first, *others = found
+    assert (first["tier"], first["latency_ns"], first["default_ns"]) == ("exact", 4000.0, 9000.0)
+    assert first["interval_ns"] == pytest.approx([0.99 * 4000, 1.01 * 4000])
+    assert first["best"]["config"] == {"is": "b"}
+    assert first["best"]["trace"]["steps"]
+    assert {other["tier"] for other in others} == {"analytic"}
+    assert all(answer["python"].startswith("s") for answer in found)
+
+
+def test_a_miss_says_what_is_near_and_how_it_differs(
+    database: Path, workload: Workload, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = query(capsys, workload.key, "--db", database, "--target", "x86-64-v2", "--threads", 2)
+    assert "  near: 3 runs; threads: 2 here, 1 there\n" in out
+    wider = query(capsys, workload.key, "--db", database, "--target", "x86-64-v3", "--threads", 1)
+    assert (
+        "near: 3 runs, of no use here; cpu: x86-64-v3 here, x86-64-v2 there; instructions: also avx, "
+        in wider
+    )
+    asked = ("--db", database, "--target", "x86-64-v3", "--threads", 1, "--json")
+    (answer,) = json.loads(query(capsys, workload.key, *asked))
+    (near,) = answer["near"]
+    assert (near["compatible"], near["runs"]) == (False, 3)
+    assert [d["field"] for d in near["differences"]] == ["cpu", "instructions", "vector_bits"]

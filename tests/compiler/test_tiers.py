@@ -129,7 +129,10 @@ def test_compile_and_query_resolve_alike_and_say_from_which_tier(database: Datab
     )
     assert answer.planned is not None
     assert answer.planned.trace == served(workload, ONE, database).trace
-    assert answer.planned.tier is Tier.TARGET
+    assert answer.tier is Tier.TARGET
+    assert answer.transfer is not None
+    assert answer.latency_ns is not None
+    assert answer.default_ns == pytest.approx(answer.latency_ns / answer.transfer.ratio.median)
 
 
 def test_a_schedule_that_is_expected_to_be_slower_is_not_used(database: Database) -> None:

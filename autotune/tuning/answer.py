@@ -1,0 +1,133 @@
+"""What is known of one workload: what runs, how fast, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autotune.database import Evidence, Hit, Miss, Run
+from autotune.tuning.units import nanoseconds
+
+if TYPE_CHECKING:
+    from autotune.compiler.plan import Ranking
+    from autotune.compiler.planned import Planned
+    from autotune.compiler.tiers import Tier, Transfer
+    from autotune.database.front import Point
+    from autotune.database.near import Neighbour
+    from autotune.graph.program import AnyWorkload
+
+
+@dataclass(frozen=True, repr=False)
+class Answer:
+    """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
+
+    ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first.
+    ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where another option
+    divides it, and ``evidence`` how well it is known to be the one to use. ``front`` has the runs that no other
+    beats in latency, memory and bytes of the artifact, ``near`` what is nearest to what is missing, if they were asked
+    for. ``predicted_ns`` is the analytic model's latency of the default, ``floor_ns`` what no schedule undercuts (the
+    roofline); None for a program of a user's own.
+    """
+
+    names: tuple[str, ...]
+    workload: AnyWorkload
+    answer: Hit | Miss
+    top: tuple[Run, ...]
+    evidence: Evidence
+    ranking: Ranking | None = None
+    planned: Planned | None = None
+    nodes: tuple[str, ...] = ()
+    front: tuple[Point, ...] = ()
+    near: tuple[Neighbour, ...] = ()
+    predicted_ns: float | None = None
+    floor_ns: float | None = None
+
+    @property
+    def divided(self) -> bool:
+        """Whether the model runs the dispatches of another algorithm instead, which have answers of their own."""
+        return self.ranking is not None and self.ranking.chosen.steps is not None
+
+    @property
+    def tier(self) -> Tier:
+        """Where the schedule comes from."""
+        from autotune.compiler.tiers import Tier
+
+        if self.planned is not None:
+            return self.planned.tier
+        return Tier.ANALYTIC if isinstance(self.answer, Miss) else Tier.EXACT
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """What the schedule follows from, where it was found for another target or other sizes."""
+        return None if self.planned is None else self.planned.transfer
+
+    @property
+    def measured(self) -> Hit | None:
+        """What was measured of the schedule that is used, here."""
+        from autotune.compiler.tiers import Tier
+
+        return self.answer if isinstance(self.answer, Hit) and self.tier is Tier.EXACT else None
+
+    @property
+    def latency_ns(self) -> float | None:
+        """Of what is used: measured, expected of a transferred schedule, or predicted."""
+        if self.measured is not None:
+            return self.measured.latencies[1]
+        return self.predicted_ns if self.transfer is None else self.transfer.latency_ns
+
+    @property
+    def default_ns(self) -> float | None:
+        """Of the default schedule, from the same source."""
+        if self.measured is not None:
+            return self.measured.latencies[0]
+        latency = self.latency_ns
+        if self.transfer is None or latency is None:
+            return latency
+        return latency / self.transfer.ratio.median
+
+    @property
+    def interval_ns(self) -> tuple[float, float] | None:
+        """95 % interval of the latency where there is one: by the comparison with the default, or by the error of
+        what is expected."""
+        if self.transfer is not None:
+            return self.transfer.interval_ns
+        ratio, default = self.evidence.ratio, self.default_ns
+        if self.measured is None or ratio is None or ratio.interval is None or default is None:
+            return None
+        return ratio.interval[0] * default, ratio.interval[1] * default
+
+    @property
+    def title(self) -> str:
+        """The first dispatch and how many there are; without a model the kind of workload."""
+        if not self.names:
+            return self.workload.kind
+        return self.names[0] + (f" ×{len(self.names)}" if len(self.names) > 1 else "")
+
+    @property
+    def sure(self) -> str:
+        """How sure it is, in a few words."""
+        if self.transfer is None:
+            return str(self.evidence) if self.measured is not None else f"{self.tier}: {self.evidence}"
+        return f"{self.tier}: {self.transfer.speed}"
+
+    @property
+    def summary(self) -> str:
+        """What is known, in a line: how well, latencies and how many runs worked, or why there is nothing."""
+        found = self.answer
+        if self.transfer is not None:
+            return f"{self.tier}: {self.transfer}"
+        if isinstance(found, Miss):
+            return str(found)
+        default, best = found.latencies
+        where = f"inside {found.best.inside}" if found.side_by_side else "alone"
+        why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""
+        return (
+            f"{self.evidence}; {nanoseconds(best)} {where} (default {nanoseconds(default)}), "
+            f"{found.ok} of {found.runs} runs worked{why}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.title} {self.workload.signature}: {self.summary}>"
+
+
+__all__ = ["Answer"]

@@ -15,6 +15,7 @@ from autotune.compiler.hoist import Hoisted
 from autotune.compiler.plan import Plan, Ranking, plan_of, rank
 from autotune.compiler.planned import GIVEN, Planned, schedule_for
 from autotune.database import Database
+from autotune.garbage import collector_paused
 from autotune.passes.base import PROMISING
 from autotune.passes.options import Option
 from autotune.passes.preference import Preference
@@ -39,6 +40,7 @@ _MEMORY, _COPIES, _LEAST, _MOST = 0.25, 3, 5, 40
 their way); the fewest and the most of them."""
 
 
+@collector_paused()
 def work_of(parts: Partition, target: Target, preference: Preference) -> tuple[list[Subject], list[Site]]:
     """The workloads to tune: those that the untuned model executes, then those of other options; and the sites.
 

@@ -21,6 +21,7 @@ from autotune import te
 from autotune.codegen import wire
 from autotune.database.records import Outcome
 from autotune.errors import MeasureError
+from autotune.garbage import collector_paused
 from autotune.graph.evaluate import run_node
 from autotune.graph.ir import Array
 from autotune.graph.program import AnyWorkload, ProgramWorkload, parse_workload
@@ -105,6 +106,7 @@ def _with_same_sign(prepared: Prepared, seed: int) -> Prepared:
     return replace(prepared, same_sign=Prepared(workload, arrays, reference))
 
 
+@collector_paused()
 def build(request: Request) -> Answer:
     """Code of one candidate, or why there is none."""
     trace_json = trace_key = ""

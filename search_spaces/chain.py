@@ -2,8 +2,9 @@
 
 A block is a strip of rows of the result. What the convolutions before make for it, with the rows around that the
 windows of those after them need, stays in the caches. Where the last one is 1x1 it may also take what it reads pixel
-tile by pixel tile, from the nearest cache. All have register tiles, vectors along the channels. Knobs: strip, at (where
-the last but one is computed), parallel, tile_order, and for each convolution rows, vectors and unroll.
+tile by pixel tile, from the nearest cache; of pools alone a block may be a panel of channels of a strip. All have
+register tiles, vectors along the channels. Knobs: strip, at (where the last but one is computed), parallel, tile_order,
+and for each convolution rows, vectors and unroll.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from autotune.te.expr import IterVar
 
 FAMILY = "chain"
+STRIP, PANEL, TILE = "strip", "panel", "tile"
 _STRIPS = (1, 2, 3, 4, 6, 7, 8, 12, 14, 16, 28)
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14)
 _VECTORS = (1, 2, 3, 4, 6)
@@ -48,7 +50,8 @@ class ChainRecipe:
     def steps(self, schedule: Schedule, config: Choices) -> None:
         """The result by blocks, and in them the convolutions before it."""
         *before, last = self.links
-        kept = {op.name for link in self.links for op in (link.anchor, link.stored, link.padding) if op}
+        kept = {op.name for link in self.links for op in (link.anchor, link.stored)}
+        kept |= {link.padding.name for link in self.links if link.padding and not link.reads_few}
         for stage in schedule.order():
             if isinstance(stage.op, ComputeOp) and stage.op.name not in kept:
                 stage.compute_inline()
@@ -59,21 +62,22 @@ class ChainRecipe:
             link = self.links[number]
             if number < len(before):
                 stage = schedule[link.stored.name]
-                in_tile = number == len(before) - 1 and config["at"] == "tile"
+                in_tile = number == len(before) - 1 and config["at"] == TILE
                 stage.compute_at(out, tile if in_tile else block)
                 self._register_tile(stage, sums[number], number, config)
-            if link.padding is not None:
+            if link.padding is not None and link.padding.name in kept:
                 self._padding(schedule[link.padding.name], out, block)
 
     def _result(self, out: Stage, sums: Stage, config: Choices) -> tuple[IterVar, IterVar]:
         """The loops of the result: over its blocks, and over the pixel tiles of one."""
         image, rows, *_ = _axes(out)
         strips, row = out.split(rows, factor=config["strip"], tail="overlap")
-        by_rows = config["at"] == "tile" or config["tile_order"] == "rows"
+        in_panel = config["at"] == PANEL
+        by_rows = not in_panel and (config["at"] == TILE or config["tile_order"] == "rows")
         tile = self._register_tile(out, sums, len(self.links) - 1, config, row, by_rows)
         inside = [loop for loop in out.leaf_iter_vars if loop not in (image, strips)]
         out.reorder(image, strips, *inside)
-        block = out.fuse(image, strips)
+        block = out.fuse(image, strips, *(inside[:1] if in_panel else []))
         out.parallel(block, when=config["parallel"])
         return block, tile
 
@@ -144,15 +148,9 @@ def space(workload: Workload, target: Target) -> Space:
     recipe = ChainRecipe(links, target.lanes(program.outputs[0].dtype))
     height = links[-1].anchor.shape[1]
     strips = ints(s for s in (*_STRIPS, height) if s <= height)
-    pointwise = links[-1].window == 1
     knobs = [
         Knob.of("strip", strips, strips[len(strips) // 2], "rows of a block"),
-        Knob.of(
-            "at",
-            ("strip", "tile") if pointwise else ("strip",),
-            "strip",
-            "where the last but one is computed",
-        ),
+        _place_knob(links),
         Knob.of("tile_order", ("rows", "vector"), "vector", "which tile loop in a block is outermost"),
         parallel_knob(target, target.threads > 1, "share the blocks among workers"),
     ]
@@ -163,16 +161,24 @@ def space(workload: Workload, target: Target) -> Space:
     return Space(workload, target, FAMILY, tuple(knobs), tuple(rules), recipe)
 
 
+def _place_knob(links: Sequence[Link]) -> Knob:
+    """A pixel tile of a 1x1 convolution needs no more than its own pixels, a panel of a pool its own channels."""
+    others = (PANEL,) if all(link.of_pool for link in links) else (TILE,) if links[-1].window == 1 else ()
+    default = PANEL if PANEL in others else STRIP
+    return Knob.of("at", (STRIP, *others), default, "where the last but one is computed")
+
+
 def _tile_knobs(link: Link, number: int, lanes: int, target: Target) -> list[Knob]:
     *_, width, channels = link.anchor.shape
     steps = link.anchor.reduce_axis[-1].extent
     most = ceil_div(channels, lanes)
     rows, vectors = ints(r for r in _ROWS if r <= width), ints(v for v in _VECTORS if v <= most)
-    unrolls = ints(u for u in (1, 2, 4) if u <= steps)
+    unrolls = (1, steps) if link.reads_few and steps > 1 else ints(u for u in (1, 2, 4) if u <= steps)
+    unroll = unrolls[-1 if link.reads_few else 0]
     return [
         Knob.of(f"rows{number}", rows, min(width, usual_rows(target)), "pixels of the register tile"),
         Knob.of(f"vectors{number}", vectors, 2 if most > 1 else 1, "vectors of channels of the tile"),
-        Knob.of(f"unroll{number}", unrolls, unrolls[0], "steps of the innermost reduction"),
+        Knob.of(f"unroll{number}", unrolls, unroll, "steps of the innermost reduction"),
     ]
 
 

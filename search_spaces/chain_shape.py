@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from autotune.graph.region import RegionProgram
 
 
+_IMAGE_AXES = 2
+_SHORT = 3
+"""Steps of a window along one axis."""
+
+
 @dataclass(frozen=True)
 class Link:
     """An anchor, the stage ``stored`` that finishes it, and the ``padding`` that prepares its operand.
@@ -29,6 +34,16 @@ class Link:
     def window(self) -> int:
         """Steps of the reduction along all axes but the last."""
         return math.prod(axis.extent for axis in self.anchor.reduce_axis[:-1])
+
+    @property
+    def of_pool(self) -> bool:
+        """Whether a window slides over each channel alone."""
+        return len(self.anchor.reduce_axis) == _IMAGE_AXES
+
+    @property
+    def reads_few(self) -> bool:
+        """Whether it is a short line of each channel: padding is then decided as it is read, not copied."""
+        return self.of_pool and math.prod(axis.extent for axis in self.anchor.reduce_axis) <= _SHORT
 
 
 def links_of(program: RegionProgram) -> tuple[Link, ...] | None:

@@ -42,6 +42,15 @@ def _is_pool(graph: Graph, node: Node) -> bool:
     return node.op in ("MaxPool", "AveragePool") and _is_image(graph, node)
 
 
+def _is_maximum_along(axis: int) -> Fits:
+    """Whether a node is a pool that takes maxima along one axis of an image."""
+
+    def fits(graph: Graph, node: Node) -> bool:
+        return node.op == "MaxPool" and _is_image(graph, node) and ints(node, "kernel_shape")[1 - axis] == 1
+
+    return fits
+
+
 def _has_operator(*names: str) -> Fits:
     return lambda _, node: node.op in names
 
@@ -54,6 +63,7 @@ EDGES: Mapping[str, tuple[Fits, Fits]] = {
     "1x1 convolution, then depthwise": (_is_pointwise, _is_depthwise),
     "depthwise, then 1x1 convolution": (_is_depthwise, _is_pointwise),
     "convolution, then pool": (_is_convolution, _is_pool),
+    "maxima along rows, then along columns": (_is_maximum_along(1), _is_maximum_along(0)),
     "Winograd's first transform, then products": (_has_operator("WinogradInput"), _has_operator("MatMul")),
     "products, then Winograd's last transform": (_has_operator("MatMul"), _has_operator("WinogradOutput")),
 }

@@ -30,6 +30,7 @@ from autotune.passes.partition import Dispatch, Partition, partition
 from autotune.passes.preference import Preference
 from autotune.passes.producers_apart import ProducersApart
 from autotune.passes.row_sums import RowSums
+from autotune.passes.separable_pool import SeparablePool
 from autotune.passes.separate_attention import SeparateAttention
 from autotune.passes.split_sums import SplitSums
 from autotune.passes.stored_weights import StoredWeights
@@ -50,6 +51,7 @@ RULES: tuple[Algorithm, ...] = (
     *(Strassen(few) for few in (False, True)),
     RowSums(),
     SplitSums(),
+    SeparablePool(),
     MatrixProduct(),
     ImplicitGemm(),
     AttentionBlocks(),

@@ -42,6 +42,8 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "chain_widened": lambda: make.depthwise_chain((1, 8, 11, 3), 0, stride=2, widened=33),
     "chain_pooled": lambda: make.pooled_convolution("MaxPool", (1, 11, 9, 3), 21, stride=2),
     "chain_averaged": lambda: make.pooled_convolution("AveragePool", (2, 8, 7, 5), 16),
+    "chain_of_maxima": lambda: make.separable_pool((2, 9, 7, 37), 3, (1, 1, 1, 1)),
+    "chain_of_long_maxima": lambda: make.separable_pool((1, 11, 12, 20), 5, (2, 0, 1, 2)),
     "chain_of_products": lambda: make.chained_products(5, 7, 9),
     "max_pool": lambda: make.pool((1, 9, 9, 20), kernel_shape=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
     "average_pool": lambda: make.pool((1, 7, 7, 5), "AveragePool", kernel_shape=(2, 2)),

@@ -16,6 +16,7 @@ from autotune.graph.build import GraphBuilder
 from autotune.graph.ops.minimal_filtering import Filtering
 from autotune.graph.region import Region, Workload
 from autotune.passes.options import options_of
+from autotune.passes.separable_pool import SeparablePool
 from autotune.passes.winograd import Winograd
 from autotune.target import Target
 from search_spaces.space import Space
@@ -207,6 +208,13 @@ def winograd_blocks(
         y = b.node("Relu", y)
     whole = of(b, y, {"w", "bias"} if tail else {"w"})
     (found,) = (o for o in options_of(whole) if o.name == Winograd(tile, fused=True).label)
+    return found.regions[0]
+
+
+def separable_pool(image: tuple[int, int, int, int], window: int, pads: tuple[int, ...]) -> Workload:
+    """Maxima of square windows of an image [n, h, w, c], along rows and then along columns in one."""
+    whole = pool(image, kernel_shape=(window, window), pads=pads)
+    (found,) = (o for o in options_of(whole) if o.name == SeparablePool.label)
     return found.regions[0]
 
 

@@ -1,6 +1,6 @@
 """What a learned model is trained for: the order of pairs, the latency itself, or to be among the fastest.
 
-Labels are latencies with their noise. `autotune models compare` measures the objectives on held-out workloads.
+Labels are latencies with their noise. `autotune models evaluate --rankings` measures them on held-out workloads.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _PAIRS = 16
 """So many others that each run is compared with, drawn once."""
 _FASTEST = 0.1
 _USUAL_NOISE = 0.1
+_CLEARLY = 0.75
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,27 @@ def _ranges(groups: NDArray[np.int64]) -> list[tuple[int, int]]:
 
 
 def lambdarank(rows: Rows, rounds: int, seed: int) -> Any:
-    """The order of pairs, graded by the latency over the best of the workload; takes every reading for exact."""
-    label = graded(rows.latency, rows.groups)
+    """The order of pairs, graded by the latency over the best of the workload (LambdaMART; Burges, 2010).
+
+    XGBoost's pairs know no noise: those of two certain readings count twice, for the certain rows of a workload, such
+    as those that were read inside a model, are a group of their own besides.
+    """
+    label, certain = graded(rows.latency, rows.groups), np.flatnonzero(_certain(rows))
+    again = rows.groups.max(initial=-1) + 1 + rows.groups[certain]
+    taken = np.concatenate([np.arange(len(label)), certain])
     settings = {**TREES, **LAMBDARANK, "seed": seed}
-    return boosters.train(settings, rounds, rows.x, label, groups=rows.groups, margin=rows.margin)
+    groups = np.concatenate([rows.groups, again])
+    return boosters.train(
+        settings, rounds, rows.x[taken], label[taken], groups=groups, margin=rows.margin[taken]
+    )
+
+
+def _certain(rows: Rows) -> NDArray[np.bool_]:
+    """Rows whose noise is clearly below the largest of their workload [n]."""
+    found = np.zeros(len(rows.noise), np.bool_)
+    for start, end in _ranges(rows.groups):
+        found[start:end] = rows.noise[start:end] < _CLEARLY * rows.noise[start:end].max()
+    return found
 
 
 def regression(rows: Rows, rounds: int, seed: int) -> Any:
@@ -144,6 +162,7 @@ OBJECTIVES: Mapping[str, Fit] = {
     "regression": regression,
     "fastest": fastest,
 }
-DEFAULT = "pairs"
+DEFAULT = "lambdarank"
+"""On the recordings none orders pairs better beyond doubt, and its first choices lose least."""
 
 __all__ = ["DEFAULT", "LAMBDARANK", "OBJECTIVES", "TREES", "Fit", "Rows", "graded"]

@@ -17,7 +17,7 @@ from cost_models import features, objectives
 from cost_models.dataset import Dataset
 
 _PRIOR = np.float32(2.0)  # a factor of two in predicted time is worth odds of e^2 to 1
-ROUNDS = 150
+ROUNDS = 60
 
 Say = Callable[[str], None]
 

@@ -98,6 +98,18 @@ def test_the_gate_asks_for_a_gain_beyond_doubt() -> None:
     assert "its first choice is worse" in worse_first.reason
 
 
+def test_few_promotions_are_worse_on_workloads_that_nobody_saw() -> None:
+    """Of 80 new models as often worse as better, by less than workloads differ."""
+    rng = np.random.default_rng(0)
+    gains = rng.normal(0, 0.04, 80)
+    promoted = [
+        gate.verdict(judgement(list(rng.normal(gain - 0.3, 0.1, 25))), judgement([-0.3] * 25), "v1").promoted
+        for gain in gains
+    ]
+    assert sum(promoted) >= 10
+    assert np.mean(gains[promoted] < 0) <= 0.05
+
+
 def test_a_year_in_miniature(tmp_path: Path) -> None:
     """Runs are added and the model is retrained ten times; a poisoned batch and a useless one are refused."""
     runs = records(per_space=40)

@@ -16,6 +16,7 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
+    from autotune.database.query import Hit, Miss
     from autotune.database.records import Footprint
     from autotune.database.store import Database
     from autotune.schedule.schedule import Schedule
@@ -42,7 +43,8 @@ class Planned:
     """The schedule of a workload, how well it is known to be the one to use, and why there is none of the database.
 
     ``latency_ns`` and ``footprint`` are what was measured of a schedule of the database, None for others. ``tier`` says
-    where it comes from, ``transfer`` what is known of one that was found for another target or other sizes.
+    where it comes from, ``transfer`` what is known of one that was found for another target or other sizes, ``found``
+    what the database answered for exactly this target.
     ``scheduled`` is the trace already applied to a fresh program, where that was done to choose it.
     """
 
@@ -54,6 +56,7 @@ class Planned:
     footprint: Footprint | None = None
     tier: Tier = Tier.ANALYTIC
     transfer: Transfer | None = None
+    found: Hit | Miss | None = field(default=None, compare=False, repr=False)
     scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
 
 
@@ -70,16 +73,23 @@ def schedule_for(
     What is transferred serves latency only: nothing is known of its memory and size. A stored schedule that does not
     apply any more counts as a miss; the reason says so.
     """
-    from search_spaces import spaces
-
     if workload.key in schedules:
         return Planned(workload, schedules[workload.key], GIVEN, tier=Tier.GIVEN)
-    space = spaces.space_for(workload, target)
+    from search_spaces.spaces import space_for
+
+    space = space_for(workload, target)
     if database is None:
         return _default(workload, space, "no database was given")
+    found = database.lookup(workload.key, target.key, space.key, goal)
+    return replace(_resolved(workload, target, space, database, found, goal), found=found)
+
+
+def _resolved(
+    workload: Workload, target: Target, space: Space, database: Database, found: Hit | Miss, goal: Goal
+) -> Planned:
+    """The schedule that follows from what the database answered."""
     from autotune.database.query import Miss, MissReason
 
-    found = database.lookup(workload.key, target.key, space.key, goal)
     if isinstance(found, Miss):
         missed = f"{found.found}; {found.advice}"
         if not goal.is_latency or found.reason is MissReason.ALL_FAILED:

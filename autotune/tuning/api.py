@@ -302,7 +302,8 @@ def query(
             divided = ranking is not None and ranking.chosen.steps is not None
             planned = None if divided else plan.schedules.get(workload.key)
             goal = plan.goals.get(workload.key, preference.goal)
-            found = store.lookup(key.workload, key.target, key.space, goal)
+            found = None if planned is None else planned.found
+            found = found or store.lookup(key.workload, key.target, key.space, goal)
             fastest = tuple(store.top(key, top))
             if planned is not None:
                 evidence, _ = plan.evidence(workload.key)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.garbage import collector_paused
 from autotune.schedule.knob import Config, Value
 from cost_models.machine import Machine
 from cost_models.terms import overlapped, terms
@@ -112,6 +113,7 @@ def remembered(workloads: Collection[str]) -> list[Default]:
     return [(*identity, *found) for identity, found in _DEFAULTS.items() if identity[0] in workloads]
 
 
+@collector_paused()
 def _best(space: Space) -> tuple[Population, Numbers]:
     """The best candidates that the model finds (up to 16), best first, and their predicted seconds."""
     if space.exact and space.size() <= _ENUMERATE:

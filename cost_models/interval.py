@@ -13,21 +13,21 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class ConfidenceInterval:
-    """A mean and the interval that holds it with :data:`CONFIDENCE`."""
+    """A mean and the interval that holds it with some confidence, :data:`CONFIDENCE` unless another is asked for."""
 
     mean: float
     low: float
     high: float
 
     @staticmethod
-    def of(values: NDArray[np.float64]) -> ConfidenceInterval:
+    def of(values: NDArray[np.float64], confidence: float = CONFIDENCE) -> ConfidenceInterval:
         """The mean of independent values with its bootstrap interval (BCa, Efron 1987)."""
         from scipy.stats import bootstrap
 
         mean = float(values.mean())
         if len(values) < 2 or np.ptp(values) == 0:
             return ConfidenceInterval(mean, mean, mean)
-        found = bootstrap((values,), np.mean, confidence_level=CONFIDENCE, rng=np.random.default_rng(0))
+        found = bootstrap((values,), np.mean, confidence_level=confidence, rng=np.random.default_rng(0))
         return ConfidenceInterval(mean, *map(float, found.confidence_interval))
 
     def map(self, function: Callable[[float], float]) -> ConfidenceInterval:

@@ -401,9 +401,10 @@ def retrain(
     tables = {}
     for one in [*wanted, *(_remembered() if remembered else ())]:
         with opened(one, read_only=True) as store:
-            if store.where not in tables:
-                say(f"reading {store.where}")
-                tables[store.where] = training_table(store)
+            name = store.where if "://" in store.where else str(Path(store.where).resolve())
+            if name not in tables:
+                say(f"reading {name}")
+                tables[name] = training_table(store)
     return train(tables, model_folder(), dry_run, say=say)
 
 

@@ -201,6 +201,15 @@ def test_retrain_says_when_there_is_too_little(tuned: Path, capsys: pytest.Captu
     assert out.startswith("kept what was in use")
 
 
+def test_retrain_remembers_a_database_wherever_it_is_called(
+    tuned: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tuned.parent)
+    code, out, _ = run(capsys, "retrain", "--db", tuned.name, "--db", tuned, "--json")
+    assert code == 0
+    assert [source["name"] for source in json.loads(out)["sources"]] == [str(tuned.resolve())]
+
+
 def test_models_are_listed_shown_and_rolled_back(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from cost_models.manifest import ModelManifest
     from cost_models.registry import Registry

@@ -377,7 +377,9 @@ class Database:
 
     def find_workload(self, prefix: str) -> list[WorkloadRow]:
         """The workloads whose key starts with ``prefix``."""
-        return [row for row in self.workload_rows() if row.key.startswith(prefix)]
+        key = schema.workloads.c.key
+        query = select(schema.workloads).where(key.startswith(prefix, autoescape=True)).order_by(key)
+        return self._all(query, rows.workload_from_row)
 
     def targets(self) -> dict[str, Target]:
         """Every target known, by key."""

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
@@ -60,6 +61,7 @@ def crashed(run_id: ColumnElement[Any]) -> ColumnElement[bool]:
     return exists().where(mine.run_id == run_id, mine.latency_min_ns.is_(None))
 
 
+@cache
 def select_runs() -> Select[Any]:
     """All columns of runs, what the newest comparison read of each and where, and whether it crashed there."""
     compared = schema.comparisons.c

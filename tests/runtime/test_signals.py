@@ -83,8 +83,9 @@ print("answers after", count, flush=True)
 """
 
 
-def hammered(signals: int) -> str:
-    """What a child prints that gets as many signals inside of calls, and more outside."""
+def hammered(signals: int) -> int:
+    """How many signals a child counted inside of calls that runs until there were so many; it gets more outside
+    of them."""
     command = [sys.executable, "-c", CHILD, str(signals)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as child:
@@ -93,9 +94,11 @@ def hammered(signals: int) -> str:
         while child.poll() is None:
             child.send_signal(signal.SIGINT)
             time.sleep(random.random() * 4e-4)
-        return child.stdout.read()
+        answer, _, count = child.stdout.read().rpartition(" ")
+        assert answer == "answers after"
+        return int(count)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_a_module_answers_after_thousands_of_signals() -> None:
-    assert hammered(3000) == "answers after 3000\n"
+    assert hammered(3000) >= 3000  # a turn may count up to three

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.database.inside import ALONE_NOISE
 from autotune.errors import AutotuneError, KnobError
 from autotune.schedule.knob import Config
 from cost_models import features
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from search_spaces.space import Space
 
 OK = "ok"
-NOISE = 0.1
-"""The standard deviation of the logarithm of a reading alone: the same code reads 10 to 20 % apart over processes."""
 # What a candidate itself got wrong; a timeout or a lost worker says nothing certain about it.
 INVALID = frozenset({"illegal", "compile_error", "crashed", "out_of_memory", "out_of_bounds", "wrong_result"})
 
@@ -161,7 +160,7 @@ def _rows(workload: str, target: str, space_key: str, runs: DataFrame, skipped: 
         population,
         features.extract(space, population),
         kept[label].where(timed[kept.index]).to_numpy(np.float64),
-        kept["noise"].fillna(NOISE).to_numpy(np.float64),
+        kept["noise"].fillna(ALONE_NOISE).to_numpy(np.float64),
     )
 
 
@@ -172,4 +171,4 @@ def _checked(space: Space, config: Config) -> Config | None:
         return None
 
 
-__all__ = ["COLUMNS", "INVALID", "NOISE", "OK", "Dataset", "build"]
+__all__ = ["COLUMNS", "INVALID", "OK", "Dataset", "build"]

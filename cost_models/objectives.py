@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.database.inside import ALONE_NOISE
 from cost_models import booster as boosters
 from cost_models import features
 
@@ -37,7 +38,6 @@ _GRADES = 31
 _PAIRS = 16
 """So many others that each run is compared with, drawn once."""
 _FASTEST = 0.1
-_USUAL_NOISE = 0.1
 _CLEARLY = 0.75
 
 
@@ -127,7 +127,7 @@ def regression(rows: Rows, rounds: int, seed: int) -> Any:
     """The logarithm of the latency over the workload's median, where it is certain more than where it is not."""
     label, margin = -_centred(np.log(rows.latency), rows.groups), _centred(rows.margin, rows.groups)
     settings = {**TREES, "objective": "reg:squarederror", "base_score": 0.0, "seed": seed}
-    weights = (_USUAL_NOISE / rows.noise) ** 2
+    weights = (ALONE_NOISE / rows.noise) ** 2
     return boosters.train(settings, rounds, rows.x, label, margin=margin, weights=weights)
 
 

@@ -15,11 +15,12 @@ from autotune.bench.problem import Case
 from autotune.bench.suites import operators
 from autotune.bench.tables import NOTHING
 from autotune.compiler import distinct_workloads, divide
+from autotune.database.inside import ALONE_NOISE
 from autotune.target import Target
 from autotune.tuning.api import tune
 from autotune.tuning.budget import Budget
 from cost_models import features
-from cost_models.dataset import NOISE, Dataset
+from cost_models.dataset import Dataset
 from cost_models.folds import FOLDS
 
 SUITE: tuple[tuple[str, tuple[int, ...]], ...] = (
@@ -126,7 +127,7 @@ def _as_workloads(x: features.Matrix, latency: NDArray[np.float64]) -> Dataset:
         x,
         x[:, :0],
         latency,
-        np.full(count, NOISE),
+        np.full(count, ALONE_NOISE),
         np.arange(count) % len(names),
         names,
         same,

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 def table(answers: Sequence[Answer], target: Target) -> list[str]:
     """A line for each workload that is dispatched: its latency, that of the default, the least that is possible, its
     dispatches and ONNX nodes, and how sure it is. What was not measured here has a ``~``."""
-    from autotune.compiler.tiers import Tier
+    from autotune.compiler.tiers import listed_tiers
     from autotune.tuning.report import listed
 
     used = [answer for answer in answers if not answer.divided]
-    count = Counter(tier for answer in used for tier in [answer.tier] * len(answer.names))
-    tiers = ", ".join(f"{count[tier]} {tier}" for tier in Tier if count[tier])
+    tiers = listed_tiers(answer.tier for answer in used for _ in answer.names)
     lines = [f"{target.name}; dispatches by where their schedules come from: {tiers}"]
     lines.append(f"{'latency':>10} {'default':>10} {'roofline':>10}  dispatch (nodes)  how sure")
     for answer in used:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autotune.compiler.plan import Plan, Ranking
-from autotune.compiler.tiers import Tier
+from autotune.compiler.tiers import Tier, listed_tiers
 from autotune.database.evidence import Evidence, State
 from autotune.passes.partition import Partition
 
@@ -73,8 +73,7 @@ class CoverageReport:
     @property
     def tiers(self) -> str:
         """How many dispatches got their schedule from which tier, e.g. ``40 exact, 3 analytic``."""
-        count = Counter(d.tier for d in self.dispatches)
-        return ", ".join(f"{count[tier]} {tier}" for tier in Tier if count[tier])
+        return listed_tiers(d.tier for d in self.dispatches)
 
     def details(self) -> str:
         """The one line, then a line a dispatch, then a line a workload with several options."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autotune.compiler.estimate import estimated
 from autotune.compiler.lock import AGAIN, FORMAT, VERSION, Lock, LockedSchedule, LockedShape
-from autotune.compiler.plan import Plan, Ranking
+from autotune.compiler.plan import Plan, Ranking, regions_of
 from autotune.compiler.planned import Planned, apply
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import FASTEST
@@ -35,7 +35,7 @@ def lock_of(done: Compilation) -> Lock:
         evidence, _ = done.plan.evidence(key)
         kind, text = planned.workload.kind, planned.trace.to_json()
         schedules.append(
-            LockedSchedule(key, kind, tuple(names.get(key, ())), str(evidence), _digest(code), text)
+            LockedSchedule(key, kind, tuple(names.get(key, ())), str(evidence), code_digest(code), text)
         )
     return Lock(
         FORMAT,
@@ -55,12 +55,7 @@ def locked_plan(lock: Lock, workloads: Sequence[Workload]) -> Plan:
     """The plan that a lock has for a model with these workloads; raises LockError where it does not fit."""
     schedules = {schedule.workload: schedule for schedule in lock.schedules}
     rankings = {w.key: _ranking(w, lock) for w in workloads if w.key in lock.sites}
-    options = {key: ranking.chosen for key, ranking in rankings.items()}
-    resulting = {
-        region.key: region
-        for workload in workloads
-        for region in (options[workload.key].regions if workload.key in options else (workload,))
-    }
+    resulting = {region.key: region for w in workloads for region in regions_of(w, rankings)}
     _check_fit(lock, set(schedules), resulting, set(lock.sites) - set(rankings))
     planned = {key: _planned(schedules[key], region) for key, region in resulting.items()}
     return Plan(rankings, planned, dict.fromkeys(planned, FASTEST))
@@ -112,7 +107,7 @@ def _planned(schedule: LockedSchedule, workload: Workload) -> Planned:
 
 def changed_code(lock: Lock, done: Compilation) -> list[LockedSchedule]:
     """The schedules of a lock that have made other machine code now than when it was locked."""
-    now = {key: _digest(code) for key, code in zip(done.plan.schedules, done.image.objects, strict=True)}
+    now = {key: code_digest(code) for key, code in zip(done.plan.schedules, done.image.objects, strict=True)}
     return [schedule for schedule in lock.schedules if now[schedule.workload] != schedule.code]
 
 
@@ -140,8 +135,9 @@ def _shown(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def _digest(code: bytes) -> str:
+def code_digest(code: bytes) -> str:
+    """What a lock says of object code."""
     return hashlib.sha256(code).hexdigest()
 
 
-__all__ = ["LOCKED", "changed_code", "check_code", "lock_of", "locked_plan"]
+__all__ = ["LOCKED", "changed_code", "check_code", "code_digest", "lock_of", "locked_plan"]

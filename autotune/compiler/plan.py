@@ -122,11 +122,16 @@ class Plan:
 
     def regions(self, workload: Workload) -> tuple[Workload, ...]:
         """The workloads of the dispatches that compute one."""
-        return self.rankings[workload.key].chosen.regions if workload.key in self.rankings else (workload,)
+        return regions_of(workload, self.rankings)
 
     def apply(self, parts: Partition) -> Partition:
         """The model's dispatches with the options in their places."""
         return substitute(parts, self.options)
+
+
+def regions_of(workload: Workload, rankings: Mapping[str, Ranking]) -> tuple[Workload, ...]:
+    """The workloads of the dispatches that compute one by its chosen option."""
+    return rankings[workload.key].chosen.regions if workload.key in rankings else (workload,)
 
 
 def with_options(key: str, evidence: Evidence, rankings: Mapping[str, Ranking]) -> Evidence:
@@ -186,7 +191,7 @@ def _scheduled(
     for workload in workloads:
         ranking = rankings.get(workload.key)
         goal = wanted if ranking is None else ranking.left_of(wanted)
-        for region in (workload,) if ranking is None else ranking.chosen.regions:
+        for region in regions_of(workload, rankings):
             resulting[region.key] = region
             goals[region.key] = min(goal, goals.get(region.key, goal), key=attrgetter("max_slowdown"))
     planned = {
@@ -282,4 +287,14 @@ def option_key(option: Option, target: Target) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-__all__ = ["DOUBT", "OPTION", "Plan", "Ranking", "option_key", "plan_of", "rank", "with_options"]
+__all__ = [
+    "DOUBT",
+    "OPTION",
+    "Plan",
+    "Ranking",
+    "option_key",
+    "plan_of",
+    "rank",
+    "regions_of",
+    "with_options",
+]

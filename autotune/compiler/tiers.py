@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -47,6 +48,12 @@ class Tier(StrEnum):
     """Measured for a workload of other sizes."""
     ANALYTIC = "analytic"
     """The analytic cost model's pick; nothing measured was of use."""
+
+
+def listed_tiers(tiers: Iterable[Tier]) -> str:
+    """How many of which tier, the best source first, e.g. ``40 exact, 3 analytic``."""
+    count = Counter(tiers)
+    return ", ".join(f"{count[tier]} {tier}" for tier in Tier if count[tier])
 
 
 @dataclass(frozen=True)
@@ -118,8 +125,7 @@ def transferred(
     the default, where nothing else was measured beside it, says nothing. Where the default won there it is taken as
     confirmed if it is the default here too.
     """
-    row = WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
-    near = [n for n in database.near(row, target, space.key) if n.runs > 1]
+    near = [n for n in database.near(WorkloadRow.of(workload), target, space.key) if n.runs > 1]
     reason = ""
     for group in ([n for n in near if n.distance == 0], [n for n in near if n.distance > 0]):
         for source, hit in islice(_searched(group, database), _TRIED):
@@ -161,4 +167,4 @@ def _projected(space: Space, source: Neighbour, hit: Hit) -> Transfer | None:
     )
 
 
-__all__ = ["EXPECTED", "Tier", "Transfer", "transferred"]
+__all__ = ["EXPECTED", "Tier", "Transfer", "listed_tiers", "transferred"]

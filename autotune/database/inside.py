@@ -11,6 +11,10 @@ from autotune.database.records import Reading, Run
 _DOUBT = 2.0
 """So many rounds at the default's latency count beside those that were read: the least of many is the luckiest."""
 
+ALONE_NOISE, INSIDE_NOISE = 0.1, 0.05
+"""Standard deviations of the logarithm of a ratio: of readings alone, minutes apart, in processes of their own (the
+same code reads 10 to 20 % apart there); and of rounds inside a model in turns with the default, in one process."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -51,4 +55,4 @@ def latencies(readings: Sequence[Reading], run: Run) -> tuple[float, float] | No
     return mine[-1].default_ns, mine[-1].default_ns * estimates(mine)[run.trace_key].ratio
 
 
-__all__ = ["Estimate", "estimates", "latencies"]
+__all__ = ["ALONE_NOISE", "INSIDE_NOISE", "Estimate", "estimates", "latencies"]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from autotune.errors import DatabaseError
 
@@ -257,6 +257,21 @@ class PlanReading:
         return json.dumps({"options": dict(self.options), "schedules": dict(self.schedules)}, sort_keys=True)
 
 
+class Storable(Protocol):
+    """A workload of a graph or of a user's own program, as far as it is stored."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def flops(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class WorkloadRow:
     """A stored workload: ``text`` parses back, ``flops`` and ``bytes`` are per execution."""
@@ -266,6 +281,11 @@ class WorkloadRow:
     kind: str
     flops: int
     bytes: int
+
+    @staticmethod
+    def of(workload: Storable) -> WorkloadRow:
+        """The row of a workload."""
+        return WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pandas as pd
 
 from autotune.database.describe import operators_of, shapes_of
-from autotune.database.inside import Estimate, estimates
+from autotune.database.inside import ALONE_NOISE, INSIDE_NOISE, Estimate, estimates
 from autotune.database.overview import overview
 from autotune.database.records import Origin, Ratio, Run, WorkloadRow
 from autotune.database.rows import ADVICE, sizes
@@ -93,11 +93,6 @@ def _interval(ratio: Ratio | None) -> dict[str, float | None]:
     return {"ratio": ratio.median if ratio else None, "ratio_low": low, "ratio_high": high}
 
 
-_ALONE, _INSIDE = 0.1, 0.05
-"""Standard deviations of the logarithm of a ratio: of readings alone, minutes apart, in processes of their own; and of
-rounds inside a model in turns with the default, in one process."""
-
-
 def training_table(database: Database) -> pd.DataFrame:
     """All runs as a cost model learns from them: texts and configurations that are parsed again.
 
@@ -154,9 +149,9 @@ def _label(run: Run, default_ns: float, inside: Mapping[str, Estimate]) -> dict[
         return {"ratio": math.nan, "noise": math.nan}
     found = inside.get(run.trace_key)
     if found is not None:
-        return {"ratio": found.mean, "noise": _INSIDE / math.sqrt(found.processes)}
+        return {"ratio": found.mean, "noise": INSIDE_NOISE / math.sqrt(found.processes)}
     alone = run.latency.min_ns / default_ns
-    return {"ratio": max(1.0, alone) if inside else alone, "noise": _ALONE}
+    return {"ratio": max(1.0, alone) if inside else alone, "noise": ALONE_NOISE}
 
 
 _COLUMNS = {

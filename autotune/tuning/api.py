@@ -312,8 +312,7 @@ def query(
             best = front(store.points(key)) if with_front else ()
             near = []
             if with_near and isinstance(found, Miss):
-                row = WorkloadRow(workload.key, workload.text, workload.kind, workload.flops, workload.bytes)
-                near = store.near(row, chosen, key.space, any_target=True)[:NEAREST]
+                near = store.near(WorkloadRow.of(workload), chosen, key.space, any_target=True)[:NEAREST]
             return Answer(
                 names,
                 workload,

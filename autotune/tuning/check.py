@@ -9,14 +9,13 @@ the same machine, which cancel, and code that is the same byte for byte needs no
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autotune.compiler.lock import Lock, LockedSchedule
-from autotune.compiler.locked import changed_code
+from autotune.compiler.locked import changed_code, code_digest
 from autotune.database.records import Ratio
 from autotune.errors import LockError, MeasureError
 from autotune.suggest import counted
@@ -159,7 +158,7 @@ def _reference(lock: Lock, path: Path | None, changed: Sequence[LockedSchedule])
             "  `autotune compile MODEL --lock` made then as --reference"
         )
     image = artifact.load(path)
-    digests = [hashlib.sha256(code).hexdigest() for code in image.objects]
+    digests = [code_digest(code) for code in image.objects]
     used = {image.dispatches[c.dispatch].workload_key: digests[c.object_index] for c in image.commands}
     other = [s for s in lock.schedules if used.get(s.workload, s.code if not s.names else "") != s.code]
     if other:

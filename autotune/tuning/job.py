@@ -198,7 +198,7 @@ class Job:
             site.workload for site in self.sites if len(site.options) > 1
         ]  # a chain may be no subject
         for w in dict.fromkeys([*compared, *(subject.workload for subject in self.subjects)]):
-            self.database.add_workload(WorkloadRow(w.key, w.text, w.kind, w.flops, w.bytes))
+            self.database.add_workload(WorkloadRow.of(w))
         for subject in self.subjects:
             text = json.dumps(subject.space.to_json(), sort_keys=True)
             self.database.add_space(subject.space.key, subject.workload.key, text)

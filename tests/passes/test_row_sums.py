@@ -13,10 +13,10 @@ from autotune.compiler.plan import rank
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.options import Option, options_of
 from autotune.passes.preference import Preference
 from autotune.passes.row_sums import RowSums
 from autotune.runtime.module import Module
+from tests.passes.named_option import named_option
 from tests.search_spaces import workloads as make
 from tests.search_spaces.executions import check
 
@@ -43,12 +43,6 @@ GRAPHS = {
 }
 
 
-def option(graph: Graph) -> Option:
-    (dispatch,) = divide(graph).dispatches
-    (found,) = (option for option in options_of(dispatch.workload) if option.name == NAME)
-    return found
-
-
 @pytest.mark.parametrize("name", GRAPHS)
 def test_it_computes_the_product(name: str) -> None:
     graph = GRAPHS[name]()
@@ -63,7 +57,7 @@ def test_it_computes_the_product(name: str) -> None:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_all_executions_agree(name: str, seed: int) -> None:
-    (region,) = option(GRAPHS[name]()).regions
+    (region,) = named_option(GRAPHS[name](), NAME).regions
     check(region, random.Random(seed), make.host())
 
 

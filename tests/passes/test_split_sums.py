@@ -13,10 +13,11 @@ from autotune.compiler.plan import rank
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.options import DIRECT, Option, options_of
+from autotune.passes.options import DIRECT
 from autotune.passes.preference import Preference
 from autotune.passes.split_sums import LEAST_TERMS, MOST_RESULTS, SplitSums
 from autotune.runtime.module import Module
+from tests.passes.named_option import named_option
 from tests.search_spaces import workloads as make
 from tests.search_spaces.executions import check
 
@@ -51,12 +52,6 @@ GRAPHS = {
 }
 
 
-def option(graph: Graph) -> Option:
-    (dispatch,) = divide(graph).dispatches
-    (found,) = (option for option in options_of(dispatch.workload) if option.name == NAME)
-    return found
-
-
 @pytest.mark.parametrize("name", GRAPHS)
 def test_parts_compute_the_same(name: str) -> None:
     graph = GRAPHS[name]()
@@ -71,7 +66,7 @@ def test_parts_compute_the_same(name: str) -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_all_executions_agree(name: str, seed: int) -> None:
-    regions = option(GRAPHS[name]()).regions
+    regions = named_option(GRAPHS[name](), NAME).regions
     assert len(regions) == 2  # the parts, and their sum with what follows
     for region in regions:
         check(region, random.Random(seed), make.host())

@@ -13,10 +13,11 @@ from autotune.compiler.plan import rank
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
-from autotune.passes.options import DIRECT, Option, options_of
+from autotune.passes.options import DIRECT
 from autotune.passes.preference import Preference
 from autotune.passes.strassen import Strassen
 from autotune.runtime.module import Module
+from tests.passes.named_option import named_option
 from tests.search_spaces import workloads as make
 
 NAME = Strassen.label
@@ -41,12 +42,6 @@ def pointwise(image: tuple[int, int, int], outer: int, kernel: int = 1, **attrs:
     w = b.constant("w", normal(kernel, kernel, image[-1], outer))
     y = b.node("Conv", b.input("x", (1, *image)), w, layout="NHWC", **attrs)
     return b.graph(b.node("Add", y, b.input("r", b.type_of(y).shape), name="y"))
-
-
-def option(graph: Graph) -> Option:
-    (dispatch,) = divide(graph).dispatches
-    (found,) = (option for option in options_of(dispatch.workload) if option.name == NAME)
-    return found
 
 
 GRAPHS = {
@@ -97,7 +92,7 @@ def test_it_declares_how_far_its_inputs_may_go() -> None:
 
 
 def test_its_weights_are_seven_quarters() -> None:
-    found = option(layer((32,), 500, 384))
+    found = named_option(layer((32,), 500, 384), NAME)
     sizes = [
         [r.region.graph.type_of(v).shape for v in sorted(r.region.constant_inputs)] for r in found.regions
     ]
@@ -133,8 +128,8 @@ def test_others_stay(name: str) -> None:
 
 
 def test_few_rows_are_left_to_comparisons() -> None:
-    assert option(layer((32,), 384, 384)).speculative
-    assert not option(layer((64,), 384, 384)).speculative
+    assert named_option(layer((32,), 384, 384), NAME).speculative
+    assert not named_option(layer((64,), 384, 384), NAME).speculative
     graph = layer((30,), 384, 384)
     assert Strassen(few=True).apply(graph) is graph
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotune.database.export import export
+from autotune.database.inside import ALONE_NOISE, INSIDE_NOISE
 from autotune.errors import KnobError, UsageError
 from autotune.graph.region import Workload
 from autotune.schedule.knob import Value
 from autotune.target import Target
 from cost_models.dataset import COLUMNS as TRAINING
-from cost_models.dataset import NOISE
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,8 +28,6 @@ COLUMNS = ("config", "trace_key", "code_key", "outcome", "ratio", "turns", "insi
 """``config``: knob values as JSON text; ``ratio``: latency alone over the default's that was read beside it, the median
 of so many ``turns``, missing where ``outcome`` is not "ok"; ``inside``: the same inside the model, of so many
 ``rounds``, missing where it was not read there. Equal machine code (``code_key``) is read once."""
-_INSIDE = 0.05
-"""The noise of the logarithm of a ratio inside a model, where both took turns in one process."""
 _LEAST = 0.25
 """A recording of which a smaller share is legal today says nothing of today's space."""
 
@@ -102,10 +100,10 @@ class Recording:
         than the default, as for a job.
         """
         configs, rows = self.today
-        ratio, noise = rows.ratio, NOISE / rows.turns.clip(lower=1) ** 0.5
+        ratio, noise = rows.ratio, ALONE_NOISE / rows.turns.clip(lower=1) ** 0.5
         if inside:
             ratio = rows.inside.fillna(ratio.clip(lower=1.0))
-            noise = noise.where(rows.inside.isna(), _INSIDE)
+            noise = noise.where(rows.inside.isna(), INSIDE_NOISE)
         return rows.assign(
             workload_text=self.facts.workload,
             target_json=self.facts.target,

@@ -48,6 +48,12 @@ def command() -> None:
     metavar="FOLDER",
     help="Gets a Parquet file a workload.",
 )
+@click.option(
+    "--workloads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Only so many, diverse ones by chance: their families in turn, with a choice and below 30 ms. [default: all]",
+)
 @shared.number_option("--candidates", 320, "Of each workload.", least=2)
 @shared.number_option("--turns", 3, "Of each one.")
 @click.option(
@@ -65,6 +71,7 @@ def record(
     model: str,
     names: Sequence[str],
     output: Path,
+    workloads: int | None,
     candidates: int,
     turns: int,
     inside: float,
@@ -76,17 +83,20 @@ def record(
     """Measure random candidates of MODEL's workloads in turns with their defaults; NAMES are dispatches or patterns.
 
     Names are those of `autotune explain MODEL`, with the algorithm where they are steps of one: 003_conv_add_relu,
-    '003_conv_add_relu/winograd F(4x4)/*'. Without any all workloads are recorded.
+    '003_conv_add_relu/winograd F(4x4)/*'. Without any all workloads are recorded. op:C2D in the place of MODEL are the
+    operators of a family of `autotune bench operators`, op:GMM:1,512,512,512 is one of any size.
     """
+    from autotune.bench.replay.choice import models
     from autotune.bench.replay.record import Effort
     from autotune.bench.replay.record import record as measure
     from autotune.target import Target
     from autotune.tuning.api import runnable
 
-    effort = Effort(candidates, turns, inside, processes, seed)
+    effort = Effort(candidates, turns, inside, processes, seed, workloads)
     chosen = runnable(Target.parse(target, threads))
-    for recording in measure(model, names, chosen, effort, shared.say):
-        click.echo(f"{recording.write(output)}: {counted(len(recording.table), 'candidate')}")
+    for one in models(model):
+        for recording in measure(one, names, chosen, effort, shared.say):
+            click.echo(f"{recording.write(output)}: {counted(len(recording.table), 'candidate')}")
 
 
 def _listed(_context: click.Context, _option: click.Parameter, text: str) -> list[str]:

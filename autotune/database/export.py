@@ -22,7 +22,7 @@ def _lines(table: DataFrame, path: Path) -> None:
 
 
 def _parquet(table: DataFrame, path: Path) -> None:
-    table.to_parquet(path, index=False)
+    table.to_parquet(path, index=False, compression="zstd")
 
 
 FORMATS: dict[str, Callable[[DataFrame, Path], None]] = {

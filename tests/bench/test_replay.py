@@ -74,6 +74,21 @@ def test_a_recording_is_read_as_it_was_written(tmp_path: Path) -> None:
     pandas.testing.assert_frame_equal(found.table, made().table)
 
 
+def test_a_file_has_as_much_of_its_keys_as_tells_them_apart(tmp_path: Path) -> None:
+    keys = [f"{number:02x}" * 32 for number in range(40)]
+    recording = Recording(made().facts, made().table.assign(trace_key=keys, code_key=["", *keys[1:]]))
+    found = Recording.read(recording.write(tmp_path))
+    assert found.table.trace_key.tolist() == [key[:12] for key in keys]
+    assert found.table.code_key.tolist() == ["", *(key[:12] for key in keys[1:])]
+
+
+def test_labels_are_readings_alone_where_nothing_was_read_inside() -> None:
+    alone = Recording(made().facts, made().table.assign(inside=np.nan))
+    labels = alone.training_table(inside=True).ratio
+    assert labels.tolist() == alone.table.ratio.tolist()
+    assert made().training_table(inside=True).ratio[made().table.inside.isna()].min() >= 1
+
+
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no recordings; make some: autotune replay record MODEL"):
         read_all(tmp_path)
@@ -223,7 +238,7 @@ def test_compare_says_what_it_does_not_know(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_candidates_are_recorded_beside_the_default_alone_and_inside() -> None:
-    effort = Effort(candidates=4, turns=1, share=0.5, processes=1)
+    effort = Effort(candidates=4, turns=1, share=0.5, processes=1, workloads=1)
     said: list[str] = []
     target = Target.detect(threads=1)
     (found,) = record("zoo:tiny_cnn", ["010_average*"], target, effort, said.append)

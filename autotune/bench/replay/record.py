@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from autotune.bench import machine
+from autotune.bench.replay import choice
 from autotune.bench.replay.recording import COLUMNS, Facts, Recording
 from autotune.calibration.host import ensure
 from autotune.compiler import divide
 from autotune.database import Database
 from autotune.database.inside import Estimate
 from autotune.database.records import Outcome, Reading
-from autotune.errors import MeasureError, UsageError
+from autotune.errors import MeasureError
 from autotune.files import scratch_folder
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.schedule.knob import config_to_json
-from autotune.suggest import listing
 from autotune.target import Target
 from autotune.tuning.compare import EVERY
 from autotune.tuning.inside import InModelReader
@@ -49,13 +48,15 @@ _AGAIN, _TURNS_AGAIN = 0.1, 5
 @dataclass(frozen=True)
 class Effort:
     """How much to measure: ``candidates`` of each workload (all, where a space has fewer), each in so many ``turns``;
-    the fastest ``share`` of them inside the model too, in so many ``processes``."""
+    the fastest ``share`` of them inside the model too, in so many ``processes``. ``workloads``: of so many diverse
+    workloads (:func:`autotune.bench.replay.choice.diverse`), None for all."""
 
     candidates: int = 320
     turns: int = 3
     share: float = 1 / 3
     processes: int = 2
     seed: int = 0
+    workloads: int | None = None
 
 
 @dataclass
@@ -88,20 +89,15 @@ def record(model: Model, names: Sequence[str], target: Target, effort: Effort, s
     ensure(target, say)
     parts, preference = divide(model, activations=target.activations), Preference(TOLERANCE)
     subjects, sites = work_of(parts, target, preference)
-    wanted = _chosen(subjects, names)
+    wanted = choice.named(subjects, names)
+    if effort.workloads is not None:
+        wanted = choice.diverse(wanted, effort.workloads, effort.seed)
     with closing(ProcessPool(target.cores)) as pool:
         samples = [_alone(subject, pool, effort, say) for subject in wanted]
-    _read_inside(samples, parts, subjects, sites, effort, say)
+    if samples and effort.share:
+        _read_inside(samples, parts, subjects, sites, effort, say)
     facts = machine.facts()
     return [_recording(sample, parts.name, facts) for sample in samples]
-
-
-def _chosen(subjects: Sequence[Subject], names: Sequence[str]) -> list[Subject]:
-    known = [subject.names[0] for subject in subjects]
-    for name in names:
-        if not any(fnmatchcase(one, name) for one in known):
-            raise UsageError(f"no dispatch is called {name!r}; there are: {listing(name, known)}")
-    return [s for s in subjects if not names or any(fnmatchcase(s.names[0], name) for name in names)]
 
 
 def _alone(subject: Subject, pool: ProcessPool, effort: Effort, say: Say) -> _Sample:

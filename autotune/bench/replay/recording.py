@@ -20,7 +20,7 @@ from autotune.target import Target
 from cost_models.dataset import COLUMNS as TRAINING
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
     from search_spaces.space import Space
 
@@ -30,6 +30,7 @@ of so many ``turns``, missing where ``outcome`` is not "ok"; ``inside``: the sam
 ``rounds``, missing where it was not read there. Equal machine code (``code_key``) is read once."""
 _LEAST = 0.25
 """A recording of which a smaller share is legal today says nothing of today's space."""
+_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,11 @@ class Recording:
         """The candidates that are legal today as a cost model learns from them (:data:`cost_models.dataset.COLUMNS`).
 
         Labels are readings alone or, with ``inside``, those inside the model; a candidate without one is then no faster
-        than the default, as for a job.
+        than the default, as for a job, unless none was read there.
         """
         configs, rows = self.today
         ratio, noise = rows.ratio, ALONE_NOISE / rows.turns.clip(lower=1) ** 0.5
-        if inside:
+        if inside and rows.inside.notna().any():
             ratio = rows.inside.fillna(ratio.clip(lower=1.0))
             noise = noise.where(rows.inside.isna(), INSIDE_NOISE)
         return rows.assign(
@@ -117,10 +118,12 @@ class Recording:
         )[list(TRAINING)]
 
     def write(self, folder: Path) -> Path:
-        """Write it to a file in ``folder`` that is named after its title; raises OSError."""
+        """Write it to a file in ``folder`` that is named after its title, its keys shortened; raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{re.sub(r'[^0-9A-Za-z]+', '-', self.title).strip('-').lower()}.parquet"
-        table = self.table.copy(deep=False)
+        table = self.table.assign(
+            **{name: _shortened(self.table[name]) for name in ("trace_key", "code_key")}
+        )
         table.attrs = asdict(self.facts)  # kept in the file's metadata
         export(table, path)
         return path
@@ -139,6 +142,14 @@ class Recording:
             raise UsageError(f"{path} is no recording of `autotune replay record`")
         facts, table.attrs = Facts(**table.attrs), {}
         return Recording(facts, table)
+
+
+def _shortened(keys: Series[str]) -> Series[str]:
+    """Hexadecimal digits that tell the keys of a table apart: whole ones are most of a file, for nothing packs them."""
+    length = _DIGITS
+    while keys.str[:length].nunique() < keys.nunique():
+        length *= 2
+    return keys.str[:length]
 
 
 def read_all(folder: Path) -> list[Recording]:

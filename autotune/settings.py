@@ -19,7 +19,7 @@ class Settings:
     kernels: str = ""
     """Modules that register library kernels, separated by commas; every process of a job imports them."""
     home: str = ""
-    """Folder of the default database and the cost models; empty for the platform's data folder."""
+    """Folder of the default database, the cost models and a cache; empty for the platform's data and cache folders."""
     builders: str = ""
     """Processes that compile a large model together, from 1; empty for one a usable core."""
     host: str = ""
@@ -40,6 +40,14 @@ class Settings:
         import platformdirs
 
         return Path(platformdirs.user_data_dir("autotune", appauthor=False))
+
+    def cache_path(self) -> Path:
+        """The folder of what can be worked out again (not created here)."""
+        if self.home:
+            return Path(self.home) / "cache"
+        import platformdirs
+
+        return Path(platformdirs.user_cache_dir("autotune", appauthor=False))
 
 
 def environment_name(field: str) -> str:

@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.database.inside import ALONE_NOISE
-from autotune.errors import AutotuneError, KnobError
-from autotune.schedule.knob import Config
 from cost_models import features
+from cost_models.derived import Derived, NotDerived, derive
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from search_spaces.population import Population
-    from search_spaces.space import Space
+    from cost_models.feature_cache import FeatureCache
 
 OK = "ok"
 # What a candidate itself got wrong; a timeout or a lost worker says nothing certain about it.
@@ -76,8 +74,8 @@ class Dataset:
         return replace(self, **mine)
 
 
-def build(runs: DataFrame) -> Dataset:
-    """Rebuild each workload's space once and extract the features of all its runs together.
+def build(runs: DataFrame, cache: FeatureCache | None = None) -> Dataset:
+    """The features of all runs, each workload's together; those of runs that ``cache`` knows are read back.
 
     ``runs`` has the :data:`COLUMNS`. A run is skipped, and counted by reason, where its workload or target cannot
     be read, its space has changed since, or its configuration is no longer legal.
@@ -87,21 +85,21 @@ def build(runs: DataFrame) -> Dataset:
     numbers: list[NDArray[np.int64]] = []
     groups: dict[tuple[str, str], tuple[int, str, str]] = {}
     for (workload, target, space_key), mine in runs.reset_index(drop=True).groupby(_GROUPED, sort=False):
-        rows = _rows(workload, target, space_key, mine, skipped)
+        rows = _rows(workload, target, space_key, mine, skipped, cache)
         if rows is not None:
-            space = rows.space
+            of = rows.derived
             met = str(mine["model"].iloc[0])
-            number, *_ = groups.setdefault(
-                (space.workload.key, space.target.key), (len(groups), space.family, met)
-            )
+            number, *_ = groups.setdefault((of.workload, of.target), (len(groups), of.family, met))
             parts.append(rows)
-            numbers.append(np.full(len(rows.x), number, dtype=np.int64))
+            numbers.append(np.full(len(of), number, dtype=np.int64))
+    if cache is not None:
+        cache.trim()
     width = len(features.names())
-    knobs = sorted({name for rows in parts for name in rows.space.names})
+    knobs = sorted({name for rows in parts for name in rows.derived.knobs})
     return Dataset(
-        x=np.concatenate([np.zeros((0, width), np.float32), *(rows.x for rows in parts)]),
+        x=np.concatenate([np.zeros((0, width), np.float32), *(rows.derived.x for rows in parts)]),
         knobs=np.concatenate(
-            [np.zeros((0, len(knobs)), np.float32), *(rows.population.encoded(knobs) for rows in parts)]
+            [np.zeros((0, len(knobs)), np.float32), *(rows.derived.knobs_as(knobs) for rows in parts)]
         ),
         latency=np.concatenate([np.zeros(0), *(rows.latency for rows in parts)]),
         noise=np.concatenate([np.zeros(0), *(rows.noise for rows in parts)]),
@@ -116,59 +114,41 @@ def build(runs: DataFrame) -> Dataset:
 
 @dataclass(frozen=True)
 class _Rows:
-    """The runs of one space."""
+    """The runs of one space whose configurations are legal."""
 
-    space: Space
-    population: Population
-    x: features.Matrix
+    derived: Derived
     latency: NDArray[np.float64]
     noise: NDArray[np.float64]
 
 
-def _rows(workload: str, target: str, space_key: str, runs: DataFrame, skipped: Counter[str]) -> _Rows | None:
-    from autotune.graph.program import ProgramWorkload, parse_workload
-    from autotune.target import Target
-    from search_spaces.spaces import space_for
-
-    try:
-        parsed = parse_workload(workload)
-        if isinstance(parsed, ProgramWorkload):
-            skipped["a user's program"] += len(runs)
-            return None
-        space = space_for(parsed, Target.from_json(target))
-    except AutotuneError:
-        skipped["unreadable workload or target"] += len(runs)
-        return None
-    if space.key != space_key:
-        skipped["space has changed"] += len(runs)
-        return None
+def _rows(
+    workload: str,
+    target: str,
+    space_key: str,
+    runs: DataFrame,
+    skipped: Counter[str],
+    cache: FeatureCache | None,
+) -> _Rows | None:
     timed = (runs["outcome"] == OK) & runs["latency_ns"].notna()
     known = timed | runs["outcome"].isin(INVALID)
+    find = derive if cache is None else cache.derived
+    try:
+        found = find(workload, target, space_key, runs["config"][known].tolist())
+    except NotDerived as error:
+        skipped[str(error)] += len(runs)
+        return None
     for outcome, count in runs["outcome"][~known].value_counts().items():
         skipped[f"outcome {outcome}"] += count
-    configs = {
-        row: checked for row, config in runs["config"][known].items() if (checked := _checked(space, config))
-    }
-    skipped["configuration not legal now"] += int(known.sum()) - len(configs)
-    if not configs:
+    skipped["configuration not legal now"] += int((~found.legal).sum())
+    if not found.legal.any():
         return None
-    kept = runs.loc[list(configs)]
-    label = "ratio" if kept["ratio"].notna()[timed[kept.index]].all() else "latency_ns"
-    population = space.of(list(configs.values()))
+    kept, timed = runs[known][found.legal], timed[known][found.legal]
+    label = "ratio" if kept["ratio"].notna()[timed].all() else "latency_ns"
     return _Rows(
-        space,
-        population,
-        features.extract(space, population),
-        kept[label].where(timed[kept.index]).to_numpy(np.float64),
+        found.take(found.legal),
+        kept[label].where(timed).to_numpy(np.float64),
         kept["noise"].fillna(ALONE_NOISE).to_numpy(np.float64),
     )
-
-
-def _checked(space: Space, config: Config) -> Config | None:
-    try:
-        return space.check(config)
-    except KnobError:
-        return None
 
 
 __all__ = ["COLUMNS", "INVALID", "OK", "Dataset", "build"]

@@ -20,6 +20,8 @@ from cost_models.registry import CostModel, Registry
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from cost_models.feature_cache import FeatureCache
+
 ANALYTIC = "the analytic model alone"
 
 
@@ -76,6 +78,7 @@ def retrain(
     rounds: int = ROUNDS,
     threads: int | None = None,
     objective: str = objectives.DEFAULT,
+    cache: FeatureCache | None = None,
     say: Say = lambda text: None,
 ) -> RetrainReport:
     """Train on all runs, judge the model on every workload by a member that has not seen it, and promote it only for
@@ -83,13 +86,13 @@ def retrain(
 
     ``tables``, by the names of the databases that they are of, are as :func:`cost_models.dataset.build` takes them. The
     first model must beat the analytic one, a later one the model in use. ``dry_run`` writes nothing; ``rounds`` are
-    trees, ``threads`` default to the cores that this process may use; ``say`` hears of the progress. Raises
-    CostModelError for a damaged registry.
+    trees, ``threads`` default to the cores that this process may use; ``cache`` knows the features of earlier runs;
+    ``say`` hears of the progress. Raises CostModelError for a damaged registry.
     """
     registry = Registry(Path(registry_dir))
     runs, sources = _together(tables)
     say(f"deriving features of {len(runs)} runs")
-    data = dataset.build(runs)
+    data = dataset.build(runs, cache)
     valid = data.take(data.valid)
     report = RetrainReport(False, "", len(data), len(set(data.workloads)), sources, data.skipped)
     analytic = judge(analytic_scores(valid.x), valid)

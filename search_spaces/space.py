@@ -190,6 +190,24 @@ class Space:
             constraint.check(checked)
         return checked
 
+    def legal_among(self, configs: Sequence[Config]) -> tuple[Population, NDArray[np.bool_]]:
+        """Those of ``configs`` that are legal here, in order, and which of them are, bool [n]."""
+        rows = [self._indexes(config) for config in configs]
+        known = [row for row in rows if row is not None]
+        found = np.asarray([row is not None for row in rows], np.bool_)
+        population = Population(self.knobs, np.asarray(known, np.int16).reshape(-1, len(self.knobs)))
+        kept = self.legal(population.columns())
+        found[found] = kept
+        return population.take(kept), found
+
+    def _indexes(self, config: Config) -> list[int] | None:
+        """The indexes of a configuration's values; None where it has other knobs or values."""
+        try:
+            self._check_names(config)
+            return [knob.index(config[knob.name]) for knob in self.knobs]
+        except KnobError:
+            return None
+
     def _check_names(self, config: Config) -> None:
         if config.keys() != set(self.names):
             missing = sorted(set(self.names) - config.keys())

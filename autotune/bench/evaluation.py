@@ -19,6 +19,7 @@ from cost_models import booster as boosters
 from cost_models import contenders, dataset, folds
 from cost_models.dataset import Dataset
 from cost_models.evaluate import Judgement, judge
+from cost_models.feature_cache import FeatureCache
 from cost_models.interval import ConfidenceInterval
 
 Say = Callable[[str], None]
@@ -99,7 +100,7 @@ def read(databases: Sequence[DatabaseLike], recordings: Path | None, inside: boo
             tables.append(training_table(store))
     if recordings is not None:
         tables += [recording.training_table(inside=inside) for recording in read_all(recordings)]
-    data = dataset.build(pandas.concat(tables, ignore_index=True))
+    data = dataset.build(pandas.concat(tables, ignore_index=True), FeatureCache.of_user())
     return data.take(data.valid)
 
 

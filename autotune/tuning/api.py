@@ -390,6 +390,7 @@ def retrain(
     a database that does not exist, and CostModelError for a damaged registry.
     """
     from autotune.database.table import training_table
+    from cost_models.feature_cache import FeatureCache
     from cost_models.retrain import retrain as train
 
     wanted: list[DatabaseLike | None] = []
@@ -404,7 +405,7 @@ def retrain(
             if name not in tables:
                 say(f"reading {name}")
                 tables[name] = training_table(store)
-    return train(tables, model_folder(), dry_run, say=say)
+    return train(tables, model_folder(), dry_run, cache=FeatureCache.of_user(), say=say)
 
 
 def _remembered() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,22 +12,23 @@ import pytest
 
 from cost_models import gate, retrain
 from cost_models.evaluate import MEASURES, Judgement
+from cost_models.feature_cache import FeatureCache
 from cost_models.registry import Registry
-from tests.cost_models.synthetic_runs import COUNT, records, spaces
+from tests.cost_models.synthetic_runs import COUNT, records
 
 
-@pytest.fixture(autouse=True)
-def spaces_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deriving the nests of a space takes longer than training on it: once is enough."""
-    known = {(space.workload.text, space.target.key): space for space in spaces()}
-    monkeypatch.setattr(
-        "search_spaces.spaces.space_for", lambda workload, target: known[workload.text, target.key]
-    )
+@pytest.fixture(scope="module", autouse=True)
+def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Working out features takes longer than training on them: once is enough."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("features")
+        patch.setattr(FeatureCache, "of_user", staticmethod(lambda: FeatureCache(folder)))
+        yield
 
 
 def fit(*runs: pd.DataFrame, folder: Path, dry_run: bool = False) -> retrain.RetrainReport:
     tables = {f"{number}.db": table for number, table in enumerate(runs)}
-    return retrain.retrain(tables, folder, dry_run, rounds=25, threads=1)
+    return retrain.retrain(tables, folder, dry_run, rounds=25, threads=1, cache=FeatureCache.of_user())
 
 
 def shuffled(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Command: TypeAlias = Callable[..., None]
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PRIVATE = ("peer_pythons", "peer_folder", "database")
+_PRIVATE = ("peer_pythons", "peer_folder", "folder", "database")
 """Parameters whose folders are nobody else's business: pages show the file name only."""
 
 

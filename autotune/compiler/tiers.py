@@ -78,8 +78,7 @@ class Transfer:
     @property
     def interval_ns(self) -> tuple[float, float]:
         """Of the expected latency: 95 %."""
-        factor = math.exp(_NORMAL_95 * LATENCY_ERROR)
-        return self.latency_ns / factor, self.latency_ns * factor
+        return around(self.latency_ns, LATENCY_ERROR)
 
     @property
     def speed(self) -> str:
@@ -111,8 +110,17 @@ class Transfer:
 
 def expected(value: float) -> Ratio:
     """An expected ratio with its interval."""
-    factor = math.exp(_NORMAL_95 * ERROR)
-    return Ratio(value, (value / factor, value * factor))
+    return Ratio(value, around(value, ERROR))
+
+
+def around(value: float, error: float) -> tuple[float, float]:
+    """The 95 % interval of an expected value whose logarithm is off by so much (root mean square).
+
+    >>> [round(end, 2) for end in around(1.0, 0.22)]
+    [0.65, 1.54]
+    """
+    factor = math.exp(_NORMAL_95 * error)
+    return value / factor, value * factor
 
 
 def transferred(
@@ -167,4 +175,13 @@ def _projected(space: Space, source: Neighbour, hit: Hit) -> Transfer | None:
     )
 
 
-__all__ = ["EXPECTED", "Tier", "Transfer", "listed_tiers", "transferred"]
+__all__ = [
+    "ERROR",
+    "EXPECTED",
+    "LATENCY_ERROR",
+    "Tier",
+    "Transfer",
+    "around",
+    "listed_tiers",
+    "transferred",
+]

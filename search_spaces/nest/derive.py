@@ -105,8 +105,10 @@ class Derivation:
                         continue
                     found.append(Loop(name, where(unrolled, 1, extent)))
                     found.append(Loop(name, where(unrolled, extent, 1), "unrolled"))
-        beside = self._beside(bodies).items()
-        return [*found, *(Loop(name, extent, "unrolled") for name, extent in beside)]
+        beside = dict[str, Value]()
+        for _, name, extent in self._beside(bodies):
+            beside[name] = beside.get(name, 1) * extent
+        return [*found, *(Loop(name, extent, "beside") for name, extent in beside.items())]
 
     def _kind(self, stage: Stage, loop: IterVar) -> LoopKind:
         """How a loop runs; one that some candidates share among workers has a kind of its own in the others."""
@@ -116,17 +118,26 @@ class Derivation:
             (kind for kind in WRITTEN_OUT if self.replayed.is_kind(stage, loop, kind) is True), "serial"
         )
 
-    def _beside(self, bodies: Bodies) -> dict[str, Value]:
-        """How far stages around the main one walk along axes that it does not, in loops that run before or after it."""
-        beside: dict[str, Value] = {}
+    def _beside(self, bodies: Bodies) -> list[tuple[IterVar, str, Value]]:
+        """The loops that run before or after the main stage, with the axes that it does not walk along, and how far
+        they do."""
+        beside = []
         walked = set[str]()
         for stage, loops in reversed(self.kernels.chain):
-            every = [digits(bodies.frames[stage], loop, self.name) for loop in stage.leaf_iter_vars]
-            for name, extent in (part for parts in every[len(loops) :] for part in parts):
-                if name not in walked:
-                    beside[name] = beside.get(name, 1) * extent
-            walked |= {name for parts in every for name, _ in parts}
+            every = [
+                (loop, *part)
+                for loop in stage.leaf_iter_vars
+                for part in digits(bodies.frames[stage], loop, self.name)
+            ]
+            beside += [part for part in every if part[0] not in loops and part[1] not in walked]
+            walked |= {name for _, name, _ in every}
         return beside
+
+    def _unmoved(self, stage: Stage, bodies: Bodies) -> frozenset[str]:
+        """The axes along which other stages walk before or after one, in loops that are not around it."""
+        enclosing = {loop for _, loops in around(stage) for loop in loops}
+        beside = {name for loop, name, _ in self._beside(bodies) if loop not in enclosing}
+        return frozenset(beside - self._own(stage))
 
     @cached_property
     def _extents(self) -> dict[str, int]:
@@ -207,7 +218,11 @@ class Derivation:
                     panel: Value = ((source.panel and across) or source.inside is not None) or None
                     gaps = tuple(_gaps(offsets) for offsets in source.offsets)
                     found[source.key] = replace(
-                        access, looked_up=bool(source.looked_up), panel=panel, gaps=gaps
+                        access,
+                        looked_up=bool(source.looked_up),
+                        panel=panel,
+                        gaps=gaps,
+                        unmoved=self._unmoved(stage, bodies),
                     )
         return found
 
@@ -219,13 +234,15 @@ class Derivation:
 
     def _outside(self, stage: Stage) -> frozenset[str]:
         """The axes whose loops do not repeat what a stage does, because they run before or after it."""
-        own = {self.name(axis) for axis in (*stage.op.axis, *stage.op.reduce_axis)}
         enclosing = {loop for at, loops in around(stage)[:-1] for loop in loops}
         around_it, beside = set[str](), set[str]()
         for at, loop, moved in self._moved:
             known = around_it if loop in enclosing or at is stage else beside
             known |= moved
-        return frozenset(beside - around_it - own)
+        return frozenset(beside - around_it - self._own(stage))
+
+    def _own(self, stage: Stage) -> set[str]:
+        return {self.name(axis) for axis in (*stage.op.axis, *stage.op.reduce_axis)}
 
     @cached_property
     def _moved(self) -> list[tuple[Stage, IterVar, set[str]]]:

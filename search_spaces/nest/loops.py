@@ -19,9 +19,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from search_spaces.nest.touched import CACHE_LINE, PAGE_BYTES, WAY_BYTES, Here, Numbers, Reach, Touched
 
-LoopKind = Literal["parallel", "serial", "unrolled", "vectorized"]
-WRITTEN_OUT: tuple[LoopKind, ...] = ("unrolled", "vectorized")
-"""Kinds of loops whose iterations are one piece of code."""
+LoopKind = Literal["parallel", "serial", "unrolled", "vectorized", "beside"]
+"""Loops ``beside`` the body are those of another stage, which runs before or after it."""
+WRITTEN_OUT: tuple[LoopKind, ...] = ("unrolled", "vectorized", "beside")
+"""Kinds of loops that do not repeat the body: their iterations are one piece of code, or beside it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Access:
     Each entry of ``dims`` is one dimension as terms (axis, coefficient) of its index, which is rounded down; ``shape``
     bounds it.
     ``panel`` [n] says that the data was laid out in visiting order, so that no part of a line is wasted.
-    Loops over the axes in ``outside`` do not repeat the access: it happens before or after them.
+    Loops over the axes in ``outside`` do not repeat the access: it happens before or after them. Of loops over the axes
+    in ``unmoved`` those beside the body do not move it.
     ``gaps`` are the distances of each read from the next in each dimension, where a body has several that move alike.
     ``row_bytes`` is the distance of neighbours in the last but one dimension where rows are not dense.
     ``streamed`` [n] says that writes go past the caches: nothing is fetched for them, and nothing stays.
@@ -68,6 +70,7 @@ class Access:
     awaited: Numbers | None = None
     looked_up: bool = False
     gaps: tuple[tuple[int, ...], ...] = ()
+    unmoved: frozenset[str] = frozenset()
 
     @cached_property
     def own(self) -> dict[str, Any]:
@@ -234,8 +237,18 @@ class LoopNest:
         return found
 
     @cached_property
-    def reaches(self) -> dict[tuple[tuple[tuple[str, float], ...], int, tuple[int, ...]], Reach]:
-        """What was found of each index, of the extent of its dimension, and of the gaps between reads."""
+    def beside(self) -> dict[str, int]:
+        """How many of the innermost loops over each axis are beside the body."""
+        found = {}
+        for axis in self.spans:
+            own = [loop.kind for loop in reversed(self.loops) if loop.axis == axis]
+            found[axis] = sum(1 for _ in itertools.takewhile(lambda kind: kind == "beside", own))
+        return found
+
+    @cached_property
+    def reaches(self) -> dict[tuple[object, ...], Reach]:
+        """What was found of each index, of the extent of its dimension, of the gaps between reads, and of what does not
+        move it."""
         return {}
 
     @cached_property

@@ -179,13 +179,16 @@ def _unless_panel(numbers: Numbers, instead: float, access: Access) -> Numbers:
 def reach(nest: LoopNest, access: Access, dimension: int) -> Reach:
     """What is touched in one dimension at every level."""
     terms, gaps = access.dims[dimension], access.gaps[dimension] if access.gaps else ()
-    key = terms, access.shape[dimension], gaps
+    unmoved = access.unmoved & {axis for axis, _ in terms}
+    key = terms, access.shape[dimension], gaps, unmoved
     if key not in nest.reaches:
         rows, levels = _rows(nest.axes, frozenset(axis for axis, _ in terms))
         elements: Numbers = np.ones((len(levels), len(nest)))
         for axis, coefficient in terms:
             if axis in nest.spans:
-                steps = nest.spans[axis] - 1
+                spans = nest.spans[axis]
+                still = spans[nest.beside[axis]] if axis in unmoved else 1.0
+                steps = np.maximum(spans - still, 0.0)
                 elements += abs(coefficient) * steps[_rows(nest.axes, frozenset({axis}))[0][levels]]
         if any(coefficient % 1 for _, coefficient in terms):
             elements = np.floor(elements)

@@ -173,6 +173,24 @@ def test_what_loops_beside_the_main_stage_walk_is_touched_too() -> None:
     assert lines_of(nest, written, 0) == 8 * 63 * 64
 
 
+def test_loops_beside_the_main_stage_do_not_move_what_it_reads() -> None:
+    """A block of 9 results reads 18 rows; one iteration of the main stage reads one of them."""
+    a = te.placeholder((128, 16), name="A")
+    b = te.compute((128, 16), lambda i, c: te.exp(a[i, c]), name="B")
+    d = te.compute((63, 16), lambda i, c: b[2 * i, c] - b[2 * i + 1, c], name="D")
+
+    def schedule(s: Schedule) -> None:
+        for stage in (s[b], s[d]):
+            stage.vectorize(stage.op.axis[1])
+        block, _ = s[d].split(s[d].op.axis[0], factor=9)
+        s[b].compute_at(s[d], block)
+
+    nest = nest_of(d, schedule)
+    (read,) = (number for number, access in enumerate(nest.accesses) if access.name == "A")
+    levels = (0, 1, nest.body_level)
+    assert [lines_of(nest, read, level) for level in levels] == [126 * 64, 18 * 64, 64]
+
+
 def test_rows_that_are_visited_in_turns_share_sets_of_a_cache() -> None:
     """36 positions 32 KiB apart all start in one set; 36 that are 49 KiB apart start in four."""
     found = {}

@@ -4,7 +4,10 @@
 
     <folder>/v0001/{manifest.json, member0.ubj, member1.ubj, ...}
     <folder>/v0002/...
-    <folder>/CURRENT          the name of one version; without it the analytic model is used alone
+    <folder>/CURRENT          the name of the version in use, or "analytic" for the analytic model alone
+
+Without a version in use the model serves that comes with the package (:mod:`cost_models.builtin`) for the target's
+vectors, if there is one, and the analytic model alone for other targets.
 
 A version is written under a temporary name, flushed to disk and renamed, and so is the pointer: whatever is
 killed, a reader sees the old model or the new one, never half of one.
@@ -21,30 +24,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from autotune.errors import CostModelError
+from autotune.target import Target
 from cost_models import booster as boosters
-from cost_models import features
+from cost_models import stored
+from cost_models.builtin import NONE, Defaults
 from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker
+from cost_models.stored import KIND, CostModel
 
 _CURRENT = "CURRENT"
-_MEMBER = "member{}.ubj"
-KIND = "cost-model"
-
-
-@dataclass(frozen=True)
-class CostModel:
-    """A version of the ranker, and what it was trained on."""
-
-    ranker: Ranker
-    manifest: ModelManifest
-    version: str = ""
+_ANALYTIC = "analytic"
 
 
 @dataclass(frozen=True)
 class Registry:
-    """The models in ``folder`` (made when the first one is added)."""
+    """The models in ``folder`` (made when the first one is added); ``defaults`` serve where none of them is in use."""
 
     folder: Path
+    defaults: Defaults = NONE
 
     def versions(self) -> list[str]:
         """Names of the versions, oldest first."""
@@ -54,10 +51,9 @@ class Registry:
 
     def current(self) -> str | None:
         """The version in use, or None; raises CostModelError for a pointer to nowhere."""
-        try:
-            name = (self.folder / _CURRENT).read_text(encoding="utf-8").strip()
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            return None  # nothing that this user could have stored or can read
+        name = self._pointer()
+        if name in ("", _ANALYTIC):
+            return None
         if name not in self.versions():
             raise CostModelError(
                 f"{self.folder / _CURRENT} names {name!r}, which is not there; "
@@ -65,15 +61,34 @@ class Registry:
             )
         return name
 
+    def _pointer(self) -> str:
+        try:
+            return (self.folder / _CURRENT).read_text(encoding="utf-8").strip()
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return ""  # nothing that this user could have stored or can read
+
+    def serving(self, target: Target, threads: int = 1) -> CostModel | None:
+        """The model that jobs for ``target`` begin with: the version in use or, without one that can be read, the one
+        that is built in; None for the analytic model alone."""
+        name = self.current()
+        if name is not None and self.readable(name):
+            return self.load(name, threads)
+        level = self.default(target)
+        return self.defaults.load(level, threads) if level else None
+
+    def default(self, target: Target) -> str | None:
+        """The level of the built-in model that serves ``target`` without a version in use; None for none."""
+        return None if self._pointer() == _ANALYTIC else self.defaults.level(target)
+
     def add(self, ranker: Ranker, manifest: ModelManifest) -> str:
         """Store a model as the next version, not yet in use; returns its name."""
         with self._staged() as staging:
-            names = [_MEMBER.format(number) for number in range(len(ranker.members))]
+            names = [stored.MEMBER.format(number) for number in range(len(ranker.members))]
             files = {
                 name: boosters.save(member, staging / name)
                 for name, member in zip(names, ranker.members, strict=True)
             }
-            parent = self.current() or ""
+            parent = self._pointer()
             replace(manifest, kind=KIND, files=files, folds=ranker.folds, parent=parent).write(staging)
             for path in staging.iterdir():
                 _flush(path)
@@ -108,6 +123,10 @@ class Registry:
         """Put ``version`` in use; raises CostModelError for an unknown one."""
         if version not in self.versions():
             raise CostModelError(self._unknown(version))
+        self._point(version)
+
+    def _point(self, version: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".current-", dir=self.folder)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(version + "\n")
@@ -120,21 +139,27 @@ class Registry:
         known = ", ".join(self.versions()) or "none"
         return f"no cost model {version!r} in {self.folder}; versions: {known}"
 
-    def rollback(self) -> str | None:
-        """Go back to what the version in use replaced; None where that was the analytic model alone.
+    def export(self, version: str, folder: Path) -> None:
+        """Copy a version into a new folder; raises OSError."""
+        if version not in self.versions():
+            raise CostModelError(self._unknown(version))
+        shutil.copytree(self.folder / version, folder)
 
-        Raises CostModelError where no version is in use.
+    def rollback(self) -> str | None:
+        """Go back to what is in use instead of: an earlier version, what is built in, then the analytic model alone.
+
+        Returns the version in use then, None for none. Raises CostModelError where nothing was replaced.
         """
-        current = self.current()
-        if current is None:
+        now = self._pointer()
+        if now == _ANALYTIC or not (now or self.defaults.levels()):
             raise CostModelError(f"nothing to roll back to in {self.folder}: no version is in use")
-        parent = self.manifest(current).parent
+        parent = self.manifest(now).parent if now else _ANALYTIC
         if parent:
-            self.promote(parent)
-            return parent
-        (self.folder / _CURRENT).unlink()
-        _flush(self.folder)
-        return None
+            self._point(parent)
+        else:
+            (self.folder / _CURRENT).unlink()
+            _flush(self.folder)
+        return self.current()
 
     def manifest(self, version: str) -> ModelManifest:
         """The manifest of a version; raises CostModelError for an unknown one."""
@@ -144,24 +169,16 @@ class Registry:
 
     def readable(self, version: str) -> bool:
         """Whether this version of autotune can use a model: one that reads other features has to be trained anew."""
-        folder = self.folder / version
-        return ModelManifest.is_current(folder) and self.manifest(version).schema == features.schema()
+        return stored.readable(self.folder / version)
 
     def load(self, version: str | None = None, threads: int = 1) -> CostModel | None:
-        """The model in use (or ``version``), checked; None where no model is in use."""
+        """The version in use (or ``version``), checked; None where none is in use."""
         name = version or self.current()
         if name is None:
             return None
-        folder = self.folder / name
-        manifest = self.manifest(name)
-        manifest.require(KIND, features.schema(), folder)
-        names = [_MEMBER.format(number) for number in range(len(manifest.files))]
-        if not names or {*names} != {*manifest.files}:
-            raise CostModelError(f"{folder} has the members {sorted(manifest.files)}, expected {names}")
-        members = tuple(boosters.load(folder / name, manifest.files[name]) for name in names)
-        if not all(fold in range(len(members)) for fold in manifest.folds.values()):
-            raise CostModelError(f"{folder} names folds that have no member")
-        return CostModel(Ranker(members, manifest.folds, threads), manifest, name)
+        if name not in self.versions():
+            raise CostModelError(self._unknown(name))
+        return stored.read(self.folder / name, name, threads)
 
 
 def _flush(path: Path) -> None:
@@ -173,4 +190,4 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-__all__ = ["KIND", "CostModel", "Registry"]
+__all__ = ["CostModel", "Registry"]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autotune.errors import AutotuneError
+from autotune.target import Target
 from autotune.versions import versions_of
 from cost_models import dataset, features, folds, gate, objectives
 from cost_models.dataset import Dataset
@@ -15,14 +17,13 @@ from cost_models.evaluate import Judgement, judge
 from cost_models.interval import ConfidenceInterval
 from cost_models.manifest import ModelManifest, Source
 from cost_models.ranker import ROUNDS, Ranker, Say, analytic_scores
-from cost_models.registry import CostModel, Registry
+from cost_models.registry import Registry
+from cost_models.serving import ANALYTIC, serving
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from cost_models.feature_cache import FeatureCache
-
-ANALYTIC = "the analytic model alone"
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class RetrainReport:
 
 def retrain(
     tables: Mapping[str, DataFrame],
-    registry_dir: Path | str,
+    registry: Registry,
     dry_run: bool = False,
     *,
     rounds: int = ROUNDS,
@@ -85,11 +86,10 @@ def retrain(
     a gain beyond doubt (:mod:`cost_models.gate`).
 
     ``tables``, by the names of the databases that they are of, are as :func:`cost_models.dataset.build` takes them. The
-    first model must beat the analytic one, a later one the model in use. ``dry_run`` writes nothing; ``rounds`` are
-    trees, ``threads`` default to the cores that this process may use; ``cache`` knows the features of earlier runs;
-    ``say`` hears of the progress. Raises CostModelError for a damaged registry.
+    new model must beat what serves: the version in use, what is built in, or the analytic model. ``dry_run`` writes
+    nothing; ``rounds`` are trees, ``threads`` default to the cores that this process may use; ``cache`` knows the
+    features of earlier runs; ``say`` hears of the progress. Raises CostModelError for a damaged registry.
     """
-    registry = Registry(Path(registry_dir))
     runs, sources = _together(tables)
     say(f"deriving features of {len(runs)} runs")
     data = dataset.build(runs, cache)
@@ -101,13 +101,11 @@ def retrain(
     dealt = folds.by_workload(data.workloads, f"{registry.versions()}")
     ranker = Ranker.fit(valid, dealt, rounds=rounds, threads=threads, objective=objective, say=say)
     judged = {"new": judge(ranker.held_out(valid), valid), "analytic": analytic}
-    serving, note = _in_use(registry)
-    if serving is not None:
-        judged["in use"] = judge(serving.ranker.held_out(valid), valid)
-    found = gate.verdict(
-        judged["new"], judged.get("in use", analytic), serving.version if serving else ANALYTIC
-    )
-    report = replace(report, reason=found.reason + note, gain=found.gain, judged=judged)
+    now = serving(registry, valid, _targets(runs))
+    if now.scores is not None:
+        judged["in use"] = judge(now.scores, valid)
+    found = gate.verdict(judged["new"], judged.get("in use", analytic), now.name)
+    report = replace(report, reason=found.reason + now.note, gain=found.gain, judged=judged)
     if not found.promoted or dry_run:
         return replace(
             report, reason=report.reason + (" (dry run: nothing written)" if found.promoted else "")
@@ -137,14 +135,13 @@ def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _in_use(registry: Registry) -> tuple[CostModel | None, str]:
-    """The model in use and, where it cannot be compared, a word on why."""
-    name = registry.current()
-    if name is None:
-        return None, ""
-    if not registry.readable(name):
-        return None, f" ({name} is of another version of autotune and was not compared)"
-    return registry.load(name), ""
+def _targets(runs: DataFrame) -> list[Target]:
+    """The targets of runs, without those that cannot be read."""
+    found = []
+    for text in runs["target_json"].unique():
+        with suppress(AutotuneError):
+            found.append(Target.from_json(text))
+    return found
 
 
 def _manifest(data: Dataset, objective: str, report: RetrainReport) -> ModelManifest:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from autotune.bench.replay.recording import read_all
+from autotune.bench.replay import recording
 from autotune.bench.tables import NOTHING, Table
 from autotune.database.opening import DatabaseLike, opened
 from autotune.database.table import training_table
@@ -99,7 +99,7 @@ def read(databases: Sequence[DatabaseLike], recordings: Path | None, inside: boo
         with opened(database, read_only=True) as store:
             tables.append(training_table(store))
     if recordings is not None:
-        tables += [recording.training_table(inside=inside) for recording in read_all(recordings)]
+        tables.append(recording.training_table(recordings, inside=inside))
     data = dataset.build(pandas.concat(tables, ignore_index=True), FeatureCache.of_user())
     return data.take(data.valid)
 

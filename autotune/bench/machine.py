@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from autotune.target import Target
 from autotune.versions import versions_of
 
+DATE = "%Y-%m-%d %H:%M UTC"
 _OURS = ("autotune", "llvmlite", "numpy", "xgboost-cpu", "xgboost", "optuna")
 """Of xgboost's two distributions one is installed."""
 
@@ -26,7 +27,7 @@ def facts() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
         "load before": load_average(),
         "versions": ", ".join(f"{name} {number}" for name, number in versions_of(_OURS).items()),
-        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "date": time.strftime(DATE, time.gmtime()),
     }
 
 
@@ -46,4 +47,4 @@ def load_average() -> str:
         return "unknown"
 
 
-__all__ = ["facts", "load_average", "with_peers"]
+__all__ = ["DATE", "facts", "load_average", "with_peers"]

@@ -27,47 +27,65 @@ command.add_command(models_evaluate.command)
 
 
 def _registry() -> Registry:
-    from autotune.tuning.api import model_folder
-    from cost_models.registry import Registry
+    from autotune.tuning.api import cost_model_registry
 
-    return Registry(model_folder())
+    return cost_model_registry()
+
+
+def _serving(registry: Registry) -> str | None:
+    """The version in use, or the level of the model that is built in for this machine; None for the analytic one."""
+    from autotune.target import Target
+
+    return registry.current() or registry.default(Target.detect())
+
+
+def _used(registry: Registry) -> str:
+    name = _serving(registry)
+    return f"{_title(registry, name)} is in use" if name else "the analytic model is used alone"
+
+
+def _title(registry: Registry, name: str) -> str:
+    from cost_models import builtin
+
+    return name if name in registry.versions() else builtin.title(name)
 
 
 @command.command("list", epilog="Example: autotune models list --json")
 @json_option
 def list_versions(as_json: bool) -> None:
-    """The versions, oldest first, and which is in use."""
+    """Those built in, the versions, oldest first, and which is in use on this machine."""
     registry = _registry()
-    current = registry.current()
-    found = [(version, _read(registry, version)) for version in registry.versions()]
+    serving = _serving(registry)
+    names = [*registry.defaults.levels(), *registry.versions()]
+    found = [(name, _read(registry, name)) for name in names]
     if as_json:
-        versions = [{"version": v, "in_use": v == current, **_facts(m)} for v, m in found]
-        print_json({"folder": str(registry.folder), "in_use": current, "versions": versions})
+        versions = [{"version": name, "in_use": name == serving, **_facts(m)} for name, m in found]
+        print_json({"folder": str(registry.folder), "in_use": serving, "versions": versions})
         return
-    for version, manifest in found:
-        mark = "*" if version == current else " "
-        click.echo(f"{mark} {version}  {manifest if isinstance(manifest, str) else _line(manifest)}")
-    used = f"{current} is in use" if current else "the analytic model is used alone"
-    click.echo(f"{used}; cost models in {registry.folder}")
+    for name, manifest in found:
+        mark = "*" if name == serving else " "
+        line = manifest if isinstance(manifest, str) else _line(manifest)
+        click.echo(f"{mark} {_title(registry, name)}  {line}")
+    click.echo(f"{_used(registry)}; cost models in {registry.folder}")
 
 
 @command.command(epilog="Example: autotune models show v0002")
 @click.argument("version", required=False)
 @json_option
 def show(version: str | None, as_json: bool) -> None:
-    """What VERSION, or the one in use, learnt from and what it was worth."""
+    """What VERSION, or the one in use, learnt from and what it was worth; x86-64-v3 is what is built in for that."""
     registry = _registry()
-    current = registry.current()
-    name = version or current
+    serving = _serving(registry)
+    name = version or serving
     if name is None:
         raise CostModelError(
             f"no cost model is in use in {registry.folder}: the analytic model is used alone"
         )
-    manifest = registry.manifest(name)
+    manifest = _manifest(registry, name)
     if as_json:
-        print_json({"version": name, "in_use": name == current, **_facts(manifest)})
+        print_json({"version": name, "in_use": name == serving, **_facts(manifest)})
         return
-    click.echo(f"{name}{', in use' if name == current else ''}: {_line(manifest)}")
+    click.echo(f"{_title(registry, name)}{', in use' if name == serving else ''}: {_line(manifest)}")
     for line in _details(manifest):
         click.echo(f"  {line}")
 
@@ -75,20 +93,25 @@ def show(version: str | None, as_json: bool) -> None:
 @command.command(epilog="Example: autotune models rollback")
 @json_option
 def rollback(as_json: bool) -> None:
-    """Use what the version in use replaced: another version, or the analytic model alone."""
+    """Use what is in use instead of: an earlier version, then what is built in, then the analytic model alone."""
     registry = _registry()
-    replaced, version = registry.current(), registry.rollback()
+    replaced = _serving(registry)
+    before = _title(registry, replaced) if replaced else "the analytic model"
+    registry.rollback()
     if as_json:
-        print_json({"version": version, "replaced": replaced, "folder": str(registry.folder)})
+        print_json({"version": _serving(registry), "replaced": replaced, "folder": str(registry.folder)})
         return
-    used = f"{version} is in use" if version else "the analytic model is used alone"
-    click.echo(f"{used} instead of {replaced}; cost models in {registry.folder}")
+    click.echo(f"{_used(registry)} instead of {before}; cost models in {registry.folder}")
+
+
+def _manifest(registry: Registry, name: str) -> ModelManifest:
+    return registry.defaults.manifest(name) if name in registry.defaults.levels() else registry.manifest(name)
 
 
 def _read(registry: Registry, version: str) -> ModelManifest | str:
     """The manifest, or why it cannot be read."""
     try:
-        return registry.manifest(version)
+        return _manifest(registry, version)
     except CostModelError as error:
         return str(error)
 
@@ -101,7 +124,7 @@ def _line(manifest: ModelManifest) -> str:
     parts = [
         f"made {manifest.created}" if manifest.created else "",
         f"{counted(manifest.rows, 'run')} of {counted(len(manifest.folds), 'workload')}",
-        f"replaced {manifest.parent or 'the analytic model'}",
+        f"replaced {manifest.parent or 'no other version'}",
         *_measures(manifest, "new"),
     ]
     return ", ".join(filter(None, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -15,6 +15,7 @@ from autotune.database import Key, Miss, WorkloadRow
 from autotune.database.goal import MAX_SLOWDOWN, Goal, searched
 from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
+from autotune.files import scratch_folder
 from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
@@ -24,6 +25,8 @@ from autotune.tuning.budget import Budget
 from autotune.tuning.report import Report
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from autotune.compiler.driver import Compilation, CompileOptions, Model, Shapes
     from autotune.compiler.plan import Ranking
     from autotune.database.store import Database
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from autotune.tuning.samplers import SamplerLike
     from autotune.tuning.status import Progress
     from cost_models.ranker import Ranker
+    from cost_models.registry import Registry
     from cost_models.retrain import RetrainReport
 
 
@@ -46,6 +50,14 @@ NEAREST = 3
 def model_folder() -> Path:
     """Where trained cost models are kept, in the settings' home folder."""
     return settings.current().home_path() / "cost_models"
+
+
+def cost_model_registry() -> Registry:
+    """The models in that folder, and those that come with the package."""
+    from cost_models.builtin import SHIPPED
+    from cost_models.registry import Registry
+
+    return Registry(model_folder(), SHIPPED)
 
 
 def tune(
@@ -122,7 +134,7 @@ def tune(
             measurer=pool,
             progress=shown,
             options=options,
-            prior=_prior(),
+            prior=_prior(chosen),
             whole=MeasuredModel(parts, sites, chosen, store, preference, seed, check),
             origins={dispatch.name: dispatch.origins for dispatch in parts.dispatches},
             head_s=time.monotonic() - begun,
@@ -150,15 +162,9 @@ def runnable(target: Target) -> Target:
     )
 
 
-def _prior() -> Ranker | None:
-    """The cost model in use, if one was trained and reads today's features."""
-    from cost_models.registry import Registry
-
-    registry = Registry(model_folder())
-    name = registry.current()
-    if name is None or not registry.readable(name):
-        return None
-    found = registry.load(name)
+def _prior(target: Target) -> Ranker | None:
+    """The cost model that serves the target: the one in use that reads today's features, or the one built in."""
+    found = cost_model_registry().serving(target)
     return found.ranker if found else None
 
 
@@ -381,46 +387,61 @@ def retrain(
     database: DatabaseLike | Sequence[DatabaseLike] | None = None,
     dry_run: bool = False,
     remembered: bool = False,
+    recordings: Mapping[str, DataFrame] | None = None,
+    export: Path | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> RetrainReport:
     """Train the cost model on all runs of one or several databases; it replaces the one in use only if it is better.
 
     Better means: beyond doubt, on workloads that neither has seen (:mod:`cost_models.gate`). With ``remembered`` the
-    databases that the model in use learnt from are read, too; ``say`` hears of the progress. Raises UsageError for
-    a database that does not exist, and CostModelError for a damaged registry.
+    databases that the model in use learnt from are read, too; ``recordings`` are more runs
+    (:func:`cost_models.dataset.build`) by where they are from. A model that is to be ``export``ed must be better than
+    the analytic one, goes to that folder and is not put in use. ``say`` hears of the progress. Raises UsageError for a
+    database that does not exist and for a folder that does, and CostModelError for a damaged registry.
     """
     from autotune.database.table import training_table
     from cost_models.feature_cache import FeatureCache
+    from cost_models.registry import Registry
     from cost_models.retrain import retrain as train
+
+    if export is not None and export.exists():
+        raise UsageError(f"{export} is there already; name a folder that is not")
 
     wanted: list[DatabaseLike | None] = []
     if isinstance(database, Sequence) and not isinstance(database, str):
         wanted += database
     else:
         wanted.append(database)
-    tables = {}
+    tables = dict(recordings or {})
     for one in [*wanted, *(_remembered() if remembered else ())]:
         with opened(one, read_only=True) as store:
             name = store.where if "://" in store.where else str(Path(store.where).resolve())
             if name not in tables:
                 say(f"reading {name}")
                 tables[name] = training_table(store)
-    return train(tables, model_folder(), dry_run, cache=FeatureCache.of_user(), say=say)
+    cache = FeatureCache.of_user()
+    if export is None:
+        return train(tables, cost_model_registry(), dry_run, cache=cache, say=say)
+    with scratch_folder("autotune-cost-model-") as folder:
+        report = train(tables, registry := Registry(folder), dry_run, cache=cache, say=say)
+        if report.version is not None:
+            registry.export(report.version, export)
+    return report
 
 
 def _remembered() -> list[str]:
-    """The databases that the model in use learnt from."""
-    from cost_models.registry import Registry
-
-    registry = Registry(model_folder())
+    """The databases that the model in use learnt from; recordings are given anew."""
+    registry = cost_model_registry()
     name = registry.current()
-    return [source.name for source in registry.manifest(name).sources] if name else []
+    sources = registry.manifest(name).sources if name else ()
+    return [source.name for source in sources if not Path(source.name).is_dir()]
 
 
 __all__ = [
     "Answer",
     "compile",
     "compile_with_database",
+    "cost_model_registry",
     "is_key",
     "model_folder",
     "query",

@@ -23,8 +23,11 @@ from autotune.errors import UsageError
 from autotune.schedule.knob import config_to_json
 from autotune.target import Target
 from autotune.tuning.samplers import OPTUNA
-from cost_models import analytic
+from cost_models import analytic, retrain
 from cost_models.interval import ConfidenceInterval
+from cost_models.manifest import ModelManifest
+from cost_models.registry import Registry
+from cost_models.retrain import RetrainReport
 from search_spaces.spaces import space_for
 
 TARGET = Target.parse("x86-64-v3", threads=2)
@@ -87,6 +90,32 @@ def test_labels_are_readings_alone_where_nothing_was_read_inside() -> None:
     labels = alone.training_table(inside=True).ratio
     assert labels.tolist() == alone.table.ratio.tolist()
     assert made().training_table(inside=True).ratio[made().table.inside.isna()].min() >= 1
+
+
+def test_a_cost_model_is_trained_on_recordings_and_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made().write(tmp_path / "runs")
+    command = ["retrain", "--recordings", str(tmp_path / "runs"), "--export", str(tmp_path / "model")]
+    assert run(command) == 0
+    out = capsys.readouterr().out
+    assert "too few workloads to tell" in out
+    assert f"nothing is written to {tmp_path / 'model'}" in out
+
+    def promoted(
+        tables: dict[str, pandas.DataFrame], registry: Registry, *_: object, **__: object
+    ) -> RetrainReport:
+        assert len(tables[str(tmp_path / "runs")]) == len(made().table)
+        (registry.folder / "v0001").mkdir()
+        ModelManifest("cost-model", "", {}).write(registry.folder / "v0001")
+        return RetrainReport(True, "better", 1, 1, (), {}, "v0001")
+
+    monkeypatch.setattr(retrain, "retrain", promoted)
+    assert run(command) == 0
+    assert (tmp_path / "model" / "manifest.json").exists()
+    assert f"written to {tmp_path / 'model'}" in capsys.readouterr().out
+    assert run(command) == 2
+    assert "model is there already; name a folder that is not" in capsys.readouterr().err
 
 
 def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ import pytest
 
 from autotune.cli import main as cli
 from autotune.frontends.model_builder import ModelBuilder
+from cost_models import builtin, features
+from cost_models.manifest import ModelManifest
+from cost_models.registry import Registry
 from tests.cli.conftest import MODEL, TRIALS
 
 
@@ -210,10 +213,10 @@ def test_retrain_remembers_a_database_wherever_it_is_called(
     assert [source["name"] for source in json.loads(out)["sources"]] == [str(tuned.resolve())]
 
 
-def test_models_are_listed_shown_and_rolled_back(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from cost_models.manifest import ModelManifest
-    from cost_models.registry import Registry
-
+def test_models_are_listed_shown_and_rolled_back(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builtin, "SHIPPED", builtin.NONE)
     registry = Registry(home / "cost_models")
     for version, parent in (("v0001", ""), ("v0002", "v0001")):
         (registry.folder / version).mkdir(parents=True)
@@ -222,7 +225,7 @@ def test_models_are_listed_shown_and_rolled_back(home: Path, capsys: pytest.Capt
     (registry.folder / "v0003").mkdir()
     code, out, _ = run(capsys, "models", "list")
     first, second, third, last = out.splitlines()
-    assert (code, first) == (0, "  v0001  0 runs of 0 workloads, replaced the analytic model")
+    assert (code, first) == (0, "  v0001  0 runs of 0 workloads, replaced no other version")
     assert second == "* v0002  0 runs of 0 workloads, replaced v0001"
     assert third.startswith("  v0003  no readable cost model in ")
     assert last.startswith("v0002 is in use; cost models in ")
@@ -236,6 +239,32 @@ def test_models_are_listed_shown_and_rolled_back(home: Path, capsys: pytest.Capt
     assert out.startswith("the analytic model is used alone instead of v0001; ")
     code, out, _ = run(capsys, "models", "list", "--json")
     assert [found["in_use"] for found in json.loads(out)["versions"]] == [False] * 3
+    code, _, err = run(capsys, "models", "rollback")
+    assert (code, err.startswith("error: nothing to roll back to in ")) == (1, True)
+    code, _, err = run(capsys, "models", "show")
+    assert (code, err.startswith("error: no cost model is in use in ")) == (1, True)
+
+
+def test_what_is_built_in_serves_until_it_is_rolled_back(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x86-64-v3").mkdir()
+    ModelManifest("cost-model", features.schema(), {}).write(tmp_path / "x86-64-v3")
+    monkeypatch.setattr(builtin, "SHIPPED", builtin.Defaults(tmp_path))
+    monkeypatch.setenv("AUTOTUNE_HOST", "x86-64-v3")
+    code, out, _ = run(capsys, "models", "list")
+    line, last = out.splitlines()
+    assert (code, line.startswith("* built in (x86-64-v3)  ")) == (0, True)
+    assert last == f"built in (x86-64-v3) is in use; cost models in {home / 'cost_models'}"
+    code, out, _ = run(capsys, "models", "show")
+    assert (code, out.startswith("built in (x86-64-v3), in use: ")) == (0, True)
+    code, out, _ = run(capsys, "models", "rollback")
+    assert (code, out.startswith("the analytic model is used alone instead of built in (x86-64-v3); ")) == (
+        0,
+        True,
+    )
+    code, out, _ = run(capsys, "models", "list", "--json")
+    assert json.loads(out)["in_use"] is None
 
 
 def test_nothing_is_made_up_without_a_database(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -300,8 +329,6 @@ MISTAKES: Sequence[tuple[int, str, str]] = [
     (1, "query MODEL --db {newer.db}", "has schema version 99"),
     (2, "query MODEL --db missing.db", "no such database: missing.db"),
     (2, "retrain --db missing.db", "no such database: missing.db"),
-    (1, "models rollback", "nothing to roll back to in"),
-    (1, "models show", "no cost model is in use in"),
     (1, "models show v7", "no cost model 'v7' in"),
     (2, "run MODEL", "no value for the input x: float32[1, 3, 16, 16]"),
     (2, "run MODEL --input x={shape.npy}", "got float32[1, 3, 8, 8]"),

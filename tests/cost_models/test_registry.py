@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from autotune.errors import CostModelError
+from autotune.target import Target
 from cost_models import features, folds
 from cost_models import registry as registry_module
+from cost_models.builtin import Defaults
 from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker
 from cost_models.registry import Registry
+from cost_models.serving import Serving, serving
 from tests.cost_models.synthetic_runs import measured
+from tests.search_spaces import workloads as make
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +127,51 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
         registry._staged(),
     ):
         pass
+
+
+def test_what_is_built_in_serves_targets_of_its_vectors(ranker: Ranker, tmp_path: Path) -> None:
+    made = Registry(tmp_path / "made")
+    made.export(made.add(ranker, manifest()), tmp_path / "defaults" / "x86-64-v3")
+    registry = Registry(tmp_path / "models", Defaults(tmp_path / "defaults"))
+    found = registry.serving(make.AVX2)
+    assert found is not None
+    assert found.version == "built in (x86-64-v3)"
+    np.testing.assert_array_equal(found.ranker.predict(measured().x), ranker.predict(measured().x))
+    for other in ("x86-64-v2", "x86-64-v4", "aarch64"):
+        assert registry.serving(Target.parse(other)) is None
+
+    registry.promote(registry.add(ranker, manifest()))
+    assert served(registry) == "v0001"
+    replace(registry.manifest("v0001"), schema="other").write(registry.folder / "v0001")
+    assert served(registry) == "built in (x86-64-v3)", "a version that cannot be read does not serve"
+    assert registry.rollback() is None
+    assert served(registry) == "built in (x86-64-v3)"
+    assert registry.rollback() is None
+    assert served(registry) is None
+    with pytest.raises(CostModelError, match="nothing to roll back to"):
+        registry.rollback()
+
+    registry.promote(registry.add(ranker, manifest()))
+    assert registry.rollback() is None
+    assert served(registry) is None, "what it replaced was the analytic model alone"
+    replace(manifest(), schema="other").write(tmp_path / "defaults" / "x86-64-v3")
+    (registry.folder / "CURRENT").unlink()
+    assert served(registry) is None, "features of another version"
+
+
+def served(registry: Registry) -> str | None:
+    found = registry.serving(make.AVX2)
+    return found.version if found else None
+
+
+def test_a_new_model_is_compared_with_what_is_built_in(ranker: Ranker, tmp_path: Path) -> None:
+    made = Registry(tmp_path / "made")
+    made.export(made.add(ranker, manifest()), tmp_path / "defaults" / "x86-64-v3")
+    registry = Registry(tmp_path / "models", Defaults(tmp_path / "defaults"))
+    data = measured().take(measured().valid)
+    now = serving(registry, data, [make.AVX2, Target.parse("aarch64")])
+    assert now.name == "built in (x86-64-v3)"
+    assert now.scores is not None
+    np.testing.assert_array_equal(now.scores, ranker.held_out(data))
+    assert serving(registry, data, []) == Serving()
+    assert serving(Registry(tmp_path / "models"), data, [make.AVX2]) == Serving()

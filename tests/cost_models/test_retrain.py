@@ -28,7 +28,9 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def fit(*runs: pd.DataFrame, folder: Path, dry_run: bool = False) -> retrain.RetrainReport:
     tables = {f"{number}.db": table for number, table in enumerate(runs)}
-    return retrain.retrain(tables, folder, dry_run, rounds=25, threads=1, cache=FeatureCache.of_user())
+    return retrain.retrain(
+        tables, Registry(folder), dry_run, rounds=25, threads=1, cache=FeatureCache.of_user()
+    )
 
 
 def shuffled(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:

@@ -7,10 +7,12 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from autotune.bench import machine
 from autotune.database.export import export
 from autotune.database.inside import ALONE_NOISE, INSIDE_NOISE
 from autotune.errors import KnobError, UsageError
@@ -114,8 +116,14 @@ class Recording:
             ratio=ratio,
             noise=noise,
             model=self.facts.model,
-            created=math.nan,
+            created=self._made(),
         )[list(TRAINING)]
+
+    def _made(self) -> float:
+        """When it was recorded, in seconds since 1970; NaN where that is not known."""
+        if "date" not in self.facts.machine:
+            return math.nan
+        return datetime.strptime(self.facts.machine["date"], machine.DATE).replace(tzinfo=UTC).timestamp()
 
     def write(self, folder: Path) -> Path:
         """Write it to a file in ``folder`` that is named after its title, its keys shortened; raises OSError."""
@@ -152,6 +160,14 @@ def _shortened(keys: Series[str]) -> Series[str]:
     return keys.str[:length]
 
 
+def training_table(folder: Path, *, inside: bool) -> DataFrame:
+    """The recordings of a folder as a cost model learns from them; raises UsageError where there are none."""
+    import pandas
+
+    found = [recording.training_table(inside=inside) for recording in read_all(folder)]
+    return pandas.concat(found, ignore_index=True)
+
+
 def read_all(folder: Path) -> list[Recording]:
     """The recordings of a folder, by name; raises UsageError where there are none."""
     found = [Recording.read(path) for path in sorted(folder.glob("*.parquet"))]
@@ -160,4 +176,4 @@ def read_all(folder: Path) -> list[Recording]:
     return found
 
 
-__all__ = ["COLUMNS", "Facts", "Recording", "read_all"]
+__all__ = ["COLUMNS", "Facts", "Recording", "read_all", "training_table"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from autotune.function import build
     from autotune.runtime.module import Module, load
     from autotune.target import Target
-    from autotune.tuning.api import compile, query, retrain, tune
+    from autotune.tuning.api import compile, predict, query, retrain, tune
     from autotune.tuning.budget import Budget
     from autotune.tuning.events import StopTuning, TuningEvent
     from autotune.tuning.program import TunedSchedule, tune_schedule
@@ -35,6 +35,7 @@ _WHERE = {
     "build": "autotune.function",
     "compile": "autotune.tuning.api",
     "load": "autotune.runtime.module",
+    "predict": "autotune.tuning.api",
     "query": "autotune.tuning.api",
     "retrain": "autotune.tuning.api",
     "tune": "autotune.tuning.api",
@@ -74,6 +75,7 @@ __all__ = [
     "errors",
     "load",
     "lower",
+    "predict",
     "query",
     "retrain",
     "te",

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from autotune.bench.suites import regions
+from autotune.bench.whole_models import Foreseen
 from autotune.errors import UsageError
 from autotune.graph.region import Workload
 from autotune.target import Target
 from cost_models import analytic
+from cost_models.known_error import known_error
 from search_spaces.spaces import space_for
 
 Configs = tuple[Mapping[str, int | str | bool], ...]
@@ -55,6 +57,13 @@ class Sample:
         measured = np.asarray(self.nanoseconds)
         return float(measured[int(self.predicted().argmin())] / measured.min())
 
+    @property
+    def ratio(self) -> float:
+        """Expected over measured time of the candidate that the model likes best; its family's error is known."""
+        predicted = self.predicted()
+        best = int(predicted.argmin())
+        return float(predicted[best] * 1e9 / self.nanoseconds[best] / known_error(self.family).scale)
+
 
 def cases(families: Sequence[str] = ()) -> list[tuple[str, str, Workload]]:
     """Family, name and workload of the suite, of some families or of all."""
@@ -91,20 +100,24 @@ def measured(
     return Sample(family, name, workload.text, text, found, tuple(best[index] for index in kept))
 
 
-def read(path: Path) -> list[Sample]:
-    """The samples in the JSON of an earlier run; raises UsageError for another file."""
+def read(path: Path) -> tuple[list[Sample], list[Foreseen]]:
+    """The samples and the models in the JSON of an earlier run; raises UsageError for another file."""
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["data"]
-        return [
+        data = json.loads(path.read_text(encoding="utf-8"))["data"]
+        samples = [
             Sample(
                 **{**entry, "configs": tuple(entry["configs"]), "nanoseconds": tuple(entry["nanoseconds"])}
             )
-            for entry in entries
+            for entry in data["regions"]
+        ]
+        whole = [
+            Foreseen(**{**entry, "interval_ns": tuple(entry["interval_ns"])}) for entry in data["models"]
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{path} holds no samples of `autotune bench predictions --json` ({error})"
         ) from error
+    return samples, whole
 
 
 def by_family(samples: Iterable[Sample], value: Callable[[Sample], float]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,11 +16,14 @@ from autotune.suggest import counted
 if TYPE_CHECKING:
     from autotune.bench.predictions import Sample
     from autotune.bench.tables import Table
+    from autotune.bench.whole_models import Foreseen
 
 ABOUT = (
     "How well the analytic cost model ranks random candidates of each family of search spaces, measured in turns; "
     "minima count. Correlation is Spearman's, of ranks: 1 for the same order, 0 for none. Scale: predicted over "
-    "measured time, the median. Regret: the measured time of the candidate that the model likes best, over the best."
+    "measured time, the median. Regret: the measured time of the candidate that the model likes best, over the best. "
+    "Error: the factor that the expected time of that candidate is off by, which has the family's known scale "
+    "(e to the root mean square of the logarithms). Whole models run their default schedules in fresh processes."
 )
 
 
@@ -35,6 +39,17 @@ ABOUT = (
     help="Measure nothing: compare the model with the times in the JSON of an earlier run.",
 )
 @shared.threads_option("1")
+@click.option(
+    "--models",
+    default="none",
+    show_default=True,
+    metavar="NAME,NAME|all|none",
+    help="Whole models whose latency and memory are predicted, measured and compared: zoo models, all of them or none.",
+)
+@shared.threads_option("1", "--model-threads", "Numbers of threads of whole models.")
+@shared.number_option(
+    "--rounds", 9, "Turns of each whole model, a third of them in each of three processes.", least=3
+)
 @shared.with_output
 def command(
     output: shared.Output,
@@ -43,13 +58,20 @@ def command(
     turns: int,
     earlier: Path | None,
     threads: Sequence[int],
+    models: str,
+    model_threads: Sequence[int],
+    rounds: int,
 ) -> None:
-    """Rank correlation of the analytic cost model with measured times; NAMES are families of search spaces."""
+    """Rank correlation of the analytic cost model with measured times, and its error; NAMES are families of search
+    spaces."""
     from autotune.bench import predictions
+    from autotune.bench.side_by_side import Pace
+    from autotune.bench.whole_models import foresee
     from autotune.target import Target
 
     shared.check_known(names, (family for family, _, _ in predictions.cases()), "family")
-    found = [] if earlier is None else predictions.read(earlier)
+    chosen = _models(models)
+    found, whole = ([], []) if earlier is None else predictions.read(earlier)
     for number in threads if earlier is None else ():
         for family, name, workload in predictions.cases(names):
             shared.say(f"{family} {name}: {candidates} candidates, {counted(number, 'thread')}")
@@ -57,10 +79,51 @@ def command(
             found.append(
                 predictions.measured(family, name, workload, target, candidates=candidates, turns=turns)
             )
+    for number in model_threads if earlier is None else ():
+        whole += foresee(chosen, number, Pace(rounds=rounds), shared.say)
     wanted = [sample for sample in found if not names or sample.family in names]
-    data = [asdict(sample) for sample in wanted]
-    tables = (_families(wanted), _workloads(wanted))
+    data = {"regions": [asdict(sample) for sample in wanted], "models": [asdict(one) for one in whole]}
+    tables = (_families(wanted), *([_whole(whole)] if whole else []), _workloads(wanted))
     output.finish(output.document("Predictions of the cost model", ABOUT, tables, data))
+
+
+def _models(text: str) -> Sequence[str]:
+    """The zoo models of ``--models``."""
+    from autotune.bench.suites.models import DEFAULT
+
+    if text in ("all", "none"):
+        return DEFAULT if text == "all" else ()
+    names = text.split(",")
+    shared.check_known(names, DEFAULT, "model")
+    return names
+
+
+def _whole(found: Sequence[Foreseen]) -> Table:
+    from autotune.bench.tables import Table, duration
+    from autotune.bench.whole_models import geometric_error
+    from autotune.tuning.units import size
+
+    rows = tuple(
+        (
+            f"{one.model}, {counted(one.threads, 'thread')}",
+            duration(one.predicted_ns),
+            f"{duration(one.interval_ns[0])} to {duration(one.interval_ns[1])}",
+            duration(one.measured_ns),
+            f"{one.ratio:.2f}",
+            size(one.predicted_peak + one.predicted_constants),
+            size(one.peak + one.constants),
+            f"{one.memory_ratio:.3f}",
+        )
+        for one in found
+    )
+    inside = sum(one.holds for one in found)
+    notes = (
+        f"latency is off by a factor of {geometric_error(one.ratio for one in found):.2f} (geometric)",
+        f"{inside} of {len(found)} measured latencies lie in their 95 % interval",
+        f"memory is off by a factor of {geometric_error(one.memory_ratio for one in found):.4f} (geometric)",
+    )
+    head = ("model", "expected", "95 %", "measured", "ratio", "expected memory", "real", "memory ratio")
+    return Table("Whole models", head, rows, notes)
 
 
 def _families(samples: Sequence[Sample]) -> Table:
@@ -70,11 +133,18 @@ def _families(samples: Sequence[Sample]) -> Table:
     correlation = by_family(samples, lambda sample: sample.correlation)
     scale = by_family(samples, lambda sample: sample.scale)
     regret = by_family(samples, lambda sample: sample.regret)
+    square = by_family(samples, lambda sample: math.log(sample.ratio) ** 2)
     rows = tuple(
-        (family, f"{value:.2f}", f"{scale[family]:.2f}", f"{regret[family]:.2f}")
+        (
+            family,
+            f"{value:.2f}",
+            f"{scale[family]:.2f}",
+            f"{regret[family]:.2f}",
+            f"{math.exp(math.sqrt(square[family])):.2f}",
+        )
         for family, value in correlation.items()
     )
-    return Table("Families, means", ("family", "correlation", "scale", "regret"), rows)
+    return Table("Families, means", ("family", "correlation", "scale", "regret", "error"), rows)
 
 
 def _workloads(samples: Sequence[Sample]) -> Table:

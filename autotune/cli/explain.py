@@ -33,19 +33,39 @@ if TYPE_CHECKING:
 @compile_options
 @objective_options
 @verify_option
+@click.option(
+    "--predict",
+    "only_predicted",
+    is_flag=True,
+    help="Only say what the model would take: no machine code is made.",
+)
 @json_option
 def command(
     model: str,
     database: str | None,
     verify: bool,
+    only_predicted: bool,
     as_json: bool,
     **options: Unpack[CompileOptions],
 ) -> None:
-    """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why."""
-    announce(f"compiling {model}")
-    from autotune.tuning.accuracy import checked
-    from autotune.tuning.api import compile_with_database
+    """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why.
 
+    What a run of the model will take comes first, before anything is compiled: its latency with a 95 % interval, by
+    dispatch, and its memory.
+    """
+    from autotune.cli.prediction_lines import lines_of
+    from autotune.tuning.accuracy import checked
+    from autotune.tuning.api import compile_with_database, predict
+
+    announce(f"predicting {model}")
+    predicted = predict(model, database=database, **options)
+    if only_predicted:
+        if as_json:
+            print_json(predicted.to_json())
+        else:
+            click.echo("\n".join(lines_of(predicted)))
+        return
+    announce(f"compiling {model}")
     records: list[PassRecord] = []
     done, where = compile_with_database(
         model,
@@ -62,9 +82,11 @@ def command(
                 **compilation_json(done, where),
                 "in_place": [_in_place_json(item) for item in done.partition.in_place],
                 "arena_bytes": done.image.arena_bytes,
+                "prediction": predicted.to_json(),
             }
         )
         return
+    click.echo("\n".join(lines_of(predicted)))
     for record in records:
         click.echo(str(record))
     click.echo(str(done.partition))

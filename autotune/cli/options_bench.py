@@ -89,15 +89,17 @@ def number_option(name: str, default: int, help: str, least: int = 1) -> Callabl
     )
 
 
-def threads_option(default: str) -> Callable[[F], F]:
+def threads_option(
+    default: str, name: str = "--threads", help: str = "Numbers of threads, each measured by itself."
+) -> Callable[[F], F]:
     """``--threads 1,2``."""
     return click.option(
-        "--threads",
+        name,
         default=default,
         show_default=True,
         metavar="N,N",
         callback=lambda _context, _parameter, value: _numbers(value),
-        help="Numbers of threads, each measured by itself.",
+        help=help,
     )
 
 

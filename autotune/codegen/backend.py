@@ -45,6 +45,9 @@ class Backend(Protocol):
         loaded together.
         """
 
+    def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
+        """What :meth:`compile` says of the code beside the code: its entry points and buffers, and no text."""
+
 
 BACKENDS: Mapping[str, str] = {
     "x86_64": "autotune.codegen.llvm.backend:LlvmBackend",
@@ -82,4 +85,17 @@ def compile_schedule(
     return backend_for(target.arch).compile(program, target, name)
 
 
-__all__ = ["BACKENDS", "Backend", "backend_for", "compile_schedule"]
+def manifest_of(
+    schedule: Schedule,
+    args: Sequence[Tensor],
+    target: Target,
+    *,
+    constants: frozenset[str] = frozenset(),
+    strides: Mapping[str, tuple[int, ...]] | None = None,
+) -> DispatchCode:
+    """Kernels and buffers of the code of a schedule, which is not made: see :func:`compile_schedule`."""
+    program = lower_schedule(schedule, args, constants=constants, strides=strides)
+    return backend_for(target.arch).manifest(program, target)
+
+
+__all__ = ["BACKENDS", "Backend", "backend_for", "compile_schedule", "manifest_of"]

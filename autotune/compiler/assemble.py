@@ -14,7 +14,7 @@ from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
-from autotune.runtime.device import Device
+from autotune.runtime.device import Device, scratch_bytes
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
 from autotune.target import Target
 
@@ -25,6 +25,26 @@ class BuiltWorkload:
 
     planned: Planned
     code: DispatchCode
+
+
+@dataclass(frozen=True)
+class MemoryNeeds:
+    """Bytes that a model takes beside its inputs and outputs: values between dispatches, scratch memory of all threads,
+    and constants as they are stored."""
+
+    arena_bytes: int
+    scratch_bytes: int
+    constant_bytes: int
+
+    @property
+    def peak_bytes(self) -> int:
+        """What it takes while it runs, beside constants."""
+        return self.arena_bytes + self.scratch_bytes
+
+
+def memory_needs(partition: Partition, built: Mapping[str, BuiltWorkload], target: Target) -> MemoryNeeds:
+    """What :func:`assemble` would make room for; of the code in ``built`` kernels and buffers are looked at alone."""
+    return _Assembly(partition, built, target).needs()
 
 
 def assemble(
@@ -75,6 +95,28 @@ class _Assembly:
             checks=tuple(checks),
         )
         return image, self.plan
+
+    def needs(self) -> MemoryNeeds:
+        constants, scratch = dict[object, int](), [0]
+        for dispatch in self.partition.dispatches:
+            code = self._code(dispatch)
+            for kernel in self._kernels(dispatch):
+                scratch.append(kernel.scratch_bytes)
+                for spec in (code.buffers[i] for i in kernel.buffers):
+                    constants |= self._constant_size(dispatch, spec)
+        return MemoryNeeds(
+            self.plan.arena_bytes, scratch_bytes(scratch, self.target.threads), sum(constants.values())
+        )
+
+    def _constant_size(self, dispatch: Dispatch, spec: BufferSpec) -> dict[object, int]:
+        """Name and size of the constant behind a buffer; nothing where it is none."""
+        if spec.role == "hoisted" and self.hoisting:
+            return {hoisted_key(dispatch, self._code(dispatch), spec): spec.nbytes}
+        if spec.role in ("workspace", "hoisted"):
+            return {}
+        root = self.partition.placements[argument_value(dispatch, spec.name)].root
+        known = self.partition.constants.keys() - self.outputs.keys() - self.inputs.keys()
+        return {root: self.partition.constants[root].nbytes} if root in known else {}
 
     def _codes(self) -> dict[str, DispatchCode]:
         return {key: built.code for key, built in self.built.items()}
@@ -173,4 +215,4 @@ def _runs_here(target: Target) -> bool:
     return not Device.host().target.lacks(target)
 
 
-__all__ = ["BuiltWorkload", "assemble"]
+__all__ = ["BuiltWorkload", "MemoryNeeds", "assemble", "memory_needs"]

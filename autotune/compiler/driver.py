@@ -11,6 +11,7 @@ from autotune.compiler.build import Building
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
 from autotune.compiler.explain import Compilation, dump
+from autotune.compiler.forecast import Prediction, forecast
 from autotune.compiler.lock import Lock
 from autotune.compiler.locked import check_code, locked_plan
 from autotune.compiler.memory_proof import prove_memory
@@ -131,6 +132,31 @@ def compile_in_detail(
     return compilation
 
 
+@collector_paused()
+def predict_in_detail(
+    model: Model,
+    *,
+    target: Target | str = "host",
+    database: DatabaseLike | None = None,
+    threads: int | None = None,
+    tolerance: float = TOLERANCE,
+    shapes: Shapes | None = None,
+    objective: str = "latency",
+    max_slowdown: float = MAX_SLOWDOWN,
+) -> Prediction:
+    """What :func:`compile_in_detail` would make: its latency and memory, before any machine code is.
+
+    Raises ModelImportError.
+    """
+    chosen_target = Target.parse(target, threads)
+    parts = divide(model, activations=chosen_target.activations, shapes=shapes)
+    workloads = distinct_workloads(parts)
+    with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:
+        preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
+        plan = plan_of(workloads, chosen_target, store, preference, workers=workers, parts=parts)
+    return forecast(plan.apply(parts), plan, chosen_target)
+
+
 def compile_locked(
     model: Model,
     lock: Lock,
@@ -220,4 +246,5 @@ __all__ = [
     "distinct_workloads",
     "divide",
     "imported",
+    "predict_in_detail",
 ]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from autotune import settings
 from autotune.database import Key, Miss, WorkloadRow
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from autotune.compiler.driver import Compilation, CompileOptions, Model, Shapes
+    from autotune.compiler.forecast import Prediction
     from autotune.compiler.plan import Ranking
     from autotune.database.store import Database
     from autotune.graph.program import AnyWorkload
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from cost_models.retrain import RetrainReport
 
 
+T = TypeVar("T")
 NEAREST = 3
 """So many neighbours of what is missing are shown."""
 
@@ -249,12 +251,56 @@ def compile_with_database(
             model, database=store, require_hit=require_hit, observer=observer, verify=verify, **options
         )
 
-    if database is None and not os.path.exists(default_database()):  # nor where this user may not look
-        if require_hit:
-            raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
-        return compiled(None), None
+    if require_hit and not _exists(database):
+        raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
+    return _with_database(database, compiled)
+
+
+def predict(
+    model: Model,
+    *,
+    database: DatabaseLike | None = None,
+    target: Target | str = "host",
+    threads: int | None = None,
+    tolerance: float = TOLERANCE,
+    shapes: Shapes | None = None,
+    objective: str = "latency",
+    max_slowdown: float = MAX_SLOWDOWN,
+) -> Prediction:
+    """What :func:`compile` with the same arguments would make, before any machine code is: the latency of the model and
+    of each dispatch with 95 % intervals, and its memory.
+
+    Latencies are those measured, where the database has them, else those that the analytic cost model predicts for this
+    machine; what lies between dispatches is exact.
+    """
+    from autotune.compiler import predict_in_detail
+
+    def predicted(store: Database | None) -> Prediction:
+        return predict_in_detail(
+            model,
+            database=store,
+            target=target,
+            threads=threads,
+            tolerance=tolerance,
+            shapes=shapes,
+            objective=objective,
+            max_slowdown=max_slowdown,
+        )
+
+    return _with_database(database, predicted)[0]
+
+
+def _exists(database: DatabaseLike | None) -> bool:
+    """Whether there is a database; a given one is opened, and says what is wrong with it."""
+    return database is not None or os.path.exists(default_database())  # nor where this user may not look
+
+
+def _with_database(database: DatabaseLike | None, do: Callable[[Database | None], T]) -> tuple[T, str | None]:
+    """What is done with a database and where it is; without one where none was given and the default does not exist."""
+    if not _exists(database):
+        return do(None), None
     with opened(database, read_only=True) as store:
-        return compiled(store), store.where
+        return do(store), store.where
 
 
 def query(
@@ -444,6 +490,7 @@ __all__ = [
     "cost_model_registry",
     "is_key",
     "model_folder",
+    "predict",
     "query",
     "retrain",
     "runnable",

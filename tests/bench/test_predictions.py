@@ -11,6 +11,7 @@ import pytest
 
 from autotune.bench import predictions
 from autotune.bench.predictions import Sample
+from autotune.bench.whole_models import Foreseen, geometric_error
 from autotune.errors import UsageError
 from autotune.target import Target
 from cost_models import analytic
@@ -46,12 +47,20 @@ def test_correlation_and_regret_follow_the_order() -> None:
 
 def test_samples_go_through_json(tmp_path: Path) -> None:
     sample, path = _sample(1), tmp_path / "runs.json"
-    path.write_text(json.dumps({"data": [asdict(sample)]}), encoding="utf-8")
-    assert predictions.read(path) == [sample]
+    whole = Foreseen("mlp", 1, 2e6, (1e6, 4e6), 1e6, 1000, 1000, 3000, 1000)
+    data = {"regions": [asdict(sample)], "models": [asdict(whole)]}
+    path.write_text(json.dumps({"data": data}), encoding="utf-8")
+    assert predictions.read(path) == ([sample], [whole])
+
+
+def test_whole_models_say_how_far_off_they_were() -> None:
+    whole = Foreseen("mlp", 1, 2e6, (1.5e6, 3e6), 1e6, 1000, 1000, 3000, 1000)
+    assert (whole.ratio, whole.holds, whole.memory_ratio) == (2.0, False, 2.0)
+    assert geometric_error([2.0, 0.5]) == pytest.approx(2.0)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.json"
-    path.write_text('{"data": [{"family": "pool"}]}', encoding="utf-8")
+    path.write_text('{"data": {"regions": [{"family": "pool"}], "models": []}}', encoding="utf-8")
     with pytest.raises(UsageError, match="holds no samples of `autotune bench predictions --json`"):
         predictions.read(path)

@@ -103,8 +103,14 @@ def test_compile_run_query_and_explain_use_what_was_tuned(
     code, out, _ = run(capsys, "query", answers[0]["workload"][:10], "--explain", *options)
     assert (code, out.startswith(answers[0]["workload"][:12])) == (0, True)
     assert "space convolution" in out
+    code, out, _ = run(capsys, "explain", MODEL, "--predict", "--json", *options)
+    predicted = json.loads(out)["dispatches"]
+    assert code == 0
+    assert [d["name"] for d in predicted] == [d["name"] for d in facts["dispatches"]]
+    assert any(d["source"].startswith("measured") for d in predicted)
     code, out, _ = run(capsys, "explain", MODEL, *options)
     assert code == 0
+    assert out.startswith("expected latency ")
     assert facts["coverage"] in out
     assert f"schedules from {tuned}" in out
 

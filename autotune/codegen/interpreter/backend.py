@@ -41,5 +41,9 @@ class InterpreterBackend:
         code = with_manifest(program, entries, text.encode(), text)
         return InterpretedCode(code.object_code, code.kernels, code.buffers, text, program)
 
+    def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
+        """Its kernels need no scratch memory."""
+        return with_manifest(program, [Entry(kernel, "") for kernel in program.kernels], b"", "")
+
 
 __all__ = ["InterpretedCode", "InterpreterBackend"]

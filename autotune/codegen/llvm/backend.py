@@ -29,6 +29,11 @@ class LlvmBackend:
             entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
         return with_manifest(program, entries, compile_ir(ir, target), ir)
 
+    def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
+        """Of the text that would be compiled: it says what lives in registers, and what in scratch memory."""
+        _, entries = emit_program(program, target, _UNNAMED)
+        return with_manifest(program, entries, b"", "")
+
 
 @walks_deep
 def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:

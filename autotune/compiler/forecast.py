@@ -1,0 +1,163 @@
+"""What a whole model takes, said before any of it is compiled: latency, memory, and the share of each dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from autotune.codegen.backend import manifest_of
+from autotune.compiler.assemble import BuiltWorkload, MemoryNeeds, memory_needs
+from autotune.compiler.planned import Planned, apply
+from autotune.compiler.tiers import LATENCY_ERROR, Tier
+from autotune.database.query import Hit
+from cost_models.between import Touched, distant, in_place
+from cost_models.known_error import KnownError, known_error, of_sum
+from cost_models.machine import Machine
+
+if TYPE_CHECKING:
+    from autotune.compiler.plan import Plan
+    from autotune.passes.partition import Dispatch, Partition
+    from autotune.target import Target
+
+_INSIDE_SPREAD = 0.05
+"""Standard deviation of the logarithm of a latency that was measured inside a model, over fresh processes."""
+_ALONE_SPREAD = 0.15
+"""The same of one that was measured alone: inside a model it reads differently."""
+
+
+class Source(StrEnum):
+    """Where the latency of a dispatch comes from."""
+
+    INSIDE = "measured in a model"
+    ALONE = "measured alone"
+    TRANSFERRED = "expected of what was measured elsewhere"
+    PREDICTED = "predicted"
+
+
+@dataclass(frozen=True)
+class DispatchForecast:
+    """One dispatch: its latency in the model with its 95 % interval, and where that comes from.
+
+    ``cold_bytes`` are those that it has to fetch from memory although it would not alone; ``nodes`` are the model's.
+    """
+
+    name: str
+    kind: str
+    latency_ns: float
+    interval_ns: tuple[float, float]
+    source: Source
+    cold_bytes: int
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one run of a model takes, before it is compiled."""
+
+    model: str
+    threads: int
+    latency_ns: float
+    interval_ns: tuple[float, float]
+    memory: MemoryNeeds
+    dispatches: tuple[DispatchForecast, ...]
+
+    @cached_property
+    def sources(self) -> dict[Source, int]:
+        """How many dispatches have their latency from where."""
+        found = [dispatch.source for dispatch in self.dispatches]
+        return {source: found.count(source) for source in Source if source in found}
+
+    def share(self, dispatch: DispatchForecast) -> float:
+        """The part of the latency that is a dispatch's, 0 to 1."""
+        return dispatch.latency_ns / self.latency_ns if self.latency_ns else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        return {
+            "model": self.model,
+            "threads": self.threads,
+            "latency_ns": self.latency_ns,
+            "interval_ns": self.interval_ns,
+            "memory": asdict(self.memory) | {"peak_bytes": self.memory.peak_bytes},
+            "dispatches": [asdict(d) | {"share": self.share(d)} for d in self.dispatches],
+        }
+
+
+def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
+    """The prediction of a partition that the plan was applied to.
+
+    Kernels are lowered to loops, which say exactly what memory they need, and no further.
+    """
+    machine = Machine.of(target)
+    away = distant([_touched(parts, dispatch) for dispatch in parts.dispatches], machine)
+    alone = {key: _alone(planned, target) for key, planned in plan.schedules.items()}
+    found, errors = [], []
+    for dispatch, moved in zip(parts.dispatches, away, strict=True):
+        seconds, source, error, group = alone[dispatch.workload.key]
+        seconds = seconds / error.scale
+        latency = 1e9 * (seconds if source is Source.INSIDE else in_place(seconds, moved, machine))
+        found.append(
+            DispatchForecast(
+                dispatch.name,
+                dispatch.workload.kind,
+                latency,
+                error.interval(latency),
+                source,
+                round(moved.memory),
+                dispatch.origins,
+            )
+        )
+        errors.append((group, latency, error.spread))
+    total = sum(dispatch.latency_ns for dispatch in found)
+    whole = of_sum(errors)
+    needs = memory_needs(parts, _manifests(plan.schedules, target), target)
+    return Prediction(parts.name, target.threads, total, whole.interval(total), needs, tuple(found))
+
+
+def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError, str]:
+    """Seconds of a schedule, where they come from, their error, and the group whose errors go together."""
+    from cost_models import analytic
+    from search_spaces.spaces import space_for
+
+    key = planned.workload.key
+    if planned.tier is Tier.EXACT and isinstance(planned.found, Hit):
+        source = Source.INSIDE if planned.found.side_by_side else Source.ALONE
+        spread = _INSIDE_SPREAD if source is Source.INSIDE else _ALONE_SPREAD
+        return 1e-9 * planned.found.latencies[1], source, KnownError(1.0, spread), key
+    space = space_for(planned.workload, target)
+    if planned.transfer is not None:
+        error = KnownError(known_error(space.family).scale, LATENCY_ERROR)
+        return 1e-9 * planned.transfer.latency_ns, Source.TRANSFERRED, error, space.family
+    return analytic.default_seconds(space), Source.PREDICTED, known_error(space.family), space.family
+
+
+def _touched(parts: Partition, dispatch: Dispatch) -> Touched:
+    """The memory of a dispatch's values, by what is laid out as one."""
+
+    def sizes(values: tuple[str, ...]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for value in values:
+            root = parts.placements[value].root
+            found[root] = found.get(root, 0) + parts.types[value].nbytes
+        return found
+
+    return Touched(sizes(dispatch.inputs), sizes(dispatch.outputs))
+
+
+def _manifests(schedules: Mapping[str, Planned], target: Target) -> dict[str, BuiltWorkload]:
+    """Kernels and buffers of each workload's code, without the code."""
+    found = {}
+    for key, planned in schedules.items():
+        applied = planned.scheduled or apply(planned.workload, planned.trace)
+        program = applied.program
+        code = manifest_of(
+            applied.schedule, program.args, target, constants=program.constants, strides=program.strides
+        )
+        found[key] = BuiltWorkload(planned, code)
+    return found
+
+
+__all__ = ["DispatchForecast", "Prediction", "Source", "forecast"]

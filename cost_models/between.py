@@ -1,0 +1,80 @@
+"""Where a dispatch of a model finds its data: time that it takes longer than alone.
+
+Alone, a dispatch finds again what it touched a run before, as far as that fits a cache. In a model others run in
+between. What they touch since a piece of memory was last used is its reuse distance (Mattson et al., IBM Systems
+Journal 1970), which says how far away it is: results of the dispatch before are warm, weights were last read a run ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cost_models.machine import Machine
+from cost_models.terms import overlapped
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Bytes of each piece of memory that a dispatch reads and writes, by name."""
+
+    reads: Mapping[str, int]
+    writes: Mapping[str, int]
+
+    @property
+    def all(self) -> dict[str, int]:
+        """Both; of what is read and written the larger part."""
+        found = dict(self.reads)
+        for name, nbytes in self.writes.items():
+            found[name] = max(nbytes, found.get(name, 0))
+        return found
+
+
+class Distant(NamedTuple):
+    """Bytes that a dispatch reads and finds in the last cache and in memory, beyond those that it does alone."""
+
+    last_cache: float
+    memory: float
+
+
+def distant(model: Sequence[Touched], machine: Machine) -> list[Distant]:
+    """For each dispatch of a model, in the order they run, what is further away than when it runs alone, again and
+    again."""
+    recent: dict[str, int] = {}
+    found: list[Distant] = []
+    for again in (False, True):  # the caches are as the run before left them
+        for step in model:
+            if again:
+                found.append(_of(step, recent, machine))
+            for name, nbytes in step.all.items():
+                recent[name] = max(recent.pop(name, 0), nbytes)
+    return found
+
+
+def _of(step: Touched, recent: Mapping[str, int], machine: Machine) -> Distant:
+    own = float(sum(step.all.values()))
+    near, far = machine.l2_whole * machine.threads, machine.l3_whole
+    since, moved = 0.0, [0.0, 0.0]
+    for name, nbytes in reversed([*recent.items()]):
+        since += nbytes
+        if name in step.reads:
+            for level, capacity in enumerate((near, far)):
+                more = _lost(capacity, max(since, own)) - _lost(capacity, own)
+                moved[level] += step.reads[name] * more
+    return Distant(moved[0] - moved[1], moved[1])
+
+
+def _lost(capacity: float, nbytes: float) -> float:
+    """The share of data that a cache has lost after so many bytes, as :func:`cost_models.terms.traffic` has it."""
+    return min(max(1.5 - 1.5 * capacity / max(nbytes, 1.0), 0.0), 1.0)
+
+
+def in_place(seconds: float, moved: Distant, machine: Machine) -> float:
+    """Seconds in a model of what takes so many alone."""
+    near = moved.last_cache / (machine.l3_bytes_per_cycle * machine.threads) * machine.l3_exposed
+    far = moved.memory / min(machine.core_stream * machine.threads, machine.all_streams)
+    return float(overlapped(seconds + near / machine.hertz, far / machine.hertz, machine))
+
+
+__all__ = ["Distant", "Touched", "distant", "in_place"]

@@ -1,0 +1,46 @@
+"""Where a dispatch of a model finds its data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cost_models.between import Distant, Touched, distant, in_place
+from cost_models.known_error import KnownError, of_sum
+from cost_models.machine import Machine
+
+MIB = 1 << 20
+MACHINE = replace(Machine(), l2_whole=float(MIB), l3_whole=16.0 * MIB, threads=1)
+
+
+def chain(nbytes: int, weights: int = 0) -> list[Touched]:
+    """Three dispatches, each of which reads what the one before writes, and weights of its own."""
+    return [Touched({f"v{n}": nbytes, f"w{n}": weights}, {f"v{n + 1}": nbytes}) for n in range(3)]
+
+
+def test_a_model_that_fits_a_cache_has_nothing_further_away() -> None:
+    assert distant(chain(MIB // 8, MIB // 8), MACHINE) == [Distant(0.0, 0.0)] * 3
+
+
+def test_results_of_the_dispatch_before_are_warm_and_weights_are_not() -> None:
+    """Values of 64 KiB and weights of 12 MiB: each weight is read again after 36 MiB."""
+    for moved in distant(chain(MIB // 16, 12 * MIB), MACHINE):
+        assert moved.memory == pytest.approx(12 * MIB * (1.5 - 1.5 * 16 / 36), rel=0.02)
+
+
+def test_what_a_dispatch_loses_by_itself_is_not_counted_again() -> None:
+    assert distant([Touched({"v": 64 * MIB}, {"y": 64 * MIB})], MACHINE) == [Distant(0.0, 0.0)]
+
+
+def test_data_from_memory_hides_behind_longer_work() -> None:
+    moved = Distant(0.0, 1e6)
+    added = in_place(1.0, moved, MACHINE) - 1.0
+    assert added == pytest.approx(MACHINE.exposed * 1e6 / MACHINE.core_stream / MACHINE.hertz)
+
+
+def test_errors_of_one_family_add_up_and_those_of_several_level_out() -> None:
+    alike = of_sum([("convolution", 1.0, 0.3), ("convolution", 1.0, 0.3)])
+    mixed = of_sum([("convolution", 1.0, 0.3), ("pool", 1.0, 0.3)])
+    assert alike.spread > mixed.spread > of_sum([("pool", 1.0, 0.0)]).spread
+    assert KnownError(2.0, 0.0).interval(5.0) == (5.0, 5.0)

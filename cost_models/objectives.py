@@ -38,7 +38,6 @@ _GRADES = 31
 _PAIRS = 16
 """So many others that each run is compared with, drawn once."""
 _FASTEST = 0.1
-_CLEARLY = 0.75
 
 
 @dataclass(frozen=True)
@@ -102,25 +101,10 @@ def _ranges(groups: NDArray[np.int64]) -> list[tuple[int, int]]:
 def lambdarank(rows: Rows, rounds: int, seed: int) -> Any:
     """The order of pairs, graded by the latency over the best of the workload (LambdaMART; Burges, 2010).
 
-    XGBoost's pairs know no noise: those of two certain readings count twice, for the certain rows of a workload, such
-    as those that were read inside a model, are a group of their own besides.
+    XGBoost's pairs know no noise.
     """
-    label, certain = graded(rows.latency, rows.groups), np.flatnonzero(_certain(rows))
-    again = rows.groups.max(initial=-1) + 1 + rows.groups[certain]
-    taken = np.concatenate([np.arange(len(label)), certain])
-    settings = {**TREES, **LAMBDARANK, "seed": seed}
-    groups = np.concatenate([rows.groups, again])
-    return boosters.train(
-        settings, rounds, rows.x[taken], label[taken], groups=groups, margin=rows.margin[taken]
-    )
-
-
-def _certain(rows: Rows) -> NDArray[np.bool_]:
-    """Rows whose noise is clearly below the largest of their workload [n]."""
-    found = np.zeros(len(rows.noise), np.bool_)
-    for start, end in _ranges(rows.groups):
-        found[start:end] = rows.noise[start:end] < _CLEARLY * rows.noise[start:end].max()
-    return found
+    label, settings = graded(rows.latency, rows.groups), {**TREES, **LAMBDARANK, "seed": seed}
+    return boosters.train(settings, rounds, rows.x, label, groups=rows.groups, margin=rows.margin)
 
 
 def regression(rows: Rows, rounds: int, seed: int) -> Any:

@@ -24,12 +24,12 @@ class CoreTimes(NamedTuple):
 
 def core(nest: LoopNest, machine: Machine) -> CoreTimes:
     """The time of all steps of the body, and of the bodies of smaller tiles."""
-    repeats = _repeats(nest)
+    repeats = accumulations(nest)
     parts = [_body(body, repeats, machine) for body in (nest.body, *nest.rests)]
     return CoreTimes(*(sum(times[1:], times[0]) for times in zip(*parts, strict=True)))
 
 
-def _repeats(nest: LoopNest) -> Numbers:
+def accumulations(nest: LoopNest) -> Numbers:
     """How often the body runs [n] before its results are complete, and the next ones need nothing of them."""
     written = {axis for access in nest.accesses if access.write for axis in access.axes}
     found, inside = np.ones(len(nest)), np.ones(len(nest), np.bool_)
@@ -70,4 +70,4 @@ def _body(body: Body, repeats: Numbers, machine: Machine) -> CoreTimes:
     )
 
 
-__all__ = ["CoreTimes", "core", "registers"]
+__all__ = ["CoreTimes", "accumulations", "core", "registers"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,6 +29,13 @@ def test_recordings_are_labelled_alone_or_as_a_job_scores_them() -> None:
     np.testing.assert_array_equal(inside.ratio[read], raw.inside[read])
     np.testing.assert_array_equal(inside.ratio[~read], np.maximum(1, raw.ratio[~read]))
     assert inside.noise[read].max() < alone.noise.min(), "rounds inside a model say more"
+
+
+def test_recordings_that_were_not_read_inside_a_model_keep_what_is_faster_than_the_default() -> None:
+    recording = made()
+    unread = replace(recording, table=recording.table.assign(inside=np.nan))
+    assert unread.table.ratio.min() < 1
+    np.testing.assert_array_equal(unread.training_table(inside=True).ratio, unread.table.ratio)
 
 
 def test_contenders_are_judged_on_what_they_have_not_seen() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,16 @@ def test_features_are_finite_named_and_deterministic(space: Space) -> None:
     assert np.isfinite(x).all()
     np.testing.assert_array_equal(x, features.extract(space, population.configs()))
     assert len(set(features.names())) == len(features.names())
+
+
+@pytest.mark.parametrize("family", ["contraction", "convolution", "softmax"])
+def test_features_by_name(family: str, golden: Callable[[str], None]) -> None:
+    """The knobs' defaults beside the analytic model's pick and a random candidate."""
+    space = space_for(WORKLOADS[family](), make.AVX2)
+    (random,) = space.random(np.random.default_rng(0), 1)
+    x = features.extract(space, [space.default(), analytic.default_config(space), random])
+    rows = zip(features.names(), x.T.tolist(), strict=True)
+    golden("\n".join(f"{name:20}" + "".join(f"{value:12.4g}" for value in values) for name, values in rows))
 
 
 def test_families_are_told_apart_by_what_they_compute() -> None:

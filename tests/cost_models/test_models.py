@@ -74,8 +74,7 @@ def test_every_objective_learns_a_cost_on_workloads_it_has_not_seen(objective: s
     assert learned.interval("batch").mean > before.interval("batch").mean
 
 
-@pytest.mark.parametrize(("objective", "gain"), [("pairs", 0.02), ("lambdarank", 0.005)])
-def test_a_reading_that_is_noise_counts_for_less(objective: str, gain: float) -> None:
+def test_a_reading_that_is_noise_counts_for_less() -> None:
     data = measured()
     rng = np.random.default_rng(0)
     lost = rng.random(len(data)) < 0.6
@@ -84,9 +83,9 @@ def test_a_reading_that_is_noise_counts_for_less(objective: str, gain: float) ->
     untold = replace(data, latency=spoilt)
     valid = data.take(data.valid)
     dealt = folds.by_workload(data.workloads, "")
-    fitted = (Ranker.fit(some, dealt, rounds=30, threads=2, objective=objective) for some in (told, untold))
+    fitted = (Ranker.fit(some, dealt, rounds=30, threads=2, objective="pairs") for some in (told, untold))
     knows, guesses = (judge(ranker.held_out(valid), valid).interval("pairwise").mean for ranker in fitted)
-    assert knows > guesses + gain
+    assert knows > guesses + 0.02
 
 
 def test_no_workload_is_judged_by_a_member_that_has_seen_it(ranker: Ranker) -> None:

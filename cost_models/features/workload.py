@@ -1,0 +1,60 @@
+"""What is computed, and on what: the same for all candidates of a workload."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.te.tensor import ComputeOp, post_order
+from search_spaces.analysis import operations, read_forms
+
+if TYPE_CHECKING:
+    from autotune.graph.program import AnyWorkload
+
+NAMES = (
+    "stages",
+    "reductions",
+    "log_points",
+    "log_reduced",
+    "operations",
+    "item_bytes",
+    "reads",
+    "reused_reads",
+    "window_dims",
+    "looked_up",
+)
+
+
+@lru_cache(maxsize=256)
+def described(workload: AnyWorkload) -> tuple[float, ...]:
+    """The features :data:`NAMES`: numbers of stages and of reductions, then of the stage with most arithmetic.
+
+    Of its reads, those are reused that do not move along one of its axes; in dimensions of a window they move along
+    several at once, as those of convolutions and pools do.
+    """
+    stages = [op for op in post_order(list(workload.expressions.outputs)) if isinstance(op, ComputeOp)]
+    main = max(stages, key=lambda op: _points(op) * (1 + operations(op)))
+    forms = read_forms(main)
+    moving = {axis.name for axis in main.axis if axis.extent > 1}
+    return (
+        len(stages),
+        sum(bool(op.reduce_axis) for op in stages),
+        math.log2(max(_points(main), 1)),
+        math.log2(max(math.prod(axis.extent for axis in main.reduce_axis), 1)),
+        operations(main),
+        np.dtype(main.dtypes[0]).itemsize,
+        len(forms),
+        sum(not moving <= form.axes for form in forms),
+        max((sum(len(terms) > 1 for terms in form.dims) for form in forms), default=0),
+        any(form.looked_up for form in forms),
+    )
+
+
+def _points(op: ComputeOp) -> int:
+    return math.prod(axis.extent for axis in (*op.axis, *op.reduce_axis))
+
+
+__all__ = ["NAMES", "described"]

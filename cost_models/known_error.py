@@ -42,7 +42,7 @@ FAMILIES: Mapping[str, KnownError] = MappingProxyType(
 """On a Zen 4, one thread: of 4 to 22 workloads a family the candidates that the model likes best, against their
 recorded readings alone."""
 MODEL_SPREAD = 0.15
-"""What whole models scatter by in addition: the same code reads so differently over fresh processes and hours."""
+"""What whole models scatter by in addition: machines, hours, and the places of code and arrays in a process."""
 
 
 def known_error(family: str) -> KnownError:
@@ -51,17 +51,17 @@ def known_error(family: str) -> KnownError:
 
 
 def of_sum(parts: Iterable[tuple[str, float, float]]) -> KnownError:
-    """The error of a sum of latencies, each a group whose errors go together, its value, and its spread.
+    """The error of a sum of latencies, each with the workload that it is of, and its spread.
 
-    Errors of one group are taken as equal, those of different ones as independent.
+    Errors of the same workload are equal, and those of different ones independent.
     """
-    groups: dict[str, float] = {}
+    errors: dict[str, float] = {}
     total = 0.0
-    for group, value, spread in parts:
-        groups[group] = groups.get(group, 0.0) + value * spread
+    for workload, value, spread in parts:
+        errors[workload] = errors.get(workload, 0.0) + value * spread
         total += value
-    variance = sum(part**2 for part in groups.values()) / total**2 if total else 0.0
-    return KnownError(1.0, math.hypot(math.sqrt(variance), MODEL_SPREAD))
+    scatter = math.hypot(*errors.values()) / total if total else 0.0
+    return KnownError(1.0, math.hypot(scatter, MODEL_SPREAD))
 
 
 __all__ = ["FAMILIES", "MODEL_SPREAD", "NORMAL_95", "OTHERS", "KnownError", "known_error", "of_sum"]

@@ -96,7 +96,7 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
     alone = {key: _alone(planned, target) for key, planned in plan.schedules.items()}
     found, errors = [], []
     for dispatch, moved in zip(parts.dispatches, away, strict=True):
-        seconds, source, error, group = alone[dispatch.workload.key]
+        seconds, source, error = alone[dispatch.workload.key]
         seconds = seconds / error.scale
         latency = 1e9 * (seconds if source is Source.INSIDE else in_place(seconds, moved, machine))
         found.append(
@@ -110,28 +110,27 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
                 dispatch.origins,
             )
         )
-        errors.append((group, latency, error.spread))
+        errors.append((dispatch.workload.key, latency, error.spread))
     total = sum(dispatch.latency_ns for dispatch in found)
     whole = of_sum(errors)
     needs = memory_needs(parts, _manifests(plan.schedules, target), target)
     return Prediction(parts.name, target.threads, total, whole.interval(total), needs, tuple(found))
 
 
-def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError, str]:
-    """Seconds of a schedule, where they come from, their error, and the group whose errors go together."""
+def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError]:
+    """Seconds of a schedule, where they come from, and their error."""
     from cost_models import analytic
     from search_spaces.spaces import space_for
 
-    key = planned.workload.key
     if planned.tier is Tier.EXACT and isinstance(planned.found, Hit):
         source = Source.INSIDE if planned.found.side_by_side else Source.ALONE
         spread = _INSIDE_SPREAD if source is Source.INSIDE else _ALONE_SPREAD
-        return 1e-9 * planned.found.latencies[1], source, KnownError(1.0, spread), key
+        return 1e-9 * planned.found.latencies[1], source, KnownError(1.0, spread)
     space = space_for(planned.workload, target)
     if planned.transfer is not None:
         error = KnownError(known_error(space.family).scale, LATENCY_ERROR)
-        return 1e-9 * planned.transfer.latency_ns, Source.TRANSFERRED, error, space.family
-    return analytic.default_seconds(space), Source.PREDICTED, known_error(space.family), space.family
+        return 1e-9 * planned.transfer.latency_ns, Source.TRANSFERRED, error
+    return analytic.default_seconds(space), Source.PREDICTED, known_error(space.family)
 
 
 def _touched(parts: Partition, dispatch: Dispatch) -> Touched:

@@ -11,6 +11,7 @@ from autotune.compiler.plan import Plan, Ranking
 from autotune.compiler.tiers import Tier, listed_tiers
 from autotune.database.evidence import Evidence, State
 from autotune.passes.partition import Partition
+from autotune.suggest import counted
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,14 @@ class DispatchCoverage:
     latency_ns: float | None
     nodes: tuple[str, ...] = ()
     tier: Tier = Tier.ANALYTIC
+
+    @property
+    def known(self) -> str:
+        """Where the schedule comes from, how well it is known to be the one to use, and why nothing better is known."""
+        if self.tier in (Tier.TARGET, Tier.SHAPE):
+            return f"{self.tier}: {self.reason}"  # which has what is expected
+        evidence, why = str(self.evidence), f"  ({self.reason})" if self.reason else ""
+        return (evidence if evidence == self.tier else f"{self.tier}: {evidence}") + why
 
     def to_json(self) -> dict[str, Any]:
         """All of it; the values of the evidence beside the others."""
@@ -76,14 +85,18 @@ class CoverageReport:
         return listed_tiers(d.tier for d in self.dispatches)
 
     def details(self) -> str:
-        """The one line, then a line a dispatch, then a line a workload with several options."""
+        """The one line, then a line a dispatch, then a line a workload with several options; at last what to do."""
         lines = [str(self)]
         for d in self.dispatches:
             latency = "" if d.latency_ns is None else f"  {d.latency_ns / 1e3:.1f} µs alone"
-            why = f"  ({d.reason})" if d.reason else ""
-            lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}  {d.evidence}{latency}{why}")
+            lines.append(f"  {d.name}  {d.kind}  {d.workload_key[:12]}{latency}  {d.known}")
         several = [r for r in self.rankings if len(r.times) > 1]
         lines += [f"  {r.workload.kind}  {r.workload.key[:12]}  {r}" for r in several]
+        if self.missed:
+            number = counted(len(self.missed), "dispatch")
+            lines.append(
+                f"  {number} not searched for this target: `autotune tune` with the same options does that"
+            )
         return "\n".join(lines)
 
     def to_json(self) -> str:

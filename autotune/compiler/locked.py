@@ -10,6 +10,7 @@ from autotune.compiler.estimate import estimated
 from autotune.compiler.lock import AGAIN, FORMAT, VERSION, Lock, LockedSchedule, LockedShape
 from autotune.compiler.plan import Plan, Ranking, regions_of
 from autotune.compiler.planned import Planned, apply
+from autotune.compiler.tiers import Tier
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import FASTEST
 from autotune.errors import LockError, ScheduleError
@@ -102,7 +103,9 @@ def _planned(schedule: LockedSchedule, workload: Workload) -> Planned:
         raise LockError(
             f"the schedule that the lock has for {where} does not apply: {error}; {AGAIN}"
         ) from error
-    return Planned(workload, trace, LOCKED, f"when locked: {schedule.evidence}", scheduled=applied)
+    return Planned(
+        workload, trace, LOCKED, f"when locked: {schedule.evidence}", tier=Tier.LOCKED, scheduled=applied
+    )
 
 
 def changed_code(lock: Lock, done: Compilation) -> list[LockedSchedule]:

@@ -91,10 +91,9 @@ def _resolved(
     from autotune.database.query import Miss, MissReason
 
     if isinstance(found, Miss):
-        missed = f"{found.found}; {found.advice}"
         if not goal.is_latency or found.reason is MissReason.ALL_FAILED:
-            return _default(workload, space, missed, found.evidence)
-        return _transferred(workload, target, space, database, missed)
+            return _default(workload, space, found.found, found.evidence)
+        return _transferred(workload, target, space, database, found.found)
     try:
         trace = Trace.from_json(found.best.trace_json)
         applied = apply(workload, trace)

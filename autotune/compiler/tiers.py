@@ -40,6 +40,8 @@ class Tier(StrEnum):
 
     GIVEN = "given"
     """By the caller."""
+    LOCKED = "locked"
+    """By a lock file."""
     EXACT = "exact"
     """Measured for this workload, target and search space."""
     TARGET = "compatible target"

@@ -126,8 +126,8 @@ class Evidence:
 
     @property
     def searched(self) -> bool:
-        """Whether there was a choice to make and candidates were measured for it, or none to make."""
-        return self.state not in (State.FAILED, State.DEFAULT)
+        """Whether there was a choice to make and candidates were measured for it here, or none to make."""
+        return self.state not in (State.FAILED, State.DEFAULT, State.TRANSFERRED)
 
 
 __all__ = ["Evidence", "State"]

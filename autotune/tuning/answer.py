@@ -105,10 +105,15 @@ class Answer:
 
     @property
     def sure(self) -> str:
-        """How sure it is, in a few words."""
-        if self.transfer is None:
-            return str(self.evidence) if self.measured is not None else f"{self.tier}: {self.evidence}"
-        return f"{self.tier}: {self.transfer.speed}"
+        """Where it comes from and how sure it is, in a few words."""
+        return f"{self.tier}: {self.evidence if self.transfer is None else self.transfer.speed}"
+
+    @property
+    def reason(self) -> str:
+        """Why nothing measured here is used, and why nothing of the database; empty where something is."""
+        if self.planned is not None:
+            return self.planned.reason
+        return self.answer.found if isinstance(self.answer, Miss) else ""
 
     @property
     def summary(self) -> str:
@@ -117,7 +122,7 @@ class Answer:
         if self.transfer is not None:
             return f"{self.tier}: {self.transfer}"
         if isinstance(found, Miss):
-            return str(found)
+            return f"{self.tier}: {self.reason}; {found.advice}"
         default, best = found.latencies
         where = f"inside {found.best.inside}" if found.side_by_side else "alone"
         why = f"; {self.planned.reason}" if self.planned is not None and self.planned.reason else ""

@@ -133,7 +133,9 @@ def test_a_model_gets_a_line_a_dispatch(
     assert header.split()[:3] == ["latency", "default", "roofline"]
     assert len(lines) == len(used)
     nodes = ", ".join(used[0].origins)
-    assert re.match(rf" +4.0 µs +9.0 µs +[\d.]+ .s  {used[0].name} \({nodes}\)  tuned, 2.25× ", lines[0])
+    assert re.match(
+        rf" +4.0 µs +9.0 µs +[\d.]+ .s  {used[0].name} \({nodes}\)  exact: tuned, 2.25× ", lines[0]
+    )
     assert re.match(r" +~.+ +~.+analytic: default, not searched$", lines[1])
     assert last.startswith("2 dispatches not measured for this target: run `autotune tune zoo:mlp --db ")
     (only,) = query(capsys, "zoo:mlp", "--db", database, "--only", used[0].name, *ASKED).splitlines()[2:]

@@ -54,7 +54,8 @@ def test_a_lock_makes_the_same_code(done: Compilation, lock: Lock) -> None:
     again = compile_locked(graph(), Lock.from_json(lock.to_json()))
     assert again.image.same_code(done.image)
     assert changed_code(lock, again) == []
-    assert {d.evidence.state for d in again.coverage.dispatches} == {"locked"}
+    assert {(d.evidence.state, d.tier) for d in again.coverage.dispatches} == {("locked", "locked")}
+    assert {d.known.partition(":")[0] for d in again.coverage.dispatches} == {"locked  (when locked"}
     assert replace(lock_of(again), schedules=()) == replace(lock, schedules=())
 
 

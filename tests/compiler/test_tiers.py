@@ -26,6 +26,7 @@ from autotune.database import (
     State,
     WorkloadRow,
 )
+from autotune.errors import MissError
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
@@ -133,6 +134,13 @@ def test_compile_and_query_resolve_alike_and_say_from_which_tier(database: Datab
     assert answer.transfer is not None
     assert answer.latency_ns is not None
     assert answer.default_ns == pytest.approx(answer.latency_ns / answer.transfer.ratio.median)
+    assert compilation.coverage.dispatches[0].known.startswith("compatible target: expected ")
+
+
+def test_requiring_hits_refuses_what_was_not_searched_here(database: Database) -> None:
+    tuned(database, workload_of(64, 64, 64), TWO, 0.5)
+    with pytest.raises(MissError, match="nothing was searched for 1 of 1 dispatches"):
+        compile_in_detail(product(64, 64, 64), target=ONE, database=database, require_hit=True)
 
 
 def test_a_schedule_that_is_expected_to_be_slower_is_not_used(database: Database) -> None:
@@ -170,11 +178,28 @@ def test_what_is_not_compatible_is_never_used(database: Database, other: Target)
     assert (found.tier, found.evidence.state) == (Tier.ANALYTIC, State.DEFAULT)
 
 
-def test_fewer_instructions_of_the_same_width_are_compatible(database: Database) -> None:
+@pytest.mark.parametrize(
+    "asked",
+    [
+        replace(TWO, cores=3),
+        replace(TWO, cores=1, threads=1),
+        replace(TWO, threads=4, cores=4),
+        replace(TWO, l2_bytes=2 * TWO.l2_bytes),
+        replace(TWO, cpu="other", device="another processor"),
+        replace(TWO, features=(*TWO.features, "avxvnni"), cpu="other", cores=3),
+    ],
+    ids=["a core more", "a core fewer", "more threads", "another cache", "another name", "more instructions"],
+)
+def test_what_is_compatible_serves(database: Database, asked: Target) -> None:
     workload = workload_of(64, 64, 64)
-    tuned(database, workload, ONE, 0.5)
-    more = replace(ONE, features=(*ONE.features, "avxvnni"), cpu="other", cores=3)
-    assert served(workload, more, database).tier is Tier.TARGET
+    tuned(database, workload, TWO, 0.5)
+    found = served(workload, asked, database)
+    assert found.tier is Tier.TARGET
+    assert found.transfer is not None
+    named = {difference.field for difference in found.transfer.source.differences}
+    fields = {"l2_bytes": "l2", "features": "instructions"}
+    changed = {name for name, value in vars(asked).items() if value != getattr(TWO, name)}
+    assert named == {fields.get(name, name) for name in changed}
 
 
 def test_the_nearest_shape_serves_where_the_workload_is_unknown(database: Database) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 FOLDS = 5
@@ -21,8 +22,15 @@ def by_workload(workloads: Iterable[str], salt: str) -> dict[str, int]:
 
 
 def by_model(models: Mapping[str, str]) -> dict[str, int]:
-    """A fold a model: its workloads, by their keys, are judged by what was learnt from the other models."""
-    numbers = {name: number for number, name in enumerate(sorted(set(models.values())))}
+    """Whole models in :data:`FOLDS` folds, as even as they go.
+
+    The workloads of a model, by their keys, are judged by what was learnt from other models.
+    """
+    sizes = Counter(models.values())
+    filled, numbers = [0] * FOLDS, dict[str, int]()
+    for name, size in sorted(sizes.items(), key=lambda found: (-found[1], found[0])):
+        numbers[name] = filled.index(min(filled))
+        filled[numbers[name]] += size
     return {key: numbers[name] for key, name in models.items()}
 
 

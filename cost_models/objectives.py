@@ -29,6 +29,14 @@ TREES: Mapping[str, object] = {
     "nthread": 1,
 }
 """On one thread: members are trained beside each other, and threads of one wait for each other on a busy machine."""
+SHALLOW: Mapping[str, object] = {
+    **TREES,
+    "max_depth": 4,
+    "subsample": 0.7,
+    "colsample_bytree": 0.4,
+    "min_child_weight": 5.0,
+}
+"""For what is to hold on workloads that were not seen: deeper trees learn the workloads that were."""
 LAMBDARANK: Mapping[str, object] = {
     "objective": "rank:pairwise",
     "lambdarank_pair_method": "mean",
@@ -78,7 +86,7 @@ def pairs(rows: Rows, rounds: int, seed: int) -> Any:
         curvature = np.bincount(left, curve, n) + np.bincount(right, curve, n)
         return gradient.astype(np.float64), curvature.astype(np.float64)
 
-    return boosters.train({**TREES, "seed": seed}, rounds, rows.x, logs, margin=rows.margin, loss=loss)
+    return boosters.train({**SHALLOW, "seed": seed}, rounds, rows.x, logs, margin=rows.margin, loss=loss)
 
 
 def _drawn(groups: NDArray[np.int64], rng: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -103,14 +111,14 @@ def lambdarank(rows: Rows, rounds: int, seed: int) -> Any:
 
     XGBoost's pairs know no noise.
     """
-    label, settings = graded(rows.latency, rows.groups), {**TREES, **LAMBDARANK, "seed": seed}
+    label, settings = graded(rows.latency, rows.groups), {**SHALLOW, **LAMBDARANK, "seed": seed}
     return boosters.train(settings, rounds, rows.x, label, groups=rows.groups, margin=rows.margin)
 
 
 def regression(rows: Rows, rounds: int, seed: int) -> Any:
     """The logarithm of the latency over the workload's median, where it is certain more than where it is not."""
     label, margin = -_centred(np.log(rows.latency), rows.groups), _centred(rows.margin, rows.groups)
-    settings = {**TREES, "objective": "reg:squarederror", "base_score": 0.0, "seed": seed}
+    settings = {**SHALLOW, "objective": "reg:squarederror", "base_score": 0.0, "seed": seed}
     weights = (ALONE_NOISE / rows.noise) ** 2
     return boosters.train(settings, rounds, rows.x, label, margin=margin, weights=weights)
 
@@ -120,7 +128,7 @@ def fastest(rows: Rows, rounds: int, seed: int) -> Any:
     label = np.zeros(len(rows.latency))
     for start, end in _ranges(rows.groups):
         label[start:end] = rows.latency[start:end] <= np.quantile(rows.latency[start:end], _FASTEST)
-    settings = {**TREES, "objective": "binary:logistic", "seed": seed}
+    settings = {**SHALLOW, "objective": "binary:logistic", "seed": seed}
     margin = _centred(rows.margin, rows.groups) + np.log(_FASTEST / (1 - _FASTEST))
     return boosters.train(settings, rounds, rows.x, label, margin=margin.astype(np.float32))
 
@@ -146,7 +154,7 @@ OBJECTIVES: Mapping[str, Fit] = {
     "regression": regression,
     "fastest": fastest,
 }
-DEFAULT = "lambdarank"
-"""On the recordings none orders pairs better beyond doubt, and its first choices lose least."""
+DEFAULT = "pairs"
+"""On 110 workloads it is as good as lambdarank, which knows no noise, and better than the others."""
 
-__all__ = ["DEFAULT", "LAMBDARANK", "OBJECTIVES", "TREES", "Fit", "Rows", "graded"]
+__all__ = ["DEFAULT", "LAMBDARANK", "OBJECTIVES", "SHALLOW", "TREES", "Fit", "Rows", "graded"]

@@ -92,14 +92,13 @@ def _shown(found: ConfidenceInterval) -> str:
     return f"{found.mean:.3f}" if found.low == found.high else str(found)
 
 
-def read(databases: Sequence[DatabaseLike], recordings: Path | None, inside: bool) -> Dataset:
-    """The valid runs of databases and of a folder of recordings (:mod:`autotune.bench.replay`)."""
+def read(databases: Sequence[DatabaseLike], recordings: Sequence[Path], inside: bool) -> Dataset:
+    """The valid runs of databases and of folders of recordings (:mod:`autotune.bench.replay`)."""
     tables = []
     for database in databases:
         with opened(database, read_only=True) as store:
             tables.append(training_table(store))
-    if recordings is not None:
-        tables.append(recording.training_table(recordings, inside=inside))
+    tables += [recording.training_table(folder, inside=inside) for folder in recordings]
     data = dataset.build(pandas.concat(tables, ignore_index=True), FeatureCache.of_user())
     return data.take(data.valid)
 

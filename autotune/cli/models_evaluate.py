@@ -26,9 +26,10 @@ ABOUT = (
 @click.option("--db", "databases", multiple=True, metavar="FILE|URL", help="A tuning database, or several.")
 @click.option(
     "--recordings",
+    multiple=True,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Of `autotune replay record`, beside or instead of databases.",
+    help="Of `autotune replay record`, beside or instead of databases, once or several times.",
 )
 @click.option(
     "--by",
@@ -39,11 +40,11 @@ ABOUT = (
 )
 @click.option(
     "--rankings",
-    default="random,analytic,knobs,lambdarank",
+    default="random,analytic,knobs,pairs",
     show_default=True,
     metavar="NAME,NAME",
     callback=lambda _context, _option, text: list(dict.fromkeys(part.strip() for part in text.split(","))),
-    help="What is judged, also pairs, regression, fastest; the last one by family, model and target too.",
+    help="What is judged, also lambdarank, regression, fastest; the last one by family, model and target too.",
 )
 @shared.number_option("--rounds", 60, "Trees of each.")
 @click.option(
@@ -53,7 +54,7 @@ ABOUT = (
 def command(
     output: shared.Output,
     databases: Sequence[str],
-    recordings: Path | None,
+    recordings: Sequence[Path],
     by: str,
     rankings: Sequence[str],
     rounds: int,

@@ -72,6 +72,9 @@ def test_folds_are_of_equal_size_and_dealt_anew() -> None:
     assert len(sizes) == folds.FOLDS
     assert max(sizes) - min(sizes) <= 1
     assert folds.by_model({"a": "x", "b": "y", "c": "x"}) == {"a": 0, "b": 1, "c": 0}
+    found = folds.by_model({key: f"model{i % 11}" for i, key in enumerate(keys)})
+    assert sorted(np.bincount([*found.values()])) == [4, 4, 4, 5, 6]
+    assert all(found[key] == found[keys[i % 11]] for i, key in enumerate(keys)), "models stay whole"
 
 
 def test_metrics_are_plain_values() -> None:

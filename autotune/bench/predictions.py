@@ -6,15 +6,18 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from autotune.bench.replay.recording import Recording, read_all
 from autotune.bench.suites import regions
 from autotune.bench.whole_models import Foreseen
 from autotune.errors import UsageError
 from autotune.graph.region import Workload
+from autotune.suggest import counted
 from autotune.target import Target
 from cost_models import analytic
 from cost_models.known_error import known_error
@@ -34,33 +37,40 @@ class Sample:
     configs: Configs
     nanoseconds: tuple[float, ...]
 
+    @cached_property
     def predicted(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The seconds that the model says now of the same candidates [n]."""
         space = space_for(Workload.parse(self.workload), Target.from_json(self.target))
         return analytic.predict(space, self.configs)
 
     @property
+    def group(self) -> str:
+        """Its family and target, in words."""
+        target = Target.from_json(self.target)
+        return f"{self.family}, {target.cpu}, {counted(target.threads, 'thread')}"
+
+    @property
     def correlation(self) -> float:
         """Spearman's rank correlation of predicted and measured times."""
         from scipy.stats import spearmanr
 
-        return float(spearmanr(self.predicted(), self.nanoseconds).statistic)
+        return float(spearmanr(self.predicted, self.nanoseconds).statistic)
 
     @property
     def scale(self) -> float:
         """The median of predicted over measured time."""
-        return float(np.median(self.predicted() * 1e9 / np.asarray(self.nanoseconds)))
+        return float(np.median(self.predicted * 1e9 / np.asarray(self.nanoseconds)))
 
     @property
     def regret(self) -> float:
         """The measured time of the candidate that the model likes best, over that of the best."""
         measured = np.asarray(self.nanoseconds)
-        return float(measured[int(self.predicted().argmin())] / measured.min())
+        return float(measured[int(self.predicted.argmin())] / measured.min())
 
     @property
     def ratio(self) -> float:
         """Expected over measured time of the candidate that the model likes best; its family's error is known."""
-        predicted = self.predicted()
+        predicted = self.predicted
         best = int(predicted.argmin())
         return float(predicted[best] * 1e9 / self.nanoseconds[best] / known_error(self.family).scale)
 
@@ -101,7 +111,11 @@ def measured(
 
 
 def read(path: Path) -> tuple[list[Sample], list[Foreseen]]:
-    """The samples and the models in the JSON of an earlier run; raises UsageError for another file."""
+    """The samples and the models in the JSON of an earlier run, or the samples in a folder of recordings of
+    ``autotune replay record``; raises UsageError for anything else."""
+    if path.is_dir():
+        found = map(_recorded, read_all(path))
+        return [sample for sample in found if len(sample.configs) > 2], []
     try:
         data = json.loads(path.read_text(encoding="utf-8"))["data"]
         samples = [
@@ -120,12 +134,26 @@ def read(path: Path) -> tuple[list[Sample], list[Foreseen]]:
     return samples, whole
 
 
-def by_family(samples: Iterable[Sample], value: Callable[[Sample], float]) -> dict[str, float]:
-    """The mean over the workloads of each family."""
+def _recorded(recording: Recording) -> Sample:
+    """The candidates of a recording that are legal today, with their readings alone."""
+    configs, rows = recording.today
+    read = rows.ratio.notna()
+    return Sample(
+        recording.space.family,
+        recording.title,
+        recording.facts.workload,
+        recording.facts.target,
+        tuple(config for config, known in zip(configs, read, strict=True) if known),
+        tuple(map(float, recording.facts.default_ns * rows.ratio[read])),
+    )
+
+
+def by_group(samples: Iterable[Sample], value: Callable[[Sample], float]) -> dict[str, float]:
+    """The mean over the workloads of each family and target; those without a value are left out."""
     values: dict[str, list[float]] = {}
     for sample in samples:
-        values.setdefault(sample.family, []).append(value(sample))
-    return {family: float(np.mean(found)) for family, found in values.items()}
+        values.setdefault(sample.group, []).append(value(sample))
+    return {group: float(np.nanmean(found)) for group, found in sorted(values.items())}
 
 
-__all__ = ["Sample", "by_family", "cases", "measured", "read"]
+__all__ = ["Sample", "by_group", "cases", "measured", "read"]

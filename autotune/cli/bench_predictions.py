@@ -34,9 +34,11 @@ ABOUT = (
 @click.option(
     "--from",
     "earlier",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE.json",
-    help="Measure nothing: compare the model with the times in the JSON of an earlier run.",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    metavar="FILE.json|FOLDER",
+    help="Measure nothing: compare the model with times of an earlier run (its JSON) or of a folder of recordings "
+    "(several may be given).",
 )
 @shared.threads_option("1")
 @click.option(
@@ -56,7 +58,7 @@ def command(
     names: Sequence[str],
     candidates: int,
     turns: int,
-    earlier: Path | None,
+    earlier: Sequence[Path],
     threads: Sequence[int],
     models: str,
     model_threads: Sequence[int],
@@ -65,21 +67,25 @@ def command(
     """Rank correlation of the analytic cost model with measured times, and its error; NAMES are families of search
     spaces."""
     from autotune.bench import predictions
+    from autotune.bench.predictions import Sample
     from autotune.bench.side_by_side import Pace
-    from autotune.bench.whole_models import foresee
+    from autotune.bench.whole_models import Foreseen, foresee
     from autotune.target import Target
 
     shared.check_known(names, (family for family, _, _ in predictions.cases()), "family")
     chosen = _models(models)
-    found, whole = ([], []) if earlier is None else predictions.read(earlier)
-    for number in threads if earlier is None else ():
+    found, whole = list[Sample](), list[Foreseen]()
+    for path in earlier:
+        samples, foreseen = predictions.read(path)
+        found, whole = found + samples, whole + foreseen
+    for number in threads if not earlier else ():
         for family, name, workload in predictions.cases(names):
             shared.say(f"{family} {name}: {candidates} candidates, {counted(number, 'thread')}")
             target = Target.detect(number)
             found.append(
                 predictions.measured(family, name, workload, target, candidates=candidates, turns=turns)
             )
-    for number in model_threads if earlier is None else ():
+    for number in model_threads if not earlier else ():
         whole += foresee(chosen, number, Pace(rounds=rounds), shared.say)
     wanted = [sample for sample in found if not names or sample.family in names]
     data = {"regions": [asdict(sample) for sample in wanted], "models": [asdict(one) for one in whole]}
@@ -127,13 +133,13 @@ def _whole(found: Sequence[Foreseen]) -> Table:
 
 
 def _families(samples: Sequence[Sample]) -> Table:
-    from autotune.bench.predictions import by_family
+    from autotune.bench.predictions import by_group
     from autotune.bench.tables import Table
 
-    correlation = by_family(samples, lambda sample: sample.correlation)
-    scale = by_family(samples, lambda sample: sample.scale)
-    regret = by_family(samples, lambda sample: sample.regret)
-    square = by_family(samples, lambda sample: math.log(sample.ratio) ** 2)
+    correlation = by_group(samples, lambda sample: sample.correlation)
+    scale = by_group(samples, lambda sample: sample.scale)
+    regret = by_group(samples, lambda sample: sample.regret)
+    square = by_group(samples, lambda sample: math.log(sample.ratio) ** 2)
     rows = tuple(
         (
             family,
@@ -144,7 +150,9 @@ def _families(samples: Sequence[Sample]) -> Table:
         )
         for family, value in correlation.items()
     )
-    return Table("Families, means", ("family", "correlation", "scale", "regret", "error"), rows)
+    return Table(
+        "Families and targets, means", ("family, target", "correlation", "scale", "regret", "error"), rows
+    )
 
 
 def _workloads(samples: Sequence[Sample]) -> Table:

@@ -26,7 +26,9 @@ ABOUT = (
     "that was not proposed yet, and random ones are drawn. Regret: by how much slower than the best recorded candidate "
     "is what was found after so many trials, of which the default is the first; the geometric mean over the workloads, "
     "and its 95 % interval over seeds (bootstrap). Found ÷ first: what was found over what the first row found with "
-    "the same seeds."
+    "the same seeds. Trials to 95 %: how many until one has 95 % of the speed of the best recorded candidate, of "
+    "workloads whose default has not; the geometric mean, its interval over workloads; a search that never comes so "
+    "far counts one more than it has. Saved: those of the first row over those of this one."
 )
 
 
@@ -122,7 +124,8 @@ def _listed(_context: click.Context, _option: click.Parameter, text: str) -> lis
     show_default=True,
     metavar="NAME,NAME",
     callback=_listed,
-    help="Cost models that guide ours: a job's, which learns; the analytic one alone; none.",
+    help="Cost models that guide ours: a job's, which learns; the analytic one alone; none; prior, a job's that has "
+    "learnt from the recordings of other models; reversed, the opposite of that.",
 )
 @shared.number_option("--trials", 64, "Of each search.", least=2)
 @shared.number_option("--seeds", 20, "Searches of each workload.")
@@ -172,7 +175,7 @@ def compare(
     stops = sorted({min(16, trials), trials})
     machines = sorted({recording.facts.machine["processor"] for recording in recordings})
     notes = (f"recorded on: {'; '.join(machines)}",)
-    tables = (_means(found, stops), _workloads(found, trials))
+    tables = (_means(found, stops), _trials(found), _workloads(found, trials))
     output.finish(output.document("Searches of recorded spaces", ABOUT, tables, _data(found, stops), notes))
 
 
@@ -191,6 +194,24 @@ def _means(found: SearchComparison, stops: Sequence[int]) -> Table:
     head = ("sampler", *(f"regret after {stop}" for stop in stops), "found ÷ first")
     title = f"{counted(len(found.titles), 'workload')}, {counted(found.curves.shape[2], 'seed')}"
     return Table(title, head, tuple(rows))
+
+
+def _trials(found: SearchComparison) -> Table:
+    """How long until the searches are near the best."""
+    import numpy as np
+
+    from autotune.bench.tables import NOTHING, Table
+
+    count = int((~np.isnan(found.trials(0)).all(axis=1)).sum())
+    rows = []
+    for number, method in enumerate(found.methods):
+        shown = (
+            [f"{found.trials_mean(number)}", f"{found.trials_mean(number, 0)}"] if count else [NOTHING] * 2
+        )
+        reached = np.nanmean(found.trials(number) <= found.curves.shape[-1]) if count else np.nan
+        rows.append((method.name, *shown, f"{100 * reached:.0f} %"))
+    title = f"Trials to 95 % of the best, {counted(count, 'workload')} whose default is further from it"
+    return Table(title, ("sampler", "trials", "saved", "searches that came there"), tuple(rows))
 
 
 def _workloads(found: SearchComparison, trials: int) -> Table:

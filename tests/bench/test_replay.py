@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -13,11 +13,10 @@ import pandas
 import pytest
 from optuna.samplers import TPESampler
 
-from autotune.bench.replay.compare import JOB, MODELS, Method, compare
+from autotune.bench.replay.compare import JOB, MODELS, Method, SearchComparison, compare, priors
 from autotune.bench.replay.record import Effort, record
 from autotune.bench.replay.recording import COLUMNS, Facts, Recording, read_all
 from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedModel, search
-from autotune.bench.suites import regions
 from autotune.cli.main import run
 from autotune.errors import UsageError
 from autotune.schedule.knob import config_to_json
@@ -29,14 +28,15 @@ from cost_models.manifest import ModelManifest
 from cost_models.registry import Registry
 from cost_models.retrain import RetrainReport
 from search_spaces.spaces import space_for
+from tests.search_spaces import workloads as make
 
 TARGET = Target.parse("x86-64-v3", threads=2)
 
 
 @cache
-def made(count: int = 40) -> Recording:
+def made(count: int = 40, model: str = "made", rows: int = 512) -> Recording:
     """Candidates of a product with latencies that the analytic model has an idea of; the default is the slowest."""
-    workload = regions.workloads()["contraction"]["512×512×512"]
+    workload = make.matmul(rows, 512, 512)
     space, rng = space_for(workload, TARGET), np.random.default_rng(0)
     configs = space.random(rng, count)
     seconds = analytic.predict(space, configs) * rng.lognormal(sigma=0.2, size=count)
@@ -44,13 +44,19 @@ def made(count: int = 40) -> Recording:
     configs.insert(0, configs.pop(slowest))
     seconds = np.concatenate([seconds[[slowest]], np.delete(seconds, slowest)])
     keys = [f"{number:064x}" for number in range(count)]
-    rows = {"trace_key": keys, "code_key": keys, "outcome": "ok", "ratio": seconds / seconds[0], "turns": 3}
-    inside = np.where(np.arange(count) % 3 == 0, rows["ratio"], np.nan)
+    columns = {
+        "trace_key": keys,
+        "code_key": keys,
+        "outcome": "ok",
+        "ratio": seconds / seconds[0],
+        "turns": 3,
+    }
+    inside = np.where(np.arange(count) % 3 == 0, columns["ratio"], np.nan)
     table = pandas.DataFrame(
-        {"config": [config_to_json(c) for c in configs], **rows, "inside": inside, "rounds": 3}
+        {"config": [config_to_json(c) for c in configs], **columns, "inside": inside, "rounds": 3}
     )
     facts = Facts(
-        "made",
+        model,
         "product",
         workload.text,
         TARGET.to_json(),
@@ -216,12 +222,41 @@ def test_inside_a_candidate_that_was_not_read_there_is_no_better_than_the_defaul
 
 def test_every_cost_model_guides() -> None:
     methods = [Method("guided", model) for model in MODELS]
-    found = compare([made()], methods, trials=12, seeds=2, by=ALONE)
+    found = compare(of_two_models(), methods, trials=12, seeds=2, by=ALONE)
     assert [method.name for method in found.methods] == [
         "guided",
         *(f"guided, model {model}" for model in MODELS if model != JOB),
     ]
     assert all(found.regret(number, 12).mean >= 0 for number in range(len(methods)))
+
+
+def of_two_models() -> list[Recording]:
+    """Two workloads of each."""
+    return [made(), made(rows=64), made(model="other", rows=128), made(model="other", rows=256)]
+
+
+def test_a_prior_has_learnt_from_other_models_only() -> None:
+    first, second, third, fourth = (recording.space.workload.key for recording in of_two_models())
+    found = priors(of_two_models(), inside=False)
+    assert {name: set(ranker.folds) for name, ranker in found.items()} == {
+        "made": {third, fourth},
+        "other": {first, second},
+    }
+    shared = made(model="other", rows=64)
+    with pytest.raises(UsageError, match="too few workloads of other models than other: 1, needed 2"):
+        priors([*of_two_models(), shared], inside=False)
+
+
+def test_trials_to_near_the_best_are_counted_where_there_is_something_to_find() -> None:
+    far, near = np.log(1.2), np.log(1.04)
+    curves = np.asarray([[[far, far, near, 0], [far, far, far, far]], [[near, near, 0, 0]] * 2])
+    found = SearchComparison(
+        (Method("random"),) * 2, ("a", "b"), (9, 9), (0.5, 0.5), np.stack([curves, curves / 9])
+    )
+    np.testing.assert_array_equal(found.trials(0), [[3, 5], [np.nan, np.nan]])
+    assert found.trials_mean(0).mean == pytest.approx(15**0.5)
+    faster = replace(found, curves=np.stack([curves, curves - [0, far, far, 0]]))
+    assert faster.trials_mean(1, 0).mean == pytest.approx((15 / 4) ** 0.5)
 
 
 def test_processes_find_the_same() -> None:

@@ -7,23 +7,30 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas
 from numpy.typing import NDArray
 
 from autotune.bench.replay.recording import Recording
-from autotune.bench.replay.search import Answers, RecordedModel, search
+from autotune.bench.replay.search import INSIDE, Answers, RecordedModel, search
+from autotune.errors import UsageError
 from autotune.tuning.online_model import Matrix
 from autotune.tuning.sampler import GUIDED
 from autotune.tuning.samplers import SamplerLike, name_of
+from cost_models import dataset, folds
+from cost_models.feature_cache import FeatureCache
 from cost_models.interval import ConfidenceInterval
+from cost_models.ranker import Ranker
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
     from search_spaces.space import Space
 
 JOB = "job"
+NEAR = 0.95
+"""So large a share of the best recorded speed is near it."""
 
 
 class _Blind(RecordedModel):
@@ -33,13 +40,36 @@ class _Blind(RecordedModel):
         return np.zeros(len(population))
 
 
-MODELS: Mapping[str, Callable[[Answers], RecordedModel]] = {
-    JOB: RecordedModel,
-    "analytic": partial(RecordedModel, every=1 << 40),
-    "none": _Blind,
+@dataclass(frozen=True)
+class _Reversed:
+    """A cost model that likes best what another likes least."""
+
+    ranker: Ranker
+
+    def predict(self, x: Matrix) -> NDArray[Any]:
+        return -self.ranker.predict(x)
+
+
+def _known(answers: Answers, prior: Ranker | None) -> RecordedModel:
+    return RecordedModel(answers, prior)
+
+
+def _misled(answers: Answers, prior: Ranker | None) -> RecordedModel:
+    return RecordedModel(answers, None if prior is None else cast("Ranker", _Reversed(prior)))
+
+
+MODELS: Mapping[str, Callable[[Answers, Ranker | None], RecordedModel]] = {
+    JOB: lambda answers, _: RecordedModel(answers),
+    "analytic": lambda answers, _: RecordedModel(answers, every=1 << 40),
+    "none": lambda answers, _: _Blind(answers),
+    "prior": _known,
+    "reversed": _misled,
 }
 """Cost models that guide our sampler: a job's, analytic and then trained on what it measures; the analytic one alone;
-none, so that only the neighbours of the best are preferred."""
+none, so that only the neighbours of the best are preferred; a job's that begins with what was learnt from the
+recordings of other models; and one that begins with the reverse of it."""
+PRIORS = ("prior", "reversed")
+"""Those that need other models' recordings."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +107,21 @@ class SearchComparison:
         """The same for one recording."""
         return ConfidenceInterval.of(self.curves[method, recording, :, trials - 1]).map(np.expm1)
 
+    def trials(self, method: int) -> NDArray[np.float64]:
+        """The trial [recordings, seeds] that came within :data:`NEAR` of the best, the one after the last where none
+        did; NaN for recordings whose default does."""
+        near = self.curves[method] <= -np.log(NEAR)
+        first = np.where(near.any(axis=-1), near.argmax(axis=-1), near.shape[-1]) + 1.0
+        return np.where(near[:, :1, 0], np.nan, first)
+
+    def trials_mean(self, method: int, over: int | None = None) -> ConfidenceInterval:
+        """The geometric mean of :meth:`trials` over the recordings, or of those ``over`` a method's by them; the
+        interval is over recordings, each the mean of its seeds."""
+        logs = np.log(self.trials(method))
+        logs = logs if over is None else np.log(self.trials(over)) - logs
+        each = logs.mean(axis=1)
+        return ConfidenceInterval.of(each[~np.isnan(each)]).map(np.exp)
+
     def ratio(self, method: int, other: int, trials: int) -> ConfidenceInterval:
         """What a method found over what another one did with the same seeds."""
         logs = self.curves[method, :, :, trials - 1] - self.curves[other, :, :, trials - 1]
@@ -95,11 +140,16 @@ def compare(
 ) -> SearchComparison:
     """Search each recording by each method ``seeds`` times; recordings of no more candidates than ``trials`` are left
     out, for there is nothing to choose. ``by``: see :mod:`autotune.bench.replay.search`.
+
+    Cost models of earlier jobs are trained on the recordings of the other models first.
     """
     found = [answers for answers in (Answers(r, by) for r in recordings) if answers.space.size() > trials]
+    known: dict[str, Ranker] = {}
+    if any(method.model in PRIORS for method in methods):
+        known = priors(recordings, inside=by == INSIDE, say=say)
     work = partial(_searched, methods=methods, trials=trials, seeds=seeds)
     curves = []
-    for answers, curve in zip(found, _mapped(work, found, processes), strict=True):
+    for answers, curve in zip(found, _mapped(work, found, known, processes), strict=True):
         say(f"{answers.recording.title}: {len(methods) * seeds} searches")
         curves.append(curve)
     return SearchComparison(
@@ -111,22 +161,49 @@ def compare(
     )
 
 
+def priors(
+    recordings: Sequence[Recording], *, inside: bool, say: Callable[[str], None] = lambda text: None
+) -> dict[str, Ranker]:
+    """For each model what was learnt from the recordings of the other models, of workloads that it does not have."""
+    tables = [recording.training_table(inside=inside) for recording in recordings]
+    data = dataset.build(pandas.concat(tables, ignore_index=True), FeatureCache.of_user())
+    keys: dict[str, set[str]] = {}
+    for recording in recordings:
+        keys.setdefault(recording.facts.model, set()).add(recording.space.workload.key)
+    found = {}
+    for model, own in keys.items():
+        others = [key for key in data.workloads if key not in own]
+        if len(set(others)) < 2:
+            raise UsageError(f"too few workloads of other models than {model}: {len(set(others))}, needed 2")
+        known = data.take(data.rows_of(others))
+        say(f"learning for {model} from {len(known)} runs of {len(set(others))} other workloads")
+        found[model] = Ranker.fit(known, folds.by_workload(others, model))
+    return found
+
+
 def _mapped(
-    work: Callable[[Answers], NDArray[np.float64]], found: Sequence[Answers], processes: int
+    work: Callable[[Answers, Ranker | None], NDArray[np.float64]],
+    found: Sequence[Answers],
+    known: Mapping[str, Ranker],
+    processes: int,
 ) -> Iterator[NDArray[np.float64]]:
     """In order; processes get the recordings alone and work the rest out themselves."""
+    rankers = [known.get(answers.recording.facts.model) for answers in found]
     if processes == 1:
-        yield from map(work, found)
+        yield from map(work, found, rankers)
         return
+    bare = [Answers(replace(answers.recording), answers.by) for answers in found]
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from pool.map(work, [Answers(replace(answers.recording), answers.by) for answers in found])
+        yield from pool.map(work, bare, rankers)
 
 
-def _searched(answers: Answers, methods: Sequence[Method], trials: int, seeds: int) -> NDArray[np.float64]:
+def _searched(
+    answers: Answers, prior: Ranker | None, methods: Sequence[Method], trials: int, seeds: int
+) -> NDArray[np.float64]:
     """Curves of one recording [methods, seeds, trials]."""
 
     def curve(method: Method, seed: int) -> NDArray[np.float64]:
-        cost_model = MODELS[method.model](answers)
+        cost_model = MODELS[method.model](answers, prior)
         found = search(answers, method.sampler, cost_model, trials=trials, seed=seed)
         return np.asarray(np.log(found / answers.best))
 
@@ -141,8 +218,11 @@ def methods_of(samplers: Sequence[str], models: Sequence[str]) -> list[Method]:
 __all__ = [
     "JOB",
     "MODELS",
+    "NEAR",
+    "PRIORS",
     "Method",
     "SearchComparison",
     "compare",
     "methods_of",
+    "priors",
 ]

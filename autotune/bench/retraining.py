@@ -14,14 +14,16 @@ import numpy as np
 from autotune.bench.recorded_runs import RecordedRuns
 from autotune.database import Database
 from autotune.database.table import training_table
-from cost_models import dataset
+from cost_models import dataset, features, folds
 from cost_models.dataset import Dataset
 from cost_models.evaluate import judge
 from cost_models.feature_cache import FeatureCache
 from cost_models.interval import ConfidenceInterval
+from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker, Say, analytic_scores
 from cost_models.registry import Registry
 from cost_models.retrain import RetrainReport, retrain
+from cost_models.stored import KIND
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
 MONTHS = 10
 POISONED, USELESS = 5, 6
 """The months after which a poisoned batch is tried, and a useless one."""
-STAGES = (0.3, 0.45, 0.6)
-"""Shares of the workloads that a resampled model learns from, one after the other; the rest judges."""
+SERVING, RETRAINED = 0.2, (0.4, 0.6)
+"""Shares of the workloads that the first model of a random order learns from, and those that come after it; the rest
+judges."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def _step(batch: str, table: DataFrame, registry: Registry, unseen: Dataset, eff
     before = _ranker(registry)
     report = retrain(
         {"tuning.db": table},
-        registry.folder,
+        registry,
         rounds=effort.rounds,
         threads=effort.threads,
         cache=effort.cache,
@@ -137,21 +140,33 @@ def _rolled_back(registry: Registry) -> Iterator[str | None]:
 def resampled(
     runs: RecordedRuns, effort: Effort, count: int, seed: int, say: Say
 ) -> list[tuple[float, Step]]:
-    """Retrainings, each with its share of the workloads: ``count`` random orders of these, in each of which a model
-    learns from the first, is retrained with more, and promoted or not; the workloads that none has seen judge."""
+    """Retrainings, each with its share of the workloads, for ``count`` random orders of these.
+
+    In each a model of the first workloads is in use, whatever it is worth, and is retrained with more of them; those
+    that none has learnt from judge what was promoted.
+    """
     found = []
     rng = np.random.default_rng(seed)
     for number in range(count):
         order = rng.permutation(len(runs))
-        unseen = dataset.build(runs.table(order[round(STAGES[-1] * len(runs)) :]), effort.cache)
+        parts = {share: order[: round(share * len(runs))] for share in (SERVING, *RETRAINED)}
+        unseen = dataset.build(runs.table(np.setdiff1d(order, parts[RETRAINED[-1]])), effort.cache)
         with tempfile.TemporaryDirectory(prefix="autotune-resampled-") as folder:
             registry = Registry(Path(folder))
-            for share in STAGES:
-                table = runs.table(order[: round(share * len(runs))])
-                found.append((share, _step(f"{share:.0%}", table, registry, unseen, effort)))
+            _put_in_use(registry, dataset.build(runs.table(parts[SERVING]), effort.cache), effort)
+            for share in RETRAINED:
+                step = _step(f"{share:.0%}", runs.table(parts[share]), registry, unseen, effort)
+                found.append((share, step))
         promoted = sum(step.report.replaced for _, step in found)
         say(f"{number + 1} of {count} orders: {promoted} of {len(found)} retrainings promoted")
     return found
+
+
+def _put_in_use(registry: Registry, data: Dataset, effort: Effort) -> None:
+    """Train a model that nobody judges."""
+    dealt = folds.by_workload(data.workloads, "")
+    ranker = Ranker.fit(data, dealt, rounds=effort.rounds, threads=effort.threads)
+    registry.promote(registry.add(ranker, ModelManifest(KIND, features.schema(), {})))
 
 
 def worse(steps: Sequence[Step]) -> int:
@@ -164,4 +179,15 @@ def clearly_worse(steps: Sequence[Step]) -> int:
     return sum(step.unseen.high < 0 for step in steps if step.unseen is not None)
 
 
-__all__ = ["MONTHS", "STAGES", "Effort", "Step", "Year", "clearly_worse", "resampled", "worse", "year"]
+__all__ = [
+    "MONTHS",
+    "RETRAINED",
+    "SERVING",
+    "Effort",
+    "Step",
+    "Year",
+    "clearly_worse",
+    "resampled",
+    "worse",
+    "year",
+]

@@ -114,31 +114,6 @@ def test_few_promotions_are_worse_on_workloads_that_nobody_saw() -> None:
     assert np.mean(gains[promoted] < 0) <= 0.05
 
 
-def test_a_year_in_miniature(tmp_path: Path) -> None:
-    """Runs are added and the model is retrained ten times; a poisoned batch and a useless one are refused."""
-    runs = records(per_space=40)
-    turn = runs.groupby("workload_text").cumcount() // 4
-    known, promoted = runs[:0], []
-    for month in range(10):
-        batch = runs[turn == month]
-        if month == 5:
-            poisoned = pd.concat([known, *(shuffled(runs[turn >= 5], seed) for seed in range(2))])
-            assert not fit(poisoned, folder=tmp_path).replaced
-        if month == 6:
-            one_each = runs.groupby("workload_text").head(1)
-            useless = pd.concat([known, one_each.assign(created=2e9), batch[:0]])
-            assert not fit(useless, folder=tmp_path).replaced
-        known = pd.concat([known, batch])
-        report = fit(known, folder=tmp_path)
-        promoted += [report.version] if report.version else []
-    registry = Registry(tmp_path)
-    assert promoted
-    assert registry.versions() == promoted
-    assert registry.current() == promoted[-1]
-    for earlier in [*reversed(promoted[:-1]), None]:
-        assert registry.rollback() == earlier
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_noise_is_never_promoted(tmp_path: Path, seed: int) -> None:
     assert not fit(shuffled(records(), seed), folder=tmp_path).replaced

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 import sqlalchemy
 from sqlalchemy import URL
 
-from autotune.errors import UsageError
+from autotune.errors import DatabaseError, UsageError
 from autotune.suggest import did_you_mean
 
 _DRIVER = "postgresql+psycopg"
@@ -49,6 +49,21 @@ class DatabaseAddress:
         secret = [name for name in self.server.query if "password" in name.lower()]
         shown = self.server.set(drivername="postgresql").difference_update_query(secret)
         return shown.render_as_string(hide_password=True)
+
+    def check(self, *, read_only: bool) -> None:
+        """Raise DatabaseError where no file can be made, and UsageError for one to read that does not exist."""
+        path = self.path
+        if path is None:
+            return
+        try:
+            if path.is_dir():
+                raise DatabaseError(f"cannot use the database {path}: it is a folder; give a file name")
+            if read_only and not path.exists():
+                raise UsageError(f"no such database: {path}; `autotune tune --db {path}` makes one")
+            if not path.absolute().parent.is_dir():
+                raise DatabaseError(f"cannot use the database {path}: its folder does not exist")
+        except OSError as error:
+            raise DatabaseError(f"cannot use the database {path}: {error.strerror}") from error
 
     def redacted(self, text: str) -> str:
         """A message of the driver's without the passwords of this address."""

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlalchemy.engine import Connection, Row
 
-from autotune.database import rows, schema
+from autotune.database import rows, schema, statements
 from autotune.errors import DatabaseError
 
 
@@ -19,10 +19,10 @@ def damage_of(connection: Connection) -> list[str]:
         (select(schema.workloads), rows.workload_from_row),
         (select(schema.targets), rows.target_from_row),
         (select(schema.jobs), rows.job_from_row),
-        (rows.select_runs(), lambda row: rows.from_row(row).config),
+        (statements.select_runs(), lambda row: rows.from_row(row).config),
         (select(schema.layers), rows.layers_from_row),
         (select(schema.comparisons), rows.comparison_from_row),
-        (rows.select_all_readings(), rows.reading_from_row),
+        (statements.select_all_readings(), rows.reading_from_row),
         (select(schema.plans), rows.plan_from_row),
     ]
     for query, read in queries:

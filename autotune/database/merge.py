@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Table, and_, delete, select, update
 from sqlalchemy.engine import Connection, Row
 
-from autotune.database import rows, schema
+from autotune.database import schema, statements
 from autotune.database.conflict import Conflict, Prefer, conflict
 from autotune.database.records import Key, Run
 from autotune.database.session import insert_new
@@ -66,7 +66,7 @@ TABLES = (
 
 def _everything(connection: Connection) -> dict[Table, list[Row[Any]]]:
     """All rows of every table."""
-    query = {table: select(table) for table in TABLES} | {schema.readings: rows.select_all_readings()}
+    query = {table: select(table) for table in TABLES} | {schema.readings: statements.select_all_readings()}
     return {t: list(connection.execute(q)) for t, q in query.items()}
 
 
@@ -89,7 +89,7 @@ def _settled(
 ) -> list[Conflict]:
     """The conflict with a run that is there, if there is one; its reading is replaced if theirs is preferred."""
     key = Key(theirs.workload_key, theirs.target_key, theirs.space_key)
-    same = and_(rows.of(key), schema.runs.c.trace_key == theirs.trace_key)
+    same = and_(statements.of(key), schema.runs.c.trace_key == theirs.trace_key)
     mine = connection.execute(select(schema.runs).where(same)).one()
     found = conflict(mine, theirs, prefer)
     if found is not None and found.taken:
@@ -105,7 +105,7 @@ def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> di
     if found.get("run_id") is not None:
         space, trace = ("key", "name") if table is schema.comparisons else ("space_key", "trace_key")
         key = Key(row["workload_key"], row["target_key"], row[space])
-        found["run_id"] = connection.execute(rows.run_number(key, row[trace])).scalar_one()
+        found["run_id"] = connection.execute(statements.run_number(key, row[trace])).scalar_one()
     return found
 
 
@@ -158,10 +158,10 @@ def forget(database: Database, unwanted: Iterable[Key]) -> int:
     def delete_all(connection: Connection) -> int:
         count = 0
         for key in keys:
-            mine = select(schema.runs.c.id).where(rows.of(key))
+            mine = select(schema.runs.c.id).where(statements.of(key))
             for table in (schema.comparisons, schema.readings):
                 connection.execute(delete(table).where(table.c.run_id.in_(mine)))
-            count += connection.execute(delete(schema.runs).where(rows.of(key))).rowcount
+            count += connection.execute(delete(schema.runs).where(statements.of(key))).rowcount
         return count
 
     return database.session.write(delete_all)

@@ -11,31 +11,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Select, Table, insert, select
+from sqlalchemy import Select, Table, select
 from sqlalchemy.engine import Connection, Row
 
-from autotune.database import best, jobs, rows, schema, upgrade
+from autotune.database import best, jobs, measured, rows, schema, statements, upgrade
 from autotune.database.address import DatabaseAddress
 from autotune.database.damage import damage_of
 from autotune.database.front import Point
 from autotune.database.goal import FASTEST, Goal
-from autotune.database.inside import latencies
 from autotune.database.near import Neighbour, neighbours_of
 from autotune.database.query import Hit, Miss
 from autotune.database.records import (
     Comparison,
     JobRow,
     Key,
-    Outcome,
     PlanReading,
     Reading,
     Run,
     WorkloadRow,
     WorkloadSummary,
-    crash_message,
 )
 from autotune.database.session import Session, insert_new
-from autotune.errors import DatabaseError, UsageError
+from autotune.errors import DatabaseError
 from autotune.target import Target
 
 if TYPE_CHECKING:
@@ -59,7 +56,7 @@ class Database:
         address = DatabaseAddress.parse(path_or_url)
         self.where = str(address)
         self.read_only = read_only
-        _check_file(address, read_only)
+        address.check(read_only=read_only)
         self.session = Session(address, read_only=read_only, timeout=timeout)
         try:
             upgrade.prepare(self.session)
@@ -121,7 +118,7 @@ class Database:
         def mine(connection: Connection) -> bool | None:
             columns = schema.runs.c
             stored = select(columns.created, columns.host, columns.job).where(
-                rows.of(run.key), columns.trace_key == run.trace_key
+                statements.of(run.key), columns.trace_key == run.trace_key
             )
             found = connection.execute(stored).first()
             return True if found == (row["created"], row["host"], row["job"]) else None
@@ -154,61 +151,25 @@ class Database:
 
         ``site`` is "option" for the ways to compute a workload, or "schedule" (see :meth:`best`).
         """
-        if sum(candidate.won for candidate in candidates) != 1:
-            raise DatabaseError("a comparison needs one winner")
-        if site == "schedule" and any(candidate.run is None for candidate in candidates):
-            raise DatabaseError("a comparison of schedules needs runs that came from the database")
-        common: dict[str, Any] = {"workload_key": workload_key, "target_key": target_key, "site": site}
-        common |= {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
-        values = [rows.comparison_to_row(candidate) | common for candidate in candidates]
-        columns = schema.comparisons.c
-
-        def known(connection: Connection) -> bool | None:
-            same = [columns[name] == common[name] for name in ("workload_key", "site", "created")]
-            return connection.execute(select(columns.id).where(*same)).first() is not None or None
-
-        def insert_all(connection: Connection) -> bool:
-            for row in values:
-                connection.execute(insert(schema.comparisons).values(row))
-            return True
-
-        self.session.write(insert_all, known)
+        place = {"workload_key": workload_key, "target_key": target_key, "site": site}
+        measured.store_comparison(self.session, place, candidates, inside, job)
 
     def comparison(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
         """The candidates of the newest comparison of a workload's options or schedules; none if there was none."""
-        return self._all(rows.select_comparison(workload_key, target_key, site), rows.comparison_from_row)
+        return self._all(
+            statements.select_comparison(workload_key, target_key, site), rows.comparison_from_row
+        )
 
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str = "") -> None:
         """Store that runs of a key ended their process inside a model, and why: they are never used, nor tried again.
 
         ``traces`` has the reason, or an empty text, by the trace's key. Runs that are not in the database are left out.
         """
-        values: dict[str, Any] = {"workload_key": key.workload, "target_key": key.target, "key": key.space}
-        values |= {"site": "schedule", "won": False, "n": 0}
-        values |= {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
-
-        def insert_all(connection: Connection) -> None:
-            for trace, reason in traces.items():
-                number = connection.execute(rows.run_number(key, trace)).scalar()
-                if number is not None:
-                    message = rows.storable(crash_message(reason))
-                    row = {**values, "name": trace, "run_id": number, "message": message}
-                    insert_new(connection, schema.comparisons, row)
-
-        self.session.write(insert_all)
+        measured.store_crashes(self.session, key, traces, inside, job)
 
     def read_inside(self, key: Key, readings: Sequence[Reading], inside: str, job: str = "") -> None:
         """Store what runs of a key took inside a model; runs that are not in the database are left out."""
-        common = {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
-
-        def insert_all(connection: Connection) -> None:
-            for reading in readings:
-                number = connection.execute(rows.run_number(key, reading.trace_key)).scalar()
-                if number is not None:
-                    figures = {name: getattr(reading, name) for name in ("ratio", "rounds", "default_ns")}
-                    insert_new(connection, schema.readings, {"run_id": number, **figures, **common})
-
-        self.session.write(insert_all)
+        measured.store_readings(self.session, key, readings, inside, job)
 
     def readings(self, key: Key) -> list[Reading]:
         """What the runs of a key took inside models, the oldest first."""
@@ -216,13 +177,7 @@ class Database:
 
     def read_plans(self, plans: Sequence[PlanReading], inside: str, job: str) -> None:
         """Store what whole plans took inside a model."""
-        common = {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
-
-        def insert_all(connection: Connection) -> None:
-            for plan in plans:
-                insert_new(connection, schema.plans, rows.plan_to_row(plan) | common)
-
-        self.session.write(insert_all)
+        measured.store_plans(self.session, plans, inside, job)
 
     def plans(self, job: str) -> list[PlanReading]:
         """The plans that a job has read, the oldest first."""
@@ -255,21 +210,7 @@ class Database:
         within its allowed slowdown over :meth:`best`; that one itself if nothing is smaller.
         """
         key = Key(workload_key, target_key, space_key)
-
-        def answer(connection: Connection) -> Hit | Miss:
-            readings = best.readings_of(connection, key)
-            found = best.best_of(connection, key, readings)
-            if found is None:
-                return best.diagnose(connection, key)
-            found, saving = best.for_goal(connection, key, found, goal)
-            outcomes = best.outcomes_of(connection, key)
-            default = best.one(connection, rows.select_default(key))
-            ok, trials = outcomes.get(Outcome.OK.value, 0), best.trials_of(connection, key)
-            compared, crashes = best.comparison_of(connection, key), best.crashes_of(connection, key)
-            read = latencies(readings, found)
-            return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashes, saving)
-
-        return self.session.read(answer)
+        return self.session.read(lambda connection: best.lookup(connection, key, goal))
 
     def near(
         self, workload: WorkloadRow, target: Target, space_key: str, *, any_target: bool = False
@@ -285,7 +226,7 @@ class Database:
 
     def top(self, key: Key, count: int) -> list[Run]:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""
-        return self._all(rows.select_fastest(key, count), rows.from_row)
+        return self._all(statements.select_fastest(key, count), rows.from_row)
 
     def points(self, key: Key) -> list[Point]:
         """The runs of a key that worked, with latency over the default's and footprint, as far as both are known.
@@ -357,17 +298,7 @@ class Database:
 
         Raises DatabaseError for a damaged row, unless those are to be skipped.
         """
-        columns = schema.runs.c
-        wanted = {
-            columns.workload_key: workload,
-            columns.target_key: target,
-            columns.space_key: space,
-            columns.job: job,
-        }
-        query = rows.select_runs().where(columns.id > after).order_by(columns.id)
-        for column, value in wanted.items():
-            if value is not None:
-                query = query.where(column == value)
+        query = statements.select_records(workload, target, space, job, after)
         return self._all(query, rows.from_row, skip_damaged=skip_damaged)
 
     def workload_rows(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
@@ -398,11 +329,11 @@ class Database:
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
         """Number of runs by outcome, of one job or of all."""
         where = [] if job is None else [schema.runs.c.job == job]
-        return rows.counts(self._all(rows.select_outcomes(*where), tuple))
+        return rows.counts(self._all(statements.select_outcomes(*where), tuple))
 
     def summary(self) -> list[WorkloadSummary]:
         """What is known of each workload on each target that it was measured on."""
-        return self._all(rows.select_summary(), rows.summary_from_row)
+        return self._all(statements.select_summary(), rows.summary_from_row)
 
     def tuned_keys(self) -> list[Key]:
         """Every workload, target and space that has runs."""
@@ -429,21 +360,6 @@ class Database:
 
 def _key(row: Row[Any]) -> Key:
     return Key(row.workload_key, row.target_key, row.space_key)
-
-
-def _check_file(address: DatabaseAddress, read_only: bool) -> None:
-    path = address.path
-    if path is None:
-        return
-    try:
-        if path.is_dir():
-            raise DatabaseError(f"cannot use the database {path}: it is a folder; give a file name")
-        if read_only and not path.exists():
-            raise UsageError(f"no such database: {path}; `autotune tune --db {path}` makes one")
-        if not path.absolute().parent.is_dir():
-            raise DatabaseError(f"cannot use the database {path}: its folder does not exist")
-    except OSError as error:
-        raise DatabaseError(f"cannot use the database {path}: {error.strerror}") from error
 
 
 __all__ = ["Database"]

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy.engine import Connection
 
 from autotune.cli import main as cli
-from autotune.database import Database, Run, rows
+from autotune.database import Database, Run, statements
 from autotune.database.address import DatabaseAddress
 from autotune.database.failures import translated
 from autotune.database.merge import merge
@@ -88,7 +88,7 @@ def test_a_full_disk_says_so_and_loses_nothing(path: Path) -> None:
 
 def test_exact_lookup_does_not_read_the_whole_table(path: Path) -> None:
     def explained(connection: Connection) -> list[str]:
-        query = rows.select_fastest(KEY, 5).compile(connection, compile_kwargs={"literal_binds": True})
+        query = statements.select_fastest(KEY, 5).compile(connection, compile_kwargs={"literal_binds": True})
         return [str(line) for line in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
 
     with Database(path) as database:

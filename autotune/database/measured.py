@@ -1,0 +1,88 @@
+"""Storing what was measured inside models: comparisons, crashes, readings and whole plans."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.engine import Connection
+
+from autotune.database import rows, schema, statements
+from autotune.database.records import Comparison, Key, PlanReading, Reading, crash_message
+from autotune.database.session import Session, insert_new
+from autotune.errors import DatabaseError
+
+
+def store_comparison(
+    session: Session, place: Mapping[str, str], candidates: Sequence[Comparison], inside: str, job: str
+) -> None:
+    """Store the candidates of a site, whose columns ``place`` has (workload, target, kind of site), all at once."""
+    if sum(candidate.won for candidate in candidates) != 1:
+        raise DatabaseError("a comparison needs one winner")
+    if place["site"] == "schedule" and any(candidate.run is None for candidate in candidates):
+        raise DatabaseError("a comparison of schedules needs runs that came from the database")
+    common = {**place, **_common(inside, job)}
+    values = [rows.comparison_to_row(candidate) | common for candidate in candidates]
+    columns = schema.comparisons.c
+
+    def known(connection: Connection) -> bool | None:
+        same = [columns[name] == common[name] for name in ("workload_key", "site", "created")]
+        return connection.execute(select(columns.id).where(*same)).first() is not None or None
+
+    def insert_all(connection: Connection) -> bool:
+        for row in values:
+            connection.execute(insert(schema.comparisons).values(row))
+        return True
+
+    session.write(insert_all, known)
+
+
+def store_crashes(session: Session, key: Key, traces: Mapping[str, str], inside: str, job: str) -> None:
+    """Store that runs of a key ended their process inside a model; ``traces`` has the reasons."""
+    values: dict[str, Any] = {"workload_key": key.workload, "target_key": key.target, "key": key.space}
+    values |= {"site": "schedule", "won": False, "n": 0, **_common(inside, job)}
+
+    def insert_all(connection: Connection) -> None:
+        for trace, reason in traces.items():
+            number = connection.execute(statements.run_number(key, trace)).scalar()
+            if number is not None:
+                message = rows.storable(crash_message(reason))
+                row = {**values, "name": trace, "run_id": number, "message": message}
+                insert_new(connection, schema.comparisons, row)
+
+    session.write(insert_all)
+
+
+def store_readings(session: Session, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
+    """Store what runs of a key took inside a model."""
+    common = _common(inside, job)
+
+    def insert_all(connection: Connection) -> None:
+        for reading in readings:
+            number = connection.execute(statements.run_number(key, reading.trace_key)).scalar()
+            if number is not None:
+                figures = {name: getattr(reading, name) for name in ("ratio", "rounds", "default_ns")}
+                insert_new(connection, schema.readings, {"run_id": number, **figures, **common})
+
+    session.write(insert_all)
+
+
+def store_plans(session: Session, plans: Sequence[PlanReading], inside: str, job: str) -> None:
+    """Store what whole plans took inside a model."""
+    common = _common(inside, job)
+
+    def insert_all(connection: Connection) -> None:
+        for plan in plans:
+            insert_new(connection, schema.plans, rows.plan_to_row(plan) | common)
+
+    session.write(insert_all)
+
+
+def _common(inside: str, job: str) -> dict[str, Any]:
+    """The columns that say where something was read, and when."""
+    return {"inside": rows.storable(inside), "job": job or None, "created": time.time()}
+
+
+__all__ = ["store_comparison", "store_crashes", "store_plans", "store_readings"]

@@ -72,10 +72,12 @@ def command(
     from autotune.tuning.api import is_key, query
 
     details = explain or with_front or top > 1 or is_key(what)
-    found = query(what, database=database, top=top, with_front=with_front, with_near=details, **options)
+    found = query(
+        what, database=database, top=top, with_front=with_front, with_near=details, only=only, **options
+    )
     target, threads = options["target"], options["threads"]
     chosen = Target.parse(target, threads)
-    answers = [_advised(answer, chosen, target, threads) for answer in found if _named(answer, only)]
+    answers = [_advised(answer, chosen, target, threads) for answer in found]
     if as_json:
         print_json([to_json(answer, explain=explain) for answer in answers])
         return
@@ -88,10 +90,6 @@ def command(
         lines += [f"    {line}" for line in answer_lines.explained(answer, chosen)] if explain else []
     for line in lines:
         click.echo(line)
-
-
-def _named(answer: Answer, only: str | None) -> bool:
-    return only is None or any(only in name for name in (*answer.names, *answer.nodes))
 
 
 def _missing(answers: Sequence[Answer], what: str, database: str | None, *, details: bool) -> list[str]:

@@ -44,7 +44,7 @@ class Planned:
 
     ``latency_ns`` and ``footprint`` are what was measured of a schedule of the database, None for others. ``tier`` says
     where it comes from, ``transfer`` what is known of one that was found for another target or other sizes, ``found``
-    what the database answered for exactly this target.
+    what the database answered for exactly this target in the search ``space``.
     ``scheduled`` is the trace already applied to a fresh program, where that was done to choose it.
     """
 
@@ -57,6 +57,7 @@ class Planned:
     tier: Tier = Tier.ANALYTIC
     transfer: Transfer | None = None
     found: Hit | Miss | None = field(default=None, compare=False, repr=False)
+    space: Space | None = field(default=None, compare=False, repr=False)
     scheduled: Scheduled | None = field(default=None, compare=False, repr=False)
 
 
@@ -81,7 +82,7 @@ def schedule_for(
     if database is None:
         return _default(workload, space, "no database was given")
     found = database.lookup(workload.key, target.key, space.key, goal)
-    return replace(_resolved(workload, target, space, database, found, goal), found=found)
+    return replace(_resolved(workload, target, space, database, found, goal), found=found, space=space)
 
 
 def _resolved(

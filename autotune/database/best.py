@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema, statements
@@ -14,7 +14,7 @@ from autotune.database.front import Point, points
 from autotune.database.goal import Goal, Saving, smallest
 from autotune.database.inside import Estimate, estimates, latencies
 from autotune.database.query import Hit, Miss, miss
-from autotune.database.records import Comparison, Key, Origin, Outcome, Reading, Run
+from autotune.database.records import CRASHED_INSIDE, Comparison, Key, Outcome, Reading, Run
 
 CLEARLY = 0.9
 """A run that was never compared is believed only if it seems to take this little of what the one in use takes."""
@@ -24,50 +24,67 @@ _PROCESSES = 2
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     """What :meth:`autotune.Database.lookup` describes."""
-    readings = readings_of(connection, key)
-    found = best_of(connection, key, readings)
+    found = best_of(connection, key)
     if found is None:
         return diagnose(connection, key)
     found, saving = for_goal(connection, key, found, goal)
-    outcomes = outcomes_of(connection, key)
-    default = one(connection, statements.select_default(key))
-    ok, trials = outcomes.get(Outcome.OK.value, 0), trials_of(connection, key)
-    compared, crashes = comparison_of(connection, key), crashes_of(connection, key)
-    read = latencies(readings, found)
-    return Hit(found, default, sum(outcomes.values()), ok, trials, compared, read, crashes, saving)
+    crashes = crashes_of(connection, key)
+    alone = outcomes_alone(connection, key)
+    runs, ok = sum(alone.values()), alone.get(Outcome.OK.value, 0) - len(crashes)
+    default = one(connection, statements.select_default(), key)
+    compared = comparison_of(connection, key)
+    read = latencies(_readings_of_runs(connection, [found.id]), found)
+    return Hit(found, default, runs, ok, runs - _defaults(connection, key), compared, read, crashes, saving)
 
 
-def best_of(connection: Connection, key: Key, readings: Iterable[Reading]) -> Run | None:
-    """The run that :meth:`autotune.Database.best` describes; ``readings`` are those inside models of the key's runs."""
-    alive = ~statements.crashed(schema.runs.c.id)
-    safe = one(connection, statements.select_winner(key)) or one(
-        connection, statements.select_default(key).where(alive)
-    )
+def best_of(connection: Connection, key: Key) -> Run | None:
+    """The run that :meth:`autotune.Database.best` describes."""
+    default = statements.select_default(alive=True)
+    safe = one(connection, statements.select_winner(), key) or one(connection, default, key)
     if safe is None:
-        return one(connection, statements.select_fastest(key, 1).where(alive))
-    known = estimates(readings)
+        return one(connection, statements.select_fastest(alive=True), key, count=1)
+    known = estimates(_contenders(connection, key, safe))
     fast = clearly_faster(known, safe.trace_key)
     if fast:
-        refuted = [known[trace].ratio for trace in _losers(connection, key) if trace in known]
-        fast = [trace for trace in fast if known[trace].ratio < min(refuted, default=math.inf)]
-    runs = (one(connection, statements.select_run(key, trace)) for trace in fast)
+        losers = [row for row in comparison_of(connection, key) if row.ratio is not None and not row.won]
+        refuted = estimates(_readings_of_runs(connection, [row.run for row in losers]))
+        least = min((estimate.ratio for estimate in refuted.values()), default=math.inf)
+        fast = [trace for trace in fast if known[trace].ratio < least]
+    runs = (one(connection, statements.select_run(), key, trace=trace) for trace in fast)
     usable = (run for run in runs if run is not None and run.confirmed_ns is None and not run.crashed)
     return next(usable, safe)
 
 
+def _contenders(connection: Connection, key: Key, safe: Run) -> list[Reading]:
+    """The readings inside models of a run, and of all that may be clearly faster: of thousands of candidates few.
+
+    Of n rounds that all read b or more the estimate is b^(n ÷ (n + 2)) or more (:class:`Estimate`). So a run is no
+    contender if all its readings are above the limit, or above its cube where that is larger.
+    """
+    mine = _readings_of_runs(connection, [safe.id])
+    limit = _limit(estimates(mine), safe.trace_key)
+    values = statements.parameters(key, bound=max(limit, limit**3))
+    below = connection.execute(statements.select_readings_below(), values)
+    others = [rows.reading_from_row(row) for row in below if row.run_id != safe.id]
+    return mine + others
+
+
+def _readings_of_runs(connection: Connection, numbers: Iterable[int | None]) -> list[Reading]:
+    """What runs took inside models, the oldest first."""
+    wanted = {"numbers": [number for number in numbers if number is not None]}
+    return [rows.reading_from_row(row) for row in connection.execute(statements.select_readings_of(), wanted)]
+
+
 def clearly_faster(known: Mapping[str, Estimate], safe: str) -> list[str]:
     """The trace keys of runs that seem clearly faster inside a model than the one that is used, fastest first."""
-    limit = CLEARLY * known.get(safe, Estimate()).ratio
+    limit = _limit(known, safe)
     found = [t for t, e in known.items() if e.processes >= _PROCESSES and e.ratio < limit]
     return sorted(found, key=lambda trace: known[trace].ratio)
 
 
-def _losers(connection: Connection, key: Key) -> list[str]:
-    """The trace keys of the candidates that have not won the newest comparison.
-
-    Where those are no faster, neither is what was read beside them as slower: the least of many readings is lucky.
-    """
-    return [row.name for row in comparison_of(connection, key) if row.ratio is not None and not row.won]
+def _limit(known: Mapping[str, Estimate], safe: str) -> float:
+    """The ratio below which a run is clearly faster than one."""
+    return CLEARLY * known.get(safe, Estimate()).ratio
 
 
 def for_goal(connection: Connection, key: Key, fastest: Run, goal: Goal) -> tuple[Run, Saving | None]:
@@ -79,41 +96,54 @@ def for_goal(connection: Connection, key: Key, fastest: Run, goal: Goal) -> tupl
 
 def readings_of(connection: Connection, key: Key) -> list[Reading]:
     """What the runs of a key took inside models, the oldest first."""
-    return [rows.reading_from_row(row) for row in connection.execute(statements.select_readings(key))]
+    found = connection.execute(statements.select_readings(), statements.parameters(key))
+    return [rows.reading_from_row(row) for row in found]
 
 
-def one(connection: Connection, query: Select[Any]) -> Run | None:
-    """The first run of a query."""
-    row = connection.execute(query).first()
+def one(connection: Connection, query: Select[Any], key: Key, **parameters: object) -> Run | None:
+    """The first run of a query of a key."""
+    row = connection.execute(query, statements.parameters(key, **parameters)).first()
     return rows.from_row(row) if row else None
 
 
-def outcomes_of(connection: Connection, key: Key) -> dict[str, int]:
-    """Number of runs of a key by outcome."""
-    return rows.counts(connection.execute(statements.select_outcomes(statements.of(key))).all())
+def outcomes_alone(connection: Connection, key: Key) -> dict[str, int]:
+    """Number of runs of a key by the outcome that each had alone."""
+    return rows.counts(connection.execute(statements.count_outcomes(), statements.parameters(key)))
 
 
-def trials_of(connection: Connection, key: Key) -> int:
-    """Number of runs of a key beside the default's."""
-    mine = and_(statements.of(key), schema.runs.c.origin != Origin.DEFAULT.value)
-    return connection.execute(select(func.count()).select_from(schema.runs).where(mine)).scalar_one()
+def outcomes(connection: Connection, *where: ColumnElement[bool]) -> dict[str, int]:
+    """Number of runs by outcome; what crashed inside a model has crashed."""
+    found = rows.counts(connection.execute(statements.select_outcomes(*where)))
+    for row in connection.execute(statements.select_outcomes_of_crashed(*where)).all():
+        found[row.outcome] -= row[1]
+        found[Outcome.CRASHED.value] = found.get(Outcome.CRASHED.value, 0) + row[1]
+    return {name: count for name, count in found.items() if count}
+
+
+def _defaults(connection: Connection, key: Key) -> int:
+    """Number of runs of a key's default."""
+    found = connection.execute(statements.count_defaults(), statements.parameters(key))
+    return int(found.scalar_one())
 
 
 def crashes_of(connection: Connection, key: Key) -> tuple[str, ...]:
-    """How runs of a key that worked alone crashed inside a model."""
-    return tuple(rows.from_row(row).crashed for row in connection.execute(statements.select_crashed(key)))
+    """How runs of a key that worked alone crashed inside a model the last time."""
+    found = connection.execute(statements.select_crashes(), statements.parameters(key))
+    last = {row.run_id: row.message for row in found if row.outcome == Outcome.OK.value}
+    return tuple(message or CRASHED_INSIDE for _, message in sorted(last.items()))
 
 
 def comparison_of(connection: Connection, key: Key) -> tuple[Comparison, ...]:
     """The candidates of the newest comparison of a key's schedules."""
-    query = statements.select_comparison(key.workload, key.target, "schedule", key.space)
-    return tuple(rows.comparison_from_row(row) for row in connection.execute(query))
+    found = connection.execute(statements.select_comparison(of_key=True), statements.parameters(key))
+    return tuple(rows.comparison_from_row(row) for row in found)
 
 
 def points_of(connection: Connection, key: Key) -> list[Point]:
     """The runs of a key with their latencies and footprints, as far as both are known."""
-    runs = [rows.from_row(row) for row in connection.execute(statements.select_ok(key))]
-    compared = connection.execute(statements.select_compared(key)).all()
+    mine = statements.parameters(key)
+    runs = [rows.from_row(row) for row in connection.execute(statements.select_ok(), mine)]
+    compared = connection.execute(statements.select_compared(), mine).all()
     newest = {row.run_id: rows.comparison_from_row(row) for row in compared}
     return points(runs, newest, readings_of(connection, key))
 
@@ -133,7 +163,7 @@ def diagnose(connection: Connection, key: Key) -> Miss:
         key,
         [rows.target_from_row(row).name for row in connection.execute(targets)],
         connection.execute(spaces).scalar_one(),
-        outcomes_of(connection, key),
+        outcomes(connection, statements.of(key)),
     )
 
 
@@ -141,14 +171,10 @@ __all__ = [
     "CLEARLY",
     "best_of",
     "clearly_faster",
-    "comparison_of",
-    "crashes_of",
     "diagnose",
     "for_goal",
     "lookup",
-    "one",
-    "outcomes_of",
+    "outcomes",
     "points_of",
     "readings_of",
-    "trials_of",
 ]

@@ -46,7 +46,9 @@ def store_crashes(session: Session, key: Key, traces: Mapping[str, str], inside:
 
     def insert_all(connection: Connection) -> None:
         for trace, reason in traces.items():
-            number = connection.execute(statements.run_number(key, trace)).scalar()
+            number = connection.execute(
+                statements.run_number(), statements.parameters(key, trace=trace)
+            ).scalar()
             if number is not None:
                 message = rows.storable(crash_message(reason))
                 row = {**values, "name": trace, "run_id": number, "message": message}
@@ -57,11 +59,13 @@ def store_crashes(session: Session, key: Key, traces: Mapping[str, str], inside:
 
 def store_readings(session: Session, key: Key, readings: Sequence[Reading], inside: str, job: str) -> None:
     """Store what runs of a key took inside a model."""
-    common = _common(inside, job)
+    common = {**rows.key_columns(key), **_common(inside, job)}
 
     def insert_all(connection: Connection) -> None:
         for reading in readings:
-            number = connection.execute(statements.run_number(key, reading.trace_key)).scalar()
+            number = connection.execute(
+                statements.run_number(), statements.parameters(key, trace=reading.trace_key)
+            ).scalar()
             if number is not None:
                 figures = {name: getattr(reading, name) for name in ("ratio", "rounds", "default_ns")}
                 insert_new(connection, schema.readings, {"run_id": number, **figures, **common})

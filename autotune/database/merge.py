@@ -105,7 +105,8 @@ def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> di
     if found.get("run_id") is not None:
         space, trace = ("key", "name") if table is schema.comparisons else ("space_key", "trace_key")
         key = Key(row["workload_key"], row["target_key"], row[space])
-        found["run_id"] = connection.execute(statements.run_number(key, row[trace])).scalar_one()
+        mine = statements.parameters(key, trace=row[trace])
+        found["run_id"] = connection.execute(statements.run_number(), mine).scalar_one()
     return found
 
 

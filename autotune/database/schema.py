@@ -16,14 +16,16 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
-VERSION = 9
+VERSION = 10
 """Version of the schema that this code writes.
 
 Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
-verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, version 8 plans. An older database is
-brought up to date when it is opened to write.
+verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, version 8 plans, version
+10 the keys of readings and the indexes by which a database of a million runs answers. An older database is brought up
+to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
@@ -58,7 +60,7 @@ spaces = Table(
     "spaces",
     metadata,
     Column("key", String(64), primary_key=True),
-    Column("workload_key", ForeignKey("workloads.key"), nullable=False),
+    Column("workload_key", ForeignKey("workloads.key"), nullable=False, index=True),
     Column("json", Text, nullable=False),
 )
 
@@ -76,6 +78,8 @@ jobs = Table(
     Column("created", Float, nullable=False),
     Column("updated", Float, nullable=False),
 )
+
+_DEFAULTS = text("origin = 'default'")
 
 runs = Table(
     "runs",
@@ -106,6 +110,16 @@ runs = Table(
     UniqueConstraint("workload_key", "target_key", "space_key", "trace_key", name="one_run_each"),
     Index("fastest", "workload_key", "target_key", "space_key", "outcome", "latency_min_ns"),
     Index("of_job", "job"),
+    Index(
+        "defaults",
+        "workload_key",
+        "target_key",
+        "space_key",
+        "outcome",
+        "latency_min_ns",
+        sqlite_where=_DEFAULTS,
+        postgresql_where=_DEFAULTS,
+    ),
 )
 
 comparisons = Table(
@@ -144,6 +158,9 @@ readings = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("run_id", ForeignKey("runs.id"), nullable=False),
+    Column("workload_key", ForeignKey("workloads.key"), nullable=False),
+    Column("target_key", ForeignKey("targets.key"), nullable=False),
+    Column("space_key", ForeignKey("spaces.key"), nullable=False),
     Column("ratio", Float, nullable=False),
     Column("rounds", Integer, nullable=False),
     Column("default_ns", Float, nullable=False),
@@ -151,8 +168,10 @@ readings = Table(
     Column("job", ForeignKey("jobs.id")),
     Column("created", Float, nullable=False),
     UniqueConstraint("run_id", "created", name="one_reading_each"),
+    Index("read", "workload_key", "target_key", "space_key", "ratio"),
 )
-"""What runs took inside a model while a job searched: a row for each process that a run was read in."""
+"""What runs took inside a model while a job searched: a row for each process that a run was read in, with the run's
+keys."""
 
 plans = Table(
     "plans",

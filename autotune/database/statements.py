@@ -1,14 +1,38 @@
-"""SQL queries over runs, comparisons and readings."""
+"""SQL queries over runs, comparisons and readings.
+
+Those of a key are made once: they have parameters in its place, which :func:`parameters` gives. To put one together
+takes SQLAlchemy longer than SQLite to answer it.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, exists, func, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Integer,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal_column,
+    select,
+)
 
 from autotune.database import schema
 from autotune.database.records import Key, Origin, Outcome
+
+_WORKLOAD: BindParameter[str] = bindparam("workload")
+_TARGET: BindParameter[str] = bindparam("target")
+_SPACE: BindParameter[str] = bindparam("space")
+
+
+def parameters(key: Key, **more: object) -> dict[str, object]:
+    """The values of the parameters of the queries of a key."""
+    return {"workload": key.workload, "target": key.target, "space": key.space, **more}
 
 
 def of(key: Key) -> ColumnElement[bool]:
@@ -21,6 +45,20 @@ def of(key: Key) -> ColumnElement[bool]:
     )
 
 
+_RUNS, _READINGS = schema.runs.c, schema.readings.c
+_MINE = and_(_RUNS.workload_key == _WORKLOAD, _RUNS.target_key == _TARGET, _RUNS.space_key == _SPACE)
+"""The condition that a run belongs to a key."""
+_OK = _RUNS.outcome == Outcome.OK.value
+_DEFAULT = _RUNS.origin == literal_column(f"'{Origin.DEFAULT}'")
+"""A constant in the text: by it a database knows that the index of defaults has all that are asked for."""
+_COMPARED = schema.comparisons.c
+_OF_SCHEDULES = and_(
+    _COMPARED.workload_key == _WORKLOAD,
+    _COMPARED.target_key == _TARGET,
+    _COMPARED.site == "schedule",
+    _COMPARED.key == _SPACE,
+)
+"""The condition that a row is of a comparison of a key's schedules."""
 _CRASHES = schema.comparisons.alias("crashes")
 
 
@@ -51,57 +89,87 @@ def _crash(run_id: ColumnElement[Any]) -> ColumnElement[Any]:
     return found.order_by(mine.created.desc(), mine.id.desc()).limit(1).scalar_subquery()
 
 
-def select_ok(key: Key) -> Select[Any]:
+@cache
+def select_ok() -> Select[Any]:
     """The runs of a key that worked, the oldest first."""
-    columns = schema.runs.c
-    return select_runs().where(of(key), columns.outcome == Outcome.OK.value).order_by(columns.id)
+    return select_runs().where(_MINE, _OK).order_by(_RUNS.id)
 
 
-def select_crashed(key: Key) -> Select[Any]:
-    """The runs of a key that worked alone and crashed inside a model, the oldest first."""
-    return select_ok(key).where(crashed(schema.runs.c.id))
+@cache
+def select_fastest(*, alive: bool = False) -> Select[Any]:
+    """The ``count`` fastest runs of a key, by their first reading; ``alive``: those that never crashed in a model."""
+    wanted = select_runs().where(_MINE, _OK, *((~crashed(_RUNS.id),) if alive else ()))
+    return wanted.order_by(_RUNS.latency_min_ns, _RUNS.id).limit(bindparam("count", type_=Integer))
 
 
-def select_fastest(key: Key, count: int) -> Select[Any]:
-    """The fastest runs of a key, by their first reading."""
-    columns = schema.runs.c
-    return select_ok(key).order_by(None).order_by(columns.latency_min_ns, columns.id).limit(count)
-
-
-def select_default(key: Key) -> Select[Any]:
+@cache
+def select_default(*, alive: bool = False) -> Select[Any]:
     """The first run of a key's default schedule that was timed."""
-    return select_fastest(key, 1).where(schema.runs.c.origin == Origin.DEFAULT.value)
+    wanted = select_runs().where(_MINE, _OK, _DEFAULT, *((~crashed(_RUNS.id),) if alive else ()))
+    return wanted.order_by(_RUNS.latency_min_ns, _RUNS.id).limit(1)
 
 
-def select_winner(key: Key) -> Select[Any]:
+@cache
+def select_winner() -> Select[Any]:
     """The run that won the newest comparison of a key's schedules; one that crashed inside a model does not count."""
-    columns = schema.comparisons.c
-    same = and_(_of_schedules(key), columns.won, ~crashed(columns.run_id))
-    order = (columns.created.desc(), columns.id.desc())
-    newest = select(columns.run_id).where(same).order_by(*order).limit(1).scalar_subquery()
-    return select_runs().where(schema.runs.c.id == newest)
+    same = and_(_OF_SCHEDULES, _COMPARED.won, ~crashed(_COMPARED.run_id))
+    order = (_COMPARED.created.desc(), _COMPARED.id.desc())
+    newest = select(_COMPARED.run_id).where(same).order_by(*order).limit(1).scalar_subquery()
+    return select_runs().where(_RUNS.id == newest)
+
+
+@cache
+def count_outcomes() -> Select[Any]:
+    """Number of runs of a key by the outcome that each had alone."""
+    return select_outcomes(_MINE)
+
+
+@cache
+def count_defaults() -> Select[Any]:
+    """Number of runs of a key's default."""
+    return select(func.count()).select_from(schema.runs).where(_MINE, _DEFAULT)
+
+
+@cache
+def select_crashes() -> Select[Any]:
+    """The runs of a key that crashed inside a model, the oldest crash first: number, outcome alone, and why."""
+    joined = schema.comparisons.join(schema.runs, _COMPARED.run_id == _RUNS.id)
+    crash = and_(_OF_SCHEDULES, _COMPARED.latency_min_ns.is_(None))
+    query = select(_COMPARED.run_id, _RUNS.outcome, _COMPARED.message).select_from(joined).where(crash)
+    return query.order_by(_COMPARED.created, _COMPARED.id)
 
 
 def select_outcomes(*where: ColumnElement[bool]) -> Select[Any]:
-    """Number of runs by outcome; what crashed inside a model has crashed."""
-    columns = schema.runs.c
-    outcome = case((crashed(columns.id), Outcome.CRASHED.value), else_=columns.outcome)
-    found = select(outcome.label("outcome")).select_from(schema.runs).where(*where).subquery()
-    return select(found.c.outcome, func.count()).group_by(found.c.outcome)
+    """Number of runs by the outcome that each had alone."""
+    return select(_RUNS.outcome, func.count()).where(*where).group_by(_RUNS.outcome)
+
+
+def select_outcomes_of_crashed(*where: ColumnElement[bool]) -> Select[Any]:
+    """The same of the runs that crashed inside a model."""
+    joined = schema.runs.join(_CRASHES, _CRASHES.c.run_id == _RUNS.id)
+    query = select(_RUNS.outcome, func.count(_RUNS.id.distinct())).select_from(joined)
+    return query.where(_CRASHES.c.latency_min_ns.is_(None), *where).group_by(_RUNS.outcome)
 
 
 def select_summary() -> Select[Any]:
     """Number of runs and least latencies by workload and target."""
-    columns = schema.runs.c
-    default = case((columns.origin == Origin.DEFAULT.value, columns.latency_min_ns))
-    groups = (columns.workload_key, columns.target_key)
+    groups = (_RUNS.workload_key, _RUNS.target_key)
     return select(
         *groups,
         func.count().label("runs"),
-        func.min(default).label("default_ns"),
-        func.min(columns.latency_min_ns).label("best_ns"),
+        _least_default().label("default_ns"),
+        func.min(_RUNS.latency_min_ns).label("best_ns"),
         *(_of_winner(name) for name in ("ratio", "ratio_low", "ratio_high")),
     ).group_by(*groups)
+
+
+def _least_default() -> ColumnElement[Any]:
+    """The least latency of a workload's defaults on a target: looked up, as an index knows where these are."""
+    mine = schema.runs.alias("defaults")
+    same = (mine.c.workload_key == _RUNS.workload_key, mine.c.target_key == _RUNS.target_key)
+    origin = mine.c.origin == literal_column(f"'{Origin.DEFAULT}'")
+    least = select(func.min(mine.c.latency_min_ns)).where(*same, origin)
+    return least.correlate(schema.runs).scalar_subquery()
 
 
 def _of_winner(name: str) -> ColumnElement[Any]:
@@ -117,54 +185,64 @@ def _of_winner(name: str) -> ColumnElement[Any]:
     return newest.correlate(schema.runs).scalar_subquery().label(name)
 
 
-def select_comparison(workload: str, target: str, site: str, key: str | None = None) -> Select[Any]:
-    """The candidates of the newest comparison of a kind of site of a workload on a target; of schedules with ``key``,
-    that of a search space. Rows without a winner beside them are no comparison."""
-    columns = schema.comparisons.c
-    same = and_(columns.workload_key == workload, columns.target_key == target, columns.site == site)
-    same = same if key is None else and_(same, columns.key == key)
-    newest = select(func.max(columns.created)).where(same, columns.won).scalar_subquery()
-    return select(schema.comparisons).where(same, columns.created == newest).order_by(columns.id)
+@cache
+def select_comparison(*, of_key: bool) -> Select[Any]:
+    """The candidates of the newest comparison of a kind of ``site`` of a workload on a target; of schedules that of
+    a key. Rows without a winner beside them are no comparison."""
+    place = (_COMPARED.workload_key == _WORKLOAD, _COMPARED.target_key == _TARGET)
+    same = _OF_SCHEDULES if of_key else and_(*place, _COMPARED.site == bindparam("site"))
+    newest = select(func.max(_COMPARED.created)).where(same, _COMPARED.won).scalar_subquery()
+    return select(schema.comparisons).where(same, _COMPARED.created == newest).order_by(_COMPARED.id)
 
 
-def select_compared(key: Key) -> Select[Any]:
+@cache
+def select_compared() -> Select[Any]:
     """What all comparisons of a key's schedules found of each run, the oldest first."""
-    columns = schema.comparisons.c
-    return select(schema.comparisons).where(_of_schedules(key)).order_by(columns.created, columns.id)
+    return select(schema.comparisons).where(_OF_SCHEDULES).order_by(_COMPARED.created, _COMPARED.id)
 
 
-def _of_schedules(key: Key) -> ColumnElement[bool]:
-    """Whether a row is of a comparison of a key's schedules."""
-    columns = schema.comparisons.c
-    return and_(
-        columns.workload_key == key.workload,
-        columns.target_key == key.target,
-        columns.site == "schedule",
-        columns.key == key.space,
-    )
-
-
+@cache
 def select_all_readings() -> Select[Any]:
-    """What runs took inside models, with the keys of the runs, the oldest first."""
-    runs = schema.runs.c
-    keys = (runs.workload_key, runs.target_key, runs.space_key, runs.trace_key)
-    joined = schema.readings.join(schema.runs, schema.readings.c.run_id == runs.id)
-    return select(schema.readings, *keys).select_from(joined).order_by(schema.readings.c.id)
+    """What runs took inside models, with the trace keys of the runs, the oldest first."""
+    joined = schema.readings.join(schema.runs, _READINGS.run_id == _RUNS.id)
+    return select(schema.readings, _RUNS.trace_key).select_from(joined).order_by(_READINGS.id)
 
 
-def select_readings(key: Key) -> Select[Any]:
+_READ = and_(
+    _READINGS.workload_key == _WORKLOAD, _READINGS.target_key == _TARGET, _READINGS.space_key == _SPACE
+)
+"""The condition that a reading is of a run of a key."""
+
+
+@cache
+def select_readings() -> Select[Any]:
     """Those of the runs of a key."""
-    return select_all_readings().where(of(key))
+    return select_all_readings().where(_READ)
 
 
-def select_run(key: Key, trace_key: str) -> Select[Any]:
-    """The run of a schedule."""
-    return select_runs().where(of(key), schema.runs.c.trace_key == trace_key)
+@cache
+def select_readings_below() -> Select[Any]:
+    """Those of the runs of a key that were read at least once with a ratio below a ``bound``."""
+    below = select(_READINGS.run_id).where(_READ, _READINGS.ratio < bindparam("bound"))
+    return select_all_readings().where(_READINGS.run_id.in_(below))
 
 
-def run_number(key: Key, trace_key: str) -> Select[Any]:
-    """The number of a run."""
-    return select(schema.runs.c.id).where(of(key), schema.runs.c.trace_key == trace_key)
+@cache
+def select_readings_of() -> Select[Any]:
+    """Those of a list of ``numbers`` of runs."""
+    return select_all_readings().where(_READINGS.run_id.in_(bindparam("numbers", expanding=True)))
+
+
+@cache
+def select_run() -> Select[Any]:
+    """The run of a schedule, by the key of its ``trace``."""
+    return select_runs().where(_MINE, _RUNS.trace_key == bindparam("trace"))
+
+
+@cache
+def run_number() -> Select[Any]:
+    """The number of that run."""
+    return select(_RUNS.id).where(_MINE, _RUNS.trace_key == bindparam("trace"))
 
 
 def select_records(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Select, Table, select
@@ -156,9 +156,8 @@ class Database:
 
     def comparison(self, workload_key: str, target_key: str, site: str) -> list[Comparison]:
         """The candidates of the newest comparison of a workload's options or schedules; none if there was none."""
-        return self._all(
-            statements.select_comparison(workload_key, target_key, site), rows.comparison_from_row
-        )
+        values = {"workload": workload_key, "target": target_key, "site": site}
+        return self._all(statements.select_comparison(of_key=False), rows.comparison_from_row, values)
 
     def crashed_inside(self, key: Key, traces: Mapping[str, str], inside: str, job: str = "") -> None:
         """Store that runs of a key ended their process inside a model, and why: they are never used, nor tried again.
@@ -198,8 +197,7 @@ class Database:
         key = Key(workload_key, target_key, space_key)
 
         def answer(connection: Connection) -> Run | Miss:
-            readings = best.readings_of(connection, key)
-            return best.best_of(connection, key, readings) or best.diagnose(connection, key)
+            return best.best_of(connection, key) or best.diagnose(connection, key)
 
         return self.session.read(answer)
 
@@ -226,7 +224,8 @@ class Database:
 
     def top(self, key: Key, count: int) -> list[Run]:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""
-        return self._all(statements.select_fastest(key, count), rows.from_row)
+        values = statements.parameters(key, count=count)
+        return self._all(statements.select_fastest(), rows.from_row, values)
 
     def points(self, key: Key) -> list[Point]:
         """The runs of a key that worked, with latency over the default's and footprint, as far as both are known.
@@ -309,7 +308,8 @@ class Database:
     def find_workload(self, prefix: str) -> list[WorkloadRow]:
         """The workloads whose key starts with ``prefix``."""
         key = schema.workloads.c.key
-        query = select(schema.workloads).where(key.startswith(prefix, autoescape=True)).order_by(key)
+        same = key.between(prefix, prefix + "g")  # after all hexadecimal digits; LIKE would not use the index
+        query = select(schema.workloads).where(same).order_by(key)
         return self._all(query, rows.workload_from_row)
 
     def targets(self) -> dict[str, Target]:
@@ -329,7 +329,7 @@ class Database:
     def outcomes(self, *, job: str | None = None) -> dict[str, int]:
         """Number of runs by outcome, of one job or of all."""
         where = [] if job is None else [schema.runs.c.job == job]
-        return rows.counts(self._all(statements.select_outcomes(*where), tuple))
+        return self.session.read(lambda connection: best.outcomes(connection, *where))
 
     def summary(self) -> list[WorkloadSummary]:
         """What is known of each workload on each target that it was measured on."""
@@ -341,16 +341,27 @@ class Database:
         query = select(columns.workload_key, columns.target_key, columns.space_key).distinct()
         return self._all(query, _key)
 
+    def tuned_spaces(self, workload: str, target: str) -> list[str]:
+        """The keys of the spaces in which a workload has runs on a target."""
+        columns = schema.runs.c
+        same = (columns.workload_key == workload, columns.target_key == target)
+        return self._all(select(columns.space_key).where(*same).distinct(), lambda row: str(row.space_key))
+
     def damage(self) -> list[str]:
         """What is wrong with the file and with single rows, a line each."""
         return self.session.read(damage_of)
 
     def _all(
-        self, query: Select[Any], read: Callable[[Row[Any]], T], *, skip_damaged: bool = False
+        self,
+        query: Select[Any],
+        read: Callable[[Row[Any]], T],
+        values: Mapping[str, object] = MappingProxyType({}),
+        *,
+        skip_damaged: bool = False,
     ) -> list[T]:
         def read_all(connection: Connection) -> list[T]:
             found = []
-            for row in connection.execute(query):
+            for row in connection.execute(query, values):
                 with suppress(DatabaseError) if skip_damaged else nullcontext():
                     found.append(read(row))
             return found

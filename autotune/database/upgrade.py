@@ -56,6 +56,7 @@ def _create(connection: Connection) -> None:
         row = {"name": "schema_version", "value": str(schema.VERSION)}
         connection.execute(schema.meta.insert().values(row))
     elif _is_older(found):
+        _set_aside(connection)
         schema.metadata.create_all(connection)
         _take_over(connection)
         known = schema.meta.c.name == "schema_version"
@@ -82,9 +83,31 @@ FROM contests c ORDER BY c.id
 """
 
 
+_READINGS = """
+CREATE TABLE readings_before AS
+SELECT b.id, b.run_id, r.workload_key, r.target_key, r.space_key, b.ratio, b.rounds, b.default_ns, b.inside, b.job,
+    b.created
+FROM readings b JOIN runs r ON r.id = b.run_id
+"""
+_COLUMNS_OF_READINGS = (
+    "run_id, workload_key, target_key, space_key, ratio, rounds, default_ns, inside, job, created"
+)
+
+
+def _set_aside(connection: Connection) -> None:
+    """Make room for the readings with keys, which a version before 10 lacks."""
+    inspector = sqlalchemy.inspect(connection)
+    if schema.readings.name not in inspector.get_table_names():
+        return
+    present = {column["name"] for column in inspector.get_columns(schema.readings.name)}
+    if "workload_key" not in present:
+        connection.exec_driver_sql(_READINGS)
+        connection.exec_driver_sql("DROP TABLE readings")
+
+
 def _take_over(connection: Connection) -> None:
-    """Add the columns that a version before 9 lacks, and make comparisons of what versions 2 to 4 kept of algorithms
-    and schedules; drop the tables of before."""
+    """Add the columns that a version before 9 lacks and the indexes of version 10, bring back readings, and make
+    comparisons of what versions 2 to 4 kept of algorithms and schedules; drop the tables of before."""
     inspector = sqlalchemy.inspect(connection)
     present = {column["name"] for column in inspector.get_columns(schema.runs.name)}
     for name in ("memory_bytes", "artifact_bytes", "scratch_bytes"):
@@ -94,7 +117,14 @@ def _take_over(connection: Connection) -> None:
     for table, copy in (("verdicts", _VERDICTS), ("contests", _CONTESTS)):
         if table in known:
             connection.exec_driver_sql(copy)
-    for table in ("verdicts", "contests", "confirmations"):
+    if "readings_before" in known:
+        columns = _COLUMNS_OF_READINGS
+        connection.exec_driver_sql(
+            f"INSERT INTO readings ({columns}) SELECT {columns} FROM readings_before ORDER BY id"
+        )
+    for index in (*schema.runs.indexes, *schema.spaces.indexes):
+        index.create(connection, checkfirst=True)
+    for table in ("verdicts", "contests", "confirmations", "readings_before"):
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
 
 

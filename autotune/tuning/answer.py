@@ -15,18 +15,19 @@ if TYPE_CHECKING:
     from autotune.database.front import Point
     from autotune.database.near import Neighbour
     from autotune.graph.program import AnyWorkload
+    from search_spaces.space import Space
 
 
 @dataclass(frozen=True, repr=False)
 class Answer:
     """What the database knows of one workload; ``names`` are the dispatches of the model that have it.
 
-    ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first.
-    ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where another option
-    divides it, and ``evidence`` how well it is known to be the one to use. ``front`` has the runs that no other
-    beats in latency, memory and bytes of the artifact, ``near`` what is nearest to what is missing, if they were asked
-    for. ``predicted_ns`` is the analytic model's latency of the default, ``floor_ns`` what no schedule undercuts (the
-    roofline); None for a program of a user's own.
+    ``nodes`` are the model's nodes that these come from. ``top`` holds the fastest runs, fastest first, if more than
+    one was asked for. ``ranking`` has its options, if there are several; ``planned`` is the schedule in use, None where
+    another option divides it, and ``evidence`` how well it is known to be the one to use. ``front`` has the runs that
+    no other beats in latency, memory and bytes of the artifact, ``near`` what is nearest to what is missing, if they
+    were asked for. ``space`` is its search space, ``floor_ns`` what no schedule undercuts (the roofline); None for a
+    program of a user's own.
     """
 
     names: tuple[str, ...]
@@ -39,7 +40,7 @@ class Answer:
     nodes: tuple[str, ...] = ()
     front: tuple[Point, ...] = ()
     near: tuple[Neighbour, ...] = ()
-    predicted_ns: float | None = None
+    space: Space | None = None
     floor_ns: float | None = None
 
     @property
@@ -67,6 +68,13 @@ class Answer:
         from autotune.compiler.tiers import Tier
 
         return self.answer if isinstance(self.answer, Hit) and self.tier is Tier.EXACT else None
+
+    @property
+    def predicted_ns(self) -> float | None:
+        """The analytic model's latency of the default: to choose that takes longer than all else, so only if asked."""
+        from cost_models import analytic
+
+        return None if self.space is None else 1e9 * analytic.default_seconds(self.space)
 
     @property
     def latency_ns(self) -> float | None:

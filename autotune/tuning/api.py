@@ -314,6 +314,7 @@ def query(
     top: int = 1,
     with_front: bool = False,
     with_near: bool = False,
+    only: str | None = None,
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
 ) -> list[Answer]:
@@ -322,8 +323,9 @@ def query(
     ``objective`` and ``max_slowdown`` are those of :func:`compile`, which uses what this answers.
     Where another algorithm than the direct one is used, the workloads that it makes of one follow it, each once.
     A workload is given by its key or the beginning of it (at least 6 hex digits). Raises UsageError
-    for an unknown one, and for a database that does not exist. ``with_front``: the answers have fronts; ``with_near``:
-    those that were not measured have the three nearest that were.
+    for an unknown one, and for a database that does not exist. ``top``: answers have so many of the fastest runs, if
+    more than one; ``with_front``: they have fronts; ``with_near``: those that were not measured have the three nearest
+    that were. ``only``: of a model what has the text in the name of a dispatch or node.
     """
     from autotune.compiler.plan import plan_of
     from autotune.database.front import front
@@ -335,6 +337,8 @@ def query(
     preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
     with opened(database, read_only=True) as store:
         asked, parts = _workloads(what, store, chosen, shapes)
+        if only is not None and preference.goal.is_latency:  # what is small enough depends on the whole model
+            asked = [one for one in asked if _named(only, one[1], one[2])] or asked
         workloads = [workload for workload, _, _ in asked if isinstance(workload, Workload)]
         plan = plan_of(workloads, chosen, store, preference, parts=parts)
 
@@ -345,18 +349,17 @@ def query(
             ranking: Ranking | None = None,
             space: str = "",
         ) -> Answer:
-            predicted_ns = floor_ns = None
-            if isinstance(workload, Workload):
-                mine = space_for(workload, chosen)
-                space, floor_ns = mine.key, 1e9 * analytic.floor(workload, chosen)
-                predicted_ns = 1e9 * analytic.default_seconds(mine)
-            key = Key(workload.key, chosen.key, space)
             divided = ranking is not None and ranking.chosen.steps is not None
             planned = None if divided else plan.schedules.get(workload.key)
+            mine = floor_ns = None
+            if isinstance(workload, Workload):
+                mine = (planned and planned.space) or space_for(workload, chosen)
+                space, floor_ns = mine.key, 1e9 * analytic.floor(workload, chosen)
+            key = Key(workload.key, chosen.key, space)
             goal = plan.goals.get(workload.key, preference.goal)
             found = None if planned is None else planned.found
             found = found or store.lookup(key.workload, key.target, key.space, goal)
-            fastest = tuple(store.top(key, top))
+            fastest = tuple(store.top(key, top)) if top > 1 else ()
             if planned is not None:
                 evidence, _ = plan.evidence(workload.key)
             else:
@@ -376,7 +379,7 @@ def query(
                 nodes,
                 tuple(best),
                 tuple(near),
-                predicted_ns,
+                mine,
                 floor_ns,
             )
 
@@ -388,13 +391,17 @@ def query(
             else:
                 spaces = _spaces(store, workload, chosen)
                 answers += [answer(workload, names, nodes, space=space) for space in spaces]
-        return answers
+        return [found for found in answers if only is None or _named(only, found.names, found.nodes)]
+
+
+def _named(text: str, names: Sequence[str], nodes: Sequence[str]) -> bool:
+    """Whether a dispatch, a step of one, or a node has a text in its name."""
+    return any(text in name for name in (*names, *nodes))
 
 
 def _spaces(store: Database, workload: AnyWorkload, target: Target) -> list[str]:
     """The spaces in which a program of a user's own was tuned here: one a schedule function; one unknown if none."""
-    keys = store.tuned_keys()
-    return [k.space for k in keys if (k.workload, k.target) == (workload.key, target.key)] or [""]
+    return store.tuned_spaces(workload.key, target.key) or [""]
 
 
 def _workloads(

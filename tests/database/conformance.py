@@ -397,7 +397,8 @@ class Conformance:
             with pytest.raises(SchemaVersionError) as caught:
                 Database(where, read_only=read_only)
             assert str(caught.value) == (
-                f"the database {DatabaseAddress.parse(where)} has schema version 99, this autotune knows version 9; "
+                f"the database {DatabaseAddress.parse(where)} has schema version 99, "
+                f"this autotune knows version {schema.VERSION}; "
                 "install a newer autotune, or give another --db"
             )
 

@@ -140,7 +140,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "nested": (lambda m: {**m, "manifest.json": b"[" * 10**6}, "manifest.json is not JSON: "),
     "another format": (manifest(format="zip"), "it is no pack: its format is not 'autotune-pack'"),
     "a newer version": (manifest(version=2), "its version is 2, this autotune reads 1; export it again by this "),
-    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 9; export it again by this "),
+    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 10; export it again by this "),
     "other tables": (manifest(tables={}), "manifest.json has not the tables comparisons, jobs, "),
     "tables that are none": (manifest(tables=3), "manifest.json has not the tables comparisons, jobs, "),
     "no number": (

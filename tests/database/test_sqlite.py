@@ -88,7 +88,8 @@ def test_a_full_disk_says_so_and_loses_nothing(path: Path) -> None:
 
 def test_exact_lookup_does_not_read_the_whole_table(path: Path) -> None:
     def explained(connection: Connection) -> list[str]:
-        query = statements.select_fastest(KEY, 5).compile(connection, compile_kwargs={"literal_binds": True})
+        query = statements.select_fastest().params(statements.parameters(KEY, count=5))
+        query = query.compile(connection, compile_kwargs={"literal_binds": True})
         return [str(line) for line in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}")]
 
     with Database(path) as database:

@@ -1,0 +1,63 @@
+"""Lookups read what they need: by indexes, and of thousands of candidates only those that may be clearly faster."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Select
+from sqlalchemy.engine import Connection
+
+from autotune.database import Database, Origin, Run, statements
+from autotune.database.best import clearly_faster
+from autotune.database.inside import estimates
+from autotune.database.records import Reading
+from tests.database.examples import KEY, prepare, run
+
+
+@pytest.mark.parametrize(
+    ("query", "index"),
+    [
+        (statements.select_default(), "defaults"),
+        (statements.select_default(alive=True), "defaults"),
+        (statements.count_defaults(), "defaults"),
+        (statements.count_outcomes(), "fastest"),
+        (statements.select_winner(), "compared"),
+        (statements.select_crashes(), "compared"),
+        (statements.select_comparison(of_key=True), "compared"),
+        (statements.select_readings_below(), "read"),
+        (statements.select_run(), "sqlite_autoindex_runs_1"),
+    ],
+)
+def test_what_a_lookup_asks_is_found_by_an_index(tmp_path: Path, query: Select[Any], index: str) -> None:
+    values = statements.parameters(KEY, bound=0.9, trace="a")
+
+    def explained(connection: Connection) -> list[str]:
+        given = {name: values[name] for name in query.compile(connection).params if name in values}
+        text = query.params(given).compile(connection, compile_kwargs={"literal_binds": True})
+        return [str(line) for line in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}")]
+
+    with Database(tmp_path / "x.db") as database:
+        plan = database.session.read(explained)
+    assert any(f"INDEX {index} " in line for line in plan), plan
+    assert not any("SCAN" in line for line in plan), plan
+
+
+@pytest.mark.parametrize("slow", [0.8, 1.0, 1.5])
+def test_all_that_may_be_clearly_faster_is_looked_at(tmp_path: Path, slow: float) -> None:
+    rng = random.Random(f"{slow}")
+    with Database(tmp_path / "x.db") as database:
+        prepare(database)
+        database.record(run("default", 100.0, origin=Origin.DEFAULT))
+        names = [f"t{number}" for number in range(12)]
+        for name in names:
+            database.record(run(name, 100.0))
+        for _ in range(2):
+            read = [Reading(name, slow * rng.uniform(0.7, 1.3), rng.randint(1, 5), 90.0) for name in names]
+            database.read_inside(KEY, [Reading("default", slow, 9, 90.0), *read], "net")
+        fast = clearly_faster(estimates(database.readings(KEY)), "default")
+        best = database.best(KEY.workload, KEY.target, KEY.space)
+    assert isinstance(best, Run)
+    assert best.trace_key == (fast[0] if fast else "default")

@@ -18,7 +18,7 @@ import numpy as np
 from autotune.bench.suites.neighbours import Pair, model
 from autotune.bench.tables import NOTHING, Table, duration
 from autotune.compiler import Compilation, compile_in_detail, divide
-from autotune.compiler.tiers import ERROR, LATENCY_ERROR, Tier, around
+from autotune.compiler.tiers import ERRORS, LATENCY_ERRORS, Tier, around
 from autotune.database.records import SAME_CODE, Ratio
 from autotune.errors import MeasureError
 from autotune.passes.options import DIRECT
@@ -270,8 +270,8 @@ def expectations_table(title: str, rows: Sequence[Row]) -> Table:
     lines = [
         (what, *_calibration(found, error))
         for what, found, error in (
-            ("ratio to the default", ratios, ERROR),
-            ("latency", latencies, LATENCY_ERROR),
+            ("ratio to the default", ratios, ERRORS[Tier.SHAPE]),
+            ("latency", latencies, LATENCY_ERRORS[Tier.SHAPE]),
         )
     ]
     head = ("expected", "dispatches", "bias", "error", "error that is stated", "covered")

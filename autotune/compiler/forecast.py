@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.codegen.backend import manifest_of
 from autotune.compiler.assemble import BuiltWorkload, MemoryNeeds, memory_needs
 from autotune.compiler.planned import Planned, apply
-from autotune.compiler.tiers import LATENCY_ERROR, Tier
+from autotune.compiler.tiers import LATENCY_ERRORS, Tier
 from autotune.database.query import Hit
 from cost_models.between import Touched, distant, in_place
 from cost_models.known_error import KnownError, known_error, of_sum
@@ -128,7 +128,7 @@ def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError]
         return 1e-9 * planned.found.latencies[1], source, KnownError(1.0, spread)
     space = space_for(planned.workload, target)
     if planned.transfer is not None:
-        error = KnownError(known_error(space.family).scale, LATENCY_ERROR)
+        error = KnownError(known_error(space.family).scale, LATENCY_ERRORS[planned.tier])
         return 1e-9 * planned.transfer.latency_ns, Source.TRANSFERRED, error
     return analytic.default_seconds(space), Source.PREDICTED, known_error(space.family)
 

@@ -69,7 +69,9 @@ def other_config(workload: Workload, target: Target) -> Config:
     return next(config for config in liked if space.schedule(config).trace != trace)
 
 
-def tuned(store: Database, workload: Workload, target: Target, gain: float) -> Config:
+def tuned(
+    store: Database, workload: Workload, target: Target, gain: float, chosen: Config | None = None
+) -> Config:
     """Store the default and a candidate that was confirmed to take ``gain`` of its latency."""
     space = space_for(workload, target)
     key = Key(workload.key, target.key, space.key)
@@ -78,7 +80,10 @@ def tuned(store: Database, workload: Workload, target: Target, gain: float) -> C
     )
     store.add_target(target)
     store.add_space(space.key, workload.key, json.dumps(space.to_json()))
-    configs = {Origin.DEFAULT: analytic.default_config(space), Origin.SEARCH: other_config(workload, target)}
+    configs = {
+        Origin.DEFAULT: analytic.default_config(space),
+        Origin.SEARCH: chosen or other_config(workload, target),
+    }
     for origin, config in configs.items():
         trace, took = space.schedule(config).trace, Latency(5, 1e5, 1e5, 0.0)
         text = config_to_json(config)
@@ -213,6 +218,21 @@ def test_the_nearest_shape_serves_where_the_workload_is_unknown(database: Databa
     assert str(found.transfer.source.differences[0]) == ("i0: float32[72, 64] here, float32[64, 64] there")
     tuned(database, asked, TWO, 0.5)
     assert served(asked, ONE, database).tier is Tier.TARGET  # the same workload comes first
+
+
+def test_what_the_model_dislikes_here_is_not_taken_from_another_size(database: Database) -> None:
+    known, asked = workload_of(64, 64, 64), workload_of(72, 64, 64)
+    space, other = space_for(known, ONE), space_for(asked, ONE)
+    otherwise = analytic.default_config(other)
+    candidates = space.random(np.random.default_rng(0), 64)
+    there = [projected(other, config, otherwise) for config in candidates]
+    found = dict(zip(map(float, analytic.predict(other, there)), candidates, strict=True))
+    twice = 2 * analytic.default_seconds(other)
+    disliked = min(found, key=lambda seconds: abs(seconds - twice))
+    assert 1.3 < disliked / analytic.default_seconds(other) < 4
+    tuned(database, known, ONE, 0.2, found[disliked])
+    assert served(asked, ONE, database).tier is Tier.ANALYTIC
+    assert served(known, TWO, database).tier is Tier.TARGET
 
 
 def test_what_is_projected_is_legal_in_any_space() -> None:

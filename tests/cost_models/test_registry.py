@@ -13,7 +13,7 @@ from autotune.errors import CostModelError
 from autotune.target import Target
 from cost_models import features, folds
 from cost_models import registry as registry_module
-from cost_models.builtin import Defaults
+from cost_models.builtin import SHIPPED, Defaults
 from cost_models.manifest import ModelManifest
 from cost_models.ranker import Ranker
 from cost_models.registry import Registry
@@ -175,3 +175,12 @@ def test_a_new_model_is_compared_with_what_is_built_in(ranker: Ranker, tmp_path:
     np.testing.assert_array_equal(now.scores, ranker.held_out(data))
     assert serving(registry, data, []) == Serving()
     assert serving(Registry(tmp_path / "models"), data, [make.AVX2]) == Serving()
+
+
+def test_what_comes_with_the_package_reads_todays_features_and_beat_the_analytic_model() -> None:
+    for level in SHIPPED.levels():
+        found = SHIPPED.manifest(level)
+        assert found.schema == features.schema(), (
+            f"train it again: docs/retraining.md has the command ({level})"
+        )
+        assert found.reason.startswith("better beyond doubt")

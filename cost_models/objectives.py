@@ -154,7 +154,7 @@ OBJECTIVES: Mapping[str, Fit] = {
     "regression": regression,
     "fastest": fastest,
 }
-DEFAULT = "pairs"
-"""On 110 workloads it is as good as lambdarank, which knows no noise, and better than the others."""
+DEFAULT = "lambdarank"
+"""On 116 workloads none orders pairs better beyond doubt, and the first choices of it and of regression lose least."""
 
 __all__ = ["DEFAULT", "LAMBDARANK", "OBJECTIVES", "SHALLOW", "TREES", "Fit", "Rows", "graded"]

@@ -40,11 +40,11 @@ ABOUT = (
 )
 @click.option(
     "--rankings",
-    default="random,analytic,knobs,pairs",
+    default="random,analytic,knobs,lambdarank",
     show_default=True,
     metavar="NAME,NAME",
     callback=lambda _context, _option, text: list(dict.fromkeys(part.strip() for part in text.split(","))),
-    help="What is judged, also lambdarank, regression, fastest; the last one by family, model and target too.",
+    help="What is judged, also pairs, regression, fastest; the last one by family, model and target too.",
 )
 @shared.number_option("--rounds", 60, "Trees of each.")
 @click.option(

@@ -138,6 +138,8 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
     if isinstance(parameter, click.Option) and parameter.is_flag:
         return [parameter.opts[0]]
+    if isinstance(parameter, click.Option) and parameter.multiple:
+        return [word for item in value for word in (parameter.opts[0], str(item))]
     if isinstance(value, (tuple, list)):
         return [parameter.opts[0], ",".join(map(str, value)) or "none"]
     text = Path(str(value)).name if parameter.name in _PRIVATE else str(value)

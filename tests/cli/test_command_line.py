@@ -15,13 +15,16 @@ def names(context: click.Context, parameter: click.Parameter, value: str) -> lis
 @click.command("compare")
 @click.argument("folder")
 @click.option("--samplers", callback=names, default="tpe")
+@click.option("--db", multiple=True)
 @click.option("--seeds", type=int, default=1)
 @click.pass_context
-def compare(context: click.Context, folder: str, samplers: list[str], seeds: int) -> None:
+def compare(
+    context: click.Context, folder: str, samplers: list[str], db: tuple[str, ...], seeds: int
+) -> None:
     click.echo(command_line(context))
 
 
 def test_a_page_shows_its_command_as_it_can_be_given_again() -> None:
-    words = ["results", "--samplers", "guided,random"]
+    words = ["results", "--samplers", "guided,random", "--db", "a.db", "--db", "b.db"]
     shown = CliRunner().invoke(compare, words).output.split()
     assert shown == ["compare", *words]

@@ -236,7 +236,7 @@ def prune(database: str | None, dry_run: bool, as_json: bool) -> None:
 
     with opened(database, read_only=True) as store:
         stale = stale_keys(store)
-        count = sum(len(store.records(workload=k.workload, target=k.target, space=k.space)) for k in stale)
+        count = sum(store.count(key) for key in stale)
         where = store.where
     if not dry_run and stale:
         with opened(database) as store:

@@ -175,6 +175,7 @@ __all__ = [
     "for_goal",
     "lookup",
     "outcomes",
+    "outcomes_alone",
     "points_of",
     "readings_of",
 ]

@@ -9,6 +9,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.engine import Connection, Row
 
 from autotune.database import rows, schema, statements
+from autotune.database.session import STREAMED
 from autotune.errors import DatabaseError
 
 
@@ -26,7 +27,7 @@ def damage_of(connection: Connection) -> list[str]:
         (select(schema.plans), rows.plan_from_row),
     ]
     for query, read in queries:
-        for row in connection.execute(query):
+        for row in connection.execute(query, execution_options=STREAMED):
             try:
                 read(row)
             except DatabaseError as error:

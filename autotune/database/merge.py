@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Table, and_, delete, select, update
+from sqlalchemy import Select, Table, and_, delete, select, update
 from sqlalchemy.engine import Connection, Row
 
 from autotune.database import schema, statements
 from autotune.database.conflict import Conflict, Prefer, conflict
 from autotune.database.records import Key, Run
-from autotune.database.session import insert_new
+from autotune.database.session import STREAMED, insert_new
 from autotune.database.store import Database
-
-_CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -38,16 +37,21 @@ def merge(into: Database, source: Database, prefer: Prefer = Prefer.MINE) -> Mer
     Of a run that both have the reading of ``into`` stays, unless the intervals of the readings do not overlap and
     ``prefer`` says otherwise. Interrupted, it is simply run again.
     """
-    found = source.session.read(_everything)
-    new, conflicts = dict[Table, int](), list[Conflict]()
-    for table, values in found.items():
-        new[table] = 0
-        for start in range(0, len(values), _CHUNK):
-            part = values[start : start + _CHUNK]
-            count, differing = into.session.write(partial(_copy, table=table, values=part, prefer=prefer))
-            new[table] += count
-            conflicts += differing
-    return MergeReport(new[schema.runs], len(found[schema.runs]) - new[schema.runs], tuple(conflicts))
+    new, conflicts, runs = Counter[Table](), dict[Conflict, None](), 0
+
+    def copy_all(connection: Connection) -> None:
+        """Part by part: a million runs have gigabytes of schedules. Done again, it finds what it has copied."""
+        nonlocal runs
+        runs = 0
+        for table, query in _everything().items():
+            for part in connection.execute(query, execution_options=STREAMED).partitions():
+                count, differing = into.session.write(partial(_copy, table=table, values=part, prefer=prefer))
+                new[table] += count
+                conflicts.update(dict.fromkeys(differing))
+                runs += len(part) if table is schema.runs else 0
+
+    source.session.read(copy_all)
+    return MergeReport(new[schema.runs], runs - new[schema.runs], tuple(conflicts))
 
 
 TABLES = (
@@ -64,10 +68,9 @@ TABLES = (
 """What is referred to comes before what refers to it."""
 
 
-def _everything(connection: Connection) -> dict[Table, list[Row[Any]]]:
+def _everything() -> dict[Table, Select[Any]]:
     """All rows of every table."""
-    query = {table: select(table) for table in TABLES} | {schema.readings: statements.select_all_readings()}
-    return {t: list(connection.execute(q)) for t, q in query.items()}
+    return {table: select(table) for table in TABLES} | {schema.readings: statements.select_all_readings()}
 
 
 def _copy(

@@ -33,6 +33,7 @@ from sqlalchemy.engine import Connection
 from autotune.database import schema, signing
 from autotune.database.merge import TABLES
 from autotune.database.pack_rows import from_line, to_line
+from autotune.database.session import STREAMED
 from autotune.database.store import Database
 from autotune.errors import DatabaseError, PackError
 from autotune.files import replacing, scratch_folder
@@ -90,7 +91,8 @@ def _write_table(connection: Connection, archive: zipfile.ZipFile, table: Table)
     """Write the rows of a table; what the manifest says of them."""
     digest, nbytes, count = hashlib.sha256(), 0, 0
     with archive.open(_info(f"{table.name}.jsonl"), "w", force_zip64=True) as member:
-        for row in connection.execute(select(table).order_by(*table.primary_key)):
+        query = select(table).order_by(*table.primary_key)
+        for row in connection.execute(query, execution_options=STREAMED):
             try:
                 line = to_line(dict(row._mapping))
             except (ValueError, TypeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -19,6 +19,9 @@ from autotune.errors import DatabaseError
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+
+STREAMED: Mapping[str, Any] = {"yield_per": 500}
+"""The execution options of a query whose rows do not fit into memory: so many are there at once, also of a server's."""
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
@@ -135,4 +138,4 @@ def insert_new(connection: Connection, table: Any, values: dict[str, Any]) -> bo
     return connection.execute(statement.returning(literal_column("1"))).first() is not None
 
 
-__all__ = ["Session", "Work", "insert_new"]
+__all__ = ["STREAMED", "Session", "Work", "insert_new"]

@@ -31,7 +31,7 @@ from autotune.database.records import (
     WorkloadRow,
     WorkloadSummary,
 )
-from autotune.database.session import Session, insert_new
+from autotune.database.session import STREAMED, Session, insert_new
 from autotune.errors import DatabaseError
 from autotune.target import Target
 
@@ -299,6 +299,21 @@ class Database:
         """
         query = statements.select_records(workload, target, space, job, after)
         return self._all(query, rows.from_row, skip_damaged=skip_damaged)
+
+    def each_record(self, visit: Callable[[Run], None]) -> None:
+        """Show all runs that are not damaged, one after the other: of a million not all are in memory at once."""
+
+        def visit_all(connection: Connection) -> None:
+            query = statements.select_runs().order_by(schema.runs.c.id)
+            for row in connection.execute(query, execution_options=STREAMED):
+                with suppress(DatabaseError):
+                    visit(rows.from_row(row))
+
+        self.session.read(visit_all)
+
+    def count(self, key: Key) -> int:
+        """Number of runs of a key."""
+        return sum(self.session.read(lambda connection: best.outcomes_alone(connection, key)).values())
 
     def workload_rows(self, *, skip_damaged: bool = False) -> list[WorkloadRow]:
         """Every workload known, by key."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from autotune.database import Database, Key, Outcome
+from autotune.database import Database, Key, Outcome, Run
 from autotune.errors import AutotuneError, PackError
 
 
@@ -29,16 +29,19 @@ def problems_of(database: Database) -> list[str]:
             continue
         if key != row.key or hashlib.sha256(row.text.encode()).hexdigest() != row.key:
             problems.append(f"workload {row.key[:12]} reads as {key[:12]}")
-    for run in database.records(skip_damaged=True):
+
+    def check(run: Run) -> None:
         if run.outcome is not Outcome.OK:
-            continue
+            return
         try:
             trace_key = Trace.from_json(run.trace_json).key
         except AutotuneError as error:
             problems.append(f"schedule of run {run.id} cannot be read: {str(error).splitlines()[0]}")
-            continue
+            return
         if trace_key != run.trace_key:
             problems.append(f"schedule of run {run.id} is not the one that was measured")
+
+    database.each_record(check)
     return problems
 
 

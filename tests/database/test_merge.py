@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+from sqlalchemy.engine import Connection, Row
+
+import autotune.database.merge as merge_module
 from autotune.database import Database, Key, Run
 from autotune.database.conflict import Prefer
 from autotune.database.merge import diff, forget, merge
@@ -84,3 +90,21 @@ def test_forgetting_a_key_leaves_the_others(tmp_path: Path) -> None:
         assert forget(database, [other, Key("x", "y", "z")]) == 1
         assert [r.trace_key for r in database.records()] == ["a"]
         assert database.damage() == []
+
+
+def test_a_merge_has_a_part_of_the_runs_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, copy = list[int](), merge_module._copy
+
+    def counted(connection: Connection, *, values: Sequence[Row[Any]], **more: Any) -> Any:
+        sizes.append(len(values))
+        return copy(connection, values=values, **more)
+
+    monkeypatch.setattr(merge_module, "STREAMED", {"yield_per": 3})
+    monkeypatch.setattr(merge_module, "_copy", counted)
+    with Database(tmp_path / "a.db") as source, Database(tmp_path / "b.db") as into:
+        prepare(source)
+        for number in range(8):
+            source.record(run(f"t{number}", 1.0))
+        report = merge(into, source)
+        assert (report.new, report.known, len(into.records())) == (8, 0, 8)
+    assert max(sizes) == 3

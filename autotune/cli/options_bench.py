@@ -136,6 +136,8 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
         return [word for _ in value for word in (parameter.opts[0], "PYTHON")]
     if isinstance(parameter, click.Argument):
         return [str(item) for item in value] if isinstance(value, tuple) else [str(value)]
+    if isinstance(parameter, click.Option) and parameter.multiple:
+        return [word for one in value for word in (parameter.opts[0], str(one))]
     if isinstance(parameter, click.Option) and parameter.is_flag:
         return [parameter.opts[0]]
     if isinstance(parameter, click.Option) and parameter.multiple:

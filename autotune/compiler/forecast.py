@@ -14,7 +14,7 @@ from autotune.compiler.planned import Planned, apply
 from autotune.compiler.tiers import LATENCY_ERRORS, Tier
 from autotune.database.query import Hit
 from cost_models.between import Touched, distant, in_place
-from cost_models.known_error import KnownError, known_error, of_sum
+from cost_models.known_error import MACHINE, KnownError, known_error, of_machine, of_sum
 from cost_models.machine import Machine
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def forecast(parts: Partition, plan: Plan, target: Target) -> Prediction:
         )
         errors.append((dispatch.workload.key, latency, error.spread))
     total = sum(dispatch.latency_ns for dispatch in found)
-    whole = of_sum(errors)
+    measured = sum(d.latency_ns for d in found if d.source in (Source.INSIDE, Source.ALONE)) / (total or 1.0)
+    common = measured * MACHINE.spread + (1.0 - measured) * of_machine(target).spread
+    whole = KnownError(1.0, of_sum(errors, common))
     needs = memory_needs(parts, _manifests(plan.schedules, target), target)
     return Prediction(parts.name, target.threads, total, whole.interval(total), needs, tuple(found))
 
@@ -127,10 +129,12 @@ def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError]
         spread = _INSIDE_SPREAD if source is Source.INSIDE else _ALONE_SPREAD
         return 1e-9 * planned.found.latencies[1], source, KnownError(1.0, spread)
     space = space_for(planned.workload, target)
+    family = known_error(space.family)
+    scale = family.scale * of_machine(target).scale
     if planned.transfer is not None:
-        error = KnownError(known_error(space.family).scale, LATENCY_ERRORS[planned.tier])
+        error = KnownError(scale, LATENCY_ERRORS[planned.tier])
         return 1e-9 * planned.transfer.latency_ns, Source.TRANSFERRED, error
-    return analytic.default_seconds(space), Source.PREDICTED, known_error(space.family)
+    return analytic.default_seconds(space), Source.PREDICTED, KnownError(scale, family.spread)
 
 
 def _touched(parts: Partition, dispatch: Dispatch) -> Touched:

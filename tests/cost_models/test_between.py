@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from autotune.target import Target
 from cost_models.between import Distant, Touched, distant, in_place
-from cost_models.known_error import KnownError, of_sum
+from cost_models.known_error import LEVEL, KnownError, of_machine, of_sum
+from cost_models.known_error import MACHINE as MACHINE_ERROR
 from cost_models.machine import Machine
 
 MIB = 1 << 20
@@ -40,7 +42,14 @@ def test_data_from_memory_hides_behind_longer_work() -> None:
 
 
 def test_errors_of_one_workload_add_up_and_those_of_several_level_out() -> None:
-    alike = of_sum([("a", 1.0, 0.3), ("a", 1.0, 0.3)])
-    mixed = of_sum([("a", 1.0, 0.3), ("b", 1.0, 0.3)])
-    assert alike.spread > mixed.spread > of_sum([("a", 1.0, 0.0)]).spread
+    alike = of_sum([("a", 1.0, 0.3), ("a", 1.0, 0.3)], 0.1)
+    mixed = of_sum([("a", 1.0, 0.3), ("b", 1.0, 0.3)], 0.1)
+    assert alike > mixed > of_sum([("a", 1.0, 0.0)], 0.1) == pytest.approx(0.1)
     assert KnownError(2.0, 0.0).interval(5.0) == (5.0, 5.0)
+
+
+def test_little_is_known_of_a_processor_by_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNE_MACHINE", "table")
+    level = Target.parse("x86-64-v3")
+    assert of_machine(level) == LEVEL
+    assert of_machine(replace(level, cpu="znver4")) == MACHINE_ERROR

@@ -20,7 +20,7 @@ from autotune.graph.region import Workload
 from autotune.suggest import counted
 from autotune.target import Target
 from cost_models import analytic
-from cost_models.known_error import known_error
+from cost_models.known_error import known_error, of_machine
 from search_spaces.spaces import space_for
 
 Configs = tuple[Mapping[str, int | str | bool], ...]
@@ -69,10 +69,10 @@ class Sample:
 
     @property
     def ratio(self) -> float:
-        """Expected over measured time of the candidate that the model likes best; its family's error is known."""
-        predicted = self.predicted
-        best = int(predicted.argmin())
-        return float(predicted[best] * 1e9 / self.nanoseconds[best] / known_error(self.family).scale)
+        """Expected over measured time of the candidate that the model likes best; known scales are taken out."""
+        best = int(self.predicted.argmin())
+        scale = known_error(self.family).scale * of_machine(Target.from_json(self.target)).scale
+        return float(self.predicted[best] * 1e9 / self.nanoseconds[best] / scale)
 
 
 def cases(families: Sequence[str] = ()) -> list[tuple[str, str, Workload]]:

@@ -70,6 +70,8 @@ none, so that only the neighbours of the best are preferred; a job's that begins
 recordings of other models; and one that begins with the reverse of it."""
 PRIORS = ("prior", "reversed")
 """Those that need other models' recordings."""
+_FOLDS = 10
+"""So many models are learnt at most: where there are more of those that were recorded, some share one."""
 
 
 @dataclass(frozen=True)
@@ -164,20 +166,24 @@ def compare(
 def priors(
     recordings: Sequence[Recording], *, inside: bool, say: Callable[[str], None] = lambda text: None
 ) -> dict[str, Ranker]:
-    """For each model what was learnt from the recordings of the other models, of workloads that it does not have."""
+    """For each model what was learnt from the recordings of others, of workloads that it does not have."""
     tables = [recording.training_table(inside=inside) for recording in recordings]
     data = dataset.build(pandas.concat(tables, ignore_index=True), FeatureCache.of_user())
-    keys: dict[str, set[str]] = {}
-    for recording in recordings:
-        keys.setdefault(recording.facts.model, set()).add(recording.space.workload.key)
-    found = {}
-    for model, own in keys.items():
+    models = sorted({recording.facts.model for recording in recordings})
+    found: dict[str, Ranker] = {}
+    for fold in range(min(_FOLDS, len(models))):
+        mine = models[fold::_FOLDS]
+        own = {r.space.workload.key for r in recordings if r.facts.model in mine}
         others = [key for key in data.workloads if key not in own]
         if len(set(others)) < 2:
-            raise UsageError(f"too few workloads of other models than {model}: {len(set(others))}, needed 2")
+            what = " and ".join(mine)
+            raise UsageError(f"too few workloads of other models than {what}: {len(set(others))}, needed 2")
         known = data.take(data.rows_of(others))
-        say(f"learning for {model} from {len(known)} runs of {len(set(others))} other workloads")
-        found[model] = Ranker.fit(known, folds.by_workload(others, model))
+        say(
+            f"learning from {len(known)} runs of {len(set(others))} workloads that are not of {', '.join(mine)}"
+        )
+        ranker = Ranker.fit(known, folds.by_workload(others, f"{fold}"))
+        found |= dict.fromkeys(mine, ranker)
     return found
 
 

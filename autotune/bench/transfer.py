@@ -245,8 +245,9 @@ def speeds_table(title: str, rows: Sequence[Row]) -> Table:
     ]
     served = [row for row in rows if row.from_neighbour]
     for name, some in (("nearest shape", served), ("all", rows)):
-        means = [str(geometric_mean([r.asked for r in some])), str(geometric_mean([r.default for r in some]))]
-        lines.append((f"{name} ({len(some)})", "", "", "", "", *(means if some else [NOTHING] * 2)))
+        sides = ([row.asked for row in some], [row.default for row in some])
+        means = (str(geometric_mean(side)) if side else NOTHING for side in sides)
+        lines.append((f"{name} ({len(some)})", "", "", "", "", *means))
     head = ("asked for", "tuned", "tier", "algorithm", "tuned latency", "asked ÷ tuned", "default ÷ tuned")
     return Table(title, head, tuple(lines), _NOTES)
 

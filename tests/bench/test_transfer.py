@@ -54,6 +54,8 @@ def test_means_are_of_speeds_and_of_what_a_neighbour_serves() -> None:
     assert [line[5] for line in table.rows[:3]] == ["1.00", "0.83 (0.77 to 0.91)", "0.50 (0.48 to 0.53)"]
     assert table.rows[3][0] == "nearest shape (2)"
     assert table.rows[3][5].startswith("0.909 ")
+    unserved = speeds_table("t", found[2:]).rows[1]
+    assert (unserved[0], *unserved[5:]) == ("nearest shape (0)", "–", "–")
     assert [line[1::4] for line in expectations_table("t", found).rows] == [("1", "1 of 1"), ("2", "1 of 2")]
 
 

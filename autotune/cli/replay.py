@@ -208,7 +208,8 @@ def _trials(found: SearchComparison) -> Table:
         shown = (
             [f"{found.trials_mean(number)}", f"{found.trials_mean(number, 0)}"] if count else [NOTHING] * 2
         )
-        reached = np.nanmean(found.trials(number) <= found.curves.shape[-1]) if count else np.nan
+        tried = found.trials(number)
+        reached = np.mean(tried[~np.isnan(tried)] <= found.curves.shape[-1]) if count else np.nan
         rows.append((method.name, *shown, f"{100 * reached:.0f} %"))
     title = f"Trials to 95 % of the best, {counted(count, 'workload')} whose default is further from it"
     return Table(title, ("sampler", "trials", "saved", "searches that came there"), tuple(rows))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from autotune.errors import UsageError
 from autotune.quota import cpu_quota
@@ -34,7 +37,8 @@ def check_threads(threads: int, *, allow_oversubscription: bool) -> None:
         )
 
 
-def cache_sizes() -> dict[int, int]:
+@cache
+def cache_sizes() -> Mapping[int, int]:
     """Data and unified cache sizes by level, from sysfs; empty where the kernel does not tell."""
     sizes: dict[int, int] = {}
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
@@ -46,9 +50,10 @@ def cache_sizes() -> dict[int, int]:
             sizes[int((index / "level").read_text())] = int(text.rstrip("KM")) * unit
         except (OSError, ValueError):
             continue
-    return sizes
+    return MappingProxyType(sizes)
 
 
+@cache
 def device_name() -> str:
     """The processor's own name, for provenance and the key."""
     try:

@@ -7,6 +7,7 @@ In a container the files that are seen are those of the container's group and be
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -26,18 +27,27 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
     ``root`` is where the files of the system are.
     """
     try:
-        memberships = (root / "proc/self/cgroup").read_text().splitlines()
-        mounts = (root / "proc/self/mountinfo").read_text().splitlines()
+        memberships = (root / "proc/self/cgroup").read_text()
+        limited = _limited(root, memberships)
     except OSError:
         return None  # no Linux: nothing is known of a limit
-    groups = dict(filter(None, map(_membership, memberships)))
-    found = [
-        quota
+    quotas = (_quota(folder, version) for folder, version in limited)
+    return min((quota for quota in quotas if quota is not None), default=None)
+
+
+@lru_cache(maxsize=16)
+def _limited(root: Path, memberships: str) -> tuple[tuple[Path, int], ...]:
+    """The folders of the groups that limit a process of such memberships, with the version of their interface.
+
+    They are looked for once: quotas change while a process runs, where groups are mounted does not.
+    """
+    groups = dict(filter(None, map(_membership, memberships.splitlines())))
+    mounts = (root / "proc/self/mountinfo").read_text().splitlines()
+    return tuple(
+        (folder, hierarchy.version)
         for hierarchy in filter(None, (_hierarchy(line, root) for line in mounts))
         for folder in _folders(hierarchy, groups.get(hierarchy.version))
-        if (quota := _quota(folder, hierarchy.version)) is not None
-    ]
-    return min(found, default=None)
+    )
 
 
 def _membership(line: str) -> tuple[int, PurePosixPath] | None:

@@ -91,3 +91,12 @@ def test_the_least_quota_counts(
 
 def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
     assert cpu_quota(tmp_path) is None
+
+
+def test_a_quota_that_changes_is_read_again(tmp_path: Path) -> None:
+    root = tree(tmp_path, [WHOLE], ["0::/a"], {"a/cpu.max": "150000 100000"})
+    assert cpu_quota(root) == 1.5
+    tree(tmp_path, [WHOLE], ["0::/a"], {"a/cpu.max": "250000 100000"})
+    assert cpu_quota(root) == 2.5
+    tree(tmp_path, [WHOLE], ["0::/b"], {"b/cpu.max": "50000 100000"})
+    assert cpu_quota(root) == 0.5

@@ -1,17 +1,24 @@
-"""Engines: how SQLite and PostgreSQL are opened, and what each does when a transaction begins."""
+"""Engines: how SQLite and PostgreSQL are opened, and what each does when a transaction begins.
+
+An engine that was given back keeps the statements that it has put together, as that takes longer than to answer them,
+and no connection: a file may be replaced or removed meanwhile, a server restarted.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import time
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import sqlalchemy
-from sqlalchemy import event
+from sqlalchemy import FromClause, event
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.engine import Connection, Engine
 
 from autotune.database.address import DatabaseAddress
@@ -28,31 +35,84 @@ _ALIVE = {
 """libpq's parameters: a server that vanished without a word is noticed within about a minute."""
 
 
-def connect(address: DatabaseAddress, *, timeout: float, read_only: bool) -> Engine:
+@dataclass(frozen=True)
+class _Kind:
+    """What an engine is made for; a file by its absolute path, as the working folder may change."""
+
+    address: DatabaseAddress
+    timeout: float
+    immutable: bool
+    read_only: bool
+
+    def made(self) -> Engine:
+        """A new engine of this kind."""
+        if self.address.path is None:
+            return _server(self.address, self.timeout)
+        return _file(self.address.path, self.timeout, self.read_only, self.immutable)
+
+
+_KEPT = 8
+"""So many engines wait to be used again."""
+_IDLE: list[tuple[_Kind, Engine]] = []
+"""The last one given back is last. Each is lent to one user at a time, hence never shared by threads."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_IDLE.clear)  # another thread may have held their locks
+
+
+@dataclass(eq=False)
+class Lent:
+    """An engine for one user, until it is given back."""
+
+    kind: _Kind
+    engine: Engine
+    _back: bool = False
+
+    def give_back(self) -> None:
+        """Close its connections; another user may have it then. To do so again changes nothing."""
+        if self._back:
+            return
+        self._back = True
+        self.engine.dispose()
+        _IDLE.append((self.kind, self.engine))
+        del _IDLE[:-_KEPT]
+
+
+def lent(address: DatabaseAddress, *, timeout: float, read_only: bool) -> Lent:
     """An engine that waits up to ``timeout`` seconds for a lock; nothing is opened yet.
 
     A transaction of an engine with the execution option ``writes`` may write.
     """
-    if address.path is None:
-        return _server(address, timeout)
-    return _file(address.path, timeout, read_only)
+    path = None if address.path is None else address.path.absolute()
+    # immutable=1 reads a WAL database where the -shm file that goes with it cannot be made.
+    immutable = read_only and path is not None and not os.access(path.parent, os.W_OK)
+    kind = _Kind(DatabaseAddress(path, address.server), timeout, immutable, read_only)
+    for idle in reversed(_IDLE.copy()):
+        if idle[0] == kind:
+            with suppress(ValueError):  # another thread was faster
+                _IDLE.remove(idle)
+                return Lent(*idle)
+    return Lent(kind, kind.made())
 
 
-def _file(path: Path, timeout: float, read_only: bool) -> Engine:
+class _FileCompiler(SQLiteCompiler):
+    """Writes the hints of a query, such as the index by which to look, that SQLAlchemy's own leaves out."""
+
+    def get_from_hint_text(self, table: FromClause, text: str | None) -> str | None:
+        """What follows the name of a table."""
+        return text
+
+
+def _file(path: Path, timeout: float, read_only: bool, immutable: bool) -> Engine:
     where = sqlalchemy.URL.create("sqlite", database=str(path))  # a name may hold ?, # and %
     if read_only:
-        # immutable=1 reads a WAL database where the -shm file that goes with it cannot be made.
-        immutable = {} if _writable(path) else {"immutable": "1"}
-        name = f"file:{quote(str(path.absolute()))}"
-        where = where.set(database=name, query={"mode": "ro", **immutable, "uri": "true"})
+        flags = {"immutable": "1"} if immutable else {}
+        name = f"file:{quote(str(path))}"
+        where = where.set(database=name, query={"mode": "ro", **flags, "uri": "true"})
     engine = sqlalchemy.create_engine(where, connect_args={"timeout": timeout})
+    engine.dialect.statement_compiler = _FileCompiler
     event.listen(engine, "connect", _prepare_read if read_only else partial(_prepare_write, timeout))
     event.listen(engine, "begin", _begin)
     return engine
-
-
-def _writable(path: Path) -> bool:
-    return os.access(path.absolute().parent, os.W_OK)
 
 
 def _prepare_write(timeout: float, connection: sqlite3.Connection, _record: object) -> None:
@@ -111,4 +171,4 @@ def _server(address: DatabaseAddress, timeout: float) -> Engine:
     return engine
 
 
-__all__ = ["connect"]
+__all__ = ["Lent", "lent"]

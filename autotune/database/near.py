@@ -129,14 +129,14 @@ def neighbours_of(
 
     Those of targets that are not compatible come last, and only with ``any_target``.
     """
-    targets = {row.key: rows.target_from_row(row) for row in connection.execute(select(schema.targets))}
+    known = {row.key: rows.target_from_row(row) for row in connection.execute(select(schema.targets))}
+    targets = {key: other for key, other in known.items() if any_target or compatible(target, other)}
     found = _on_targets(connection, asked, 0.0, (), target, targets)
     found = [n for n in found if n.key != Key(asked.key, target.key, space)]
     for distance, row in _of_other_sizes(connection, asked):
         differing = _sizes_differing(asked.text, row.text)
         found += _on_targets(connection, row, distance, differing, target, targets)
-    usable = [n for n in found if any_target or n.compatible]
-    return sorted(usable, key=lambda n: (not n.compatible, n.distance, _apart(target, n.target)))
+    return sorted(found, key=lambda n: (not n.compatible, n.distance, _apart(target, n.target)))
 
 
 def _of_other_sizes(connection: Connection, asked: WorkloadRow) -> list[tuple[float, WorkloadRow]]:
@@ -165,15 +165,14 @@ def _on_targets(
     groups = (columns.target_key, columns.space_key)
     query = (
         select(*groups, func.count().label("runs"))
-        .where(columns.workload_key == workload.key, columns.outcome == Outcome.OK.value)
+        .where(columns.workload_key == workload.key, columns.target_key.in_(list(targets)))
+        .where(columns.outcome == Outcome.OK.value)
         .group_by(*groups)
         .order_by(func.max(columns.id).desc())
     )
     found: dict[str, Neighbour] = {}
     for row in connection.execute(query):
-        there = targets.get(row.target_key)
-        if there is None:
-            continue  # a damaged row: `autotune db verify` names it
+        there = targets[row.target_key]
         differing = (*sizes, *differences(target, there))
         key = Key(workload.key, row.target_key, row.space_key)
         if not differing:

@@ -49,11 +49,12 @@ class Session:
         self.established = False
         self._tell: Callable[[str], None] = _log
         self._timeout = timeout
-        self._engine = engine.connect(address, timeout=timeout, read_only=read_only)
+        self._lent = engine.lent(address, timeout=timeout, read_only=read_only)
+        self._engine = self._lent.engine
 
     def close(self) -> None:
         """Give all connections back."""
-        self._engine.dispose()
+        self._lent.give_back()
 
     @contextmanager
     def telling(self, listener: Callable[[str], None]) -> Iterator[None]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -221,21 +222,36 @@ def rank(
     times, tasks = dict[Workload, list[OptionTime]](), dict[Workload, EstimateTask]()
     for workload in workloads:
         rows = [] if database is None else database.comparison(workload.key, target.key, OPTION)
-        options = allowed(workload, preference, speculative=within > 1 or bool(rows))
-        if preference.algorithm is None:
-            options = [option for option in options if option.suits(target)]
-        if len(options) == 1 and options[0].steps is None:
-            continue
-        times[workload], failed = _compared(options, rows, target)
-        if not times[workload]:
-            left = [option for option in options if option not in failed] or options
-            tasks[workload] = EstimateTask(tuple(left), target, max(within, near))
+        options = partial(_suited, workload, target, preference, speculative=within > 1 or bool(rows))
+        found, _ = _compared(options(names={row.name for row in rows}), rows, target)
+        if not any(time.option.steps for time in found):  # nor is it clear that there are several
+            everything = options()
+            if len(everything) == 1 and everything[0].steps is None:
+                continue
+            found, failed = _compared(everything, rows, target)
+            if not found:
+                left = [option for option in everything if option not in failed] or everything
+                tasks[workload] = EstimateTask(tuple(left), target, max(within, near))
+        times[workload] = found
     results = workers.run(list(tasks.values()))
     times |= {w: sorted(found, key=_rank) for w, found in zip(tasks, results, strict=True)}
-    found = {workload.key: Ranking(workload, tuple(found)) for workload, found in times.items()}
+    ranked = {workload.key: Ranking(workload, tuple(found)) for workload, found in times.items()}
     if goal.is_latency:
-        return found
-    return _for_goal(found, goal, footprints or Footprints(target, workers), target, database)
+        return ranked
+    return _for_goal(ranked, goal, footprints or Footprints(target, workers), target, database)
+
+
+def _suited(
+    workload: Workload,
+    target: Target,
+    preference: Preference,
+    *,
+    speculative: bool,
+    names: Collection[str] | None = None,
+) -> list[Option]:
+    """The options that may be used and are worth a try on the target; an algorithm that is asked for is."""
+    options = allowed(workload, preference, speculative=speculative, names=names)
+    return [one for one in options if preference.algorithm is not None or one.suits(target)]
 
 
 def _for_goal(

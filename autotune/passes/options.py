@@ -7,7 +7,7 @@ found is stored under the workload's key.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -70,6 +70,9 @@ DIRECT = "direct"
 TOGETHER = "together"
 """The same of a chain of anchors."""
 
+_OF_ANCHOR = " of anchor "
+"""Between the label of a rule and the number of the only anchor that it was applied to."""
+
 
 @dataclass(frozen=True, eq=False)
 class Option:
@@ -114,33 +117,50 @@ class Option:
         return {v: made.get(v, array) for v, array in self.steps.constants.items()}
 
 
-def allowed(workload: Workload, preference: Preference, *, speculative: bool = False) -> list[Option]:
+def allowed(
+    workload: Workload,
+    preference: Preference,
+    *,
+    speculative: bool = False,
+    names: Collection[str] | None = None,
+) -> list[Option]:
     """The options that may be used, the plain one first; speculative ones if they are asked for, or named.
 
-    Raises UsageError for an unknown algorithm.
+    ``names``: only these are of interest, unless the preference names one; others may be left out. Raises UsageError
+    for an unknown algorithm.
     """
     wanted = preference.algorithm
-    names = tuple(dict.fromkeys((DIRECT, TOGETHER, *(rule.label for rule in RULES))))
-    if wanted is not None and wanted not in names:
-        raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, names)}")
+    known = tuple(dict.fromkeys((DIRECT, TOGETHER, *(rule.label for rule in RULES))))
+    if wanted is not None and wanted not in known:
+        raise UsageError(f"unknown algorithm {wanted!r}\n  one of {listing(wanted, known)}")
     several = speculative or wanted is not None
-    exact = options_of(workload, speculative=several, tolerance=preference.tolerance)
+    names = names if wanted is None else None
+    exact = options_of(workload, speculative=several, tolerance=preference.tolerance, names=names)
     named = [option for option in exact if option.name == wanted]
     return list(named or (exact if wanted is None else exact[:1]))
 
 
 def options_of(
-    workload: Workload, *, speculative: bool = True, tolerance: float = math.inf
+    workload: Workload,
+    *,
+    speculative: bool = True,
+    tolerance: float = math.inf,
+    names: Collection[str] | None = None,
 ) -> tuple[Option, ...]:
     """All ways to compute a workload so exactly, the plain one first and speculative ones last, if at all.
 
-    To compute a chain of anchors together is speculative.
+    To compute a chain of anchors together is speculative. With ``names`` only the rules are tried that make these.
     """
+    labels = None if names is None else {name.partition(_OF_ANCHOR)[0] for name in names}
     whole = _whole(workload)
     found, known = list[Option](), set[tuple[Workload, ...]]({(workload,)})
     for late in (False, True) if speculative else (False,):
         found += [whole] if whole.speculative == late else []
-        for rule in (rule for rule in RULES if rule.speculative == late and rule.error <= tolerance):
+        for rule in RULES:
+            if rule.speculative != late or rule.error > tolerance:
+                continue
+            if labels is not None and rule.label not in labels:
+                continue
             for option in _options(workload, rule):
                 if option.regions not in known:
                     found.append(option)
@@ -186,7 +206,7 @@ def _changed(rule: Algorithm, graph: Graph) -> Iterator[tuple[str, Graph]]:
                 types={**graph.types, **new.types},
                 constants={**graph.constants, **new.constants},
             )
-            yield f"{rule.label} of anchor {number + 1}", whole
+            yield f"{rule.label}{_OF_ANCHOR}{number + 1}", whole
 
 
 def _part(graph: Graph, dispatch: Dispatch) -> Graph:

@@ -15,6 +15,7 @@ from autotune.database.records import Comparison, Key, Latency, Outcome, Ratio, 
 from autotune.database.store import Database
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
+from autotune.passes import options
 from autotune.passes.options import DIRECT, options_of
 from autotune.passes.preference import Preference
 from autotune.target import Target
@@ -76,6 +77,20 @@ def test_the_newest_comparison_decides(database, workload):
     ]
     assert str(found) == "winograd F(4x4): 20.0 µs measured (inputs to 3e+36), direct: 50.0 µs measured"
     assert ranking(database, workload, Preference(1e-6)).chosen is direct
+
+
+def test_where_a_comparison_decides_nothing_else_is_put_together(database, workload, monkeypatch):
+    direct, two, four, *_ = options_of(workload)
+    compared(database, workload, row(direct, 5e4), row(two, None), row(four, 2e4, won=True))
+    before, tried = options._options, list[str]()
+
+    def spied(workload, rule):
+        tried.append(rule.label)
+        return before(workload, rule)
+
+    monkeypatch.setattr(options, "_options", spied)
+    assert ranking(database, workload).chosen is four
+    assert tried == [two.name, four.name]
 
 
 def test_who_is_faster_by_luck_does_not_win(database, workload):

@@ -15,8 +15,9 @@ from optuna.samplers import TPESampler
 
 from autotune.bench.replay.compare import JOB, MODELS, Method, SearchComparison, compare, priors
 from autotune.bench.replay.record import Effort, record
-from autotune.bench.replay.recording import COLUMNS, Facts, Recording, read_all
+from autotune.bench.replay.recording import COLUMNS, CORES, FREE, NOT_FREE, Facts, Recording, read_all
 from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedModel, search
+from autotune.calibration import cores
 from autotune.cli.main import run
 from autotune.errors import UsageError
 from autotune.schedule.knob import config_to_json
@@ -314,6 +315,24 @@ def test_candidates_are_recorded_beside_the_default_alone_and_inside() -> None:
     assert found.today[0][0] == analytic.default_config(found.space)
     with pytest.raises(UsageError, match="no dispatch is called 'nothing'; there are: "):
         record("zoo:tiny_cnn", ["nothing"], target, effort, said.append)
+
+
+@pytest.mark.parametrize(
+    ("free", "timed", "fact"),
+    [([True, True], 1, FREE), ([True, False, True, True], 2, FREE), ([False] * 3, 3, NOT_FREE)],
+)
+def test_a_workload_is_timed_again_where_the_cores_were_not_free(
+    monkeypatch: pytest.MonkeyPatch, free: list[bool], timed: int, fact: str
+) -> None:
+    answers = iter(free)
+    monkeypatch.setattr(cores, "are_free", lambda probe: next(answers))
+    said: list[str] = []
+    effort = Effort(candidates=2, turns=1, share=0, workloads=1)
+    (found,) = record("zoo:tiny_cnn", ["010_average*"], Target.detect(threads=1), effort, said.append)
+    assert sum("timing" in line for line in said) == timed
+    assert sum("not all cores were free" in line for line in said) == sum(not x for x in free)
+    assert found.facts.machine[CORES] == fact
+    assert found.table.turns.min() >= 1
 
 
 @dataclass

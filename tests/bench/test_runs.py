@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.bench.replay.recording import Recording, read_all
+from autotune.bench.replay.recording import CORES, NOT_FREE, Recording, read_all
 from autotune.target import Target
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
@@ -36,6 +36,7 @@ def test_each_file_is_small_and_of_its_folders_target(level: str) -> None:
         assert Target.from_json(recording.facts.target).vector_bits == BITS[level]
         assert {*recording.table.outcome} >= {"ok"}
         assert recording.table.ratio[0] == pytest.approx(1, abs=0.25), "the default, read as a candidate"
+        assert recording.facts.machine.get(CORES) != NOT_FREE
         assert not any(
             text.startswith("/") for value in recording.facts.machine.values() for text in value.split()
         )

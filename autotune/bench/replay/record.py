@@ -11,8 +11,10 @@ import numpy as np
 
 from autotune.bench import machine
 from autotune.bench.replay import choice
-from autotune.bench.replay.recording import COLUMNS, Facts, Recording
+from autotune.bench.replay.recording import COLUMNS, CORES, FREE, NOT_FREE, Facts, Recording
+from autotune.calibration import cores
 from autotune.calibration.host import ensure
+from autotune.calibration.probe import Probe
 from autotune.compiler import divide
 from autotune.database import Database
 from autotune.database.inside import Estimate
@@ -43,6 +45,8 @@ _BESIDE = 5
 """So many of the default's last readings count together: one that was disturbed would make its candidates look fast."""
 _AGAIN, _TURNS_AGAIN = 0.1, 5
 """This share, the fastest, is read again, in so many turns."""
+_ATTEMPTS = 3
+"""So often is a workload timed, until the cores were free."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class _Sample:
     ratios: dict[str, list[float]]
     default_ns: list[float]
     inside: list[Reading]
+    undisturbed: bool = True
 
     def ratio(self, built: Built) -> float:
         """The median of the turns; missing for a candidate that failed."""
@@ -85,6 +90,9 @@ class _Sample:
 def record(model: Model, names: Sequence[str], target: Target, effort: Effort, say: Say) -> list[Recording]:
     """Measure random candidates of the workloads of ``model`` whose dispatches have one of ``names``, shell patterns;
     without any, all. Raises UsageError for a name that none has, and what compiling and measuring raise.
+
+    A workload is timed again where other work, or the host of a virtual machine, had cores meanwhile, and its recording
+    says so if that is how it stayed.
     """
     ensure(target, say)
     parts, preference = divide(model, activations=target.activations), Preference(TOLERANCE)
@@ -92,28 +100,48 @@ def record(model: Model, names: Sequence[str], target: Target, effort: Effort, s
     wanted = choice.named(subjects, names)
     if effort.workloads is not None:
         wanted = choice.diverse(wanted, effort.workloads, effort.seed)
+    probe = Probe(target)
     with closing(ProcessPool(target.cores)) as pool:
-        samples = [_alone(subject, pool, effort, say) for subject in wanted]
+        samples = [_alone(subject, pool, probe, effort, say) for subject in wanted]
     if samples and effort.share:
         _read_inside(samples, parts, subjects, sites, effort, say)
     facts = machine.facts()
     return [_recording(sample, parts.name, facts) for sample in samples]
 
 
-def _alone(subject: Subject, pool: ProcessPool, effort: Effort, say: Say) -> _Sample:
-    """Build the candidates of a workload and time them in turns with its default."""
+def _alone(subject: Subject, pool: ProcessPool, probe: Probe, effort: Effort, say: Say) -> _Sample:
+    """The candidates of a workload, timed in turns with its default: again, if the cores were not free meanwhile."""
+    sample = _built(subject, pool, effort, say)
+    for _ in range(_ATTEMPTS):
+        before = cores.are_free(probe)
+        _time_all(sample, pool, effort, say)
+        sample.undisturbed = before and cores.are_free(probe)
+        if sample.undisturbed:
+            break
+        say(f"{subject.names[0]}: not all cores were free, so that parallel candidates look slow")
+    return sample
+
+
+def _built(subject: Subject, pool: ProcessPool, effort: Effort, say: Say) -> _Sample:
+    """The candidates of a workload, the default first; nothing is timed yet."""
     rng = np.random.default_rng(effort.seed)
     drawn = subject.space.random(rng, effort.candidates)
     configs = [subject.default, *(config for config in drawn if config != subject.default)]
     say(f"{subject.names[0]}: building {len(configs)} of {subject.space.size():,} candidates")
     text = subject.space.target.to_json()
     built = pool.build([Candidate(subject.workload.text, text, config, effort.seed) for config in configs])
-    codes = {one.code_key: one for one in reversed(built) if one.code_key}
-    sample = _Sample(subject, built, {}, {code: [] for code in codes}, [], [])
-    say(f"{subject.names[0]}: timing {len(codes)} of them, {effort.turns} turns each")
+    return _Sample(subject, built, {}, {}, [], [])
+
+
+def _time_all(sample: _Sample, pool: ProcessPool, effort: Effort, say: Say) -> None:
+    """Time the candidates, one of each machine code, in turns with the default; readings of before are forgotten."""
+    rng = np.random.default_rng(effort.seed)
+    codes = {one.code_key: one for one in reversed(sample.built) if one.code_key}
+    sample.default_ns.clear()
+    sample.ratios = {code: [] for code in codes}
+    say(f"{sample.subject.names[0]}: timing {len(codes)} of them, {effort.turns} turns each")
     _take_turns(sample, list(codes.values()), effort.turns, rng, pool)
     _read_again(sample, rng, pool)
-    return sample
 
 
 def _read_again(sample: _Sample, rng: np.random.Generator, pool: ProcessPool) -> None:
@@ -214,7 +242,7 @@ def _recording(sample: _Sample, model: str, facts: Mapping[str, str]) -> Recordi
             size=subject.space.size(),
             default_ns=float(np.median(sample.default_ns)),
             default_inside_ns=float(np.median(defaults)) if defaults else None,
-            machine=facts,
+            machine={**facts, CORES: FREE if sample.undisturbed else NOT_FREE},
         ),
         pandas.DataFrame(rows, columns=list(COLUMNS)),
     )

@@ -30,6 +30,9 @@ COLUMNS = ("config", "trace_key", "code_key", "outcome", "ratio", "turns", "insi
 """``config``: knob values as JSON text; ``ratio``: latency alone over the default's that was read beside it, the median
 of so many ``turns``, missing where ``outcome`` is not "ok"; ``inside``: the same inside the model, of so many
 ``rounds``, missing where it was not read there. Equal machine code (``code_key``) is read once."""
+CORES, FREE, NOT_FREE = "cores", "free", "not free"
+"""A fact of the machine: whether all cores were there before and after a workload was timed. Where they were not,
+parallel candidates look slower than they are."""
 _LEAST = 0.25
 """A recording of which a smaller share is legal today says nothing of today's space."""
 _DIGITS = 12
@@ -176,4 +179,4 @@ def read_all(folder: Path) -> list[Recording]:
     return found
 
 
-__all__ = ["COLUMNS", "Facts", "Recording", "read_all", "training_table"]
+__all__ = ["COLUMNS", "CORES", "FREE", "NOT_FREE", "Facts", "Recording", "read_all", "training_table"]

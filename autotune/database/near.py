@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -131,11 +132,15 @@ def neighbours_of(
     """
     known = {row.key: rows.target_from_row(row) for row in connection.execute(select(schema.targets))}
     targets = {key: other for key, other in known.items() if any_target or compatible(target, other)}
-    found = _on_targets(connection, asked, 0.0, (), target, targets)
-    found = [n for n in found if n.key != Key(asked.key, target.key, space)]
-    for distance, row in _of_other_sizes(connection, asked):
-        differing = _sizes_differing(asked.text, row.text)
-        found += _on_targets(connection, row, distance, differing, target, targets)
+    near = [(0.0, asked), *_of_other_sizes(connection, asked)]
+    measured = _measured(connection, [row.key for _, row in near], targets)
+    found = []
+    for distance, row in near:
+        differing = _sizes_differing(asked.text, row.text) if distance else ()
+        for key, runs in measured[row.key]:
+            if key != Key(asked.key, target.key, space):
+                there = targets[key.target]
+                found.append(_neighbour(row, there, key, runs, distance, differing, target))
     return sorted(found, key=lambda n: (not n.compatible, n.distance, _apart(target, n.target)))
 
 
@@ -152,36 +157,41 @@ def _of_other_sizes(connection: Connection, asked: WorkloadRow) -> list[tuple[fl
     return sorted(near, key=lambda pair: (pair[0], pair[1].key))[:_CLOSEST]
 
 
-def _on_targets(
-    connection: Connection,
-    workload: WorkloadRow,
-    distance: float,
-    sizes: tuple[Difference, ...],
-    target: Target,
-    targets: dict[str, Target],
-) -> list[Neighbour]:
-    """A workload wherever it has runs that worked, the newest search space of each target."""
+def _measured(
+    connection: Connection, workloads: Sequence[str], targets: Collection[str]
+) -> dict[str, list[tuple[Key, int]]]:
+    """The keys of each workload that have runs that worked, with their number: of each target that of the newest
+    search space, the newest first."""
     columns = schema.runs.c
-    groups = (columns.target_key, columns.space_key)
+    groups = (columns.workload_key, columns.target_key, columns.space_key)
     query = (
         select(*groups, func.count().label("runs"))
-        .where(columns.workload_key == workload.key, columns.target_key.in_(list(targets)))
+        .where(columns.workload_key.in_(list(workloads)), columns.target_key.in_(list(targets)))
         .where(columns.outcome == Outcome.OK.value)
         .group_by(*groups)
         .order_by(func.max(columns.id).desc())
     )
-    found: dict[str, Neighbour] = {}
+    newest: dict[str, dict[str, tuple[Key, int]]] = {workload: {} for workload in workloads}
     for row in connection.execute(query):
-        there = targets[row.target_key]
-        differing = (*sizes, *differences(target, there))
-        key = Key(workload.key, row.target_key, row.space_key)
-        if not differing:
-            differing = (Difference("search space", "this version's", "that of another version"),)
-        found.setdefault(
-            row.target_key,
-            Neighbour(workload, there, key, row.runs, distance, compatible(target, there), differing),
-        )
-    return list(found.values())
+        key = Key(row.workload_key, row.target_key, row.space_key)
+        newest[key.workload].setdefault(key.target, (key, row.runs))
+    return {workload: list(found.values()) for workload, found in newest.items()}
+
+
+def _neighbour(
+    workload: WorkloadRow,
+    there: Target,
+    key: Key,
+    runs: int,
+    distance: float,
+    sizes: tuple[Difference, ...],
+    target: Target,
+) -> Neighbour:
+    """A workload on one of its targets, with all in which it differs."""
+    differing = (*sizes, *differences(target, there))
+    if not differing:
+        differing = (Difference("search space", "this version's", "that of another version"),)
+    return Neighbour(workload, there, key, runs, distance, compatible(target, there), differing)
 
 
 def _sizes_differing(asked: str, found: str) -> tuple[Difference, ...]:

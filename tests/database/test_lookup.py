@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Select
+from sqlalchemy import Select, event
 from sqlalchemy.engine import Connection
 
 from autotune.database import Database, Origin, Run, schema, statements
 from autotune.database.best import clearly_faster
 from autotune.database.inside import estimates
-from autotune.database.records import Reading
+from autotune.database.records import Key, Reading, WorkloadRow
 from tests.database.examples import KEY, prepare, run
 
 
@@ -72,3 +72,23 @@ def test_all_that_may_be_clearly_faster_is_looked_at(tmp_path: Path, slow: float
         best = database.best(KEY.workload, KEY.target, KEY.space)
     assert isinstance(best, Run)
     assert best.trace_key == (fast[0] if fast else "default")
+
+
+@pytest.mark.parametrize("any_target", [False, True])
+def test_what_is_near_is_asked_in_three_queries_however_many_are(tmp_path: Path, any_target: bool) -> None:
+    asked = WorkloadRow("asked", "v0 = Relu(i0) : float32[16]", "elementwise", 1, 1)
+    with Database(tmp_path / "x.db") as database:
+        prepare(database)
+        here = next(iter(database.targets().values()))
+        for size in range(1, 9):
+            key = Key(f"{size}", here.key, f"s{size}")
+            row = WorkloadRow(key.workload, f"v0 = Relu(i0) : float32[{size}]", "elementwise", 1, 1)
+            database.add_workload(row)
+            database.add_space(key.space, key.workload, "{}")
+            database.record(run("default", 100.0, key=key))
+            database.record(run("faster", 50.0, key=key))
+        said = list[str]()
+        event.listen(database.session._engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+        found = database.near(asked, here, "space", any_target=any_target)
+    assert [(near.key.workload, near.runs) for near in found] == [(f"{n}", 2) for n in range(8, 0, -1)]
+    assert len([text for text in said if text.startswith("SELECT")]) == 3

@@ -16,6 +16,7 @@ from autotune.database.goal import MAX_SLOWDOWN, Goal, searched
 from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.files import scratch_folder
+from autotune.garbage import collector_paused
 from autotune.hardware import check_threads
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
@@ -303,6 +304,7 @@ def _with_database(database: DatabaseLike | None, do: Callable[[Database | None]
         return do(store), store.where
 
 
+@collector_paused()
 def query(
     what: Model,
     *,

@@ -47,13 +47,18 @@ def memory(nest: LoopNest, machine: Machine, t: Terms) -> Mapping[str, Numbers |
 def _working_sets(nest: LoopNest, machine: Machine) -> dict[str, Numbers]:
     """How well the caches hold what is reused."""
     every, sets, found = np.arange(len(nest)), nest.working_sets, {}
+    numbers = np.arange(len(nest.loops))[:, None]
+    # Those that do not repeat may be there for other candidates only.
+    repeats = np.array([loop.extent > 1 for loop in nest.loops], np.bool_).reshape(len(nest.loops), len(nest))
     for cache in CACHES:
         capacity = getattr(machine, cache)
         level = fitting(nest, capacity)
         beyond = np.maximum(nest.enclosing[level, every], 0)
         found[f"log_fill_{cache}"] = log(sets[level, every] / capacity)
         found[f"log_beyond_{cache}"] = log(sets[beyond, every] / capacity)
-        found[f"fit_depth_{cache}"] = level / max(len(nest.loops), 1)
+        found[f"fit_depth_{cache}"] = (repeats & (numbers < level)).sum(axis=0) / np.maximum(
+            repeats.sum(axis=0), 1
+        )
     return found
 
 

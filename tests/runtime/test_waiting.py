@@ -232,4 +232,4 @@ def test_workers_sleep_in_a_barrier_that_lasts() -> None:
             time.sleep(0.0001)
         over.set()
         caller.join()
-    assert slept == 1
+    assert slept >= 1  # the caller sleeps too where the other one is late

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
+_NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
@@ -38,4 +40,14 @@ class ConfidenceInterval:
         return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
 
 
-__all__ = ["CONFIDENCE", "ConfidenceInterval"]
+def around(value: float, spread: float) -> tuple[float, float]:
+    """The 95 % interval of a value whose logarithm is off by so much: its standard deviation, or root mean square.
+
+    >>> [round(end, 2) for end in around(1.0, 0.22)]
+    [0.65, 1.54]
+    """
+    factor = math.exp(_NORMAL_95 * spread)
+    return value / factor, value * factor
+
+
+__all__ = ["CONFIDENCE", "ConfidenceInterval", "around"]

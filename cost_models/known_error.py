@@ -12,12 +12,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from cost_models import calibrated
+from cost_models.interval import around
 from cost_models.microarchitectures import CORES
 
 if TYPE_CHECKING:
     from autotune.target import Target
-
-_NORMAL_95 = 1.96
 
 
 class KnownError(NamedTuple):
@@ -28,8 +27,7 @@ class KnownError(NamedTuple):
 
     def interval(self, value: float) -> tuple[float, float]:
         """95 % interval of a value that was predicted with such an error."""
-        factor = math.exp(_NORMAL_95 * self.spread)
-        return value / factor, value * factor
+        return around(value, self.spread)
 
 
 OTHERS = KnownError(1.3, 0.4)

@@ -18,7 +18,7 @@ import numpy as np
 from autotune.bench.suites.neighbours import Pair, model
 from autotune.bench.tables import NOTHING, Table, duration
 from autotune.compiler import Compilation, compile_in_detail, divide
-from autotune.compiler.tiers import ERRORS, LATENCY_ERRORS, Tier, around
+from autotune.compiler.tiers import ERRORS, LATENCY_ERRORS, Tier
 from autotune.database.records import SAME_CODE, Ratio
 from autotune.errors import MeasureError
 from autotune.passes.options import DIRECT
@@ -28,7 +28,7 @@ from autotune.tuning.budget import Budget
 from autotune.tuning.paired import ratio
 from autotune.tuning.turns import Rounds, Turns
 from autotune.tuning.whole_model import Profile
-from cost_models.interval import ConfidenceInterval
+from cost_models.interval import ConfidenceInterval, around
 
 PROCESSES = 9
 WANTED = 0.93

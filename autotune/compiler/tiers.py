@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from autotune.database.records import SAME_CODE, Ratio, WorkloadRow
 from autotune.graph.region import Workload
 from autotune.schedule.knob import Value
 from autotune.target import Target
+from cost_models.interval import around
 
 if TYPE_CHECKING:
     from autotune.database.near import Neighbour
@@ -30,7 +30,6 @@ _TRIED = 2
 """So many neighbours are looked at closer, of the same workload and of other sizes each."""
 _KNOWN_KNOBS = 0.5
 """A configuration that names a smaller share of a space's knobs says nothing there."""
-_NORMAL_95 = 1.96
 
 
 class Tier(StrEnum):
@@ -123,16 +122,6 @@ def expected(value: float, tier: Tier) -> Ratio:
     return Ratio(value, around(value, ERRORS[tier]))
 
 
-def around(value: float, error: float) -> tuple[float, float]:
-    """The 95 % interval of an expected value whose logarithm is off by so much (root mean square).
-
-    >>> [round(end, 2) for end in around(1.0, 0.22)]
-    [0.65, 1.54]
-    """
-    factor = math.exp(_NORMAL_95 * error)
-    return value / factor, value * factor
-
-
 def transferred(
     workload: Workload, target: Target, space: Space, database: Database
 ) -> tuple[Transfer | None, str]:
@@ -193,7 +182,6 @@ __all__ = [
     "LATENCY_ERRORS",
     "Tier",
     "Transfer",
-    "around",
     "listed_tiers",
     "transferred",
 ]

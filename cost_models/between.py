@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from cost_models.machine import Machine
 from cost_models.terms import overlapped
+from cost_models.terms.traffic import evicted
 
 
 @dataclass(frozen=True)
@@ -54,20 +57,15 @@ def distant(model: Sequence[Touched], machine: Machine) -> list[Distant]:
 
 def _of(step: Touched, recent: Mapping[str, int], machine: Machine) -> Distant:
     own = float(sum(step.all.values()))
+    names = [*recent][::-1]
+    read = np.asarray([step.reads.get(name, 0) for name in names], np.float64)
+    since = np.cumsum([float(recent[name]) for name in names])
     near, far = machine.l2_whole * machine.threads, machine.l3_whole
-    since, moved = 0.0, [0.0, 0.0]
-    for name, nbytes in reversed([*recent.items()]):
-        since += nbytes
-        if name in step.reads:
-            for level, capacity in enumerate((near, far)):
-                more = _lost(capacity, max(since, own)) - _lost(capacity, own)
-                moved[level] += step.reads[name] * more
-    return Distant(moved[0] - moved[1], moved[1])
-
-
-def _lost(capacity: float, nbytes: float) -> float:
-    """The share of data that a cache has lost after so many bytes, as :func:`cost_models.terms.traffic` has it."""
-    return min(max(1.5 - 1.5 * capacity / max(nbytes, 1.0), 0.0), 1.0)
+    missed, from_memory = (
+        float(read @ (evicted(capacity, np.maximum(since, own)) - evicted(capacity, own)))
+        for capacity in (near, far)
+    )
+    return Distant(missed - from_memory, from_memory)
 
 
 def in_place(seconds: float, moved: Distant, machine: Machine) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from autotune.cli import options_bench as shared
+from autotune.cli.options import runs_options
 from autotune.errors import UsageError
 
 ABOUT = (
@@ -23,14 +24,7 @@ ABOUT = (
 @click.command(
     "evaluate", epilog="Example: autotune models evaluate --recordings results/replay --html page.html"
 )
-@click.option("--db", "databases", multiple=True, metavar="FILE|URL", help="A tuning database, or several.")
-@click.option(
-    "--recordings",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Of `autotune replay record`, beside or instead of databases, once or several times.",
-)
+@runs_options
 @click.option(
     "--by",
     type=click.Choice(["alone", "inside"]),

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -50,6 +51,25 @@ def database_option(command: F) -> F:
         "database",
         metavar="FILE|URL",
         help="The tuning database. [default: tuning.db in AUTOTUNE_HOME, or the user's data folder]",
+    )(command)
+
+
+def runs_options(command: F) -> F:
+    """``--db`` and ``--recordings`` of what learns from measured runs: arrive as ``databases`` and ``recordings``."""
+    command = click.option(
+        "--recordings",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        metavar="FOLDER",
+        help="Of `autotune replay record`, beside or instead of databases, once or several times.",
+    )(command)
+    return click.option(
+        "--db",
+        "databases",
+        multiple=True,
+        metavar="FILE|URL",
+        help="A tuning database, once or several times. [default: tuning.db in AUTOTUNE_HOME, or the user's data "
+        "folder]",
     )(command)
 
 
@@ -243,6 +263,7 @@ __all__ = [
     "print_json",
     "print_proofs",
     "proofs_json",
+    "runs_options",
     "seed_option",
     "shape_option",
     "tolerance_option",

@@ -8,28 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autotune.cli.options import EPILOG_DATABASE, json_option, print_json
+from autotune.cli.options import EPILOG_DATABASE, json_option, print_json, runs_options
 
 if TYPE_CHECKING:
     from cost_models.retrain import RetrainReport
 
 
 @click.command(epilog=f"Example: autotune retrain --db tuning.db --db other.db. {EPILOG_DATABASE}")
-@click.option(
-    "--db",
-    "databases",
-    multiple=True,
-    metavar="FILE|URL",
-    help="A tuning database, once or several times. [default: tuning.db in AUTOTUNE_HOME, or the user's data folder]",
-)
+@runs_options
 @click.option("--remembered", is_flag=True, help="Read the databases that the model in use learnt from, too.")
-@click.option(
-    "--recordings",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Of `autotune replay record`, beside or instead of databases, once or several times.",
-)
 @click.option(
     "--export",
     type=click.Path(path_type=Path),

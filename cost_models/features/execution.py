@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cost_models.features.numbers import log
+from cost_models.features.numbers import arithmetic_floor, log
 from cost_models.machine import Machine
 from cost_models.terms import Terms
 from cost_models.terms.core import accumulations, registers
@@ -53,7 +53,7 @@ def execution(nest: LoopNest, machine: Machine, t: Terms) -> Mapping[str, Number
     """The features :data:`NAMES` [n]; shares are of the time in a core, pressures of the busiest port's cycles."""
     body, n = nest.body, len(nest)
     core = np.maximum(t.ports + t.latency + t.spills + t.fetch + t.tail + t.conflicts, 1e-12)
-    floor = max(nest.flops, 1.0) / (2 * nest.lanes * machine.arithmetic_ports * machine.hertz)
+    floor = arithmetic_floor(nest, machine)
     work = np.maximum(body.arithmetic, 1.0)
     executed = [one.steps * one.arithmetic for one in (body, *nest.rests)]
     everything = np.maximum(sum(executed), 1.0)

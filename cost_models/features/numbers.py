@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from search_spaces.nest import Numbers
+from cost_models.machine import Machine
+from search_spaces.nest import LoopNest, Numbers
 
 
 def log(values: Numbers | float) -> Numbers:
@@ -12,4 +13,9 @@ def log(values: Numbers | float) -> Numbers:
     return np.asarray(np.log2(np.maximum(values, 1e-9)))
 
 
-__all__ = ["log"]
+def arithmetic_floor(nest: LoopNest, machine: Machine) -> float:
+    """Seconds of the nest's operations on one core at its peak rate."""
+    return max(nest.flops, 1.0) / (2 * nest.lanes * machine.arithmetic_ports * machine.hertz)
+
+
+__all__ = ["arithmetic_floor", "log"]

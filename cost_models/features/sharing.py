@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cost_models.features.numbers import log
+from cost_models.features.numbers import arithmetic_floor, log
 from cost_models.machine import Machine
 from cost_models.terms import Terms
 from search_spaces.nest import LoopNest, Numbers
@@ -33,7 +33,7 @@ NAMES = (
 def sharing(nest: LoopNest, machine: Machine, t: Terms) -> Mapping[str, Numbers | float]:
     """The features :data:`NAMES` [n]; shares are of the predicted seconds."""
     total = np.maximum(t.total, 1e-12)
-    floor = max(nest.flops, 1.0) / (2 * nest.lanes * machine.arithmetic_ports * machine.hertz)
+    floor = arithmetic_floor(nest, machine)
     zero = np.zeros(len(nest))
     moved = sum((one.read + one.written for one in nest.passes), zero)
     return {

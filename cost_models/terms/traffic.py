@@ -54,11 +54,17 @@ def _into(nest: LoopNest, capacities: Sequence[float], machine: Machine) -> Numb
             streamed = streamed + np.where(access.streamed, moved, 0.0)
             through = np.where(access.streamed, 0.0, through)
         total = total + through
-    # What fits whole is there already: written by the dispatch before, or read by the last run. Of somewhat more, a
-    # part is found again, as lines are not evicted in the order of their use.
+    # What fits whole is there already: written by the dispatch before, or read by the last run.
     whole = np.asarray([[machine.l1], [machine.l2_whole], [machine.l3_whole]])
-    missed = np.clip(1.5 - 1.5 * whole / np.maximum(nest.working_sets[0], 1.0), 0.0, 1.0)
-    return np.asarray(total * missed + streamed)
+    return np.asarray(total * evicted(whole, nest.working_sets[0]) + streamed)
+
+
+def evicted(capacity: Numbers | float, nbytes: Numbers | float) -> Numbers:
+    """The share of data that a cache has lost after so many bytes: none while they fit, all of three times as many.
+
+    Of somewhat more than fits a part is found again, as lines are not evicted in the order of their use.
+    """
+    return np.clip(1.5 - 1.5 * capacity / np.maximum(nbytes, 1.0), 0.0, 1.0)
 
 
 def fitting(nest: LoopNest, capacity: float) -> NDArray[np.intp]:
@@ -78,4 +84,4 @@ def _scratch(nest: LoopNest, capacity: float, machine: Machine) -> Numbers:
     return np.where(size > machine.scratch_share * capacity, (1.0 + machine.write_cost) * size * fills, 0.0)
 
 
-__all__ = ["Traffic", "fitting", "traffic"]
+__all__ = ["Traffic", "evicted", "fitting", "traffic"]

@@ -33,7 +33,8 @@ from cost_models.ranker import Ranker
 from cost_models.stored import KIND, CostModel
 
 _CURRENT = "CURRENT"
-_ANALYTIC = "analytic"
+ANALYTIC, BUILT_IN = "analytic", "builtin"
+"""What :meth:`Registry.use` takes beside the versions."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Registry:
     def current(self) -> str | None:
         """The version in use, or None; raises CostModelError for a pointer to nowhere."""
         name = self._pointer()
-        if name in ("", _ANALYTIC):
+        if name in ("", ANALYTIC):
             return None
         if name not in self.versions():
             raise CostModelError(
@@ -78,7 +79,7 @@ class Registry:
 
     def default(self, target: Target) -> str | None:
         """The level of the built-in model that serves ``target`` without a version in use; None for none."""
-        return None if self._pointer() == _ANALYTIC else self.defaults.level(target)
+        return None if self._pointer() == ANALYTIC else self.defaults.level(target)
 
     def add(self, ranker: Ranker, manifest: ModelManifest) -> str:
         """Store a model as the next version, not yet in use; returns its name."""
@@ -135,6 +136,33 @@ class Registry:
         Path(name).replace(self.folder / _CURRENT)
         _flush(self.folder)
 
+    def _point_nowhere(self) -> None:
+        (self.folder / _CURRENT).unlink(missing_ok=True)
+        if self.folder.is_dir():
+            _flush(self.folder)
+
+    def use(self, name: str) -> None:
+        """Put a version in use, or what is built in (:data:`BUILT_IN`), or the analytic model alone
+        (:data:`ANALYTIC`), whatever was in use before.
+
+        Raises CostModelError for an unknown version, one that reads other features, and where nothing is built in.
+        """
+        if name == ANALYTIC:
+            self._point(ANALYTIC)
+        elif name == BUILT_IN:
+            if not self.defaults.levels():
+                raise CostModelError(
+                    f"no cost model comes with this version of autotune; use {ANALYTIC!r} or a version: "
+                    f"{', '.join(self.versions()) or 'none'}"
+                )
+            self._point_nowhere()
+        elif name not in self.versions():
+            raise CostModelError(f"{self._unknown(name)}; also {BUILT_IN!r} and {ANALYTIC!r}")
+        elif not self.readable(name):
+            raise CostModelError(f"{name} is of another version of autotune; run `autotune retrain`")
+        else:
+            self.promote(name)
+
     def _unknown(self, version: str) -> str:
         known = ", ".join(self.versions()) or "none"
         return f"no cost model {version!r} in {self.folder}; versions: {known}"
@@ -151,14 +179,13 @@ class Registry:
         Returns the version in use then, None for none. Raises CostModelError where nothing was replaced.
         """
         now = self._pointer()
-        if now == _ANALYTIC or not (now or self.defaults.levels()):
+        if now == ANALYTIC or not (now or self.defaults.levels()):
             raise CostModelError(f"nothing to roll back to in {self.folder}: no version is in use")
-        parent = self.manifest(now).parent if now else _ANALYTIC
+        parent = self.manifest(now).parent if now else ANALYTIC
         if parent:
             self._point(parent)
         else:
-            (self.folder / _CURRENT).unlink()
-            _flush(self.folder)
+            self._point_nowhere()
         return self.current()
 
     def manifest(self, version: str) -> ModelManifest:
@@ -190,4 +217,4 @@ def _flush(path: Path) -> None:
         os.close(handle)
 
 
-__all__ = ["CostModel", "Registry"]
+__all__ = ["ANALYTIC", "BUILT_IN", "CostModel", "Registry"]

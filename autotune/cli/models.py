@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -94,14 +95,32 @@ def show(version: str | None, as_json: bool) -> None:
 @json_option
 def rollback(as_json: bool) -> None:
     """Use what is in use instead of: an earlier version, then what is built in, then the analytic model alone."""
+    _change(lambda registry: registry.rollback(), as_json)
+
+
+@command.command(epilog="Example: autotune models use builtin")
+@click.argument("name", metavar="VERSION|builtin|analytic")
+@json_option
+def use(name: str, as_json: bool) -> None:
+    """Use a version, what is built in for this machine, or the analytic model alone, until the next promotion.
+
+    What is built in can be used again after a rollback beyond it, and a version that was rolled back.
+    """
+    _change(lambda registry: registry.use(name), as_json)
+
+
+def _change(do: Callable[[Registry], object], as_json: bool) -> None:
+    """Put something else in use, and say what, and what it replaced."""
     registry = _registry()
     replaced = _serving(registry)
     before = _title(registry, replaced) if replaced else "the analytic model"
-    registry.rollback()
+    do(registry)
+    now = _serving(registry)
     if as_json:
-        print_json({"version": _serving(registry), "replaced": replaced, "folder": str(registry.folder)})
+        print_json({"version": now, "replaced": replaced, "folder": str(registry.folder)})
         return
-    click.echo(f"{_used(registry)} instead of {before}; cost models in {registry.folder}")
+    instead = f" instead of {before}" if now != replaced else ", as before"
+    click.echo(f"{_used(registry)}{instead}; cost models in {registry.folder}")
 
 
 def _manifest(registry: Registry, name: str) -> ModelManifest:

@@ -271,6 +271,46 @@ def test_what_is_built_in_serves_until_it_is_rolled_back(
     )
     code, out, _ = run(capsys, "models", "list", "--json")
     assert json.loads(out)["in_use"] is None
+    code, out, _ = run(capsys, "models", "use", "builtin")
+    assert (code, out.startswith("built in (x86-64-v3) is in use instead of the analytic model; ")) == (
+        0,
+        True,
+    )
+    code, out, _ = run(capsys, "models", "use", "analytic", "--json")
+    assert (code, json.loads(out)["version"], json.loads(out)["replaced"]) == (0, None, "x86-64-v3")
+    code, out, _ = run(capsys, "models", "use", "analytic")
+    assert (code, out.startswith("the analytic model is used alone, as before; ")) == (0, True)
+
+
+def test_a_version_is_used_again_after_a_rollback(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builtin, "SHIPPED", builtin.NONE)
+    registry = Registry(home / "cost_models")
+    code, _, err = run(capsys, "models", "use", "builtin")
+    assert (code, err.splitlines()) == (
+        1,
+        [
+            "error: no cost model comes with this version of autotune; use 'analytic' or a version: none",
+        ],
+    )
+    for version, schema in (("v0001", features.schema()), ("v0002", "other")):
+        (registry.folder / version).mkdir(parents=True)
+        ModelManifest("cost-model", schema, {}).write(registry.folder / version)
+    code, out, _ = run(capsys, "models", "use", "v0001")
+    assert (code, registry.current()) == (0, "v0001")
+    assert out.startswith("v0001 is in use instead of the analytic model; ")
+    registry.rollback()
+    assert registry.current() is None
+    assert run(capsys, "models", "use", "v0001")[0] == 0
+    assert registry.current() == "v0001"
+    code, _, err = run(capsys, "models", "use", "v0002")
+    assert (code, err) == (1, "error: v0002 is of another version of autotune; run `autotune retrain`\n")
+    code, _, err = run(capsys, "models", "use", "v9")
+    assert code == 1
+    assert err.startswith("error: no cost model 'v9' in ")
+    assert err.rstrip().endswith("versions: v0001, v0002; also 'builtin' and 'analytic'")
+    assert registry.current() == "v0001", "a mistake changes nothing"
 
 
 def test_nothing_is_made_up_without_a_database(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

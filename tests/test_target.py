@@ -79,6 +79,7 @@ def test_features_that_a_hypervisor_masks_are_not_used() -> None:
 def test_the_library_counts_as_the_level_too(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own, where OpenBLAS was loaded before anybody asked for its address."""
     monkeypatch.setenv("AUTOTUNE_HOST", level)
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     script = """
 import ctypes, os, scipy.special
 from autotune.library import blas

@@ -14,6 +14,12 @@
     ├── LoweringError             a schedule that has no loop nest
     ├── KnobError                 a knob value or a configuration outside its space
     ├── BuildError                code generation or loading failed
+    ├── DeviceError               a device failed at a command that was submitted to it
+    │   ├── DeviceMemoryError     ... it has no memory for what was asked
+    │   ├── DeviceTimeoutError    ... what was waited for did not come in time
+    │   ├── DeviceClosedError     ... it, or its queue, was closed
+    │   ├── DeviceLostError       ... it does not answer any more
+    │   └── CancelledWorkError    ... the submission was cancelled
     ├── ArtifactError             a compiled artifact that is damaged or from another machine
     ├── LockError                 a lock file that is damaged, or does not fit the model
     ├── DatabaseError             the tuning database cannot be used
@@ -81,6 +87,33 @@ class KnobError(AutotuneError):
 
 class BuildError(AutotuneError):
     """Code generation or loading of machine code failed."""
+
+
+class DeviceError(AutotuneError):
+    """A device failed at what was submitted to it; the message names the device, the command and the model's nodes.
+
+    What waits for the failed work gets the same error; everything else goes on.
+    """
+
+
+class DeviceMemoryError(DeviceError):
+    """A device has no memory for what was asked; the message lists who holds how much."""
+
+
+class DeviceTimeoutError(DeviceError):
+    """A point on a timeline, room in a queue or free memory did not come in time."""
+
+
+class DeviceClosedError(DeviceError):
+    """Work was submitted to a device or queue that was closed, or was waiting there when it was closed."""
+
+
+class DeviceLostError(DeviceError):
+    """A device does not answer any more; all that was submitted to it fails, and other devices go on."""
+
+
+class CancelledWorkError(DeviceError):
+    """A submission, or one that it waits for, was cancelled before it had run."""
 
 
 class ArtifactError(AutotuneError):

@@ -14,7 +14,7 @@ from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
-from autotune.runtime.device import Device, scratch_bytes
+from autotune.runtime.device import Host, scratch_bytes
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
 from autotune.target import Target
 
@@ -212,7 +212,7 @@ def _workspace(dispatch: Dispatch, spec: BufferSpec) -> str:
 
 def _runs_here(target: Target) -> bool:
     """Whether this machine can execute code for the target."""
-    return not Device.host().target.lacks(target)
+    return not Host.here().target.lacks(target)
 
 
 __all__ = ["BuiltWorkload", "MemoryNeeds", "assemble", "memory_needs"]

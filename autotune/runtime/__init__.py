@@ -3,7 +3,7 @@
 In the order a model passes through: ``image`` (a compiled model as values), ``artifact`` (the same in
 a file; ``manifest``, ``archive`` and ``verify`` are its parts), ``module`` (ready to run; ``call_record``
 makes it a builtin function, ``arguments`` checks what that does not take, ``requests`` are calls in the
-background), ``command_buffer`` and ``layout`` (the recorded program), ``device`` (memory), ``pool`` (worker
+background), ``program`` and ``layout`` (the recorded program), ``device`` (memory), ``pool`` (worker
 threads), ``native`` (compiles the executor), ``executor``, ``calls``, ``mutex``, ``objects`` and ``atomics`` (its
 source), ``translate`` (the subset of Python that this is written in), ``overhead`` (what all this costs).
 """

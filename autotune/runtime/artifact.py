@@ -36,7 +36,7 @@ from autotune.codegen.elf import read_symbols
 from autotune.errors import ArtifactError, BuildError
 from autotune.hardware import usable_cores
 from autotune.runtime.archive import Member, read_data, read_members, writing
-from autotune.runtime.device import Device
+from autotune.runtime.device import Host
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, Manifest
 from autotune.runtime.verify import verify
@@ -115,7 +115,7 @@ def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
 
 
 def _check_target(manifest: Manifest) -> None:
-    device = Device.host()
+    device = Host.here()
     missing = device.target.lacks(manifest.target)
     if missing:
         raise ArtifactError(

@@ -85,7 +85,7 @@ class CallRecord:
 
         Returns what :func:`autotune.runtime.calls.run` says, and the index if it found a wrong one.
         """
-        words = np.array(addresses, np.int64)
+        words = np.array([*addresses, 0], np.int64)  # one more, for the index where there are no addresses
         outcome = executor().run(self._address, address_of(words), repeats, times, events)
         return outcome, int(words[0]) if outcome >= WRONG else 0
 

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 
 from autotune.errors import InputError
 from autotune.runtime import layout
 from autotune.runtime.device import address_of
-from autotune.runtime.image import IndexCheck, ModuleImage
+from autotune.runtime.image import ModuleImage
+
+
+class Indices(Protocol):
+    """``runs`` times ``count`` indices of ``width`` bytes, ``stride`` bytes apart, from -extent to extent - 1."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def stride(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def extent(self) -> int: ...
 
 
 class CheckRows:
-    """One row a check of an image; ``memory`` has them one after another."""
+    """One row a check; ``memory`` has them one after another."""
 
-    def __init__(self, image: ModuleImage) -> None:
-        self._image = image
-        self.memory = np.zeros((len(image.checks), layout.CHECK_SLOTS), np.int64)
-        for row, check in zip(self.memory, image.checks, strict=True):
+    def __init__(self, checks: Sequence[Indices]) -> None:
+        self._checks = checks
+        self.memory = np.zeros((len(checks), layout.CHECK_SLOTS), np.int64)
+        for row, check in zip(self.memory, checks, strict=True):
             row[layout.CHECK_COUNT] = check.count
             row[layout.CHECK_CHUNKS] = _chunks(check)
             row[layout.CHECK_STRIDE] = check.stride
@@ -29,23 +47,28 @@ class CheckRows:
 
     def tiles(self, number: int) -> int:
         """Pieces of a check that workers may share."""
-        check = self._image.checks[number]
+        check = self._checks[number]
         return check.runs * _chunks(check)
 
-    def error(self, number: int, index: int) -> InputError:
-        """What to raise for an index that a check has found."""
-        check = self._image.checks[number]
-        dispatch = self._image.dispatches[check.dispatch]
-        nodes = f", node {', '.join(dispatch.nodes)}" if dispatch.nodes else ""
-        return InputError(
-            f"index {index} is out of range: dispatch {dispatch.name!r} of {self._image.name!r}{nodes}\n"
-            f"  axis {check.axis} has {check.extent} elements: indices are from {-check.extent} to "
-            f"{check.extent - 1}"
-        )
+
+def subject(image: ModuleImage, number: int) -> str:
+    """What a check of an image is about, for errors."""
+    check = image.checks[number]
+    dispatch = image.dispatches[check.dispatch]
+    nodes = f", node {', '.join(dispatch.nodes)}" if dispatch.nodes else ""
+    return (
+        f"dispatch {dispatch.name!r} of {image.name!r}{nodes}\n"
+        f"  axis {check.axis} has {check.extent} elements: indices are from {-check.extent} to {check.extent - 1}"
+    )
 
 
-def _chunks(check: IndexCheck) -> int:
+def out_of_range(index: int, subject: str) -> InputError:
+    """What to raise for an index that a check has found."""
+    return InputError(f"index {index} is out of range: {subject}")
+
+
+def _chunks(check: Indices) -> int:
     return -(-check.count // layout.CHECK_TILE)
 
 
-__all__ = ["CheckRows"]
+__all__ = ["CheckRows", "Indices", "out_of_range", "subject"]

@@ -29,8 +29,8 @@ _BYTES = np.dtype(np.uint8)
 
 
 @dataclass(frozen=True)
-class Device:
-    """A set of cores that share memory; sizes in bytes."""
+class Host:
+    """This machine as code and artifacts see it."""
 
     name: str
     cores: int
@@ -38,10 +38,10 @@ class Device:
 
     @staticmethod
     @cache
-    def host() -> Device:
+    def here() -> Host:
         """This machine's CPU, with the cores that this process may use."""
         target = Target.detect()
-        return Device(target.device, target.cores, target)
+        return Host(target.device, target.cores, target)
 
 
 def scratch_bytes(each: Iterable[int], workers: int) -> int:
@@ -179,7 +179,7 @@ __all__ = [
     "HOST_MEMORY",
     "HUGE_PAGE",
     "MEMORY",
-    "Device",
+    "Host",
     "Memory",
     "address_of",
     "aligned",

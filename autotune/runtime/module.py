@@ -23,12 +23,12 @@ from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature
 from autotune.runtime.call_record import CallRecord
 from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
-from autotune.runtime.check_rows import CheckRows
-from autotune.runtime.command_buffer import Argument, CommandBuffer, Pointer, Program
-from autotune.runtime.device import HOST_MEMORY, Device, Memory, address_of, allocate, no_memory
+from autotune.runtime.check_rows import CheckRows, out_of_range, subject
+from autotune.runtime.device import HOST_MEMORY, Host, Memory, address_of, allocate, no_memory
 from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.native import executor
 from autotune.runtime.pool import pool_of
+from autotune.runtime.program import Argument, Pointer, Program, ProgramBuilder
 from autotune.runtime.requests import Requests
 from autotune.runtime.verify import verify
 
@@ -81,7 +81,7 @@ class Module:
         self._memory = memory
         self._constants = constants
         self._arena = memory.allocate(image.arena_bytes, "intermediate values")
-        self._checks = CheckRows(image)
+        self._checks = CheckRows(image.checks)
         self._dispatch_of: list[int] = []
         """The dispatch of each recorded command, checks of indices among them."""
         self._code: LoadedCode | None = LoadedCode(image.objects)
@@ -252,9 +252,9 @@ class Module:
         )
 
     def _record(self, code: LoadedCode) -> Program:
-        """The command buffer: resolved symbols, fixed addresses, and patches for the rest."""
+        """The program: resolved symbols, fixed addresses, and patches for the rest."""
         arguments = len(self.inputs) + len(self.outputs)
-        buffer = CommandBuffer(self._threads, self._pool.address, arguments, self._memory)
+        buffer = ProgramBuilder(self._threads, self._pool.address, arguments, self._memory)
         checks: dict[int, list[int]] = {}
         for number, check in enumerate(self._image.checks):
             checks.setdefault(check.command, []).append(number)
@@ -267,7 +267,7 @@ class Module:
             buffer.dispatch(address, table, command.tiles, command.scratch_bytes)
         return buffer.finish(self._checks.memory)
 
-    def _check_indices(self, buffer: CommandBuffer, number: int) -> None:
+    def _check_indices(self, buffer: ProgramBuilder, number: int) -> None:
         """Record a check; its dispatch need not wait for it, as its kernels clamp what they read."""
         check = self._image.checks[number]
         table = [self._pointer(check.binding), self._checks.address(number)]
@@ -320,7 +320,7 @@ class Module:
             if outcome == CLOSED:
                 raise self._closed()
             if outcome >= WRONG:
-                raise self._checks.error(outcome - WRONG, index)
+                raise out_of_range(index, subject(self._image, outcome - WRONG))
             if outcome == UNATTENDED:
                 self._pool.start()
 
@@ -378,7 +378,7 @@ def _workers(image: ModuleImage, threads: int | None) -> int:
     """As asked; else the target's, at most one a core."""
     if threads is not None:
         return threads
-    wanted, cores = image.target.threads, Device.host().cores
+    wanted, cores = image.target.threads, Host.here().cores
     if wanted > cores:
         _say_fewer(wanted, cores)
     return max(1, min(wanted, cores))

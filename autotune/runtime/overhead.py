@@ -8,7 +8,7 @@ from statistics import median
 
 import numpy as np
 
-from autotune.runtime.device import Device
+from autotune.runtime.device import Host
 from autotune.runtime.image import Binding, Command, DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.module import Module
 from autotune.suggest import counted
@@ -86,7 +86,7 @@ def _image(commands: int, tiles: int) -> ModuleImage:
     table = (Binding("input", 0, 0, 4), Binding("output", 0, 0, 4))
     return ModuleImage(
         name="overhead",
-        target=Device.host().target,
+        target=Host.here().target,
         inputs=(TensorSpec("x", (1,), "float32"),),
         outputs=(TensorSpec("y", (1,), "float32"),),
         objects=(code,),

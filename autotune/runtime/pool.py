@@ -1,7 +1,7 @@
 """Worker pools: persistent threads that run programs together with the calling thread.
 
-There is one pool a process and worker count, shared by all modules; a run has the pool for itself. After
-``fork`` the child's pools start threads of their own.
+There is one pool a process and worker count, shared by all modules, and one a CPU device that is a part of the cores;
+a run has the pool for itself. After ``fork`` the child's pools start threads of their own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import _thread
 import atexit
 import os
 import time
+import weakref
+from collections.abc import Collection
+from contextlib import suppress
 
 import numpy as np
 
@@ -30,24 +33,28 @@ MAX_WORKERS = 1024
 class ThreadPool:
     """``workers - 1`` threads, started when a run finds some missing; the thread that runs is worker 0.
 
-    Nothing here is locked: a start that is interrupted, or made twice at once, is completed by the next.
+    Its threads stay on ``cores``, where some are given and the system can bind threads to cores. Nothing here is
+    locked: a start that is interrupted, or made twice at once, is completed by the next.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, cores: Collection[int] = ()) -> None:
         if not 1 <= workers <= MAX_WORKERS:
             raise UsageError(f"threads must be from 1 to {MAX_WORKERS}, got {workers}")
         self.workers = workers
+        self._cores = frozenset(cores)
         slots = layout.state_slots(workers) + layout.LINE
         memory = np.zeros(slots, np.int64)
         self._state = memory[-address_of(memory) % (8 * layout.LINE) // 8 :]
         self.address = address_of(self._state)
         self._executor = executor()
         self.reset()
+        _all.add(self)
 
     def reset(self) -> None:
         """Forget the threads: in the child of a fork they do not exist."""
         self._state.fill(0)
-        spin_ns = 0 if self.workers > usable_cores() else _SPIN_NS
+        cores = min(usable_cores(), len(self._cores) or self.workers)
+        spin_ns = 0 if self.workers > cores else _SPIN_NS
         self._state[layout.SPIN_NS] = spin_ns
         patience = self._state[layout.WORKERS + layout.PATIENCE_NS :: layout.WORKER_SLOTS]
         patience[: self.workers] = spin_ns
@@ -73,12 +80,17 @@ class ThreadPool:
         Not one of :mod:`threading`: its locks are Python's, which Ctrl-C may leave taken.
         """
         try:
-            _thread.start_new_thread(self._executor.serve, (self.address, worker, self.workers))
+            serve = self._serve if self._cores else self._executor.serve
+            _thread.start_new_thread(serve, (self.address, worker, self.workers))
         except RuntimeError as error:
             self.stop()
             raise UsageError(
                 f"cannot start thread {worker + 1} of {self.workers}: {error}; use fewer threads"
             ) from error
+
+    def _serve(self, state: int, worker: int, workers: int) -> None:
+        stay_on(self._cores)
+        self._executor.serve(state, worker, workers)
 
     def stop(self) -> None:
         """End the threads, unless one is inside a run while the process exits; the next run starts new ones."""
@@ -86,6 +98,14 @@ class ThreadPool:
 
 
 _pools: dict[int, ThreadPool] = {}
+_all: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
+
+
+def stay_on(cores: Collection[int]) -> None:
+    """Keep the calling thread on some cores; where there are none of them, or no way to, it stays as it is."""
+    if cores and hasattr(os, "sched_setaffinity"):
+        with suppress(OSError):  # cores that were taken from this process meanwhile
+            os.sched_setaffinity(0, cores)
 
 
 def pool_of(workers: int) -> ThreadPool:
@@ -94,12 +114,12 @@ def pool_of(workers: int) -> ThreadPool:
 
 
 def _stop_all() -> None:
-    for pool in list(_pools.values()):
+    for pool in list(_all):
         pool.stop()
 
 
 def _reset_all() -> None:
-    for pool in list(_pools.values()):
+    for pool in list(_all):
         pool.reset()
 
 
@@ -107,4 +127,4 @@ atexit.register(_stop_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_all)
 
-__all__ = ["MAX_WORKERS", "ThreadPool", "pool_of"]
+__all__ = ["MAX_WORKERS", "ThreadPool", "pool_of", "stay_on"]

@@ -20,9 +20,11 @@ class Requests:
 
     The process ends when all are done. A submission that Ctrl-C interrupts leaves its request to the next;
     the executors of :mod:`concurrent.futures` would leave a thread that nobody ends, and the process hangs.
+    ``enter`` is called first in every thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, enter: Callable[[], None] | None = None) -> None:
+        self._enter = enter
         self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
         self._served = threading.Lock()  # taken by threads of ours only, where no signal is handled
 
@@ -35,6 +37,8 @@ class Requests:
         return future
 
     def _serve(self) -> None:
+        if self._enter is not None:
+            self._enter()
         # Whoever submits while the lock is taken relies on this: after giving it back, look once more.
         while not self._waiting.empty() and self._served.acquire(blocking=False):
             try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from autotune.compiler.driver import imported
 from autotune.graph import evaluate
 from autotune.passes.preference import TOLERANCE
-from autotune.runtime.device import Device
+from autotune.runtime.device import Host
 from autotune.te.dtypes import is_float
 from autotune.tuning.measure.check import relative_error
 from autotune.tuning.random_inputs import random_inputs
@@ -41,7 +41,7 @@ class EndToEnd:
         """
         from autotune.runtime.module import Module
 
-        if Device.host().target.lacks(image.target):
+        if Host.here().target.lacks(image.target):
             return None
         given = random_inputs(image.inputs, self.seed)
         with Module(image) as module:

@@ -16,7 +16,7 @@ import pytest
 
 from autotune.errors import ArtifactError
 from autotune.runtime import artifact
-from autotune.runtime.device import Device
+from autotune.runtime.device import Host
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.module import Module
 from tests.runtime.kernels import binding, chain, compile_ir, image, spec
@@ -232,7 +232,7 @@ def test_code_for_a_lesser_machine_is_accepted(tmp_path: Path) -> None:
     features = made.target.features[:1]
     artifact.save(replace(made, target=replace(made.target, features=features)), tmp_path / "l.atm")
     assert artifact.load(tmp_path / "l.atm").target.features == features
-    assert Device.host().target.lacks(made.target) == []
+    assert Host.here().target.lacks(made.target) == []
 
 
 def test_code_may_call_mathematics_only(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from autotune import hardware
 from autotune.errors import ArtifactError, BuildError, InputError, UsageError
 from autotune.runtime import artifact, layout
-from autotune.runtime.device import Device
+from autotune.runtime.device import Host
 from autotune.runtime.image import Binding, ModuleImage, TensorSpec
 from autotune.runtime.module import Module, _spent, load
 from autotune.workers.memory import allowance
@@ -380,8 +380,8 @@ def test_default_threads_come_from_the_target() -> None:
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = replace(Device.host(), cores=2)
-    monkeypatch.setattr(Device, "host", staticmethod(lambda: device))
+    device = replace(Host.here(), cores=2)
+    monkeypatch.setattr(Host, "here", staticmethod(lambda: device))
     monkeypatch.setattr(hardware, "usable_cores", lambda: 2)
 
 

@@ -1,4 +1,4 @@
-"""Command buffers: where the barriers are, what the tables hold."""
+"""Programs: where the barriers are, what the tables hold."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from autotune.runtime import layout
-from autotune.runtime.command_buffer import Argument, CommandBuffer, Program
+from autotune.runtime.program import Argument, Program, ProgramBuilder
 
 
 def recorded(tiles: list[int], workers: int = 2) -> Program:
-    buffer = CommandBuffer(workers, state=0, arguments=1)
+    buffer = ProgramBuilder(workers, state=0, arguments=1)
     for count in tiles:
         buffer.dispatch(1000 + count, [5, Argument(0, 16)], count, scratch_bytes=count)
     return buffer.finish()
@@ -49,7 +49,7 @@ def test_barriers_surround_parallel_commands(tiles: list[int], barriers: list[in
     [((4, 4), [1, 0, 1]), ((1, 4), [1, 0, 1]), ((1, 1), [0, 0, 0]), ((4, 1), [1, 0, 0])],
 )
 def test_nothing_waits_for_what_is_not_awaited(tiles: tuple[int, int], barriers: list[int]) -> None:
-    buffer = CommandBuffer(2, 0, 0)
+    buffer = ProgramBuilder(2, 0, 0)
     buffer.dispatch(0, [], tiles[0], 0)
     buffer.dispatch(0, [], 1, 0, awaited=False)
     buffer.dispatch(0, [], tiles[1], 0)

@@ -1,4 +1,4 @@
-"""Command buffers: kernel calls recorded once, replayed many times by the native executor."""
+"""Programs: kernel calls recorded once, replayed many times by the native executor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Dispatch:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A finished command buffer, in the layout of :mod:`autotune.runtime.layout`.
+    """Recorded kernel calls, in the layout of :mod:`autotune.runtime.layout`.
 
     ``header`` starts with the slots of the same name there.
     """
@@ -46,7 +46,7 @@ class Program:
     memory: tuple[NDArray[np.int64] | NDArray[np.uint8], ...]
 
 
-class CommandBuffer:
+class ProgramBuilder:
     """Records dispatches for the workers of a pool and a number of call arguments.
 
     ``state`` is the address of the pool's state (0 for one worker); ``memory`` gives the scratch memory.
@@ -142,4 +142,4 @@ class CommandBuffer:
                 memory[slot] = pointer
 
 
-__all__ = ["Argument", "CommandBuffer", "Pointer", "Program"]
+__all__ = ["Argument", "Pointer", "Program", "ProgramBuilder"]

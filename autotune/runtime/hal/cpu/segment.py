@@ -1,0 +1,79 @@
+"""Kernels of a command buffer that follow each other, as one program of the native executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.runtime.call_record import CallRecord
+from autotune.runtime.calls import RAN, UNATTENDED, WRONG
+from autotune.runtime.check_rows import CheckRows, out_of_range
+from autotune.runtime.device import address_of
+from autotune.runtime.hal.buffer import Buffer
+from autotune.runtime.hal.command_buffer import CheckIndices, Dispatch, Reference, Slot, failed
+from autotune.runtime.image import TensorSpec
+from autotune.runtime.native import executor
+from autotune.runtime.pool import ThreadPool
+from autotune.runtime.program import Argument, Pointer, ProgramBuilder
+
+
+class Segment:
+    """Dispatches and checks of indices; a run of it is one native call, and runs of it take turns."""
+
+    def __init__(self, pool: ThreadPool) -> None:
+        self._pool = pool
+        self._commands: list[tuple[int, Dispatch | CheckIndices]] = []
+        self._slots: dict[int, int] = {}
+        """The argument of the program for each slot that is used."""
+
+    def add(self, index: int, command: Dispatch | CheckIndices) -> None:
+        """The next command, which is number ``index`` of all."""
+        self._commands.append((index, command))
+        references = command.bindings if isinstance(command, Dispatch) else (command.indices,)
+        for each in references:
+            if isinstance(each, Slot):
+                self._slots.setdefault(each.index, len(self._slots))
+
+    def finish(self) -> None:
+        """Lay out the program; no more commands then."""
+        self._checks = [(i, each) for i, each in self._commands if isinstance(each, CheckIndices)]
+        self._rows = CheckRows([check for _, check in self._checks])
+        builder = ProgramBuilder(self._pool.workers, self._pool.address, len(self._slots))
+        number = 0
+        for _, command in self._commands:
+            if isinstance(command, Dispatch):
+                kernel = command.executable.handle.addresses[command.entry]
+                bindings = [self._pointer(each) for each in command.bindings]
+                builder.dispatch(kernel, bindings, command.tiles, command.kernel.scratch_bytes)
+            else:
+                table: list[Pointer] = [self._pointer(command.indices), self._rows.address(number)]
+                builder.dispatch(executor().check, table, self._rows.tiles(number), 0, awaited=False)
+                number += 1
+        self._program = builder.finish(self._rows.memory)
+        arguments = [TensorSpec(f"slot {slot}", (), "uint8") for slot in self._slots]
+        self._record = CallRecord(self._program.address, arguments, ())
+
+    def run(self, name: str, device: str, table: Sequence[Buffer]) -> None:
+        """Run it with the buffers of a submission; raises InputError for a wrong index, as a failed command."""
+        addresses = [_address(table[slot]) for slot in self._slots]
+        outcome, index = self._record.run(addresses, 1, 0, 0)
+        while outcome == UNATTENDED:
+            self._pool.start()
+            outcome, index = self._record.run(addresses, 1, 0, 0)
+        if outcome >= WRONG:
+            command, check = self._checks[outcome - WRONG]
+            raise failed(device, name, command, check, out_of_range(index, check.message))
+        assert outcome == RAN
+
+    def _pointer(self, reference: Reference) -> Pointer:
+        if isinstance(reference, Slot):
+            return Argument(self._slots[reference.index], reference.offset)
+        return _address(reference)
+
+
+def _address(buffer: Buffer) -> int:
+    view = buffer.allocation.view
+    assert view is not None
+    return address_of(view) + buffer.offset
+
+
+__all__ = ["Segment"]

@@ -1,0 +1,141 @@
+"""A device: its memory, its queues and its code, whatever driver it is of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from autotune.errors import DeviceClosedError, DeviceLostError, UsageError
+from autotune.runtime.hal.allocator import Allocator
+from autotune.runtime.hal.buffer import Buffer, host_buffer
+from autotune.runtime.hal.command_buffer import Recorder
+from autotune.runtime.hal.engine import Engine
+from autotune.runtime.hal.executable import Code, Executable
+from autotune.runtime.hal.queue import Queue
+from autotune.target import Target
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What is known of a device without opening it; sizes in bytes.
+
+    ``space`` is its memory space: devices of one space use each other's buffers without a copy. ``cores`` are workers
+    of a CPU device or compute units; ``core_ids`` which cores those are; ``target`` what to compile for it.
+    """
+
+    name: str
+    driver: str
+    kind: str
+    description: str
+    cores: int
+    memory_bytes: int
+    space: str
+    caches: Mapping[int, int] = field(default_factory=dict)
+    core_ids: tuple[int, ...] = ()
+    target: Target | None = None
+
+
+class Device:
+    """An open device. ``compute`` runs kernels and ``transfers`` copies, at the same time; :meth:`queue` makes more.
+
+    Any thread may use it. It does not survive a fork.
+    """
+
+    def __init__(self, info: DeviceInfo, engine: Engine) -> None:
+        self.info = info
+        self.name = info.name
+        self.space = info.space
+        self.engine = engine
+        self.allocator = Allocator(info.name, info.space, engine, info.memory_bytes)
+        self._closed = False
+        self._lost: DeviceLostError | None = None
+        self._queues: list[Queue] = []
+        self.compute = self.queue("compute")
+        self.transfers = self.queue("transfers")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more work because it was closed."""
+        return self._closed
+
+    def queue(self, name: str, *, in_order: bool = True, limit: int = 1024) -> Queue:
+        """A further queue: see :class:`Queue`."""
+        made = Queue(self, name, in_order=in_order, limit=limit)
+        self._queues.append(made)
+        return made
+
+    def allocate(self, nbytes: int, label: str = "") -> Buffer:
+        """Uninitialised memory; raises DeviceMemoryError, and as :meth:`check` does."""
+        self.check()
+        return self.allocator.allocate(nbytes, label)
+
+    def load(self, code: Code) -> Executable:
+        """Code that can be dispatched. Raises UsageError for code of another format, BuildError."""
+        self.check()
+        if code.format not in self.engine.formats:
+            raise UsageError(
+                f"{self.name} runs code of format {', '.join(self.engine.formats)}, got {code.format}"
+            )
+        return Executable(self.name, code.entries, self.engine.load(code))
+
+    def record(self, name: str = "commands") -> Recorder:
+        """Record commands for it."""
+        return Recorder(self, name)
+
+    def upload(self, array: NDArray[Any], label: str = "") -> Buffer:
+        """A buffer with the bytes of an array, after they have come there."""
+        source = host_buffer(np.ascontiguousarray(array))
+        buffer = self.allocate(source.nbytes, label)
+        self._copy(source, buffer)
+        return buffer
+
+    def download(self, buffer: Buffer, dtype: DTypeLike, shape: Sequence[int]) -> NDArray[Any]:
+        """A new array of the bytes of a buffer."""
+        array = np.empty(shape, dtype)
+        self._copy(buffer, host_buffer(array))
+        return array
+
+    def _copy(self, source: Buffer, target: Buffer) -> None:
+        recorder = self.record("a copy")
+        recorder.copy(source, target)
+        self.transfers.submit(recorder.finish(), new=False).wait()
+
+    def check(self) -> None:
+        """Raises DeviceClosedError or DeviceLostError where it takes no work."""
+        if self._lost is not None:
+            raise self._lost
+        if self._closed:
+            raise DeviceClosedError(f"{self.name} is closed")
+
+    def lose(self, error: DeviceLostError) -> None:
+        """Take no more work, and let all that is under way fail: it does not answer any more."""
+        self._lost = self._lost or error
+        for queue in self._queues:
+            queue.abandon(error)
+
+    def close(self) -> None:
+        """Let what waits fail, wait for what runs, and free the device's threads and code."""
+        if self._closed:
+            return
+        self._closed = True
+        for queue in self._queues:
+            queue.close()
+        self.allocator.trim()
+        self.engine.close()
+
+    def __enter__(self) -> Device:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", lost" if self._lost else ", closed" if self._closed else ""
+        return f"<Device {self.name}: {self.info.description}{state}>"
+
+
+__all__ = ["Device", "DeviceInfo"]

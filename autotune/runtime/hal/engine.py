@@ -1,0 +1,158 @@
+"""What a driver writes for its devices, and what all drivers share: commands one by one, copies between devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import DeviceError
+from autotune.runtime.check_rows import out_of_range
+from autotune.runtime.hal.allocator import Storage
+from autotune.runtime.hal.buffer import HOST_SPACE, Buffer
+from autotune.runtime.hal.command_buffer import (
+    Barrier,
+    CheckIndices,
+    Command,
+    Copy,
+    Dispatch,
+    Fill,
+    failed,
+    resolved,
+)
+from autotune.runtime.hal.executable import Code, Executable
+
+Stopped = Callable[[], bool]
+"""Says whether the submission was cancelled: asked between commands."""
+
+
+class Engine(Storage, Protocol):
+    """The functions of one device.
+
+    ``run`` is called in the thread of a queue, for one submission after another; several queues of a device call it
+    at the same time. All of it is done when it returns. An error of the device itself (not of one command) is a
+    DeviceLostError: the device then takes no more work.
+    """
+
+    formats: tuple[str, ...]
+    """Formats of code that :meth:`load` takes."""
+
+    def load(self, code: Code) -> Any:
+        """Code that is ready to run: the handle of an executable. Raises BuildError."""
+
+    def prepare(self, commands: Sequence[Command], slots: int) -> Any:
+        """What :meth:`run` needs of recorded commands; made once for all submissions of them."""
+
+    def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
+        """Run prepared commands with the buffers of a submission; False when they were stopped before the last.
+
+        An error of a command is raised as :func:`~autotune.runtime.hal.command_buffer.failed` makes it.
+        """
+
+    def enter_thread(self) -> None:
+        """Called first in each thread of a queue."""
+
+    def close(self) -> None:
+        """Free code, threads and contexts; nothing runs any more."""
+
+
+class CommandEngine(Engine, Protocol):
+    """The functions of a device whose engine runs commands one by one: see :func:`run_each`."""
+
+    def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
+        """Run a kernel; it may go on after the return, until :meth:`barrier`."""
+
+    def copy_within(self, source: Buffer, target: Buffer) -> None:
+        """Copy between buffers of this device."""
+
+    def read(self, source: Buffer, target: NDArray[np.uint8]) -> None:
+        """Copy from this device to this process; done at the return."""
+
+    def write(self, source: NDArray[np.uint8], target: Buffer) -> None:
+        """Copy from this process to this device; done at the return, or ``source`` is kept."""
+
+    def fill(self, target: Buffer, pattern: bytes) -> None:
+        """Repeat a pattern."""
+
+    def barrier(self) -> None:
+        """Return when all commands before are done."""
+
+
+def run_each(
+    engine: CommandEngine,
+    space: str,
+    device: str,
+    name: str,
+    commands: Sequence[Command],
+    table: Sequence[Buffer],
+    stopped: Stopped,
+) -> bool:
+    """Run commands one by one, each behind the one before; False when they were stopped."""
+    for index, command in enumerate(commands):
+        if stopped():
+            engine.barrier()
+            return False
+        try:
+            _run(engine, space, command, table)
+        except Exception as error:
+            raise failed(device, name, index, command, error) from error
+    engine.barrier()
+    return True
+
+
+def _run(engine: CommandEngine, space: str, command: Command, table: Sequence[Buffer]) -> None:
+    match command:
+        case Dispatch():
+            bindings = [resolved(each, table) for each in command.bindings]
+            engine.dispatch(command, bindings)
+        case CheckIndices():
+            engine.barrier()
+            indices = resolved(command.indices, table)
+            values = np.empty(indices.nbytes, np.uint8)
+            engine.read(indices, values)
+            check_indices(command, values)
+        case Copy():
+            copy_between(engine, space, resolved(command.source, table), resolved(command.target, table))
+        case Fill():
+            engine.fill(resolved(command.target, table), command.pattern)
+        case Barrier():
+            engine.barrier()
+
+
+def copy_between(engine: CommandEngine, space: str, source: Buffer, target: Buffer) -> None:
+    """Copy from, to or within a device. Raises DeviceError where neither side is of it nor of this process."""
+    if source.space == target.space == space:
+        engine.copy_within(source, target)
+    elif source.space == space and target.space == HOST_SPACE:
+        engine.barrier()
+        engine.read(source, target.host())
+    elif source.space == HOST_SPACE and target.space == space:
+        engine.write(source.host(), target)
+    elif source.space == target.space == HOST_SPACE:
+        np.copyto(target.host(), source.host())
+    else:
+        raise DeviceError(f"no way from {source} to {target} in one copy: go through a host buffer")
+
+
+def check_indices(check: CheckIndices, memory: NDArray[np.uint8]) -> None:
+    """Raises InputError for the first index out of range."""
+    dtype = np.dtype(f"i{check.width}")
+    strides = (check.stride, check.width)
+    indices: NDArray[Any] = np.ndarray((check.runs, check.count), dtype, memory.data, 0, strides)
+    wrong = (indices < -check.extent) | (indices >= check.extent)
+    if wrong.any():
+        raise out_of_range(int(indices[wrong][0]), check.message)
+
+
+__all__ = [
+    "Code",
+    "CommandEngine",
+    "Engine",
+    "Executable",
+    "Stopped",
+    "check_indices",
+    "copy_between",
+    "run_each",
+]

@@ -6,6 +6,7 @@
     ├── UsageError                a wrong argument, file name, option or target      (exit code 2)
     │   ├── TargetError           a target that is not known
     │   ├── MissingExtraError     an optional dependency that is not installed
+    │   ├── PlacementError        devices named for a model that contradict one another, or are not there
     │   └── InputError            run-time inputs of the wrong name, shape or dtype
     ├── ModelImportError          a model that cannot be read or is not supported
     │   └── UnsupportedOpError    operators without a definition here, all of them listed
@@ -55,6 +56,10 @@ class TargetError(UsageError):
 
 class MissingExtraError(UsageError):
     """An optional dependency is not installed; the message names the extra."""
+
+
+class PlacementError(UsageError):
+    """Devices that are named for a model contradict one another, are not there, or are named for nothing."""
 
 
 class ModelImportError(AutotuneError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
@@ -22,6 +23,7 @@ from autotune.errors import MissError, UsageError
 from autotune.frontends.onnx import load
 from autotune.frontends.onnx_read import ModelSource
 from autotune.garbage import collector_paused
+from autotune.graph.devices import is_annotated, without_devices
 from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
 from autotune.passes.origins import with_own_names
@@ -34,6 +36,8 @@ from autotune.target import Target
 if TYPE_CHECKING:
     from autotune.database.opening import DatabaseLike
     from autotune.database.store import Database
+
+_LOG = logging.getLogger("autotune.compiler")
 
 Model: TypeAlias = "ModelSource | Graph"
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
@@ -195,9 +199,10 @@ def divide(
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches, each computed directly.
 
-    ``activations`` are the target's (:attr:`autotune.target.Target.activations`).
+    ``activations`` are the target's (:attr:`autotune.target.Target.activations`). Devices that the model names are left
+    out, and a warning says so: models on several are compiled by :mod:`autotune.compiler.placed`.
     """
-    graph = imported(model, shapes)
+    graph = on_one_device(imported(model, shapes))
     passes = standard_passes(layout, activations)
     return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
 
@@ -209,6 +214,15 @@ def imported(model: Model, shapes: Shapes | None) -> Graph:
     if shapes:
         raise UsageError("shapes were given for a graph, which has fixed ones; they are for models")
     return with_own_names(model)
+
+
+def on_one_device(graph: Graph) -> Graph:
+    """The graph without the devices that it names, with a warning where it names any."""
+    if is_annotated(graph):
+        _LOG.warning(
+            "%s names devices: they are left out here, it counts as a model of one device", graph.name
+        )
+    return without_devices(graph)
 
 
 def distinct_workloads(parts: Partition) -> list[Workload]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UsageError
+from autotune.frontends.onnx_affinity import device_in
 from autotune.frontends.onnx_composed import COMPOSED, compose
 from autotune.frontends.onnx_constants import attribute_value, fold_special
 from autotune.frontends.onnx_nodes import (
@@ -64,7 +65,9 @@ class _Importer:
         self.origin = model.origin
         self.opset = model.opset
         self.node_names = model.node_names
+        self.devices = model.devices
         self.at = ""
+        self.device = ""
         self.proto = expand_schema_functions(model)
         self.reader = TensorReader(model.origin, model.folder)
         self.shapes = shapes
@@ -92,18 +95,21 @@ class _Importer:
         inputs = self._import_inputs(graph)
         for proto, origin in zip(graph.node, _origins(graph, self.node_names), strict=True):
             self.at = origin
+            own = device_in(proto.metadata_props, f"{self.origin}: node {origin!r}")
+            self.device = own or self.devices.nodes.get(origin, "")
             self._import_node(proto)
         outputs = tuple(value.name for value in graph.output)
         for output in outputs:
             self.type_of(output)
-        return Graph(
+        made = Graph(
             _graph_name(self.origin, graph.name),
             inputs,
             outputs,
             tuple(self.nodes),
             self.types,
             self.constants,
-        ).pruned()
+        )
+        return self.devices.apply(made).pruned()
 
     def _import_inputs(self, graph: Any) -> tuple[str, ...]:
         values = [value for value in graph.input if value.name not in self.constants]
@@ -212,7 +218,7 @@ class _Importer:
     ) -> None:
         while inputs and inputs[-1] == ABSENT:
             inputs = inputs[:-1]
-        given = Node(op, tuple(inputs), tuple(outputs), attrs, name, (self.at,))
+        given = Node(op, tuple(inputs), tuple(outputs), attrs, name, (self.at,), self.device)
         node, types = complete_node(given, self.types)
         arrays = [self.constants.get(v) for v in node.inputs]
         known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from autotune.errors import ModelImportError, UsageError
+from autotune.frontends.onnx_affinity import NamedDevices, named_devices
 from autotune.graph.ir import Array
 from autotune.suggest import did_you_mean
 from autotune.te.dtypes import DTYPES
@@ -45,6 +46,7 @@ class LoadedModel:
     opset: int
     node_names: Mapping[str, str]
     """The name of the node that defines each value, as the file has it: before functions are expanded."""
+    devices: NamedDevices
 
 
 def read_model(source: ModelSource) -> LoadedModel:
@@ -58,7 +60,8 @@ def read_model(source: ModelSource) -> LoadedModel:
     _check_is_model(proto, origin)
     opset = _opset(proto, origin)
     names = _node_names(proto.graph)
-    return LoadedModel(_inline_functions(proto, origin), origin, folder, opset, names)
+    devices = named_devices(proto, origin, names)
+    return LoadedModel(_inline_functions(proto, origin), origin, folder, opset, names, devices)
 
 
 def _node_names(graph: Any) -> dict[str, str]:

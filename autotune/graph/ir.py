@@ -104,7 +104,8 @@ class Node:
 
     `attrs` is kept sorted by name and read-only; lists and arrays of ints become tuples. An empty
     `name` becomes the first output's name. `origins` are the names of the model's nodes that it comes
-    from: passes carry them along, and nodes that differ in nothing else are equal.
+    from: passes carry them along, and nodes that differ in nothing else are equal. `device` is the one that
+    the model names for it, if any: it is gone once the graph is placed (`autotune.graph.devices`).
     """
 
     op: str
@@ -113,6 +114,7 @@ class Node:
     attrs: Attrs = field(default_factory=dict)
     name: str = ""
     origins: tuple[str, ...] = field(default=(), compare=False)
+    device: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", tuple(self.inputs))
@@ -155,6 +157,32 @@ class Node:
         return tuple(v for v in self.outputs if v != ABSENT)
 
 
+@dataclass(frozen=True)
+class Affinity:
+    """Devices that a graph names beside those of its nodes: for all that names none, for inputs, for outputs.
+
+    In a placed graph, where transfers are nodes, it has the device of every input and nothing else.
+    """
+
+    default: str = ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in ("inputs", "outputs"):
+            object.__setattr__(self, key, MappingProxyType(dict(getattr(self, key))))
+
+    def __bool__(self) -> bool:
+        return bool(self.default or self.inputs or self.outputs)
+
+    def renamed(self, names: Mapping[str, str]) -> Affinity:
+        """The same for values under new names; those not in `names` keep theirs."""
+        inputs, outputs = (
+            {names.get(v, v): d for v, d in devices.items()} for devices in (self.inputs, self.outputs)
+        )
+        return Affinity(self.default, inputs, outputs)
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A whole model or a part of one. `nodes` are in topological order.
@@ -168,6 +196,7 @@ class Graph:
     nodes: tuple[Node, ...]
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array] = field(default_factory=dict)
+    affinity: Affinity = Affinity()
 
     def __post_init__(self) -> None:
         for key in ("inputs", "outputs", "nodes"):
@@ -263,6 +292,7 @@ class Graph:
             nodes=tuple(n.renamed(names) for n in self.nodes),
             types={names.get(k, k): t for k, t in self.types.items()},
             constants={names.get(k, k): a for k, a in self.constants.items()},
+            affinity=self.affinity.renamed(names),
         )
 
     def __str__(self) -> str:

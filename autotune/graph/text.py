@@ -13,6 +13,15 @@
 Names are words of letters, digits and ``_ . / + -``, or JSON strings; an absent input or output is
 "". Attributes are sorted by name. ``as`` gives a node's name if it is not its first output. The
 values of constants are not in the text. ``#`` starts a comment.
+
+``on cpu:1`` names a device: after the type of an input, after the types of a node's outputs (where it runs), after
+an output (where it is wanted), and after the graph's name for all that names none::
+
+    graph two on cpu:0 {
+      input x: float32[4] on cpu:1
+      y = Relu(x) : float32[4] on cpu:1
+      output y on cpu:0
+    }
 """
 
 from __future__ import annotations
@@ -25,9 +34,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.errors import GraphError
-from autotune.graph.ir import Array, Attr, Graph, Node, TensorType
+from autotune.graph.ir import Affinity, Array, Attr, Graph, Node, TensorType
 
-_KEYWORDS = {"graph", "region", "input", "const", "output", "as", "strides"}
+_KEYWORDS = {"graph", "region", "input", "const", "output", "as", "on", "strides"}
 _WORD = re.compile(r"[A-Za-z0-9_./+-]+")
 _TOKEN = re.compile(
     r"""(?P<space>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)|(?P<string>"(?:[^"\\\n]|\\.)*")"""
@@ -37,16 +46,17 @@ _TOKEN = re.compile(
 
 def print_graph(graph: Graph, constant_inputs: Iterable[str] = (), keyword: str = "graph") -> str:
     """The text of a graph, without a final newline. `constant_inputs` print as `const`."""
-    fixed = set(constant_inputs)
-    lines = [f"{keyword} {_name(graph.name)} {{"]
+    fixed, named = set(constant_inputs), graph.affinity
+    lines = [f"{keyword} {_name(graph.name)}{_device(named.default)} {{"]
     for value in graph.inputs:
-        role = "const" if value in fixed else "input"
-        lines.append(f"  {role} {_name(value)}: {graph.type_of(value)}")
+        role, device = "const" if value in fixed else "input", _device(named.inputs.get(value, ""))
+        lines.append(f"  {role} {_name(value)}: {graph.type_of(value)}{device}")
     for value in graph.constants:
         lines.append(f"  const {_name(value)}: {graph.type_of(value)}")
     lines += [f"  {_node_text(node, graph)}" for node in graph.nodes]
     if graph.outputs:
-        lines.append(f"  output {', '.join(map(_name, graph.outputs))}")
+        outputs = (f"{_name(v)}{_device(named.outputs.get(v, ''))}" for v in graph.outputs)
+        lines.append(f"  output {', '.join(outputs)}")
     return "\n".join([*lines, "}"])
 
 
@@ -64,7 +74,7 @@ def parse_graph(text: str, constants: Mapping[str, Array] | None = None) -> Grap
         if role == "const"
     }
     inputs = tuple(name for role, name in parsed.sources if role == "input")
-    return Graph(parsed.name, inputs, parsed.outputs, parsed.nodes, parsed.types, fixed)
+    return Graph(parsed.name, inputs, parsed.outputs, parsed.nodes, parsed.types, fixed, parsed.affinity)
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class Parsed:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
     types: Mapping[str, TensorType]
+    affinity: Affinity
 
 
 def parse(text: str, keyword: str) -> Parsed:
@@ -89,6 +100,11 @@ def _zeros(tensor_type: TensorType) -> Array:
 
 def _name(name: str) -> str:
     return name if _WORD.fullmatch(name) and name not in _KEYWORDS else json.dumps(name)
+
+
+def _device(name: str) -> str:
+    """What names a device, after what is on it; nothing without one."""
+    return f" on {':'.join(map(_name, name.split(':')))}" if name else ""
 
 
 def _attr_text(value: Attr) -> str:
@@ -110,6 +126,7 @@ def _node_text(node: Node, graph: Graph) -> str:
     types = ", ".join(str(graph.type_of(v)) if v else "none" for v in node.outputs)
     text = f"{outputs} = {_name(node.op)}({inputs})"
     text += f" {{{attrs}}} : {types}" if attrs else f" : {types}"
+    text += _device(node.device)
     default = next((o for o in node.outputs if o), node.op)
     return text if node.name == default else f"{text} as {_name(node.name)}"
 
@@ -144,11 +161,12 @@ class _Parser:
 
     def program(self, keyword: str) -> Parsed:
         self._expect(keyword)
-        name = self._name()
+        name, default = self._name(), self._device()
         self._expect("{")
         sources: list[tuple[str, str]] = []
         nodes: list[Node] = []
         outputs: list[str] = []
+        on_inputs, on_outputs = dict[str, str](), dict[str, str]()
         while not self._accept("}"):
             role = self._peek.text if self._peek.kind == "word" else ""
             if role in ("input", "const"):
@@ -157,13 +175,15 @@ class _Parser:
                 self._expect(":")
                 self._define(value, line)
                 sources.append((role, value))
+                self._named(value, on_inputs)
             elif self._accept("output"):
-                outputs += self._names()
+                outputs += self._outputs(on_outputs)
             else:
                 nodes.append(self._node())
         if self._peek.kind != "end":
             raise self._error("the end of the text")
-        return Parsed(name, tuple(sources), tuple(nodes), tuple(outputs), self._types)
+        named = Affinity(default, on_inputs, on_outputs)
+        return Parsed(name, tuple(sources), tuple(nodes), tuple(outputs), self._types, named)
 
     @property
     def _peek(self) -> _Token:
@@ -211,6 +231,28 @@ class _Parser:
         while self._accept(","):
             names.append(self._name())
         return names
+
+    def _outputs(self, devices: dict[str, str]) -> list[str]:
+        """Names of outputs; the devices of those that have one are added."""
+        names: list[str] = []
+        while not names or self._accept(","):
+            names.append(self._name())
+            self._named(names[-1], devices)
+        return names
+
+    def _named(self, value: str, devices: dict[str, str]) -> None:
+        device = self._device()
+        if device:
+            devices[value] = device
+
+    def _device(self) -> str:
+        """A device after `on`; nothing without."""
+        if not self._accept("on"):
+            return ""
+        parts = [self._name()]
+        while self._accept(":"):
+            parts.append(self._name())
+        return ":".join(parts)
 
     def _int(self) -> int:
         value = self._number()
@@ -288,8 +330,9 @@ class _Parser:
         attrs = self._attrs() if self._accept("{") else {}
         self._expect(":")
         self._output_types(outputs, line)
+        device = self._device()
         name = self._name() if self._accept("as") else ""
-        return Node(op, tuple(inputs), tuple(outputs), attrs, name)
+        return Node(op, tuple(inputs), tuple(outputs), attrs, name, device=device)
 
     def _output_types(self, outputs: Sequence[str], line: int) -> None:
         for i, value in enumerate(outputs):

@@ -86,7 +86,7 @@ class _Conversion:
             return self._convert_spatial(node, definition.weights)
         if not any(value in self.converted for value in node.present_inputs):
             return False
-        if definition.pointwise:
+        if definition.pointwise or definition.crosses:
             return self._convert_elementwise(node)
         if definition.permutable is not None:
             return self._convert_axes(node, definition.permutable)

@@ -1,6 +1,6 @@
 """The driver of the graph passes: the pipeline, one named pass a line, and what happens between.
 
-After every pass the graph is verified, the pass is timed, and with ``AUTOTUNE_DUMP=folder`` the text
+After every pass the graph is verified, devices among it, the pass is timed, and with ``AUTOTUNE_DUMP=folder`` the text
 of the graph is written to ``folder/<graph>/<nn>_<pass>.txt``.
 """
 
@@ -14,9 +14,11 @@ from pathlib import Path
 
 from autotune import settings
 from autotune.errors import GraphError, InternalError
+from autotune.graph.devices import check_devices
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
 from autotune.graph.verify import verify
+from autotune.passes.affinity import PlaceOnDevices
 from autotune.passes.apply_to_parts import ApplyToParts
 from autotune.passes.attention import Attention
 from autotune.passes.base import GraphPass
@@ -24,6 +26,7 @@ from autotune.passes.block_sums import BlockSums
 from autotune.passes.common_subexpressions import CommonSubexpressions
 from autotune.passes.convert_layout import ConvertLayout
 from autotune.passes.dead_code import DeadCode
+from autotune.passes.device_rules import DeviceRules
 from autotune.passes.empty_tensors import EmptyTensors
 from autotune.passes.explicit_bias import ExplicitBias
 from autotune.passes.fold_affine import FoldAffine
@@ -72,6 +75,13 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
     )
 
 
+def placed_passes(
+    rules: DeviceRules, layout: str = "NHWC", activations: str = "uint8"
+) -> tuple[GraphPass, ...]:
+    """The pipeline of a model on several devices: what crosses is settled first, so that no pass can."""
+    return (PlaceOnDevices(rules), *standard_passes(layout, activations))
+
+
 @dataclass(frozen=True)
 class PassRecord:
     """What one pass did: its text, how long it took and the number of nodes before and after."""
@@ -113,6 +123,7 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], observer: Observer | N
 def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:
     try:
         verify(graph)
+        check_devices(graph)
     except GraphError as error:
         raise InternalError(f"pass {graph_pass} left a broken graph: {error}") from error
 
@@ -135,6 +146,7 @@ __all__ = [
     "Observer",
     "PassRecord",
     "dump_folder",
+    "placed_passes",
     "run_passes",
     "standard_passes",
 ]

@@ -117,6 +117,8 @@ class OpDef:
     """Roles of what may be computed in the same dispatch where the first operand is read."""
     view: ViewKind | None = None
     """How operand and result can share memory."""
+    crosses: bool = False
+    """Whether its result is its operand on another device, which attribute `device` names."""
     part_rule: PartRule | None = None
     """Where each result of a view lies in the operand, or each operand of a join in the result; not for a reshape."""
 

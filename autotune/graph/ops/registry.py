@@ -37,6 +37,7 @@ FAMILIES = (
     "interleave",
     "overlap_add",
     "patches",
+    "transfer",
 )
 """The files that define operators, common ones first; what one of them registers is an operator."""
 

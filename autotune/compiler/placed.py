@@ -1,0 +1,140 @@
+"""Models on several devices: each segment is compiled for its device, as a model of its own, and all make a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from autotune.compiler.assemble import BuiltWorkload, assemble
+from autotune.compiler.build import Building
+from autotune.compiler.build_workers import BuildWorkers
+from autotune.compiler.coverage import CoverageReport, coverage
+from autotune.compiler.explain import Compilation, dump
+from autotune.compiler.plan import Plan, plan_of
+from autotune.compiler.program_steps import program_of
+from autotune.database.goal import MAX_SLOWDOWN, Goal
+from autotune.errors import MissError, PlacementError
+from autotune.garbage import collector_paused
+from autotune.graph.ir import Graph
+from autotune.graph.region import Workload
+from autotune.passes.affinity import Affinities, affinities
+from autotune.passes.device_rules import DeviceRules
+from autotune.passes.partition import OF_A_MODEL, Partition, partition
+from autotune.passes.pipeline import Observer, placed_passes, run_passes
+from autotune.passes.preference import TOLERANCE, Preference
+from autotune.passes.segments import Division, divide_by_device
+from autotune.runtime.device_program import DeviceProgram
+from autotune.suggest import counted
+from autotune.target import Target
+
+if TYPE_CHECKING:
+    from autotune.database.store import Database
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedCompilation:
+    """A model compiled for several devices, where its parts run and why, and each segment as a compilation."""
+
+    program: DeviceProgram
+    affinities: Affinities
+    division: Division
+    segments: tuple[Compilation, ...]
+
+    @property
+    def coverage(self) -> CoverageReport:
+        """That of all segments, in their order."""
+        plans = {id(segment.plan): segment.plan for segment in self.segments}
+        return CoverageReport(
+            tuple(dispatch for segment in self.segments for dispatch in segment.coverage.dispatches),
+            tuple(ranking for plan in plans.values() for ranking in plan.rankings.values()),
+        )
+
+
+@collector_paused()
+def compile_placed(
+    graph: Graph,
+    rules: DeviceRules,
+    target_of: Callable[[str], Target],
+    *,
+    database: Database | None = None,
+    layout: str = "NHWC",
+    tolerance: float = TOLERANCE,
+    objective: str = "latency",
+    max_slowdown: float = MAX_SLOWDOWN,
+    require_hit: bool = False,
+    observer: Observer | None = None,
+) -> PlacedCompilation:
+    """Compile an imported graph of which some parts are put on devices, by its own annotations or the ``rules``.
+
+    ``target_of`` gives what to compile for on each device that is named. The rest is as for
+    :func:`autotune.compiler.compile_in_detail`.
+
+    Raises PlacementError for devices that contradict one another or are not there, MissError with ``require_hit``.
+    """
+    found = affinities(graph, rules)
+    if found is None:
+        raise PlacementError(f"nothing of {graph.name!r} is put on any device")
+    division = divide_by_device(_prepared(graph, rules, found, target_of, layout, observer))
+    parts = [partition(segment.graph, OF_A_MODEL) for segment in division.segments]
+    targets = [target_of(segment.device) for segment in division.segments]
+    preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
+    metadata = {"layout": layout, "tolerance": str(tolerance), "objective": objective}
+    with BuildWorkers.of(len(_workloads(parts))) as workers:
+        segments = list[Compilation | None]([None] * len(parts))
+        for target in dict.fromkeys(targets):
+            numbers = [number for number, own in enumerate(targets) if own == target]
+            workloads = _workloads(parts[number] for number in numbers)
+            plan = plan_of(workloads, target, database, preference, workers=workers)
+            built = Building(list(plan.schedules.values()), target, workers).finish()
+            for number in numbers:
+                segments[number] = _compiled(parts[number], plan, built, target, metadata)
+    compiled = tuple(segment for segment in segments if segment is not None)
+    missed = [dispatch for segment in compiled for dispatch in segment.coverage.missed]
+    if require_hit and missed:
+        raise MissError(
+            f"nothing was searched for {counted(len(missed), 'dispatch')} of {graph.name!r}\n"
+            "  compile without requiring hits"
+        )
+    program = program_of(graph, division, [segment.image for segment in compiled], metadata)
+    return PlacedCompilation(program, found, division, compiled)
+
+
+def _compiled(
+    parts: Partition,
+    plan: Plan,
+    built: Mapping[str, BuiltWorkload],
+    target: Target,
+    metadata: Mapping[str, str],
+) -> Compilation:
+    """One segment by the plan and the code of all segments of its target."""
+    used = {region.key for d in parts.dispatches for region in plan.regions(d.workload)}
+    own = {key: workload for key, workload in built.items() if key in used}
+    applied = plan.apply(parts)
+    report = replace(coverage(applied, plan), rankings=())
+    image, memory = assemble(applied, own, target, {**metadata, "coverage": report.to_json()})
+    compilation = Compilation(image, report, applied, memory, plan)
+    dump(compilation, own)
+    return compilation
+
+
+def _prepared(
+    graph: Graph,
+    rules: DeviceRules,
+    found: Affinities,
+    target_of: Callable[[str], Target],
+    layout: str,
+    observer: Observer | None,
+) -> Graph:
+    """The graph after all passes; types of activations are those that every device takes."""
+    devices = {home.device for home in (*found.homes.nodes.values(), *found.homes.inputs.values())}
+    activations = sorted({target_of(device).activations for device in devices})
+    return run_passes(graph, placed_passes(rules, layout, activations[0]), observer)
+
+
+def _workloads(parts: Iterable[Partition]) -> list[Workload]:
+    """The workloads of several partitions, each once."""
+    return list({d.workload.key: d.workload for part in parts for d in part.dispatches}.values())
+
+
+__all__ = ["PlacedCompilation", "compile_placed"]

@@ -1,0 +1,104 @@
+"""A model compiled for several devices, as plain values: module images, and the steps that run them and move values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from autotune.runtime.image import ModuleImage, TensorSpec
+
+StepKind = Literal["run", "transfer"]
+
+
+@dataclass(frozen=True)
+class DeviceValue:
+    """A value between steps: dense, in memory of its device."""
+
+    spec: TensorSpec
+    device: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """Work of one device.
+
+    "run": image ``image`` takes the values ``reads`` and makes ``writes``, in the order of its inputs and outputs.
+    "transfer": the value read is copied into the value written, on ``device``; ``image`` is 0. ``waits`` are the steps,
+    by number and all of them earlier, that make what it reads: nothing else has to be over when it begins.
+    """
+
+    kind: StepKind
+    device: str
+    image: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    waits: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ProgramInput:
+    """An input of the model that is brought to a device, as value ``value``; one that several read has several."""
+
+    input: int
+    value: int
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceProgram:
+    """Everything that is needed to run a model on several devices.
+
+    ``results`` are the values that are the outputs, in order; they stay on the device that made them. Every value is
+    written once, by an argument or a step.
+    """
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    values: tuple[DeviceValue, ...]
+    arguments: tuple[ProgramInput, ...]
+    results: tuple[int, ...]
+    steps: tuple[Step, ...]
+    images: tuple[ModuleImage, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that it needs, each once, in the order of their first use."""
+        return tuple(dict.fromkeys([*(s.device for s in self.steps), *(v.device for v in self.values)]))
+
+    @property
+    def transferred_bytes(self) -> int:
+        """What one run moves between devices, inputs and outputs not counted."""
+        return sum(
+            self.values[value].spec.nbytes
+            for step in self.steps
+            if step.kind == "transfer"
+            for value in step.writes
+        )
+
+    def __str__(self) -> str:
+        lines = [f"program {self.name} on {', '.join(self.devices)} {{"]
+        for argument in self.arguments:
+            given = self.values[argument.value]
+            lines.append(f"  {self.inputs[argument.input].name} -> {given.spec.name} on {given.device}")
+        lines += [f"  {number:03d} {self._step_text(step)}" for number, step in enumerate(self.steps)]
+        for value, spec in zip(self.results, self.outputs, strict=True):
+            lines.append(f"  output {spec.name} on {self.values[value].device}")
+        return "\n".join([*lines, "}"])
+
+    def _step_text(self, step: Step) -> str:
+        after = f" after {', '.join(f'{w:03d}' for w in step.waits)}" if step.waits else ""
+        reads, writes = (
+            ", ".join(self.values[value].spec.name for value in values)
+            for values in (step.reads, step.writes)
+        )
+        if step.kind == "transfer":
+            value = self.values[step.writes[0]]
+            source = self.values[step.reads[0]].device
+            return f"transfer {value.spec.nbytes} bytes {source} -> {step.device}: {reads} -> {writes}{after}"
+        image = self.images[step.image]
+        return f"{step.device}: {len(image.dispatches)} dispatches ({reads}) -> {writes}{after}"
+
+
+__all__ = ["DeviceProgram", "DeviceValue", "ProgramInput", "Step", "StepKind"]

@@ -1,0 +1,128 @@
+"""Models on several devices: programs, their consistency, and what they compute, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from autotune.compiler import compile_in_detail
+from autotune.compiler.driver import imported
+from autotune.compiler.placed import PlacedCompilation, compile_placed
+from autotune.errors import ArtifactError, PlacementError
+from autotune.graph import Graph
+from autotune.graph.ir import Array
+from autotune.passes.device_rules import DeviceRules
+from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.module import Module
+from autotune.runtime.verify_program import verify_program
+from autotune.target import Target
+from tests.graph.graphs import small_convnet
+
+DEVICES = ("cpu", "cpu:0", "cpu:1")
+
+
+def target_of(device: str) -> Target:
+    return Target.detect(None if device == "cpu" else 1)
+
+
+def compiled(model: Graph, rules: dict[str, str], **options: bool) -> PlacedCompilation:
+    done = compile_placed(imported(model, None), DeviceRules(rules, DEVICES), target_of, **options)
+    verify_program(done.program)
+    return done
+
+
+def in_turn(program: DeviceProgram, arrays: Sequence[Array]) -> list[Array]:
+    """What the program computes, a step after the other in this thread: the reference of every way to run it."""
+    values = {argument.value: arrays[argument.input] for argument in program.arguments}
+    for step in program.steps:
+        if step.kind == "transfer":
+            values[step.writes[0]] = values[step.reads[0]].copy()
+        else:
+            with Module(program.images[step.image], threads=1) as module:
+                values |= zip(step.writes, module(*(values[v] for v in step.reads)), strict=True)
+    return [values[result] for result in program.results]
+
+
+RULES = [
+    {"*": "cpu:1"},
+    {"Conv": "cpu:0", "*": "cpu:1"},
+    {"conv": "cpu:1", "Relu": "cpu:0", "add": "cpu:1", "gemm": "cpu:0"},
+    {"y": "cpu", "x/0:0": "cpu:1"},
+]
+
+
+@pytest.mark.parametrize("rules", RULES, ids=str)
+def test_a_program_computes_what_the_model_does(rules):
+    model = small_convnet()
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    program = compiled(model, rules).program
+    with Module(compile_in_detail(model, threads=1).image) as module:
+        np.testing.assert_allclose(in_turn(program, [x])[0], module(x)[0], 1e-5, 1e-6)
+    assert [spec.name for spec in program.inputs] == ["x/0:0"]
+    assert [spec.name for spec in program.outputs] == ["y"]
+
+
+def test_a_program_prints_its_steps_and_what_they_wait_for():
+    done = compiled(small_convnet(), {"Conv": "cpu:1", "*": "cpu:0"})
+    assert str(done.program) == (
+        "program small convnet on cpu:1, cpu:0 {\n"
+        "  x/0:0 -> x/0:0 on cpu:1\n"
+        "  000 cpu:1: 1 dispatches (x/0:0) -> conv.nhwc\n"
+        "  001 transfer 256 bytes cpu:1 -> cpu:0: conv.nhwc -> conv@cpu:0.nhwc after 000\n"
+        "  002 cpu:0: 1 dispatches (conv@cpu:0.nhwc) -> relu.nhwc after 001\n"
+        "  003 transfer 256 bytes cpu:0 -> cpu:1: relu.nhwc -> relu@cpu:1.nhwc after 002\n"
+        "  004 cpu:1: 1 dispatches (relu@cpu:1.nhwc) -> conv_1.nhwc after 003\n"
+        "  005 transfer 256 bytes cpu:1 -> cpu:0: conv_1.nhwc -> conv_1@cpu:0.nhwc after 004\n"
+        "  006 cpu:0: 4 dispatches (relu.nhwc, conv_1@cpu:0.nhwc) -> y after 002, 005\n"
+        "  output y on cpu:0\n"
+        "}"
+    )
+    assert done.program.devices == ("cpu:1", "cpu:0")
+    assert done.program.transferred_bytes == 768
+    assert len(done.coverage.dispatches) == 7
+
+
+def test_inputs_that_several_devices_read_come_from_the_caller():
+    program = compiled(small_convnet(), {"relu": "cpu:0", "*": "cpu:1"}).program
+    assert program.devices == ("cpu:1", "cpu:0")
+    model = small_convnet()
+    text = model.replace(nodes=tuple(n.replace(device="cpu:0") for n in model.nodes), outputs=("y", "x/0:0"))
+    both = compiled(text, {}).program
+    assert [spec.name for spec in both.outputs] == ["y", "x/0:0"]
+    assert both.results[1] == both.arguments[0].value
+
+
+def test_one_device_makes_one_segment():
+    program = compiled(small_convnet(), {"Conv": "cpu:1"}).program
+    assert [(step.kind, step.device) for step in program.steps] == [("run", "cpu:1")]
+
+
+def test_without_any_device_there_is_no_program():
+    with pytest.raises(PlacementError) as caught:
+        compiled(small_convnet(), {})
+    assert str(caught.value) == "nothing of 'small convnet' is put on any device"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"waits": ()}, "step 1 waits for steps (), what it reads is made by (0,)"),
+        ({"reads": (99,)}, "step 1 reads (99,) and writes (2,), of 8 values"),
+        ({"reads": (4,)}, "step 1 reads value 4 before anything writes it"),
+        ({"writes": (0,)}, "step 1 writes value 0, which has been written"),
+        ({"device": "cpu:1"}, "step 1 on cpu:1 writes a value of cpu:0"),
+        ({"kind": "run"}, "step 1 on cpu:0 reads value 1 of cpu:1"),
+        ({"kind": "run", "image": 7}, "step 1 runs image 7 of 4"),
+        ({"writes": (2, 3)}, "step 1 transfers 1 values into 2"),
+    ],
+    ids=lambda v: str(v)[:30],
+)
+def test_a_program_that_breaks_its_promises_is_refused(change, problem):
+    program = compiled(small_convnet(), {"Conv": "cpu:1", "*": "cpu:0"}).program
+    steps = (program.steps[0], replace(program.steps[1], **change), *program.steps[2:])
+    with pytest.raises(ArtifactError) as caught:
+        verify_program(replace(program, steps=steps))
+    assert str(caught.value) == f"the compiled program 'small convnet' is inconsistent: {problem}"

@@ -1,8 +1,8 @@
 """What is known of processors without measuring them: the table that the cost model uses where nothing is measured.
 
 Widths are bytes a cycle, so that they hold for vectors of any size. Ports, latencies and widths: the optimisation
-manuals of Intel (248966) and AMD (56305, 56665, 57647), of Arm for Neoverse N1 (PJDOC-466751330-9707), and uops.info
-(Abel and Reineke, ASPLOS 2019). Rates of caches and memory are what loops reach, not what links could.
+manuals of Intel (248966) and AMD (56305, 56665, 57647, 58455), of Arm for Neoverse N1 (PJDOC-466751330-9707), and
+uops.info (Abel and Reineke, ASPLOS 2019). Rates of caches and memory are what loops reach, not what links could.
 """
 
 from __future__ import annotations
@@ -102,6 +102,29 @@ CORES: Mapping[str, Core] = MappingProxyType(
             core_stream=9.8,
             all_streams=9.8,
             memory=9.8,
+            fetched_cost=1.15,
+        ),
+        "znver5": Core(
+            hertz=4.2e9,
+            arithmetic=128,
+            loads=128,
+            stores=64,
+            issue_width=7.5,
+            window=448.0,
+            l2=63.0,
+            l3=27.0,
+            write_cost=1.0,
+            l3_lost=0.12,
+            short_run=20.0,
+            scattered=0.05,
+            line_split_cycles=0.5,
+            page_cycles=0.4,
+            conflict_cycles=5.5,
+            fold_cycles=3.1,
+            l3_kept=0.5,
+            core_stream=13.0,
+            all_streams=16.0,
+            memory=16.0,
             fetched_cost=1.15,
         ),
     }

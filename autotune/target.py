@@ -88,12 +88,17 @@ _KEPT_FEATURES = {
 }
 
 
+_OF_GROUPS = ("group_items", "shared_bytes")
+"""Fields that a CPU has not: its key is the same as before there were any."""
+
+
 @dataclass(frozen=True, repr=False)
 class Target:
-    """A CPU as the compiler sees it.
+    """A machine as the compiler sees it: a CPU, or an OpenCL device.
 
     Sizes are in bytes; ``l3_bytes`` is the shared cache. ``threads`` is how many workers a model uses, and is
-    part of the key because the best schedule depends on it.
+    part of the key because the best schedule depends on it. Of a device that runs groups of threads ``cores`` are the
+    compute units, ``group_items`` the most threads of a group and ``shared_bytes`` the memory that these share.
     """
 
     arch: str
@@ -106,6 +111,8 @@ class Target:
     l2_bytes: int = 512 << 10
     l3_bytes: int = 8 << 20
     device: str = "generic"
+    group_items: int = 0
+    shared_bytes: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -154,7 +161,8 @@ class Target:
 
     def to_json(self) -> str:
         """Canonical JSON, parsed back by :meth:`from_json`."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+        fields = {name: value for name, value in asdict(self).items() if value or name not in _OF_GROUPS}
+        return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Target:
@@ -176,13 +184,22 @@ class Target:
 
     @staticmethod
     def parse(text: str | Target, threads: int | None = None) -> Target:
-        """A target from its name: ``host`` or one of the named levels; raises TargetError."""
+        """A target from its name: ``host``, a named level, or a device that is here, ``opencl`` or ``opencl:NUMBER``.
+
+        Raises TargetError, and MissingExtraError for an OpenCL device without the package.
+        """
         if isinstance(text, Target):
             return text.with_threads(threads)
         if text == "host":
             return Target.detect(threads)
+        if text == "opencl" or text.startswith("opencl:"):
+            from autotune.opencl import target_named
+
+            return target_named(text).with_threads(threads)
+        if text == _GENERIC_DEVICE.cpu:
+            return _GENERIC_DEVICE.with_threads(threads)
         if text not in _LEVELS:
-            known = ["host", *_LEVELS]
+            known = ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu]
             raise TargetError(f"unknown target {text!r}; known targets: {listing(text, known)}")
         return Target(*_LEVELS[text], cores=1, threads=1).with_threads(threads)
 
@@ -203,6 +220,20 @@ class Target:
             l3_bytes=caches.get(3, 8 << 20),
             device=device_name(),
         ).with_threads(threads)
+
+
+_GENERIC_DEVICE = Target(
+    "opencl",
+    "opencl-generic",
+    ("fp64", "gpu", "local"),
+    128,
+    cores=8,
+    threads=8,
+    l3_bytes=1 << 20,
+    group_items=256,
+    shared_bytes=32 << 10,
+)
+"""An OpenCL device that code can be made for where there is none."""
 
 
 def _instruction_set() -> _InstructionSet:

@@ -71,7 +71,7 @@ def test_every_extra_that_is_advised_exists() -> None:
         for extra in (("cmaes", "gp") if found == "{name}" else found.split(","))
     }
     assert (
-        {"postgres", "cmaes", "gp", "verify", "peers", "sign"}
+        {"postgres", "cmaes", "gp", "verify", "peers", "sign", "opencl"}
         <= advised
         <= set(project["optional-dependencies"])
     )
@@ -81,7 +81,13 @@ def test_extras_bring_what_is_imported() -> None:
     from autotune.tuning.samplers import NEEDS
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    imported = {**NEEDS, "postgres": "psycopg", "verify": "islpy", "sign": "cryptography"}
+    imported = {
+        **NEEDS,
+        "postgres": "psycopg",
+        "verify": "islpy",
+        "sign": "cryptography",
+        "opencl": "pyopencl",
+    }
     for extra, package in imported.items():
         assert any(line.startswith(package) for line in project["optional-dependencies"][extra]), extra
 

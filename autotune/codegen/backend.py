@@ -52,6 +52,7 @@ class Backend(Protocol):
 BACKENDS: Mapping[str, str] = {
     "x86_64": "autotune.codegen.llvm.backend:LlvmBackend",
     "aarch64": "autotune.codegen.llvm.backend:LlvmBackend",
+    "opencl": "autotune.codegen.opencl.backend:OpenclBackend",
     "interpreter": "autotune.codegen.interpreter.backend:InterpreterBackend",
 }
 """Module and class of the backend by the architecture of a target."""

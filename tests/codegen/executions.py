@@ -10,6 +10,7 @@ import numpy as np
 from autotune import te
 from autotune.codegen import interpreter
 from autotune.lower import lower_schedule
+from tests.codegen.opencl_device import installed, run_on_device
 from tests.schedule.machine import run_machine_code, runnable_target
 
 LANES = 64
@@ -34,6 +35,11 @@ def everywhere(arrays: Sequence[Any], element: Callable[..., te.Expr]) -> Any:
                 schedule[c].vectorize(inner)
             found = run_machine_code(schedule, [*inputs, c], named, target=target)["C"]
             same(found, expected, f"{target.cpu}, {lanes or 1} lanes")
+    if installed():
+        schedule = te.create_schedule(c)
+        _, inner = schedule[c].split(schedule[c].op.axis[0], LANES)
+        schedule[c].vectorize(inner)
+        same(run_on_device(schedule, [*inputs, c], named)["C"], expected, "OpenCL")
     return expected
 
 

@@ -17,6 +17,7 @@ from autotune.errors import TargetError
 from autotune.target import Target
 from tests.codegen.conformance import Conformance, Entry
 from tests.codegen.native import call_kernel
+from tests.codegen.opencl_device import DeviceCode, bytes_of, needs_opencl, opencl_target
 from tests.schedule.machine import host, runnable_target
 
 
@@ -40,6 +41,17 @@ class TestInterpreter(Conformance):
         return _interpreted
 
 
+@needs_opencl
+class TestOpencl(Conformance):
+    @pytest.fixture
+    def target(self) -> Target:
+        return opencl_target()
+
+    @pytest.fixture
+    def load(self) -> Callable[[DispatchCode], Entry]:
+        return _on_device
+
+
 def _loaded(code: DispatchCode) -> Entry:
     loaded = LoadedCode([code.object_code])
 
@@ -55,6 +67,16 @@ def _interpreted(code: DispatchCode) -> Entry:
     return lambda kernel, arrays, begin, end: code.run(code.kernels.index(kernel), arrays, begin, end)
 
 
+def _on_device(code: DispatchCode) -> Entry:
+    loaded = DeviceCode(code)
+
+    def entry(kernel: Kernel, arrays: Sequence[Any], begin: int, end: int) -> None:
+        sizes = [code.buffers[b].nbytes for b in kernel.buffers]
+        loaded.run(kernel, [bytes_of(a, n) for a, n in zip(arrays, sizes, strict=True)], begin, end)
+
+    return entry
+
+
 def test_every_backend_that_is_listed_exists() -> None:
     for arch in BACKENDS:
         assert callable(backend_for(arch).compile)
@@ -63,5 +85,7 @@ def test_every_backend_that_is_listed_exists() -> None:
 def test_a_target_without_a_backend_is_refused() -> None:
     a = te.placeholder((4,), name="A")
     c = te.compute((4,), lambda i: a[i], name="C")
-    with pytest.raises(TargetError, match="no code generator for z80; known: x86_64, aarch64, interpreter"):
+    with pytest.raises(
+        TargetError, match="no code generator for z80; known: x86_64, aarch64, opencl, interpreter"
+    ):
         compile_schedule(te.create_schedule(c), [a, c], replace(host(), arch="z80"))

@@ -27,6 +27,7 @@ from autotune.errors import LoweringError
 from autotune.lower import verify
 from autotune.lower.verify_isl import Verified
 from autotune.schedule import PRIMITIVES
+from tests.codegen.opencl_device import installed
 from tests.schedule.three_ways import Case, check, describe, minimised, random_case
 
 BLOCK = 50
@@ -35,6 +36,10 @@ THREADS_EVERY = 8
 """One program in so many has its loops bound to the threads of a GPU."""
 REFERENCE_EVERY = 5
 """One program in so many runs in the shipped interpreter too, which is slow."""
+
+
+DEVICE_EVERY = 16
+"""One program in so many runs on an OpenCL device too, where there is one."""
 
 
 @dataclass
@@ -89,7 +94,8 @@ def run_block(first: int, count: int, *, prove_every: int) -> Tally:
         tally.primitives.update(step.primitive for step in case.trace.steps)
         tally.language.update(set(re.findall(r"\bte\.(\w+)\(", case.program.source)))
         try:
-            check(case, seed, with_reference=seed % REFERENCE_EVERY == 0)
+            on_device = installed() and seed % DEVICE_EVERY in (0, 1)  # threads, and none
+            check(case, seed, with_reference=seed % REFERENCE_EVERY == 0, with_device=on_device)
         except Exception as error:  # noqa: BLE001  # whatever went wrong is reported with its program
             small = minimised(case, error)
             tally.findings.append(f"seed {seed}: {type(error).__name__}: {error}\n\n{describe(small)}")

@@ -13,10 +13,11 @@ import numpy as np
 
 from autotune import te
 from autotune.codegen import interpreter
-from autotune.errors import LoweringError, ScheduleError
+from autotune.errors import BuildError, LoweringError, ScheduleError
 from autotune.lower import LoopProgram, lower_schedule, program_text
 from autotune.lower.ir import For, Stmt, Store, sub_statements
 from autotune.schedule import Schedule, Trace
+from tests.codegen.opencl_device import run_on_device
 from tests.schedule import loop_interpreter
 from tests.schedule.machine import run_machine_code
 from tests.schedule.random_programs import Program, random_program
@@ -151,10 +152,10 @@ def _stores(stmt: Stmt) -> int:
     return stmt.extent * inside if isinstance(stmt, For) else inside
 
 
-def check(case: Case, seed: int = 0, *, with_reference: bool = False) -> None:
+def check(case: Case, seed: int = 0, *, with_reference: bool = False, with_device: bool = False) -> None:
     """Raise Mismatch, or whatever the compiler raises, when the executions disagree.
 
-    ``with_reference`` runs the shipped interpreter too, which is slow.
+    ``with_reference`` runs the shipped interpreter too, which is slow, ``with_device`` OpenCL.
     """
     program = case.lowered()
     text = program_text(program)
@@ -171,6 +172,8 @@ def check(case: Case, seed: int = 0, *, with_reference: bool = False) -> None:
     named = {p.name: a for p, a in zip(placeholders, arrays, strict=True)}
     wanted = {t.name: value for t, value in zip(outputs, expected, strict=True)}
     tolerance = case.program.tolerance
+    if with_device:
+        _check_device(case, named, wanted)
     if any(step.primitive == "bind" for step in case.trace.steps):
         outer = {t.name: np.zeros(t.shape, t.dtype) for t in outputs}
         interpreter.run_program(program, {**named, **outer})
@@ -184,6 +187,18 @@ def check(case: Case, seed: int = 0, *, with_reference: bool = False) -> None:
     schedule, args = case.schedule()
     computed = run_machine_code(schedule, args, named, constants=case.constants, strides=dict(case.strides))
     _compare("machine code", computed, wanted, tolerance)
+
+
+def _check_device(case: Case, named: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """OpenCL has the same numbers; threads that no device can run together are refused with a reason."""
+    schedule, args = case.schedule()
+    try:
+        computed = run_on_device(schedule, args, named, constants=case.constants, strides=dict(case.strides))
+    except BuildError as error:
+        if "threads" not in str(error):
+            raise
+        return
+    _compare("OpenCL", computed, wanted, case.program.tolerance)
 
 
 def _compare(who: str, got: dict[str, Any], wanted: dict[str, Any], tolerance: float) -> None:

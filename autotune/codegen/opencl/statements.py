@@ -1,0 +1,213 @@
+"""Statements of one work item: loops, branches, stores, memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from autotune.codegen.opencl.expressions import WRITTEN, Expressions, has_load
+from autotune.codegen.opencl.threads import dimension, is_item_axis, whole_group
+from autotune.codegen.opencl.types import INT_LIMITS, Value, memory_type, whole
+from autotune.codegen.opencl.vectors import Vectors
+from autotune.codegen.opencl.writer import Writer
+from autotune.errors import BuildError
+from autotune.lower.ir import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Intrinsic,
+    Let,
+    Prefetch,
+    Seq,
+    Stmt,
+    Store,
+    nodes,
+)
+from autotune.target import ITEM_BYTES
+from autotune.te.expr import Expr, Var
+
+
+class Statements:
+    """Writes statements; ``sizes`` are the work items of the group."""
+
+    def __init__(self, code: Writer, lanes: int, sizes: tuple[int, int, int]) -> None:
+        self.code = code
+        self.sizes = sizes
+        self.pointers: dict[Buffer, str] = {}
+        self.expressions = Expressions(code, self.pointers.__getitem__)
+        self.vectors = Vectors(self.expressions, lanes)
+        self.tags: frozenset[str] = frozenset()
+        """Axes that run as work items in the open nest."""
+        self.open: dict[str, int] = {}
+        """Extents of the loops over them that are open."""
+        self.varying: set[Var] = set()
+        """Variables that differ between the work items of a group."""
+        self.divided: list[Expr] = []
+        """Open conditions that may."""
+        self.together = False
+        """Whether work items of the group are at the current place."""
+        self.local_bytes = 0
+        self.private_bytes = 0
+        """Memory of each work item."""
+        self._emit: dict[type[Stmt], Callable[[Any], None]] = {
+            Seq: self._sequence,
+            For: self._loop,
+            Store: self._store,
+            Allocate: self._allocate,
+            Let: self._let,
+            If: self._if,
+            Intrinsic: lambda node: self.statement(node.body),
+            Prefetch: lambda node: None,
+            Barrier: self._barrier,
+        }
+
+    def statement(self, node: Stmt) -> None:
+        """Write a statement."""
+        emit = self._emit.get(type(node))
+        if emit is None:
+            raise BuildError(f"no code for statement {type(node).__name__}")
+        emit(node)
+
+    def share(self, buffer: Buffer) -> None:
+        """Memory that is one for all work items of a group."""
+        if buffer not in self.pointers:
+            name = self.pointers[buffer] = self.code.fresh(buffer.name)
+            count = max(buffer.elements, 1)
+            self.code.local.append((memory_type(buffer.dtype), name, count))
+            self.local_bytes += count * ITEM_BYTES[buffer.dtype]
+
+    def evaluated(self, node: Expr, stem: str) -> Value:
+        """An expression that other statements use, under a name."""
+        with self.code.statement():
+            self.expressions.begin(node)
+            value = self.expressions.value(node)
+            return value if value.number is not None else self.code.named(value, stem)
+
+    def counted(self, variable: Var, extent: int, text: str) -> None:
+        """Define a loop variable of ``extent`` values as what ``text`` says."""
+        narrow = extent <= INT_LIMITS[1]
+        name = self.code.fresh(variable.name)
+        self.code.line(f"const {'int' if narrow else 'long'} {name} = {text};")
+        self.expressions.env[variable] = Value(name, "int64", None, 0, narrow)
+        self.expressions.ranges.loop(variable, 0, extent - 1)
+
+    def repeated(self, node: For, body: Callable[[], None]) -> None:
+        """A serial loop around what ``body`` writes."""
+        name, narrow = self.code.fresh(node.var.name), node.extent <= INT_LIMITS[1]
+        self.expressions.env[node.var] = Value(name, "int64", None, 0, narrow)
+        self.expressions.ranges.loop(node.var, 0, node.extent - 1)
+        kind = "int" if narrow else "long"
+        with self.code.block(f"for ({kind} {name} = 0; {name} < {node.extent}; ++{name})"):
+            body()
+
+    def unrolled(self, node: For, body: Callable[[], None]) -> None:
+        """Each iteration by itself."""
+        for number in range(node.extent):
+            self.expressions.env[node.var] = whole(number)
+            self.expressions.ranges.loop(node.var, number, number)
+            with self.code.block():
+                body()
+
+    # -- kinds -----------------------------------------------------------------------------------------------
+
+    def _sequence(self, node: Seq) -> None:
+        for part in node.stmts:
+            self.statement(part)
+
+    def _loop(self, node: For) -> None:
+        if is_item_axis(node.kind) and node.kind in self.tags:
+            self._items(node)
+        elif node.kind == "vectorized":
+            self.vectors.loop(node, lambda: self.repeated(node, lambda: self.statement(node.body)))
+        elif node.kind == "unrolled":
+            self.unrolled(node, lambda: self.statement(node.body))
+        else:
+            self.repeated(node, lambda: self.statement(node.body))
+
+    def _items(self, node: For) -> None:
+        """A loop whose iterations are work items."""
+        number = dimension(node.kind)
+        self.open[node.kind] = node.extent
+        self.varying.add(node.var)
+        with self.code.block():
+            self.counted(node.var, node.extent, f"get_local_id({number})")
+            if node.extent < self.sizes[number]:
+                with self.code.block(f"if ({self.expressions.env[node.var].text} < {node.extent})"):
+                    self.statement(node.body)
+            else:
+                self.statement(node.body)
+        del self.open[node.kind]
+
+    def _store(self, node: Store) -> None:
+        with self.code.statement():
+            self.expressions.begin(*node.indices, node.value)
+            place = self.expressions.place(node.buffer, node.indices)
+            value = self.expressions.value(node.value)
+            text = value.text
+            if node.buffer.dtype in WRITTEN:
+                text = f"{self.code.function(WRITTEN[node.buffer.dtype])}({text})"
+            self.code.line(f"{self.pointers[node.buffer]}[{place.text}] = {text};")
+
+    def _allocate(self, node: Allocate) -> None:
+        buffer = node.buffer
+        if buffer.scope == "shared" and self.together:
+            self.share(buffer)
+            self.statement(node.body)
+            return
+        with self.code.block():
+            name, count = self.code.fresh(buffer.name), max(buffer.elements, 1)
+            self.code.line(f"{memory_type(buffer.dtype)} {name}[{count}];")
+            self.private_bytes += count * ITEM_BYTES[buffer.dtype]
+            before = self.pointers.get(buffer)
+            self.pointers[buffer] = name
+            self.statement(node.body)
+            if before is not None:
+                self.pointers[buffer] = before
+
+    def _let(self, node: Let) -> None:
+        with self.code.block():
+            self.expressions.env[node.var] = self.evaluated(node.value, node.var.name)
+            span = self.expressions.ranges.of(node.value)
+            if span is not None:
+                self.expressions.ranges.loop(node.var, *span)
+            if self.varies(node.value):
+                self.varying.add(node.var)
+            self.statement(node.body)
+
+    def _if(self, node: If) -> None:
+        with self.code.statement():
+            self.expressions.begin(node.cond)
+            cond = self.expressions.value(node.cond)
+        if cond.number is not None:
+            side = node.then if cond.number else node.otherwise
+            if side is not None:
+                self.statement(side)
+            return
+        varies = self.together and self.varies(node.cond)
+        self.divided += [node.cond] if varies else []
+        with self.code.block(f"if ({cond.text})"):
+            self.statement(node.then)
+        if node.otherwise is not None:
+            with self.code.block("else"):
+                self.statement(node.otherwise)
+        del self.divided[len(self.divided) - varies :]
+
+    def varies(self, expr: Expr) -> bool:
+        """Whether work items of a group may find different values."""
+        return has_load(expr) or any(node in self.varying for node in nodes(expr) if isinstance(node, Var))
+
+    def _barrier(self, _: Barrier) -> None:
+        """Where all of the group come by; alone there is nobody to wait for."""
+        if not self.together:
+            return
+        if self.divided or not whole_group(self.open, self.sizes):
+            raise BuildError(
+                "threads wait at a barrier that others of their block do not reach: shared stages must be computed "
+                "where all threads of the block come by, in loops of the same extents"
+            )
+        self.code.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+
+
+__all__ = ["Statements"]

@@ -1,0 +1,223 @@
+"""Vectorized loops as vectors of OpenCL C, where all that they do is arithmetic on neighbours in memory.
+
+Lanes are computed in float32, float64 or int32 with the language's vectors of 2, 4, 8 or 16; accesses are ``vload`` and
+``vstore``, which take any alignment of an element. Loops that do more (another type, a choice that differs from lane
+to lane, lanes that are folded into one element) are loops over scalars, which compilers of CPUs vectorize themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from autotune.codegen.opencl.types import Value, vector_type, whole
+from autotune.lower.ir import For, Load, Seq, Stmt, Store, nodes, uses
+from autotune.te.expr import Binary, Call, Compare, Const, Expr, Not, Select, Var
+
+if TYPE_CHECKING:
+    from autotune.codegen.opencl.expressions import Expressions
+
+_TYPES = ("float32", "float64")
+_SIGNS = {"+", "-", "*", "/"}
+_CALLS = ("exp", "log", "sqrt", "floor", "ceil", "abs", "tanh", "sigmoid", "erf", "trunc", "round")
+"""Functions that are the same on vectors."""
+_WIDTHS = (16, 8, 4, 2)
+
+
+def coefficient(node: Expr, variable: Var) -> int | None:
+    """How many steps an index makes for one of a variable; None where it is not a line.
+
+    >>> i = Var("i")
+    >>> coefficient(i * 4 + 3, i), coefficient(i // 2, i), coefficient(Var("j") * 2, i)
+    (4, None, 0)
+    """
+    if node is variable:
+        return 1
+    if not uses(node, variable):
+        return 0
+    if not isinstance(node, Binary) or node.op not in ("+", "-", "*"):
+        return None
+    a, b = coefficient(node.a, variable), coefficient(node.b, variable)
+    if a is None or b is None:
+        return None
+    if node.op == "*":
+        if isinstance(node.b, Const):
+            return a * int(node.b.value)
+        return b * int(node.a.value) if isinstance(node.a, Const) else None
+    return a + b if node.op == "+" else a - b
+
+
+def step(access: Load | Store, variable: Var) -> int | None:
+    """Elements from one lane's access to the next one's."""
+    total = 0
+    for index, stride in zip(access.indices, access.buffer.strides, strict=True):
+        found = coefficient(index, variable)
+        if found is None:
+            return None
+        total += found * stride
+    return total
+
+
+@dataclass(frozen=True)
+class _Lanes:
+    """The lanes that are written now."""
+
+    variable: Var
+    first: int
+    count: int
+
+
+class Vectors:
+    """Writes vectorized loops; ``lanes`` is what the device likes for float32."""
+
+    def __init__(self, expressions: Expressions, lanes: int) -> None:
+        self.expressions = expressions
+        self.code = expressions.code
+        self.lanes = lanes
+
+    def loop(self, node: For, scalar: Callable[[], None]) -> None:
+        """A vectorized loop; ``scalar`` writes it as a loop over elements."""
+        stores = _stores(node.body)
+        if stores is None or node.extent < 2 or not all(self._suits(s, node.var) for s in stores):
+            scalar()
+            return
+        at = 0
+        while at < node.extent:
+            widest = max(2, min(self.lanes, 16))
+            width = next((w for w in _WIDTHS if w <= min(widest, node.extent - at)), 1)
+            for store in stores:
+                self._store(store, _Lanes(node.var, at, width))
+            at += width
+
+    # -- what can be ----------------------------------------------------------------------------------------
+
+    def _suits(self, store: Store, variable: Var) -> bool:
+        return (
+            store.buffer.dtype in _TYPES
+            and step(store, variable) == 1
+            and self._computes(store.value, variable, store.buffer.dtype)
+        )
+
+    def _computes(self, node: Expr, variable: Var, dtype: str) -> bool:
+        if not any(found is variable for found in nodes(node)):
+            return node.dtype == dtype
+        if node.dtype != dtype:
+            return False
+        if isinstance(node, Load):
+            return step(node, variable) in (0, 1)
+        if isinstance(node, Binary):
+            parts = node.op in _SIGNS or node.op in ("min", "max", "max_number")
+            return parts and all(self._computes(p, variable, dtype) for p in (node.a, node.b))
+        if isinstance(node, Call):
+            return node.name in _CALLS and self._computes(node.args[0], variable, dtype)
+        if isinstance(node, Select):
+            same = not any(found is variable for found in nodes(node.cond))
+            flat = isinstance(node.cond, Compare | Binary | Not)
+            return same and flat and all(self._computes(p, variable, dtype) for p in (node.a, node.b))
+        return False
+
+    # -- how ------------------------------------------------------------------------------------------------
+
+    def _store(self, store: Store, lanes: _Lanes) -> None:
+        e = self.expressions
+        e.env[lanes.variable] = whole(lanes.first)
+        e.ranges.loop(lanes.variable, lanes.first, lanes.first)
+        with self.code.statement():
+            e.begin(*store.indices, store.value)
+            place, pointer = e.place(store.buffer, store.indices), e.pointer(store.buffer)
+            if lanes.count == 1:
+                self.code.line(f"{pointer}[{place.text}] = {e.value(store.value).text};")
+                return
+            value = self._spread(self._value(store.value, lanes), store.buffer.dtype, lanes)
+            self.code.line(f"vstore{lanes.count}({value.text}, 0, {pointer} + {_bracketed(place)});")
+
+    def _value(self, node: Expr, lanes: _Lanes) -> tuple[Value, bool]:
+        """A value, and whether it has lanes."""
+        if not any(found is lanes.variable for found in nodes(node)):
+            return self.expressions.value(node), False
+        known = self.code.known(~id(node))
+        if known is None:
+            known = self._lanes(node, lanes)
+            if known.depth > 12:
+                known = self.code.named(known, "v", vector_type(node.dtype, lanes.count))
+            self.code.remember(~id(node), known)
+        return known, True
+
+    def _lanes(self, node: Expr, lanes: _Lanes) -> Value:
+        if isinstance(node, Load):
+            return self._load(node, lanes)
+        if isinstance(node, Select):
+            return self._select(node, lanes)
+        if isinstance(node, Call):
+            return self._call(node, lanes)
+        assert isinstance(node, Binary)
+        sides = [self._value(part, lanes) for part in (node.a, node.b)]
+        depth = max(value.depth for value, _ in sides) + 1
+        if node.op in _SIGNS:
+            a, b = (value.text for value, _ in sides)
+            return Value(f"({a} {node.op} {b})", node.dtype, None, depth)
+        # Each side is read more than once.
+        wide = [
+            self.code.named(self._spread(side, node.dtype, lanes), "v", vector_type(node.dtype, lanes.count))
+            for side in sides
+        ]
+        a, b = wide[0].text, wide[1].text
+        if node.op == "max_number":
+            return Value(f"select({a}, {b}, {b} > {a})", node.dtype, None, 1)
+        sign = "<" if node.op == "min" else ">"
+        return Value(f"select({b}, {a}, ({a} {sign} {b}) | ({a} != {a}))", node.dtype, None, 1)
+
+    def _load(self, node: Load, lanes: _Lanes) -> Value:
+        if step(node, lanes.variable) == 0:
+            value = self.expressions.value(node)
+            return self._spread((value, False), node.dtype, lanes)
+        place = self.expressions.place(node.buffer, node.indices)
+        pointer = self.expressions.pointer(node.buffer)
+        return Value(f"vload{lanes.count}(0, {pointer} + {_bracketed(place)})", node.dtype, None, 1)
+
+    def _call(self, node: Call, lanes: _Lanes) -> Value:
+        from autotune.codegen.opencl.expressions import FUNCTIONS
+
+        value = self._spread(self._value(node.args[0], lanes), node.dtype, lanes)
+        if node.name == "sigmoid":
+            one = "1.0" if node.dtype == "float64" else "1.0f"
+            return Value(f"({one} / ({one} + exp(-{value.text})))", node.dtype, None, value.depth + 2)
+        return Value(f"{FUNCTIONS[node.name]}({value.text})", node.dtype, None, value.depth + 1)
+
+    def _select(self, node: Select, lanes: _Lanes) -> Value:
+        """One condition for all lanes: a branch."""
+        cond = self.expressions.value(node.cond)
+        if cond.number is not None:
+            side = self._value(node.a if cond.number else node.b, lanes)
+            return self._spread(side, node.dtype, lanes)
+        name = self.code.fresh("s")
+        self.code.line(f"{vector_type(node.dtype, lanes.count)} {name};")
+        for head, part in ((f"if ({cond.text})", node.a), ("else", node.b)):
+            with self.code.block(head):
+                value = self._spread(self._value(part, lanes), node.dtype, lanes)
+                self.code.line(f"{name} = {value.text};")
+        return Value(name, node.dtype)
+
+    def _spread(self, side: tuple[Value, bool], dtype: str, lanes: _Lanes) -> Value:
+        """The value in all lanes."""
+        value, wide = side
+        if wide:
+            return value
+        return Value(f"({vector_type(dtype, lanes.count)})({value.text})", dtype, None, value.depth + 1)
+
+
+def _bracketed(place: Value) -> str:
+    return place.text if place.number is not None else f"({place.text})"
+
+
+def _stores(body: Stmt) -> Sequence[Store] | None:
+    """The stores that a body is, None where it is something else."""
+    if isinstance(body, Store):
+        return [body]
+    if isinstance(body, Seq) and all(isinstance(part, Store) for part in body.stmts):
+        return [part for part in body.stmts if isinstance(part, Store)]
+    return None
+
+
+__all__ = ["Vectors", "coefficient", "step"]

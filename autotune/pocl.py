@@ -1,0 +1,59 @@
+"""PoCL 3.0, the OpenCL driver of the package index, on processors newer than itself.
+
+Its LLVM of 2022 calls a processor that it does not know "generic", which its own compiler then refuses ("unknown target
+CPU 'generic'", pocl issue 1049), and no option or variable of PoCL names another. So the name is put right where the
+driver keeps it: the field behind the target triple in its description of the device. Nothing is touched unless both
+fields hold exactly what is expected of this version.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from functools import cache
+from typing import Any
+
+_TRIPLE = b"x86_64-unknown-linux-gnu"
+_UNKNOWN = b"generic"
+_WORDS = 256
+"""Of the description that are looked through; the field is word 80."""
+
+
+def name_processor(device: Any, level: str) -> bool:
+    """Tell PoCL's compiler which instruction set a device has, where it does not know its processor.
+
+    ``level`` is a name that clang knows, as "x86-64-v3". Returns whether that was necessary.
+    """
+    if "PoCL 3.0" not in str(device.platform.version) or not os.path.exists("/proc/self/mem"):
+        return False
+    memory = os.open("/proc/self/mem", os.O_RDONLY)
+    try:
+        words = struct.unpack(f"{_WORDS}Q", os.pread(memory, 8 * _WORDS, device.int_ptr))
+        texts = [_text(memory, word) for word in words]
+    except OSError:
+        return False  # the description ends before
+    finally:
+        os.close(memory)
+    found = [n for n in range(1, _WORDS) if texts[n] == _UNKNOWN and texts[n - 1] == _TRIPLE]
+    if len(found) != 1:
+        return False
+    ctypes.c_uint64.from_address(device.int_ptr + 8 * found[0]).value = ctypes.addressof(_kept(level))
+    return True
+
+
+@cache
+def _kept(level: str) -> ctypes.Array[ctypes.c_char]:
+    """The name in memory that stays as long as the process."""
+    return ctypes.create_string_buffer(level.encode())
+
+
+def _text(memory: int, address: int) -> bytes:
+    """The text at an address, empty where there is none to read."""
+    try:
+        return os.pread(memory, 64, address).split(b"\0", 1)[0]
+    except (OSError, OverflowError):
+        return b""
+
+
+__all__ = ["name_processor"]

@@ -46,6 +46,8 @@ class _InstructionSet(NamedTuple):
 _V2 = ("sse2", "sse4.2")
 _V3 = (*_V2, "avx", "avx2", "f16c", "fma")
 _V4 = (*_V3, "avx512bw", "avx512dq", "avx512f", "avx512vl")
+_CUDA = ("fma", "fp64", "gpu", "local", "mma")
+"""Fused products and sums, tensor cores for half, bfloat16 and TF32, and memory that a block of threads shares."""
 
 
 def _sorted(features: tuple[str, ...], *more: str) -> tuple[str, ...]:
@@ -64,6 +66,10 @@ _LEVELS = {
     "aarch64-dotprod": _InstructionSet("aarch64", "generic", ("dotprod", "neon"), 128),
 }
 """Instruction sets by name; as targets their caches are those of a plain server core."""
+
+_LLVM_FEATURES = {"nvptx64": "+ptx78"}
+"""What LLVM is told where features are more than instruction sets: for NVIDIA the version of PTX, that of CUDA 11.8."""
+
 
 # The features that change which code is generated or how fast it runs; others would only split the database.
 _KEPT_FEATURES = {
@@ -94,7 +100,7 @@ _OF_GROUPS = ("group_items", "shared_bytes")
 
 @dataclass(frozen=True, repr=False)
 class Target:
-    """A machine as the compiler sees it: a CPU, or an OpenCL device.
+    """A machine as the compiler sees it: a CPU, an OpenCL device, or a GPU of NVIDIA.
 
     Sizes are in bytes; ``l3_bytes`` is the shared cache. ``threads`` is how many workers a model uses, and is
     part of the key because the best schedule depends on it. Of a device that runs groups of threads ``cores`` are the
@@ -134,7 +140,12 @@ class Target:
     @property
     def registers(self) -> int:
         """Architectural vector registers."""
-        return 32 if self.vector_bits >= 512 or self.arch == "aarch64" else 16
+        return 32 if self.vector_bits >= 512 or self.arch == "aarch64" or self.is_nvidia else 16
+
+    @property
+    def is_nvidia(self) -> bool:
+        """Whether code is PTX, for the threads of a grid."""
+        return self.arch == "nvptx64"
 
     @property
     def activations(self) -> str:
@@ -144,6 +155,8 @@ class Target:
     @property
     def llvm_features(self) -> str:
         """Features as LLVM takes them, beside ``cpu``: a processor's name alone promises what a hypervisor may mask."""
+        if self.arch in _LLVM_FEATURES:
+            return _LLVM_FEATURES[self.arch]
         kept = _KEPT_FEATURES.get(self.arch, ())
         return ",".join(("+" if feature in self.features else "-") + feature for feature in kept)
 
@@ -198,8 +211,10 @@ class Target:
             return target_named(text).with_threads(threads)
         if text == _GENERIC_DEVICE.cpu:
             return _GENERIC_DEVICE.with_threads(threads)
+        if text in _NVIDIA:
+            return _NVIDIA[text].with_threads(threads)
         if text not in _LEVELS:
-            known = ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu]
+            known = ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu, *_NVIDIA]
             raise TargetError(f"unknown target {text!r}; known targets: {listing(text, known)}")
         return Target(*_LEVELS[text], cores=1, threads=1).with_threads(threads)
 
@@ -234,6 +249,31 @@ _GENERIC_DEVICE = Target(
     shared_bytes=32 << 10,
 )
 """An OpenCL device that code can be made for where there is none."""
+
+
+def _nvidia(cpu: str, units: int, l2_bytes: int) -> Target:
+    return Target(
+        "nvptx64",
+        cpu,
+        _CUDA,
+        128,
+        cores=units,
+        threads=units,
+        l1_bytes=128 << 10,
+        l2_bytes=l2_bytes,
+        l3_bytes=l2_bytes,
+        group_items=1024,
+        shared_bytes=48 << 10,
+    )
+
+
+_NVIDIA = {
+    "cuda:sm_80": _nvidia("sm_80", 108, 40 << 20),
+    "cuda:sm_86": _nvidia("sm_86", 84, 6 << 20),
+    "cuda:sm_89": _nvidia("sm_89", 128, 72 << 20),
+    "cuda:sm_90": _nvidia("sm_90", 132, 50 << 20),
+}
+"""GPUs of NVIDIA by what code is for; caches and multiprocessors are those of common ones."""
 
 
 def _instruction_set() -> _InstructionSet:

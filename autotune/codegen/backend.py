@@ -53,6 +53,7 @@ BACKENDS: Mapping[str, str] = {
     "x86_64": "autotune.codegen.llvm.backend:LlvmBackend",
     "aarch64": "autotune.codegen.llvm.backend:LlvmBackend",
     "opencl": "autotune.codegen.opencl.backend:OpenclBackend",
+    "nvptx64": "autotune.codegen.nvptx.backend:NvptxBackend",
     "interpreter": "autotune.codegen.interpreter.backend:InterpreterBackend",
 }
 """Module and class of the backend by the architecture of a target."""

@@ -8,12 +8,18 @@ A dispatch is one or more kernels that run in order, each a range of independent
 ``begin <= t < end`` of ``0 <= t < kernel.tiles``. Different tiles of one kernel may run at the same
 time on different workers, each with scratch memory of its own; the next kernel starts when all
 tiles of the one before are done.
+
+On a GPU an entry point takes the addresses of its buffers, each a multiple of 16 bytes, and nothing else; its tiles and
+threads are those of :class:`Launch`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+Size = tuple[int, int, int]
+"""Along x, y and z."""
 
 Role = Literal["input", "output", "workspace", "hoisted"]
 
@@ -35,11 +41,19 @@ class BufferSpec:
 
 
 @dataclass(frozen=True)
+class Launch:
+    """How a GPU starts a kernel: blocks of a grid and threads of a block, along x, y and z."""
+
+    grid: Size
+    block: Size
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One entry point of the object code.
 
     ``buffers`` are indexes into :attr:`DispatchCode.buffers`; ``scratch_bytes`` is per worker. A
-    ``hoisted`` kernel runs once, at compile time.
+    ``hoisted`` kernel runs once, at compile time. One of a GPU has a ``launch``, which runs all of it.
     """
 
     symbol: str
@@ -47,13 +61,15 @@ class Kernel:
     tiles: int
     hoisted: bool
     scratch_bytes: int
+    launch: Launch | None = None
 
 
 @dataclass(frozen=True)
 class DispatchCode:
     """Code of one dispatch, its manifest, and the text that it was compiled from.
 
-    ``object_code`` is what is loaded: for a CPU a relocatable ELF file, and ``ir`` its LLVM IR.
+    ``object_code`` is what is loaded: for a CPU a relocatable ELF file, for a GPU of NVIDIA a text in PTX; and ``ir``
+    its LLVM IR.
     """
 
     object_code: bytes
@@ -62,4 +78,4 @@ class DispatchCode:
     ir: str
 
 
-__all__ = ["BufferSpec", "DispatchCode", "Kernel", "Role"]
+__all__ = ["BufferSpec", "DispatchCode", "Kernel", "Launch", "Role", "Size"]

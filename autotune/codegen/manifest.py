@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from autotune.codegen.code import BufferSpec, DispatchCode, Kernel, Role
+from autotune.codegen.code import BufferSpec, DispatchCode, Kernel, Launch, Role
 from autotune.lower.ir import Buffer, LoopKernel, LoopProgram
 from autotune.target import ITEM_BYTES
 
@@ -17,6 +17,8 @@ class Entry(NamedTuple):
     symbol: str
     scratch_bytes: int = 0
     """For each worker."""
+    launch: Launch | None = None
+    """On a GPU."""
 
 
 def with_manifest(
@@ -33,6 +35,7 @@ def with_manifest(
             e.kernel.tiles,
             e.kernel.hoisted,
             e.scratch_bytes,
+            e.launch,
         )
         for e in entries
     )

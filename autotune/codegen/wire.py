@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
+from autotune.codegen.code import BufferSpec, DispatchCode, Kernel, Launch
 
 
 def to_json(code: DispatchCode) -> dict[str, Any]:
@@ -21,9 +21,16 @@ def to_json(code: DispatchCode) -> dict[str, Any]:
 
 def from_json(data: Mapping[str, Any]) -> DispatchCode:
     """Read what :func:`to_json` gave."""
-    kernels = (Kernel(**{**k, "buffers": tuple(k["buffers"])}) for k in data["kernels"])
+    kernels = (
+        Kernel(**{**k, "buffers": tuple(k["buffers"]), "launch": _launch(k["launch"])})
+        for k in data["kernels"]
+    )
     buffers = (BufferSpec(**{**b, "shape": tuple(b["shape"])}) for b in data["buffers"])
     return DispatchCode(base64.b64decode(data["object"]), tuple(kernels), tuple(buffers), ir="")
+
+
+def _launch(data: Mapping[str, Any] | None) -> Launch | None:
+    return None if data is None else Launch(tuple(data["grid"]), tuple(data["block"]))
 
 
 __all__ = ["from_json", "to_json"]

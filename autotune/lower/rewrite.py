@@ -8,6 +8,7 @@ from dataclasses import replace as replace_fields
 from autotune.lower.ir import (
     Allocate,
     Barrier,
+    Buffer,
     For,
     If,
     Intrinsic,
@@ -99,4 +100,26 @@ def substituted(stmt: Stmt, values: Mapping[Expr, Expr]) -> Stmt:
     return rewrite_stmt(stmt, lambda node: values.get(node) if isinstance(node, Var) else None)
 
 
-__all__ = ["rewrite_expr", "rewrite_stmt", "substituted", "with_parts"]
+def moved(
+    stmt: Stmt, old: Buffer, new: Buffer, place: Callable[[tuple[Expr, ...]], tuple[Expr, ...]]
+) -> Stmt:
+    """The statement with accesses to ``old`` at some indices going to ``new`` at what ``place`` makes of these."""
+
+    def replace(node: Expr) -> Expr | None:
+        if not isinstance(node, Load) or node.buffer is not old:
+            return None
+        return Load(new, place(tuple(rewrite_expr(i, replace, {}) for i in node.indices)))
+
+    def go(part: Stmt) -> Stmt:
+        part = with_parts(part, go)
+        if isinstance(part, Store | Prefetch) and part.buffer is old:
+            return replace_fields(part, buffer=new, indices=place(part.indices))
+        if isinstance(part, Intrinsic):
+            operands = tuple(o if o.buffer is not old else Load(new, place(o.indices)) for o in part.operands)
+            return replace_fields(part, operands=operands)
+        return part
+
+    return go(rewrite_stmt(stmt, replace))
+
+
+__all__ = ["moved", "rewrite_expr", "rewrite_stmt", "substituted", "with_parts"]

@@ -169,7 +169,22 @@ class KernelCall:
     arguments: tuple[Argument, ...]
 
 
-Step = LaneStore | KernelCall
+@dataclass(frozen=True)
+class MatrixMultiply:
+    """Add the product of operands 1 and 2 to operand 0 on a tensor core: the 32 threads of a warp together.
+
+    ``m``, ``n`` and ``k`` are rows, columns and depth; the factors are of type ``dtype``, the sums float32. Operand
+    2 is indexed by column and depth where it is ``transposed``, else by depth and column.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+    transposed: bool = False
+
+
+Step = LaneStore | KernelCall | MatrixMultiply
 """What an intrinsic is replaced by is made of these."""
 
 
@@ -264,6 +279,7 @@ __all__ = [
     "Layout",
     "LlvmCall",
     "Loaded",
+    "MatrixMultiply",
     "Operand",
     "OperandPointer",
     "Reference",

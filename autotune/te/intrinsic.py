@@ -9,15 +9,15 @@ from typing import Any
 
 from autotune.errors import ScheduleError
 from autotune.te.expr import IterVar, Read
-from autotune.te.instructions import KernelCall, LaneStore, Operand, Step
+from autotune.te.instructions import Operand, Step
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 from autotune.te.traversal import reads
 
 KINDS = ("serial", "unrolled", "vectorized")
 PARTS = ("body", "init", "update")
 
-SHIPPED = "autotune.te.dot_products"
-"""Module that declares the intrinsics that come with the package; loaded when a name is not known yet."""
+SHIPPED = ("autotune.te.dot_products", "autotune.te.tensor_cores")
+"""Modules that declare the intrinsics that come with the package; loaded when a name is not known yet."""
 
 LIBRARY_CALLS = "autotune.te.library_calls"
 """Module that makes calls of library kernels, whose names say their sizes."""
@@ -139,7 +139,8 @@ def intrinsic_named(name: str) -> TensorIntrin:
     if name.startswith("matmul."):
         return importlib.import_module(LIBRARY_CALLS).by_name(name)  # type: ignore[no-any-return]
     if name not in INTRINSICS:
-        importlib.import_module(SHIPPED)
+        for module in SHIPPED:
+            importlib.import_module(module)
     if name not in INTRINSICS:
         known = ", ".join(sorted(INTRINSICS)) or "none"
         raise ScheduleError(
@@ -199,7 +200,7 @@ def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[Step, ...]]:
     for part, stores in zip(PARTS, given, strict=False):
         if stores is None:
             continue
-        listed = (stores,) if isinstance(stores, LaneStore | KernelCall) else tuple(stores)
+        listed = (stores,) if isinstance(stores, Step) else tuple(stores)
         if not _is_stores(listed):
             raise TypeError(
                 f"te.decl_tensor_intrin: the {part} of intrin_func is not made of stores: {stores!r}"
@@ -209,7 +210,7 @@ def _parts(pattern: ComputeOp, made: Any) -> dict[str, tuple[Step, ...]]:
 
 
 def _is_stores(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(v, LaneStore | KernelCall) for v in value)
+    return isinstance(value, list | tuple) and all(isinstance(v, Step) for v in value)
 
 
 def _dense(shape: tuple[int, ...]) -> tuple[int, ...]:

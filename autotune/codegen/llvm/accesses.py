@@ -13,7 +13,6 @@ from autotune.codegen.llvm.types import Value, type_of
 from autotune.errors import BuildError
 from autotune.lower.ir import Buffer, Load, Store
 from autotune.lower.linear import Lin
-from autotune.target import ITEM_BYTES
 
 
 class Accesses:
@@ -109,10 +108,10 @@ class Accesses:
         if slot is not None:
             self.code.write_slot(slot, value)
             return
-        pointer = self.memory.pointer(buffer, self.addresses.address(form))
-        self.code.lines.append(
-            f"  store {type_of(value)} {value.text}, ptr {pointer}, align {ITEM_BYTES[value.dtype]}"
-        )
+        address = self.addresses.address(form)
+        pointer = self.memory.pointer(buffer, address)
+        align = self.memory.alignment(buffer, address, value.lanes)
+        self.code.lines.append(f"  store {type_of(value)} {value.text}, ptr {pointer}, align {align}")
         self.code.held.clear()
 
     def _register(self, buffer: Buffer, form: Lin, lanes: int) -> str | None:

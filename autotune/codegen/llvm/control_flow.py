@@ -51,7 +51,7 @@ class ControlFlow:
                 apart = self._accumulates(node)
                 for number in range(node.extent):
                     self.env[node.var] = number
-                    if apart and number:
+                    if apart and number and not self.code.module.target.is_nvidia:
                         self.code.lines.append(_STEP_BORDER)
                         self.code.held.clear()
                     self.emit(node.body)
@@ -103,7 +103,7 @@ class ControlFlow:
         code.lines.insert(at, f"  {index} = phi i64 [ {begin}, %{before} ], [ {following}, %{code.block} ]")
         code.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
         code.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {end}")
-        code.end_block(f"br i1 %{stem}.more, label %{stem}, label %{stem}.end")
+        code.end_block(f"br i1 %{stem}.more, label %{stem}, label %{stem}.end{code.module.loop()}")
         code.label(f"{stem}.end")
 
     def tiles(self, node: For) -> None:

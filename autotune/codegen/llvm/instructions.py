@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from autotune.codegen.llvm.accesses import Accesses
 from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.block import ThreadBlock
 from autotune.codegen.llvm.types import Value, constant, scalar_type, type_of, vector
 from autotune.errors import BuildError
 from autotune.lower.ir import Buffer, Intrinsic
@@ -15,10 +16,11 @@ from autotune.te.dtypes import is_float
 class Instructions:
     """Emits what replaces the loops of a tensor intrinsic."""
 
-    def __init__(self, arithmetic: Arithmetic, accesses: Accesses) -> None:
+    def __init__(self, arithmetic: Arithmetic, accesses: Accesses, block: ThreadBlock) -> None:
         self.arithmetic = arithmetic
         self.code = arithmetic.code
         self.accesses = accesses
+        self.block = block
         self.addresses = accesses.addresses
 
     def replacement(self, node: Intrinsic) -> None:
@@ -34,6 +36,8 @@ class Instructions:
             with self.code.memo:
                 if isinstance(step, te.KernelCall):
                     self._kernel_call(node, step)
+                elif isinstance(step, te.MatrixMultiply):
+                    self.block.multiply(node, step, self.accesses)
                 else:
                     value = self._lanes(node, step.value, {})
                     self.accesses.store_lanes(*self._element(node, step.operand, step.index), value)

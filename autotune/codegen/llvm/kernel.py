@@ -8,6 +8,7 @@ from typing import Any
 from autotune.codegen.llvm.accesses import Accesses
 from autotune.codegen.llvm.addresses import Addresses
 from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.block import OneThread, ThreadBlock
 from autotune.codegen.llvm.blocks import Blocks
 from autotune.codegen.llvm.control_flow import ControlFlow
 from autotune.codegen.llvm.expressions import Expressions
@@ -77,21 +78,24 @@ def _define_entry(module: ModuleText, kernel: ir.LoopKernel, symbol: str, stream
 class KernelEmitter:
     """Emits the statements of a kernel, by parts that know only those named in their constructors."""
 
-    def __init__(self, code: Writer, kernel: ir.LoopKernel, may_stream: bool) -> None:
+    def __init__(
+        self, code: Writer, kernel: ir.LoopKernel, may_stream: bool, block: ThreadBlock | None = None
+    ) -> None:
         self.code = code
+        self.block = block or OneThread()
         self.kernel = kernel
         arithmetic = Arithmetic(code)
         # A load in an expression has an address, and that expressions in it: the one circle among the parts.
         self.expressions = Expressions(arithmetic, {}, lambda node: self.accesses.load(node))
         self.addresses = Addresses(code, self.expressions.env, self.expressions.value)
-        self.places = BufferPlaces(code, self.addresses, kernel)
+        self.places = BufferPlaces(code, self.addresses, kernel, self.block)
         self.memory = MemoryAccesses(arithmetic, self.places.pointers.__getitem__, frozenset(kernel.reads))
         blocks = Blocks(self.memory, self.addresses)
         self.streams = Streams(code, self.addresses, may_stream)
         self.accesses = Accesses(
             self.expressions, self.addresses, self.places, self.memory, blocks, self.streams
         )
-        self.instructions = Instructions(arithmetic, self.accesses)
+        self.instructions = Instructions(arithmetic, self.accesses, self.block)
         self.flow = ControlFlow(self.expressions, self.accesses, self.statement)
         self._emit: dict[type[ir.Stmt], Callable[[Any], None]] = {
             ir.Seq: self._sequence,
@@ -151,6 +155,8 @@ class KernelEmitter:
 
     def _prefetch(self, node: ir.Prefetch) -> None:
         """Fetch for reading, to be kept in all levels of the cache."""
+        if self.code.module.target.is_nvidia:
+            return  # other threads run while this one waits
         if self.code.lanes > 1 or node.buffer not in self.places.pointers:
             return  # what nothing reads needs no fetching
         with self.code.memo:
@@ -160,11 +166,7 @@ class KernelEmitter:
         self.code.lines.append("  " + self.code.call("void", "@llvm.prefetch.p0", ("ptr", pointer), *how))
 
     def _barrier(self, _: ir.Barrier) -> None:
-        if self.flow.threads:
-            raise BuildError(
-                f"threads of {', '.join(self.flow.threads)} exchange data through shared memory: a CPU runs bound "
-                f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
-            )
+        self.block.barrier(self.code, self.flow.threads)
 
 
 __all__ = ["KernelEmitter", "emit_kernel"]

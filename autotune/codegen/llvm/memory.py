@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 
 from autotune.codegen.llvm.addresses import Address
 from autotune.codegen.llvm.arithmetic import Arithmetic
 from autotune.codegen.llvm.types import Value, memory_type, suffix, type_of, vector
 from autotune.lower.ir import Buffer
 from autotune.target import ITEM_BYTES
+
+VECTOR_BYTES = 16
+"""Alignment of a GPU's buffers, and the longest access of its threads; one whose address may not be a multiple of its
+length is taken apart there."""
 
 _DUMMY = "  %dummy = alloca i64, align 8"
 
@@ -25,6 +30,7 @@ class MemoryAccesses:
         self.arithmetic = arithmetic
         self.code = arithmetic.code
         self.base = base
+        self._by_length = self.code.module.target.is_nvidia
         self.constant = constant
 
     def pointer(self, buffer: Buffer, address: Address) -> str:
@@ -57,7 +63,7 @@ class MemoryAccesses:
             lanes, pointer = 1, self._safe_pointer(self.pointer(buffer, address))
             text = f"load {kind}, ptr {pointer}, align {item}"
         elif address.lanes is None and address.stride == 1:
-            text = self._lanes_loaded(buffer, self.pointer(buffer, address), lanes)
+            text = self._lanes_loaded(buffer, address, lanes)
         else:
             active, wide = self.arithmetic.active_lanes(), f"<{lanes} x {kind}>"
             pointers = f"<{lanes} x ptr>", f"align {item} {self._lane_pointers(buffer, address)}"
@@ -76,7 +82,7 @@ class MemoryAccesses:
         constant = buffer in self.constant
         name = code.known(key) if constant else code.held.get(key)
         if name is None:
-            name = code.op(self._lanes_loaded(buffer, self.pointer(buffer, address), lanes))
+            name = code.op(self._lanes_loaded(buffer, address, lanes))
             if constant:
                 code.remember(key, name)
             else:
@@ -84,12 +90,20 @@ class MemoryAccesses:
         value = Value(name, buffer.dtype, lanes)
         return value if buffer.dtype != "bool" else self.from_memory(value)
 
-    def _lanes_loaded(self, buffer: Buffer, pointer: str, lanes: int) -> str:
+    def alignment(self, buffer: Buffer, address: Address, lanes: int) -> int:
+        """Bytes that surely divide the address of neighbouring elements; one's where more is of no use."""
+        item = ITEM_BYTES[buffer.dtype]
+        if lanes == 1 or not self._by_length:
+            return item
+        return gcd(VECTOR_BYTES, item * gcd(address.constant, *(step for _, step in address.scalars)))
+
+    def _lanes_loaded(self, buffer: Buffer, address: Address, lanes: int) -> str:
         """A scalar, or neighbours as far as lanes are active."""
+        pointer = self.pointer(buffer, address)
         wide, item = vector(memory_type(buffer.dtype), lanes), ITEM_BYTES[buffer.dtype]
         active = None if lanes == 1 else self.arithmetic.active_lanes()
         if active is None:
-            return f"load {wide}, ptr {pointer}, align {item}"
+            return f"load {wide}, ptr {pointer}, align {self.alignment(buffer, address, lanes)}"
         name = f"@llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
         mask, other = (f"<{lanes} x i1>", active.text), (wide, "zeroinitializer")
         return self.code.call(wide, name, ("ptr", f"align {item} {pointer}"), mask, other)
@@ -140,7 +154,9 @@ class MemoryAccesses:
         neighbours = address.lanes is None and address.stride == 1
         if neighbours and active is None:
             pointer = self.pointer(buffer, address)
-            how = f"align {lanes * item}, {code.module.nontemporal()}" if stream else f"align {item}"
+            how = f"align {self.alignment(buffer, address, lanes)}"
+            if stream:
+                how = f"align {lanes * item}, {code.module.nontemporal()}"
             code.lines.append(f"  store {wide} {value.text}, ptr {pointer}, {how}")
             return
         if neighbours:

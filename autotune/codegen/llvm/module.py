@@ -17,7 +17,7 @@ class ModuleText:
         self._declarations: dict[str, None] = {}
         self._library: dict[str, str] = {}
         self._functions: list[str] = []
-        self._metadata: list[str] = []
+        self._metadata: dict[str, None] = {}
         self._numbers: dict[str, str] = {}
 
     def declare(self, line: str) -> None:
@@ -45,14 +45,25 @@ class ModuleText:
 
     def nontemporal(self) -> str:
         """What marks a store that goes past the caches."""
-        self._metadata = ["!0 = !{i32 1}"]
+        self._metadata.setdefault("!0 = !{i32 1}")
         return "!nontemporal !0"
+
+    def loop(self) -> str:
+        """What ends the branch of a loop: on a GPU, that it stays one.
+
+        NVIDIA's assembler repeats the bodies of short loops, and spills what their loads bring at once.
+        """
+        if not self.target.is_nvidia:
+            return ""
+        self._metadata.setdefault("!1 = distinct !{!1, !2}")
+        self._metadata.setdefault('!2 = !{!"llvm.loop.unroll.disable"}')
+        return ", !llvm.loop !1"
 
     def text(self) -> str:
         """The whole module."""
         width = self.target.vector_bits
         widths = f'"prefer-vector-width"="{width}" "min-legal-vector-width"="{width}"'
-        attributes = f"attributes #0 = {{ nounwind {widths} }}"
+        attributes = f"attributes #0 = {{ nounwind {'' if self.target.is_nvidia else widths} }}"
         numbers = [f"{name} = {text}" for text, name in self._numbers.items()]
         parts = [
             *numbers,

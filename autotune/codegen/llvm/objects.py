@@ -10,7 +10,11 @@ from autotune.codegen.llvm import half_precision
 from autotune.errors import BuildError, TargetError
 from autotune.target import Target
 
-_TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+_TRIPLES = {
+    "x86_64": "x86_64-unknown-linux-gnu",
+    "aarch64": "aarch64-unknown-linux-gnu",
+    "nvptx64": "nvptx64-nvidia-cuda",
+}
 
 
 @functools.lru_cache(maxsize=16)

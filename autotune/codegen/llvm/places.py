@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autotune.codegen.llvm.addresses import Addresses
+from autotune.codegen.llvm.block import ThreadBlock
 from autotune.codegen.llvm.locals import Chunk, chunks, slots_of
 from autotune.codegen.llvm.types import memory_type, scalar_type, vector
 from autotune.codegen.llvm.writer import Writer
@@ -13,21 +14,20 @@ from autotune.lower.ir import Allocate, Buffer, LoopKernel, Store, walk
 from autotune.target import ITEM_BYTES
 from autotune.te.expr import Expr, Var
 
-STACK_BYTES = 16 << 10
-"""Local memory of a kernel up to this goes on the stack, larger buffers into the worker's scratch memory."""
-
 
 class BufferPlaces:
     """Finds a place for each buffer.
 
-    ``pointers`` are those of buffers in memory; ``slots`` holds ``{offset: (name, lanes)}`` of buffers in registers.
-    Those in ``private`` were allocated inside of a vectorized loop (``in_lanes``): each lane has elements of its own.
-    ``masks_rests`` says whether the rest of a vectorized loop is one vector with idle lanes.
+    ``block`` are the threads that run the kernel. ``pointers`` are those of buffers in memory; ``slots`` holds
+    ``{offset: (name, lanes)}`` of buffers in registers. Those in ``private`` were allocated inside of a vectorized loop
+    (``in_lanes``): each lane has elements of its own. ``masks_rests`` says whether the rest of a vectorized loop is one
+    vector with idle lanes.
     """
 
-    def __init__(self, code: Writer, addresses: Addresses, kernel: LoopKernel) -> None:
+    def __init__(self, code: Writer, addresses: Addresses, kernel: LoopKernel, block: ThreadBlock) -> None:
         self.code = code
         self.addresses = addresses
+        self.block = block
         self.pointers: dict[Buffer, str] = {b: f"%b{n}" for n, b in enumerate(kernel.buffers)}
         for pointer in self.pointers.values():
             code.available(pointer, 0)
@@ -54,6 +54,13 @@ class BufferPlaces:
     def allocated(self, node: Allocate) -> Iterator[None]:
         """A local buffer exists inside of this context."""
         buffer = node.buffer
+        if buffer.scope == "shared":
+            with self.block.shared(buffer) as pointer:
+                if pointer is not None:
+                    self.code.available(pointer, 0)
+                    self.pointers[buffer] = pointer
+                    yield
+                    return
         slots = slots_of(buffer, node.body, self._parts, self._known, self.addresses.form)
         if slots is None:
             top = self._scratch_top
@@ -87,7 +94,7 @@ class BufferPlaces:
         elements = max(buffer.elements, 1)
         size = elements * ITEM_BYTES[buffer.dtype]
         name = "%" + self.code.fresh("mem")
-        if self._stack_bytes + size <= STACK_BYTES:
+        if self._stack_bytes + size <= self.block.stack_bytes:
             self._stack_bytes += size
             where = f"alloca [{elements} x {memory_type(buffer.dtype)}], align 64"
         else:

@@ -1,0 +1,220 @@
+"""What each thread of a block does, from loops whose iterations are the threads.
+
+In the loop IR a loop that is bound to a thread axis starts its threads and waits for them all; what is outside of it
+runs once. On a GPU all threads run everything. So here what stands outside of such a loop is left to the first thread
+along its axis, threads beyond the end of a loop skip what is in it, and a barrier follows whatever the others may read.
+In a kernel whose statements are all inside of all bound loops nothing of this is needed, and nothing is added.
+
+Local memory outside of a loop over threads is one for all of them: it becomes shared memory, an element for each of the
+threads around. Barriers stay where all threads come by: conditions move inwards around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from autotune.codegen.gpu.fragments import Fragments, fragment_buffer, is_warp_call
+from autotune.codegen.gpu.grid import WARP, GridKernel, checked_size
+from autotune.errors import BuildError
+from autotune.lower.ir import (
+    Allocate,
+    Barrier,
+    Buffer,
+    For,
+    If,
+    Let,
+    Load,
+    LoopKernel,
+    Seq,
+    Stmt,
+    Store,
+    is_thread_axis,
+    nodes,
+    sequence,
+    uses,
+    walk,
+)
+from autotune.lower.rewrite import moved, with_parts
+from autotune.te.expr import Compare, Expr, Not, Var, const
+
+THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+def as_threads(kernel: LoopKernel) -> GridKernel:
+    """A launch (see :mod:`autotune.codegen.gpu.launches`) as its threads run it; raises BuildError."""
+    extents: dict[str, int] = {}
+    for part in walk(kernel.body):
+        if isinstance(part, For) and is_thread_axis(part.kind):
+            extents[part.kind] = max(extents.get(part.kind, 1), part.extent)
+    if any(is_warp_call(part) for part in walk(kernel.body)):
+        lanes = extents.setdefault("threadIdx.x", WARP)
+        if lanes != WARP:
+            raise BuildError(
+                f"kernel {kernel.name}: instructions of tensor cores run on the {WARP} threads of a warp, but "
+                f"threadIdx.x has {lanes}; bind a loop of {WARP} iterations to it, and more warps to threadIdx.y"
+            )
+    launch = checked_size(kernel.name, extents)
+    indices = {tag: Var(tag) for tag in extents if not tag.startswith("vthread")}
+    body = _Threads(kernel, indices, extents).block(kernel.body)
+    return GridKernel(kernel, body, indices, launch)
+
+
+class _Threads:
+    """Rewrites a kernel; ``indices`` and ``extents`` are those of its thread axes."""
+
+    def __init__(self, kernel: LoopKernel, indices: Mapping[str, Var], extents: Mapping[str, int]) -> None:
+        self.kernel = kernel
+        self.indices = indices
+        self.extents = extents
+        self.tags = [tag for tag in THREADS if tag in indices]
+        self.differing: set[Var] = {indices[tag] for tag in self.tags}
+        """Variables that differ from thread to thread."""
+        self.fragments = Fragments(indices.get("threadIdx.x"))
+
+    def block(self, stmt: Stmt) -> Stmt:
+        """The loops over blocks as names of the block's place, and what is in them."""
+        if isinstance(stmt, For) and stmt.kind.startswith("blockIdx"):
+            return self._named(stmt, self.block(stmt.body))
+        if isinstance(stmt, Let) and not self._waits(stmt):
+            return Let(stmt.var, stmt.value, self.block(stmt.body))
+        return self._level(stmt, (), (), False)
+
+    def _named(self, loop: For, body: Stmt) -> Stmt:
+        """A loop over a thread axis as the thread's own iteration."""
+        index = self.indices[loop.kind]
+        body = Let(loop.var, index, body)
+        if loop.extent < self.extents[loop.kind]:
+            return If(Compare("<", index, const(loop.extent)), body, None)
+        return body
+
+    def _waits(self, stmt: Stmt) -> bool:
+        """Whether threads start, meet or work together in a statement."""
+        return any(
+            isinstance(part, Barrier)
+            or is_warp_call(part)
+            or (isinstance(part, For) and part.kind in THREADS)
+            for part in walk(stmt)
+        )
+
+    def _level(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
+        """A statement inside of the loops over ``opened`` axes, which runs where all ``guards`` hold.
+
+        ``followed`` says that something comes after it in this level, which may read what it wrote.
+        """
+        if not self._waits(stmt) and not self.fragments.touched(stmt):
+            return self._leaf(stmt, opened, guards, followed)
+        if isinstance(stmt, Barrier):
+            return stmt
+        if isinstance(stmt, Seq):
+            last = len(stmt.stmts) - 1
+            return sequence(
+                [self._level(s, opened, guards, followed or n < last) for n, s in enumerate(stmt.stmts)]
+            )
+        if is_warp_call(stmt) or not self._waits(stmt):
+            return self._by_warp(stmt, opened, guards, followed)
+        if isinstance(stmt, For):
+            return self._loop(stmt, opened, guards, followed)
+        if isinstance(stmt, Let):
+            if self._differs(stmt.value):
+                self.differing.add(stmt.var)
+            return Let(stmt.var, stmt.value, self._level(stmt.body, opened, guards, followed))
+        if isinstance(stmt, If):
+            return self._branch(stmt, opened, guards, followed)
+        if isinstance(stmt, Allocate):
+            return self._allocation(stmt, opened, guards, followed)
+        raise BuildError(f"kernel {self.kernel.name}: threads wait inside of {type(stmt).__name__}")
+
+    def _leaf(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
+        """What no thread waits in: run by the threads that are open, and the first along the other axes."""
+        body = self._serial(stmt)
+        closed = [tag for tag in self.tags if tag not in opened]
+        first: list[Expr] = [Compare("==", self.indices[tag], const(0)) for tag in closed]
+        for condition in reversed([*guards, *first]):
+            body = If(condition, body, None)
+        return sequence([body, Barrier()]) if closed and followed else body
+
+    def _by_warp(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
+        """What the lanes of a warp do together: a product of tensor cores, or loops over its accumulators."""
+        if "threadIdx.x" in opened:
+            raise BuildError(
+                f"kernel {self.kernel.name}: an instruction of tensor cores is inside of a loop bound to threadIdx.x, "
+                f"but it takes all threads of a warp; bind that loop to threadIdx.y"
+            )
+        body = self._serial(self.fragments.distributed(stmt))
+        others = [tag for tag in self.tags if tag not in opened and tag != "threadIdx.x"]
+        first: list[Expr] = [Compare("==", self.indices[tag], const(0)) for tag in others]
+        for condition in reversed([*guards, *first]):
+            body = If(condition, body, None)
+        stores = [part for part in walk(stmt) if isinstance(part, Store)]
+        seen = any(not self.fragments.holds(part.buffer) for part in stores)
+        return sequence([body, Barrier()]) if seen and followed else body
+
+    def _loop(self, loop: For, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
+        if loop.kind in THREADS:
+            index = self.indices[loop.kind]
+            inner = list(guards)
+            if loop.extent < self.extents[loop.kind]:
+                inner.append(Compare("<", index, const(loop.extent)))
+            self.differing.add(loop.var)
+            body = Let(loop.var, index, self._level(loop.body, [*opened, loop.kind], inner, False))
+            return sequence([body, Barrier()]) if followed else body
+        if loop.kind.startswith("vthread") and any(isinstance(part, Barrier) for part in walk(loop.body)):
+            raise BuildError(
+                f"kernel {self.kernel.name}: shared memory is filled inside of the virtual threads of loop "
+                f"{loop.var.name}; attach the shared stage outside of it"
+            )
+        if loop.kind.startswith("blockIdx"):
+            raise BuildError(
+                f"kernel {self.kernel.name}: loop {loop.var.name} over blocks is inside of others"
+            )
+        kind = "serial" if loop.kind.startswith("vthread") else loop.kind
+        kind = "unrolled" if kind == "vectorized" else kind
+        more = followed or loop.extent > 1
+        return For(loop.var, loop.extent, kind, self._level(loop.body, opened, guards, more), loop.note)
+
+    def _branch(self, stmt: If, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
+        """A condition around what waits: a jump where all threads agree, else part of the conditions inside."""
+        if not self._differs(stmt.cond):
+            return with_parts(stmt, lambda part: self._level(part, opened, guards, followed))
+        if any(isinstance(node, Load) for node in nodes(stmt.cond)):
+            raise BuildError(
+                f"kernel {self.kernel.name}: a condition that memory decides for each thread is around a barrier; "
+                f"compute what waits outside of it"
+            )
+        parts = [self._level(stmt.then, opened, [*guards, stmt.cond], followed or stmt.otherwise is not None)]
+        if stmt.otherwise is not None:
+            parts.append(self._level(stmt.otherwise, opened, [*guards, Not(stmt.cond)], followed))
+        return sequence(parts)
+
+    def _differs(self, expr: Expr) -> bool:
+        """Whether threads of a block may have different values of an expression."""
+        if any(isinstance(node, Load) and node.buffer not in self.kernel.reads for node in nodes(expr)):
+            return True
+        return any(uses(expr, var) for var in self.differing)
+
+    def _allocation(
+        self, stmt: Allocate, opened: Sequence[str], guards: Sequence[Expr], followed: bool
+    ) -> Stmt:
+        """Memory that threads start in: in registers of a warp, shared, or each thread's own."""
+        buffer, body = stmt.buffer, stmt.body
+        fragment = fragment_buffer(self.kernel.name, stmt)
+        if fragment is not None:
+            with self.fragments.of(buffer, fragment):
+                return Allocate(fragment, self._level(body, opened, guards, followed), stmt.note)
+        starting = any(isinstance(part, For) and part.kind in THREADS for part in walk(body))
+        if buffer.scope == "local" and starting:
+            shape = (*(self.extents[tag] for tag in opened), *buffer.shape)
+            shared = Buffer(buffer.name, shape, buffer.dtype, "shared")
+            places = tuple(self.indices[tag] for tag in opened)
+            buffer, body = shared, moved(body, stmt.buffer, shared, lambda at: (*places, *at))
+        return Allocate(buffer, self._level(body, opened, guards, followed), stmt.note)
+
+    def _serial(self, stmt: Stmt) -> Stmt:
+        """Virtual threads one after another."""
+        stmt = with_parts(stmt, self._serial)
+        if isinstance(stmt, For) and stmt.kind.startswith("vthread"):
+            return For(stmt.var, stmt.extent, "serial", stmt.body, stmt.note)
+        return stmt
+
+
+__all__ = ["as_threads"]

@@ -1,0 +1,56 @@
+"""The threads that run a kernel together: what backends of CPUs and of GPUs do differently for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+from autotune.codegen.llvm.writer import Writer
+from autotune.errors import BuildError
+from autotune.lower.ir import Buffer, Intrinsic
+from autotune.te.instructions import MatrixMultiply
+
+if TYPE_CHECKING:
+    from autotune.codegen.llvm.accesses import Accesses
+
+
+class ThreadBlock(Protocol):
+    """The block of threads that a kernel's code is one of."""
+
+    stack_bytes: int
+    """Local memory up to this is on the stack of a thread, more of it in the worker's scratch memory."""
+
+    def barrier(self, code: Writer, started: Sequence[str]) -> None:
+        """All threads wait for one another; ``started`` are the thread axes whose loops are open."""
+
+    def shared(self, buffer: Buffer) -> AbstractContextManager[str | None]:
+        """A pointer to memory of all threads for a buffer in scope "shared"; None where it is like other memory."""
+
+    def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
+        """A product of tensor cores, by the threads of a warp together."""
+
+
+class OneThread:
+    """A worker of a CPU: bound loops run one after another, and shared memory is local memory."""
+
+    stack_bytes = 16 << 10
+
+    def barrier(self, code: Writer, started: Sequence[str]) -> None:
+        """Nobody to wait for; raises BuildError inside of loops over threads."""
+        if started:
+            raise BuildError(
+                f"threads of {', '.join(started)} exchange data through shared memory: a CPU runs bound "
+                f"loops one after another; build for a GPU, or attach the shared stage outside of those loops"
+            )
+
+    def shared(self, buffer: Buffer) -> AbstractContextManager[None]:
+        """Like other local memory."""
+        return nullcontext()
+
+    def multiply(self, node: Intrinsic, step: MatrixMultiply, accesses: Accesses) -> None:
+        """No CPU has warps."""
+        raise BuildError(f"intrinsic {node.name} is of tensor cores, which a CPU does not have")
+
+
+__all__ = ["OneThread", "ThreadBlock"]

@@ -1,0 +1,49 @@
+"""Code of NVIDIA's GPUs: loop kernels to one module of PTX."""
+
+from __future__ import annotations
+
+import hashlib
+
+from autotune.codegen.code import DispatchCode
+from autotune.codegen.gpu.launches import launches
+from autotune.codegen.gpu.threads import as_threads
+from autotune.codegen.llvm.module import ModuleText
+from autotune.codegen.llvm.objects import assembly
+from autotune.codegen.manifest import Entry, with_manifest
+from autotune.codegen.nvptx.kernel import emit_kernel
+from autotune.lower.ir import LoopProgram
+from autotune.target import Target
+from autotune.te.depth import walks_deep
+
+_UNNAMED = "unnamed_kernel"
+"""Stands for the symbol prefix until the code, and with it its hash, is known."""
+
+
+class NvptxBackend:
+    """PTX of a program (see :class:`autotune.codegen.backend.Backend`): a kernel has an entry point for each launch."""
+
+    def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
+        """The PTX as UTF-8, which a driver compiles for its device, and the LLVM IR that it was made from."""
+        ir, entries = emit_program(program, target, name or _UNNAMED)
+        if not name:
+            name = "k" + hashlib.sha256(f"{target.cpu}\n{ir}".encode()).hexdigest()[:16]
+            ir = ir.replace(_UNNAMED, name)
+            entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
+        return with_manifest(program, entries, assembly(ir, target).encode(), ir)
+
+    def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
+        """Launches, without code."""
+        _, entries = emit_program(program, target, _UNNAMED)
+        return with_manifest(program, entries, b"", "")
+
+
+@walks_deep
+def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, list[Entry]]:
+    """LLVM IR text of a loop program, and its entry points."""
+    module = ModuleText(target)
+    parts = [part for kernel in program.kernels for part in launches(kernel)]
+    entries = [emit_kernel(module, as_threads(part), f"{name}_{n}") for n, part in enumerate(parts)]
+    return module.text(), entries
+
+
+__all__ = ["NvptxBackend", "emit_program"]

@@ -128,7 +128,7 @@ def _alone(planned: Planned, target: Target) -> tuple[float, Source, KnownError]
         source = Source.INSIDE if planned.found.side_by_side else Source.ALONE
         spread = _INSIDE_SPREAD if source is Source.INSIDE else _ALONE_SPREAD
         return 1e-9 * planned.found.latencies[1], source, KnownError(1.0, spread)
-    space = space_for(planned.workload, target)
+    space = planned.space or space_for(planned.workload, target)
     family = known_error(space.family)
     scale = family.scale * of_machine(target).scale
     if planned.transfer is not None:

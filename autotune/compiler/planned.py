@@ -80,7 +80,7 @@ def schedule_for(
 
     space = space_for(workload, target)
     if database is None:
-        return _default(workload, space, "no database was given")
+        return replace(_default(workload, space, "no database was given"), space=space)
     found = database.lookup(workload.key, target.key, space.key, goal)
     return replace(_resolved(workload, target, space, database, found, goal), found=found, space=space)
 

@@ -27,6 +27,9 @@ class Settings:
     machine: str = ""
     """``table`` for what the cost model's table says of this machine's processor; empty for what is measured of it."""
 
+    defaults: str = ""
+    """``anew`` to choose every default schedule by a search; empty to use what was chosen before on this machine."""
+
     @classmethod
     def from_environment(cls) -> Settings:
         """Read every field that is set in the environment."""

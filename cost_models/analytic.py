@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from autotune.garbage import collector_paused
 from autotune.schedule.knob import Config, Value
+from cost_models import kept_defaults
 from cost_models.machine import Machine
 from cost_models.terms import overlapped, terms
 from search_spaces.nest import Numbers
@@ -70,7 +71,8 @@ def default_config(space: Space) -> dict[str, Value]:
     """The candidate that the model likes best: deterministic, hence the same on every machine.
 
     A space of up to 20,000 candidates is enumerated; a larger one is sampled with a fixed seed and
-    descended from the best samples, one knob a step.
+    descended from the best samples, one knob a step. What was chosen once on a machine is kept
+    (:mod:`cost_models.kept_defaults`).
     """
     return dict(_default(space)[0])
 
@@ -83,9 +85,17 @@ def default_seconds(space: Space) -> float:
 def _default(space: Space) -> tuple[dict[str, Value], float]:
     identity = (space.workload.key, space.target.key, space.key)
     if identity not in _DEFAULTS:
-        best, seconds = _best(space)
-        remember([(*identity, best.config(0), float(seconds[0]))])
+        chosen = kept_defaults.find(space) or _chosen(space)
+        remember([(*identity, *chosen)])
     return _DEFAULTS[identity]
+
+
+def _chosen(space: Space) -> kept_defaults.Chosen:
+    """The default by a search, which is kept."""
+    best, seconds = _best(space)
+    chosen = best.config(0), float(seconds[0])
+    kept_defaults.keep(space, chosen)
+    return chosen
 
 
 Default = tuple[str, str, str, dict[str, Value], float]
@@ -106,6 +116,7 @@ def remember(defaults: Iterable[Default]) -> None:
 def forget() -> None:
     """Choose default configurations anew: the machine has been measured since."""
     _DEFAULTS.clear()
+    kept_defaults.forget()
 
 
 def remembered(workloads: Collection[str]) -> list[Default]:

@@ -12,8 +12,9 @@ from autotune.settings import environment_name
 
 
 def pytest_configure() -> None:
-    """Default schedules are those of the table of processors, whatever was measured of this machine."""
+    """Default schedules are those of the table of processors, whatever was measured of this machine or chosen on it."""
     os.environ[environment_name("machine")] = "table"
+    os.environ[environment_name("defaults")] = "anew"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

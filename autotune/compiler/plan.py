@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
@@ -42,7 +42,7 @@ class Ranking:
     latency."""
 
     workload: Workload
-    times: tuple[OptionTime, ...]
+    times: Sequence[OptionTime]
     saving: Saving | None = None
 
     @property
@@ -219,26 +219,75 @@ def rank(
     """
     goal, workers = preference.goal, workers or BuildWorkers()
     near = DOUBT if goal.is_latency else max(DOUBT, goal.max_slowdown)
-    times, tasks = dict[Workload, list[OptionTime]](), dict[Workload, EstimateTask]()
+    times, tasks = dict[Workload, Sequence[OptionTime]](), dict[Workload, EstimateTask]()
     for workload in workloads:
         rows = [] if database is None else database.comparison(workload.key, target.key, OPTION)
         options = partial(_suited, workload, target, preference, speculative=within > 1 or bool(rows))
-        found, _ = _compared(options(names={row.name for row in rows}), rows, target)
-        if not any(time.option.steps for time in found):  # nor is it clear that there are several
-            everything = options()
-            if len(everything) == 1 and everything[0].steps is None:
-                continue
-            found, failed = _compared(everything, rows, target)
-            if not found:
-                left = [option for option in everything if option not in failed] or everything
-                tasks[workload] = EstimateTask(tuple(left), target, max(within, near))
-        times[workload] = found
+        winner = _winner(options, rows, target)
+        if winner is not None:
+            times[workload] = CompareLater(winner, partial(_all_compared, options, rows, target))
+            continue
+        everything = options()
+        if len(everything) == 1 and everything[0].steps is None:
+            continue
+        times[workload], failed = _compared(everything, rows, target)
+        if not times[workload]:
+            left = [option for option in everything if option not in failed] or everything
+            tasks[workload] = EstimateTask(tuple(left), target, max(within, near))
     results = workers.run(list(tasks.values()))
     times |= {w: sorted(found, key=_rank) for w, found in zip(tasks, results, strict=True)}
-    ranked = {workload.key: Ranking(workload, tuple(found)) for workload, found in times.items()}
+    ranked = {workload.key: Ranking(workload, found) for workload, found in times.items()}
     if goal.is_latency:
         return ranked
     return _for_goal(ranked, goal, footprints or Footprints(target, workers), target, database)
+
+
+class CompareLater(Sequence[OptionTime]):
+    """The options of a comparison, the winner first: the others are put together when somebody looks at them."""
+
+    def __init__(self, winner: OptionTime, everything: Callable[[], Sequence[OptionTime]]) -> None:
+        self._winner = winner
+        self._everything = everything
+
+    @cached_property
+    def _times(self) -> tuple[OptionTime, ...]:
+        return (self._winner, *self._everything()[1:])
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    @overload
+    def __getitem__(self, index: int) -> OptionTime: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[OptionTime]: ...
+
+    def __getitem__(self, index: int | slice) -> OptionTime | Sequence[OptionTime]:
+        return self._winner if index == 0 else self._times[index]
+
+
+class _Options(Protocol):
+    """The options of a workload, or those with some names."""
+
+    def __call__(self, *, names: Collection[str] | None = None) -> list[Option]: ...
+
+
+def _winner(options: _Options, rows: Sequence[Comparison], target: Target) -> OptionTime | None:
+    """The option that won a comparison, if it is today as it was then and there are others beside it."""
+    won = [row for row in rows if row.won]
+    times, _ = _compared(options(names={row.name for row in won}), won, target)
+    if not times:
+        return None
+    others = (row.name for row in rows if row.name != times[0].option.name)
+    several = times[0].option.steps is not None or any(
+        option.steps is not None for name in others for option in options(names={name})
+    )
+    return times[0] if several else None
+
+
+def _all_compared(options: _Options, rows: Sequence[Comparison], target: Target) -> list[OptionTime]:
+    """All options of a comparison, the winner first."""
+    return _compared(options(names={row.name for row in rows}), rows, target)[0]
 
 
 def _suited(

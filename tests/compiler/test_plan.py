@@ -89,8 +89,27 @@ def test_where_a_comparison_decides_nothing_else_is_put_together(database, workl
         return before(workload, rule)
 
     monkeypatch.setattr(options, "_options", spied)
-    assert ranking(database, workload).chosen is four
-    assert tried == [two.name, four.name]
+    found = ranking(database, workload)
+    assert found.chosen is found.times[0].option is four
+    assert tried == [four.name]
+    assert [time.option for time in found.times] == [four, direct]  # now somebody looks
+    assert tried == [four.name, two.name, four.name]
+
+
+def test_where_the_plain_one_has_won_one_more_is_put_together(database, workload, monkeypatch):
+    direct, two, four, *_ = options_of(workload)
+    compared(database, workload, row(direct, 2e4, won=True), row(four, 3e4), row(two, 5e4))
+    before, tried = options._options, list[str]()
+
+    def spied(workload, rule):
+        tried.append(rule.label)
+        return before(workload, rule)
+
+    monkeypatch.setattr(options, "_options", spied)
+    found = ranking(database, workload)
+    assert found.chosen is direct
+    assert tried == [four.name]
+    assert [time.option for time in found.times] == [direct, four, two]
 
 
 def test_who_is_faster_by_luck_does_not_win(database, workload):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from autotune import settings
@@ -130,7 +130,7 @@ class Target:
     @property
     def key(self) -> str:
         """SHA-256 of the canonical JSON: equal on equal machines, whatever the version."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return _key(self)
 
     @property
     def name(self) -> str:
@@ -274,6 +274,11 @@ _NVIDIA = {
     "cuda:sm_90": _nvidia("sm_90", 132, 50 << 20),
 }
 """GPUs of NVIDIA by what code is for; caches and multiprocessors are those of common ones."""
+
+
+@lru_cache(maxsize=1024)
+def _key(target: Target) -> str:
+    return hashlib.sha256(target.to_json().encode()).hexdigest()
 
 
 def _instruction_set() -> _InstructionSet:

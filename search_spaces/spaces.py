@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from autotune import library
 from autotune.errors import InternalError
 from search_spaces import elementwise
 from search_spaces.analysis import structure
@@ -35,13 +37,22 @@ PLAIN = {
 }
 """Families that look at the whole region."""
 
+_KEPT = 64
+"""So many spaces are kept."""
+
 
 def space_for(workload: Workload, target: Target) -> Space:
     """The search space of ``workload`` on ``target``; every workload has one.
 
     A region whose anchor a family cannot tile falls back to plain loops. Raises InternalError for a kind
-    that no family serves.
+    that no family serves. The same object is given again while it is among the last: what was derived of it is known.
     """
+    return _space(workload, target, library.registered())
+
+
+@lru_cache(maxsize=_KEPT)
+def _space(workload: Workload, target: Target, _kernels: tuple[tuple[str, str], ...]) -> Space:
+    """The space where these library kernels are registered, which are values of knobs."""
     kind = workload.kind
     if kind in PLAIN:
         found: Space = importlib.import_module(PLAIN[kind]).space(workload, target)

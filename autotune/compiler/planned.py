@@ -45,7 +45,7 @@ class Planned:
     ``latency_ns`` and ``footprint`` are what was measured of a schedule of the database, None for others. ``tier`` says
     where it comes from, ``transfer`` what is known of one that was found for another target or other sizes, ``found``
     what the database answered for exactly this target in the search ``space``.
-    ``scheduled`` is the trace already applied to a fresh program, where that was done to choose it.
+    ``scheduled`` is the trace already applied to the program, where that was done to choose it.
     """
 
     workload: Workload
@@ -124,7 +124,7 @@ def _transferred(
         return _default(workload, space, "; ".join(filter(None, (missed, reason))))
     if transfer.config == analytic.default_config(space):
         return replace(_default(workload, space, str(transfer)), tier=transfer.tier, transfer=transfer)
-    program = workload.program()
+    program = workload.expressions
     schedule = space.apply(program, transfer.config)
     return Planned(
         workload,
@@ -140,7 +140,7 @@ def _transferred(
 def _default(workload: Workload, space: Space, reason: str, evidence: Evidence = UNKNOWN) -> Planned:
     from cost_models import analytic
 
-    program = workload.program()
+    program = workload.expressions
     schedule = space.apply(program, analytic.default_config(space))
     evidence = evidence_in(space, evidence)
     return Planned(workload, schedule.trace, evidence, reason, scheduled=Scheduled(program, schedule))
@@ -156,12 +156,12 @@ def _single(space: Space) -> bool:
 
 
 def apply(workload: Workload, trace: Trace) -> Scheduled:
-    """A fresh program of the workload and its schedule after the trace.
+    """The program of the workload and its schedule after the trace.
 
     Raises:
         ScheduleError: the trace does not apply to this program.
     """
-    program = workload.program()
+    program = workload.expressions
     return Scheduled(program, trace.apply(te.create_schedule(list(program.outputs))))
 
 

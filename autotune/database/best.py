@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, select
@@ -24,49 +25,74 @@ _PROCESSES = 2
 
 def lookup(connection: Connection, key: Key, goal: Goal) -> Hit | Miss:
     """What :meth:`autotune.Database.lookup` describes."""
-    found = best_of(connection, key)
-    if found is None:
+    safe = _safe(connection, key)
+    if safe is None:
         return diagnose(connection, key)
-    found, saving = for_goal(connection, key, found, goal)
+    found, saving = for_goal(connection, key, _faster(connection, key, safe) or safe.run, goal)
     crashes = crashes_of(connection, key)
     alone = outcomes_alone(connection, key)
     runs, ok = sum(alone.values()), alone.get(Outcome.OK.value, 0) - len(crashes)
     default = one(connection, statements.select_default(), key)
     compared = comparison_of(connection, key)
-    read = latencies(_readings_of_runs(connection, [found.id]), found)
+    readings = safe.readings if found.id == safe.run.id else _readings_of_runs(connection, [found.id])
+    read = latencies(readings, found)
     return Hit(found, default, runs, ok, runs - _defaults(connection, key), compared, read, crashes, saving)
+
+
+@dataclass(frozen=True)
+class _Safe:
+    """The run that is used unless another is clearly faster, and its readings inside models.
+
+    ``alone``: neither a winner nor the default is known to work, so that it is the fastest of readings alone.
+    """
+
+    run: Run
+    readings: list[Reading]
+    alone: bool
 
 
 def best_of(connection: Connection, key: Key) -> Run | None:
     """The run that :meth:`autotune.Database.best` describes."""
+    safe = _safe(connection, key)
+    return None if safe is None else _faster(connection, key, safe) or safe.run
+
+
+def _safe(connection: Connection, key: Key) -> _Safe | None:
+    """The winner of the newest comparison, else the default, else the fastest that worked."""
     default = statements.select_default(alive=True)
-    safe = one(connection, statements.select_winner(), key) or one(connection, default, key)
-    if safe is None:
-        return one(connection, statements.select_fastest(alive=True), key, count=1)
+    run = one(connection, statements.select_winner(), key) or one(connection, default, key)
+    alone = run is None
+    run = run or one(connection, statements.select_fastest(alive=True), key, count=1)
+    return None if run is None else _Safe(run, _readings_of_runs(connection, [run.id]), alone)
+
+
+def _faster(connection: Connection, key: Key, safe: _Safe) -> Run | None:
+    """A run that is clearly faster than the one in use, by readings inside models."""
+    if safe.alone:
+        return None
     known = estimates(_contenders(connection, key, safe))
-    fast = clearly_faster(known, safe.trace_key)
+    fast = clearly_faster(known, safe.run.trace_key)
     if fast:
         losers = [row for row in comparison_of(connection, key) if row.ratio is not None and not row.won]
         refuted = estimates(_readings_of_runs(connection, [row.run for row in losers]))
         least = min((estimate.ratio for estimate in refuted.values()), default=math.inf)
         fast = [trace for trace in fast if known[trace].ratio < least]
     runs = (one(connection, statements.select_run(), key, trace=trace) for trace in fast)
-    usable = (run for run in runs if run is not None and run.confirmed_ns is None and not run.crashed)
-    return next(usable, safe)
+    return next(
+        (run for run in runs if run is not None and run.confirmed_ns is None and not run.crashed), None
+    )
 
 
-def _contenders(connection: Connection, key: Key, safe: Run) -> list[Reading]:
+def _contenders(connection: Connection, key: Key, safe: _Safe) -> list[Reading]:
     """The readings inside models of a run, and of all that may be clearly faster: of thousands of candidates few.
 
     Of n rounds that all read b or more the estimate is b^(n ÷ (n + 2)) or more (:class:`Estimate`). So a run is no
     contender if all its readings are above the limit, or above its cube where that is larger.
     """
-    mine = _readings_of_runs(connection, [safe.id])
-    limit = _limit(estimates(mine), safe.trace_key)
+    limit = _limit(estimates(safe.readings), safe.run.trace_key)
     values = statements.parameters(key, bound=max(limit, limit**3))
     below = connection.execute(statements.select_readings_below(), values)
-    others = [rows.reading_from_row(row) for row in below if row.run_id != safe.id]
-    return mine + others
+    return safe.readings + [rows.reading_from_row(row) for row in below if row.run_id != safe.run.id]
 
 
 def _readings_of_runs(connection: Connection, numbers: Iterable[int | None]) -> list[Reading]:

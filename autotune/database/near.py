@@ -150,10 +150,10 @@ def _of_other_sizes(connection: Connection, asked: WorkloadRow) -> list[tuple[fl
     query = select(schema.workloads).where(columns.kind == asked.kind, columns.key != asked.key)
     near = []
     for found in connection.execute(query):
-        row = rows.workload_from_row(found)
-        theirs = sizes_of(row.text)
+        # Most are of another structure: only what is near becomes a value, and what has no text says so.
+        theirs = sizes_of(found.text if isinstance(found.text, str) else rows.workload_from_row(found).text)
         if theirs.structure == mine.structure:
-            near.append((mine.distance(theirs), row))
+            near.append((mine.distance(theirs), rows.workload_from_row(found)))
     return sorted(near, key=lambda pair: (pair[0], pair[1].key))[:_CLOSEST]
 
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -153,8 +153,9 @@ AnyWorkload: TypeAlias = Workload | ProgramWorkload
 """What is tuned: a region of a graph, or a program of a user's own."""
 
 
+@lru_cache(maxsize=256)
 def parse_workload(text: str) -> AnyWorkload:
-    """The workload of any stored text; raises GraphError or ScheduleError."""
+    """The workload of any stored text, the same one for the same text; raises GraphError or ScheduleError."""
     return ProgramWorkload.parse(text) if text.startswith(HEADER) else Workload.parse(text)
 
 

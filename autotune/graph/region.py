@@ -99,9 +99,14 @@ class Region:
                 waiting += producers[value].present_inputs
         return False
 
+    @cached_property
+    def canonical(self) -> tuple[Graph, dict[str, str]]:
+        """The canonical graph, and the new name of each value."""
+        return canonical_graph(self.graph)
+
     def arguments(self) -> tuple[str, ...]:
         """This region's value names in the order of the workload's arguments: inputs, outputs."""
-        canonical, names = canonical_graph(self.graph)
+        canonical, names = self.canonical
         old = {new: name for name, new in names.items()}
         return tuple(old[v] for v in (*canonical.inputs, *canonical.outputs))
 
@@ -144,7 +149,7 @@ class Workload:
     @classmethod
     def from_region(cls, region: Region) -> Workload:
         """The workload of a region; `region.arguments()` tells which value is which argument."""
-        graph, names = canonical_graph(region.graph)
+        graph, names = region.canonical
         fixed = frozenset(names[v] for v in region.constant_inputs)
         canonical = Region(graph, fixed)
         text = print_graph(graph, fixed, keyword="region")
@@ -175,7 +180,7 @@ class Workload:
 
     @cached_property
     def expressions(self) -> RegionProgram:
-        """The tensor expressions to look at; code is made of fresh ones."""
+        """The tensor expressions: made once, as schedules of a program leave it as it is."""
         return self.program()
 
     def program(self) -> RegionProgram:

@@ -13,6 +13,7 @@ from autotune import te
 from autotune.errors import KnobError
 from autotune.graph.ops.definition import WorkloadKind
 from autotune.graph.region import Workload
+from autotune.library import registry
 from autotune.lower import lower_schedule
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -207,3 +208,13 @@ def test_every_kind_has_a_space_a_version_and_a_workload_here() -> None:
     assert sorted(registered) == sorted(get_args(WorkloadKind))
     assert {f"space.{kind}" for kind in registered} <= set(versions.VERSIONS)
     assert {make_one().kind for make_one in FIXED.values()} == set(get_args(WorkloadKind))
+
+
+def test_a_space_is_made_once_for_each_set_of_library_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, target = make.matmul(64, 64, 64), make.host()
+    space = spaces.space_for(workload, target)
+    assert spaces.space_for(make.matmul(64, 64, 64), target) is space
+    monkeypatch.setitem(registry._REGISTERED, ("mine", "float32"), registry.kernel("blas", "float32"))
+    assert spaces.space_for(workload, target).key != space.key
+    monkeypatch.undo()
+    assert spaces.space_for(workload, target) is space

@@ -24,7 +24,10 @@ class Driver(Protocol):
         """A device by its name or a description that this driver understands; None where it is none of its own."""
 
 
-DRIVERS: Mapping[str, str] = {"cpu": "autotune.runtime.hal.cpu.driver:CpuDriver"}
+DRIVERS: Mapping[str, str] = {
+    "cpu": "autotune.runtime.hal.cpu.driver:CpuDriver",
+    "opencl": "autotune.runtime.hal.opencl.driver:OpenclDriver",
+}
 """Module and class of each driver; names of its devices begin with its own."""
 
 _opened: dict[str, Device] = {}

@@ -1,0 +1,55 @@
+"""The driver of OpenCL devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from autotune.opencl import devices, kind, target_of
+from autotune.runtime.hal.device import Device, DeviceInfo
+
+_NAME = re.compile(r"opencl(?::(\d+))?")
+
+
+class OpenclDriver:
+    """``opencl:0`` and so on are the devices of all platforms, GPUs first; ``opencl`` is the first."""
+
+    name = "opencl"
+
+    def devices(self) -> Sequence[DeviceInfo]:
+        """All devices; raises MissingExtraError without pyopencl."""
+        return [_info(f"opencl:{number}", number) for number in range(len(devices()))]
+
+    def open(self, name: str) -> Device | None:
+        """A device by name; None for none."""
+        found = _NAME.fullmatch(name)
+        number = int(found[1] or 0) if found else 0
+        if found is None or number >= len(devices()):
+            return None
+        from autotune.runtime.hal.opencl.engine import OpenclEngine
+
+        return Device(_info(name, number), OpenclEngine(name, _space(number), devices()[number]))
+
+
+def _info(name: str, number: int) -> DeviceInfo:
+    device = devices()[number]
+    target = target_of(device)
+    return DeviceInfo(
+        name=name,
+        driver="opencl",
+        kind=kind(device),
+        description=f"{target.device}, {str(device.platform.version).strip()}",
+        cores=target.cores,
+        memory_bytes=int(device.global_mem_size),
+        space=_space(number),
+        caches={3: target.l3_bytes},
+        target=target,
+    )
+
+
+def _space(number: int) -> str:
+    """Openings of a device share its memory."""
+    return f"opencl {number}"
+
+
+__all__ = ["OpenclDriver"]

@@ -1,0 +1,131 @@
+"""The engine of OpenCL devices: a command queue a thread, memory of the device, and copies there and back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import DeviceError
+from autotune.opencl import pyopencl
+from autotune.runtime.hal.buffer import Buffer
+from autotune.runtime.hal.command_buffer import Command, Dispatch
+from autotune.runtime.hal.engine import Stopped, run_each
+from autotune.runtime.hal.executable import Code
+from autotune.runtime.hal.opencl import code as opencl_code
+
+
+class OpenclEngine:
+    """A device of pyopencl's. Commands of a thread go to a queue in order, so that barriers cost nothing."""
+
+    formats: tuple[str, ...] = ("opencl-c",)
+
+    def __init__(self, name: str, space: str, device: Any) -> None:
+        self._name = name
+        self._space = space
+        self._cl = pyopencl()
+        self._device = device
+        self._context = _context(device)
+        self._threads = threading.local()
+
+    # -- memory ----------------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> Any:
+        """A buffer; raises MemoryError."""
+        if nbytes > self._device.max_mem_alloc_size:
+            raise MemoryError(f"{self._name} gives {self._device.max_mem_alloc_size} bytes at once at most")
+        try:
+            return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(nbytes, 1))
+        except (self._cl.MemoryError, self._cl.LogicError) as error:
+            raise MemoryError(str(error)) from error
+
+    def release(self, storage: Any) -> None:
+        """Free a buffer."""
+        storage.release()
+
+    def host_view(self, storage: Any) -> None:
+        """This process cannot reach it."""
+        return
+
+    # -- commands --------------------------------------------------------------------------------------------
+
+    def load(self, code: Code) -> list[opencl_code.Kernel]:
+        """Kernels; raises BuildError."""
+        return opencl_code.load(self._context, code)
+
+    def prepare(self, commands: Sequence[Command], slots: int) -> tuple[Command, ...]:
+        """The commands as they are."""
+        return tuple(commands)
+
+    def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
+        """All of them into the thread's queue, and wait for it."""
+        try:
+            return run_each(self, self._space, self._name, name, prepared, table, stopped)
+        finally:
+            self._finish(name)
+
+    def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
+        """Start a kernel."""
+        kernel: opencl_code.Kernel = command.executable.handle[command.entry]
+        kernel.start(self._queue, bindings, command.tiles)
+
+    def copy_within(self, source: Buffer, target: Buffer) -> None:
+        """Copy between buffers."""
+        if source.nbytes:
+            places = {"src_offset": source.offset, "dst_offset": target.offset, "byte_count": source.nbytes}
+            self._cl.enqueue_copy(self._queue, target.allocation.storage, source.allocation.storage, **places)
+
+    def read(self, source: Buffer, target: NDArray[np.uint8]) -> None:
+        """Copy to this process, after what is before in the queue."""
+        if source.nbytes:
+            storage, offset = source.allocation.storage, source.offset
+            self._cl.enqueue_copy(self._queue, target, storage, src_offset=offset, is_blocking=True)
+
+    def write(self, source: NDArray[np.uint8], target: Buffer) -> None:
+        """Copy from this process."""
+        if target.nbytes:
+            storage, offset = target.allocation.storage, target.offset
+            self._cl.enqueue_copy(self._queue, storage, source, dst_offset=offset, is_blocking=True)
+
+    def fill(self, target: Buffer, pattern: bytes) -> None:
+        """Repeat a pattern."""
+        if target.nbytes:
+            kind = np.frombuffer(pattern, np.uint8)
+            storage = target.allocation.storage
+            self._cl.enqueue_fill_buffer(self._queue, storage, kind, target.offset, target.nbytes)
+
+    def barrier(self) -> None:
+        """Commands of a queue run one after another."""
+
+    def enter_thread(self) -> None:
+        """A thread gets its queue with its first command."""
+
+    def close(self) -> None:
+        """The context stays with the device, for others that opened it."""
+
+    @property
+    def _queue(self) -> Any:
+        """The calling thread's queue."""
+        queue = getattr(self._threads, "queue", None)
+        if queue is None:
+            queue = self._threads.queue = self._cl.CommandQueue(self._context)
+        return queue
+
+    def _finish(self, name: str) -> None:
+        try:
+            self._queue.finish()
+        except self._cl.Error as error:
+            raise DeviceError(f"{name} failed on {self._name}: {error}") from error
+
+
+@cache
+def _context(device: Any) -> Any:
+    """One a device, so that all openings of it share its memory."""
+    return pyopencl().Context([device])
+
+
+__all__ = ["OpenclEngine"]

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
-from autotune.compiler.hoist import Hoisted, HoistedKey, argument_value, hoisted_key, run_hoisted
+from autotune.compiler.hoist import (
+    Hoisted,
+    HoistedKey,
+    argument_value,
+    code_of_constants,
+    hoisted_key,
+    run_hoisted,
+)
 from autotune.compiler.index_checks import index_checks
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
@@ -67,7 +74,8 @@ class _Assembly:
         self.built = built
         self.target = target
         self.order = list(built)
-        self.hoisting = _runs_here(target)
+        self.hoisting_target = _hoisting_target(target)
+        self.hoisting = self.hoisting_target is not None
         self.inputs = {name: i for i, name in enumerate(partition.inputs)}
         self.outputs = {partition.placements[name].root: i for i, name in enumerate(partition.outputs)}
         self.plan = plan_memory(self._lifetimes())
@@ -75,8 +83,8 @@ class _Assembly:
         self.constants: dict[object, tuple[int, Array]] = {}
 
     def run(self, metadata: Mapping[str, str], known: Hoisted) -> tuple[ModuleImage, MemoryPlan]:
-        if self.hoisting:
-            self.hoisted = run_hoisted(self.partition, self._codes(), self.target, known)
+        if self.hoisting_target is not None:
+            self.hoisted = run_hoisted(self.partition, self._codes(), self.hoisting_target, known)
         commands, checks = list[Command](), list[IndexCheck]()
         for number, dispatch in enumerate(self.partition.dispatches):
             checks += index_checks(self.partition, dispatch, number, len(commands), self._located)
@@ -119,7 +127,15 @@ class _Assembly:
         return {root: self.partition.constants[root].nbytes} if root in known else {}
 
     def _codes(self) -> dict[str, DispatchCode]:
-        return {key: built.code for key, built in self.built.items()}
+        """What computes constants: the code itself, or of code for a device the same kernels for this machine."""
+        if self.hoisting_target in (None, self.target):
+            return {key: built.code for key, built in self.built.items()}
+        return {
+            key: code_of_constants(built.planned, self.hoisting_target)
+            if any(kernel.hoisted for kernel in built.code.kernels)
+            else built.code
+            for key, built in self.built.items()
+        }
 
     def _code(self, dispatch: Dispatch) -> DispatchCode:
         return self.built[dispatch.workload.key].code
@@ -210,9 +226,15 @@ def _workspace(dispatch: Dispatch, spec: BufferSpec) -> str:
     return f"{dispatch.name}/{spec.name}"
 
 
-def _runs_here(target: Target) -> bool:
-    """Whether this machine can execute code for the target."""
-    return not Host.here().target.lacks(target)
+def _hoisting_target(target: Target) -> Target | None:
+    """What kernels of constants are compiled for, to run here and now; None where they are left to each run.
+
+    Code for a device of groups waits for no device: the same kernels are made for this machine.
+    """
+    here = Host.here().target
+    if target.group_items:
+        return here.with_threads(1)
+    return None if here.lacks(target) else target
 
 
 __all__ = ["BuiltWorkload", "MemoryNeeds", "assemble", "memory_needs"]

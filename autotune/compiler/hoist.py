@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
+from autotune.codegen.backend import backend_for
 from autotune.codegen.code import BufferSpec, DispatchCode
+from autotune.compiler.planned import Planned, apply
 from autotune.errors import InternalError
 from autotune.graph.ir import Array
+from autotune.lower.program import lower_schedule
 from autotune.passes.partition import Dispatch, Partition
 from autotune.runtime.image import Binding, Command, DispatchInfo, ModuleImage, TensorSpec
 from autotune.target import Target
@@ -36,6 +40,15 @@ def hoisted_key(dispatch: Dispatch, code: DispatchCode, spec: BufferSpec) -> Hoi
     indexes = {i for kernel in code.kernels if kernel.hoisted for i in kernel.buffers}
     read = [code.buffers[i].name for i in sorted(indexes) if code.buffers[i].role == "input"]
     return dispatch.workload.key, spec.name, tuple(argument_value(dispatch, n) for n in read)
+
+
+def code_of_constants(planned: Planned, target: Target) -> DispatchCode:
+    """The kernels of a schedule that read constants only, for another target than the rest."""
+    applied = planned.scheduled or apply(planned.workload, planned.trace)
+    made = applied.program
+    program = lower_schedule(applied.schedule, made.args, constants=made.constants, strides=made.strides)
+    hoisted = replace(program, kernels=tuple(kernel for kernel in program.kernels if kernel.hoisted))
+    return backend_for(target.arch).compile(hoisted, target, planned.workload.symbol)
 
 
 def run_hoisted(

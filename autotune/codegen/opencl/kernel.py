@@ -58,7 +58,7 @@ def emit_kernel(kernel: LoopKernel, symbol: str, target: Target, functions: set[
             f"kernel {kernel.name} shares {launch.local_bytes} bytes among the threads of a block; the device has "
             f"{target.shared_bytes}: compute smaller parts of the shared stages"
         )
-    return body.text(symbol), launch
+    return body.text(symbol, launch.items), launch
 
 
 class _Kernel:
@@ -85,7 +85,9 @@ class _Kernel:
             self.code.line("if (begin >= end || get_global_id(0) > 0) return;")
             self.inner.statement(body)
         most = min(ITEMS, self.target.group_items or ITEMS, self.kernel.tiles)
-        items = most if self.inner.private_bytes <= PRIVATE_BYTES else 1
+        # A core runs the items of a group one after another, and its compiler loops over them.
+        alone = "cpu" in self.target.features or self.inner.private_bytes > PRIVATE_BYTES
+        items = 1 if alone else most
         return Launch((items, 1, 1), None, 0, len(self.kernel.buffers))
 
     # -- groups ----------------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ class _Kernel:
 
     # -- the function ----------------------------------------------------------------------------------------
 
-    def text(self, symbol: str) -> str:
+    def text(self, symbol: str, items: Sizes) -> str:
         """The kernel: memory and an offset for each buffer, then the tiles."""
         buffers = self.kernel.buffers
         arguments = [f"__global uchar *p{n}, const ulong o{n}" for n, _ in enumerate(buffers)]
@@ -220,8 +222,8 @@ class _Kernel:
             for n, b in enumerate(buffers)
         ]
         given += [name for _, name, _ in self.code.local]
-        required = ", ".join(map(str, self.sizes))
-        fixed = f"__attribute__((reqd_work_group_size({required})))\n" if has_axes(self.kernel.body) else ""
+        required = ", ".join(map(str, items))
+        fixed = f"__attribute__((reqd_work_group_size({required})))\n"
         lines = [
             f"static inline void {symbol}_body({', '.join([*inner, 'const long begin', 'const long end'])}) {{",
             *self.code.lines,

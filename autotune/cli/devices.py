@@ -51,10 +51,13 @@ _ROWS = (
 )
 @json_option
 def command(calibrate: bool, as_json: bool) -> None:
-    """What there is to run on, as measured for the cost model. The first `autotune tune` on a machine measures it.
+    """The devices there are, with cores, caches, memory and bandwidth, and this machine as measured for the cost model.
 
-    Measured numbers are kept beside the default database and change which schedules are the default ones.
+    The first `autotune tune` on a machine measures it. Measured numbers are kept beside the default database and
+    change which schedules are the default ones.
     """
+    from autotune.cli.device_lines import device_table, device_values
+    from autotune.runtime.hal.driver import absent, devices
     from autotune.target import Target
     from cost_models import calibrated
 
@@ -63,9 +66,15 @@ def command(calibrate: bool, as_json: bool) -> None:
         _measure(target)
     found = calibrated.find(target)
     if as_json:
-        print_json([_data(target, found)])
-    else:
-        _show(target, found)
+        machine = _data(target, found)
+        print_json({"devices": list(map(device_values, devices())), "absent": absent(), "machine": machine})
+        return
+    for line in device_table(devices()):
+        click.echo(line)
+    for name, reason in absent().items():
+        click.echo(f"no {name} device: {reason}")
+    click.echo()
+    _show(target, found)
 
 
 def _measure(target: Target) -> None:

@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, str] = {
     "models": "Versions of the cost model: what each learnt from, and the way back.",
     "replay": "Search recorded spaces again, without measuring.",
     "db": "Look into a tuning database, check and export it.",
-    "devices": "What there is to run on, as measured for the cost model.",
+    "devices": "What there is to run on, and this machine as measured for the cost model.",
     "bench": "Benchmarks.",
 }
 """What each command does; its code is ``autotune.cli.NAME``."""

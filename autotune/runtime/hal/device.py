@@ -14,6 +14,7 @@ from autotune.runtime.hal.allocator import Allocator
 from autotune.runtime.hal.buffer import Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import Recorder
 from autotune.runtime.hal.engine import Engine
+from autotune.runtime.hal.errors import again
 from autotune.runtime.hal.executable import Code, Executable
 from autotune.runtime.hal.queue import Queue
 from autotune.target import Target
@@ -107,7 +108,7 @@ class Device:
     def check(self) -> None:
         """Raises DeviceClosedError or DeviceLostError where it takes no work."""
         if self._lost is not None:
-            raise self._lost
+            raise again(self._lost)
         if self._closed:
             raise DeviceClosedError(f"{self.name} is closed")
 

@@ -25,6 +25,7 @@ from autotune.errors import (
 )
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.command_buffer import CommandBuffer
+from autotune.runtime.hal.errors import without_frames
 from autotune.runtime.hal.semaphore import Point, Timeline
 from autotune.runtime.requests import Requests
 
@@ -256,7 +257,7 @@ class Queue:
         try:
             complete = self._device.engine.run(commands.name, commands.prepared, table, submission.stopped)
         except BaseException as error:  # noqa: BLE001 - it travels to those who wait
-            return error
+            return without_frames(error)
         return None if complete else self._cancellation(submission)
 
     def _cancel(self, submission: Submission) -> bool:

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from autotune.errors import DeviceTimeoutError, UsageError
+from autotune.runtime.hal.errors import again
 
 MAX_VALUE = (1 << 64) - 1
 """The last value of a timeline."""
@@ -95,7 +96,7 @@ class Timeline:
     def wait(self, value: int, timeout: float | None = None) -> None:
         """Wait until the value is reached, at most ``timeout`` seconds.
 
-        Raises the error of a timeline that failed before it got there, and DeviceTimeoutError.
+        Raises a copy of the error of a timeline that failed before it got there, and DeviceTimeoutError.
         """
         if self._value >= _checked(self.name, value):  # the usual case takes no lock
             return
@@ -110,7 +111,7 @@ class Timeline:
         finally:
             self.forget(key)
         if error is not None:
-            raise error
+            raise again(error)
 
     @property
     def waiting(self) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from autotune.runtime.hal.recording import load_image
 from autotune.runtime.image import IndexCheck
 from autotune.runtime.module import Module
 from tests.runtime.kernels import binding, chain, image, spec
+
+PAGE = Path(__file__).parents[3] / "docs" / "devices.md"
 
 
 @pytest.mark.parametrize("name", ["cpu", "cpu:0"])
@@ -68,6 +72,13 @@ def test_a_wrong_index_names_its_dispatch() -> None:
             match=r"(?s)index \d+ is out of range: dispatch 'd0' of 'test'\n.*\n  at command 0 of test on cpu",
         ):
             submission.wait()
+
+
+def test_the_page_on_devices_runs() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), {})
 
 
 def test_code_of_another_kind_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
@@ -73,13 +74,22 @@ def described(cores: tuple[int, ...]) -> str:
     >>> described((0, 1, 2, 5))
     '4 cores: 0-2, 5'
     """
-    ranges: list[list[int]] = []
+    return f"{counted(len(cores), 'core')}: {ranges(cores)}"
+
+
+def ranges(cores: Collection[int]) -> str:
+    """Which, in a few words.
+
+    >>> ranges((5, 0, 1, 2))
+    '0-2, 5'
+    """
+    found: list[list[int]] = []
     for core in sorted(cores):
-        if ranges and ranges[-1][-1] == core - 1:
-            ranges[-1][1:] = [core]
+        if found and found[-1][-1] == core - 1:
+            found[-1][1:] = [core]
         else:
-            ranges.append([core])
-    return f"{counted(len(cores), 'core')}: {', '.join('-'.join(map(str, each)) for each in ranges)}"
+            found.append([core])
+    return ", ".join("-".join(map(str, each)) for each in found)
 
 
 def parse_list(text: str) -> set[int]:
@@ -120,4 +130,4 @@ def _place(core: int) -> tuple[int, int]:
         return 0, core
 
 
-__all__ = ["core_ids", "cores_of", "described", "numa_nodes", "parse_list", "parts", "workers_of"]
+__all__ = ["core_ids", "cores_of", "described", "numa_nodes", "parse_list", "parts", "ranges", "workers_of"]

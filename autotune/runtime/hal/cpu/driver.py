@@ -9,7 +9,7 @@ import psutil
 
 from autotune.hardware import cache_sizes, device_name
 from autotune.runtime.hal.buffer import HOST_SPACE
-from autotune.runtime.hal.cpu.cores import core_ids, cores_of, described, parts, workers_of
+from autotune.runtime.hal.cpu.cores import core_ids, cores_of, parts, workers_of
 from autotune.runtime.hal.device import Device, DeviceInfo
 from autotune.target import Target
 
@@ -48,7 +48,7 @@ def _info(name: str, cores: tuple[int, ...]) -> DeviceInfo:
         name=name,
         driver="cpu",
         kind="cpu",
-        description=f"{device_name()}, {described(cores)}",
+        description=device_name(),
         cores=workers,
         memory_bytes=int(psutil.virtual_memory().total),
         space=HOST_SPACE,

@@ -1,0 +1,76 @@
+"""Devices as lines of a table and as values: what `autotune devices` shows of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from autotune.runtime.hal.cpu.cores import ranges
+
+if TYPE_CHECKING:
+    from autotune.runtime.hal.device import DeviceInfo
+
+_COLUMNS = ("device", "kind", "cores", "caches", "memory", "bandwidth", "")
+
+
+def device_values(info: DeviceInfo) -> dict[str, Any]:
+    """A device as JSON. ``bandwidth_bytes_per_second`` is of all its cores together; null where nothing says."""
+    rate, measured = _bandwidth(info)
+    return {
+        "name": info.name,
+        "driver": info.driver,
+        "kind": info.kind,
+        "description": info.description,
+        "cores": info.cores,
+        "core_ids": list(info.core_ids),
+        "caches": {f"L{level}": nbytes for level, nbytes in sorted(info.caches.items())},
+        "memory_bytes": info.memory_bytes,
+        "memory_space": info.space,
+        "bandwidth_bytes_per_second": rate,
+        "bandwidth_measured": measured,
+        "target": None if info.target is None else repr(info.target),
+        "target_key": None if info.target is None else info.target.key,
+    }
+
+
+def device_table(infos: list[DeviceInfo]) -> list[str]:
+    """A line a device under a header."""
+    rows = [_COLUMNS, *map(_row, infos)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _row(info: DeviceInfo) -> tuple[str, ...]:
+    rate, measured = _bandwidth(info)
+    source = "" if measured else " (table)"
+    return (
+        info.name,
+        info.kind,
+        f"{info.cores} ({ranges(info.core_ids)})" if info.core_ids else str(info.cores),
+        ", ".join(_size(nbytes) for _, nbytes in sorted(info.caches.items())) or "-",
+        _size(info.memory_bytes),
+        "-" if rate is None else f"{rate / 1e9:.1f} GB/s{source}",
+        info.description,
+    )
+
+
+def _bandwidth(info: DeviceInfo) -> tuple[float | None, bool]:
+    """Bytes a second from memory as calibrated, else as the table of processors says; and whether it was measured."""
+    from cost_models import calibrated
+    from cost_models.machine import Machine
+
+    if info.kind != "cpu" or info.target is None:
+        return None, False
+    machine, found = Machine.of(info.target), calibrated.find(info.target)
+    measured = found is not None and {"hertz", "all_streams"} <= found.trusted.keys()
+    return machine.all_streams * machine.hertz, measured
+
+
+def _size(nbytes: int) -> str:
+    if nbytes >= 1 << 30:
+        return f"{nbytes / 2**30:.1f} GiB"
+    return f"{nbytes >> 20} MiB" if nbytes >= 1 << 20 and not nbytes % (1 << 20) else f"{nbytes >> 10} KiB"
+
+
+__all__ = ["device_table", "device_values"]

@@ -10,7 +10,7 @@ import ctypes
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -39,11 +39,14 @@ class Emulator:
         self._callbacks = [
             ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(lambda axis: self._place.numbers[axis]),
             ctypes.CFUNCTYPE(None)(self._wait),
+            ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)(self._by_warp),
         ]
-        for name, callback in zip(("emulated_place", "emulated_barrier"), self._callbacks, strict=True):
+        self._warps: dict[int, Warp] = {}
+        names = ("emulated_place", "emulated_barrier", "emulated_warp")
+        for name, callback in zip(names, self._callbacks, strict=True):
             llvm.add_symbol(name, ctypes.cast(callback, ctypes.c_void_p).value)
         self._object = compile_ir(on_cpu(code.ir), host())
-        self._waits = "emulated_barrier" in on_cpu(code.ir)
+        self._waits = "emulated_barrier" in on_cpu(code.ir) or "emulated_warp" in on_cpu(code.ir)
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine(jit=True)
         )
@@ -72,18 +75,21 @@ class Emulator:
                     self._block((bx, by, bz), threads, lambda: call(*addresses))
 
     def _block(self, block: tuple[int, ...], threads: list[tuple[int, ...]], call: Callable[[], Any]) -> None:
-        def one(thread: tuple[int, ...]) -> None:
+        def one(number: int, thread: tuple[int, ...]) -> None:
             self._place.numbers = (*block, *thread)
+            self._place.lane = number % 32
+            self._place.warp = self._warps.get(number // 32)
             call()
 
         if not self._waits or len(threads) == 1:
             self._barrier = None
-            for thread in threads:
-                one(thread)
+            for number, thread in enumerate(threads):
+                one(number, thread)
             return
         self._barrier = threading.Barrier(len(threads))
+        self._warps = {number: Warp() for number in range(-(-len(threads) // 32))}
         before = threading.stack_size(_STACK_BYTES)
-        running = [threading.Thread(target=one, args=(thread,)) for thread in threads]
+        running = [threading.Thread(target=one, args=pair) for pair in enumerate(threads)]
         threading.stack_size(before)
         for thread in running:
             thread.start()
@@ -93,6 +99,146 @@ class Emulator:
     def _wait(self) -> None:
         if self._barrier is not None:
             self._barrier.wait(timeout=60)
+
+    def _by_warp(self, kind: int, given: int, result: int) -> None:
+        """What the lanes of a warp do together; ``given`` and ``result`` are addresses of this lane's registers."""
+        warp, lane = self._place.warp, self._place.lane
+        instruction = _INSTRUCTIONS[kind]
+        words = np.ctypeslib.as_array((ctypes.c_uint32 * instruction.given).from_address(given))
+        warp.given[lane] = words.copy()
+        if warp.barrier.wait(timeout=60) == 0:
+            warp.made = instruction.run(np.stack(warp.given))
+        warp.barrier.wait(timeout=60)
+        made = warp.made[lane]
+        ctypes.memmove(result, made.ctypes.data, made.nbytes)
+
+
+class Warp:
+    """What the 32 lanes of a warp tell each other."""
+
+    def __init__(self) -> None:
+        self.given: list[Any] = [None] * 32
+        self.made: Any = None
+        self.barrier = threading.Barrier(32)
+
+
+class Instruction(NamedTuple):
+    """One of a warp: its name, types of its arguments, words of these, words that a lane gets, and how.
+
+    ``run`` gives ``result[lane, word]`` for ``words[lane, word]``.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    given: int
+    results: int
+    result: str
+    run: Callable[[Any], Any]
+
+
+def _product(dtype: str, depth: int) -> Callable[[Any], Any]:
+    def run(words: Any) -> Any:
+        a, b = np.zeros((16, depth)), np.zeros((depth, 8))
+        c = np.zeros((16, 8), np.float32)
+        each = 2 if depth == 16 else 1
+        for other in range(32):
+            group, own = other // 4, other % 4
+            factors = words[other, :6].copy()
+            parts = factors.view(dtype) if each == 2 else factors.view(np.float32)
+            for word in range(4):
+                for n in range(each):
+                    k = own * each + n + (word // 2) * (depth // 2)
+                    a[group + 8 * (word % 2), k] = parts[word * each + n]
+            for word in range(2):
+                for n in range(each):
+                    b[own * each + n + word * (depth // 2), group] = parts[(4 + word) * each + n]
+            sums = words[other, 6:].copy().view(np.float32)
+            for n in range(4):
+                c[group + 8 * (n // 2), 2 * own + n % 2] = sums[n]
+        found = c + (a @ b).astype(np.float32)
+        places = [(lane // 4, 2 * (lane % 4)) for lane in range(32)]
+        return np.array([[*found[g, t : t + 2], *found[g + 8, t : t + 2]] for g, t in places], np.float32)
+
+    return run
+
+
+def _matrices(count: int, transposed: bool) -> Callable[[Any], Any]:
+    def run(words: Any) -> Any:
+        addresses = words.view(np.uint64)[:, 0]
+        found = np.zeros((32, 2 * count), np.uint16)
+        for matrix in range(count):
+            rows = [(ctypes.c_uint16 * 8).from_address(int(addresses[8 * matrix + row])) for row in range(8)]
+            square = np.array(rows)
+            square = square.T if transposed else square
+            found[:, 2 * matrix : 2 * matrix + 2] = square.reshape(32, 2)
+        return found
+
+    return run
+
+
+_PAIR, _WORDS, _SUMS = "<2 x half>", "i32", ("float",) * 4
+_LDMATRIX = "llvm.nvvm.ldmatrix.sync.aligned.m8n8"
+_INSTRUCTIONS = [
+    Instruction(
+        "llvm.nvvm.mma.m16n8k16.row.col.f32.f32",
+        (_PAIR,) * 6 + _SUMS,
+        10,
+        4,
+        "float",
+        _product("float16", 16),
+    ),
+    Instruction(
+        "llvm.nvvm.mma.m16n8k16.row.col.bf16", (_WORDS,) * 6 + _SUMS, 10, 4, "float", _product("bfloat16", 16)
+    ),
+    Instruction(
+        "llvm.nvvm.mma.m16n8k8.row.col.tf32", (_WORDS,) * 6 + _SUMS, 10, 4, "float", _product("float32", 8)
+    ),
+    *(
+        Instruction(
+            f"{_LDMATRIX}.x{count}{'.trans' if transposed else ''}.b16.p3",
+            ("ptr",),
+            2,
+            count,
+            "i32",
+            _matrices(count, transposed),
+        )
+        for count in (2, 4)
+        for transposed in (False, True)
+    ),
+]
+
+
+def _definition(number: int, one: Instruction) -> str:
+    """LLVM IR of an instruction: its arguments in memory, and a call of what the warp does."""
+    arguments = ", ".join(f"{kind} %a{n}" for n, kind in enumerate(one.arguments))
+    kind = "{ " + ", ".join([one.result] * one.results) + " }"
+    lines = [
+        f"  %given = alloca [{one.given} x i32], align 8",
+        f"  %made = alloca [{one.results} x i32], align 8",
+    ]
+    for n, argument in enumerate(one.arguments):
+        lines.append(f"  %p{n} = getelementptr i32, ptr %given, i64 {n}")
+        lines.append(f"  store {argument} %a{n}, ptr %p{n}, align 4")
+    lines.append(f"  call void @emulated_warp(i32 {number}, ptr %given, ptr %made)")
+    value = "poison"
+    for n in range(one.results):
+        lines += [
+            f"  %q{n} = getelementptr i32, ptr %made, i64 {n}",
+            f"  %r{n} = load {one.result}, ptr %q{n}, align 4",
+            f"  %s{n} = insertvalue {kind} {value}, {one.result} %r{n}, {n}",
+        ]
+        value = f"%s{n}"
+    body = "\n".join(lines)
+    return f"define internal {kind} @emulated_{number}({arguments}) noinline {{\n{body}\n  ret {kind} {value}\n}}"
+
+
+_TF32 = """
+define internal i32 @emulated_tf32(float %x) {
+  %word = bitcast float %x to i32
+  %more = add i32 %word, 4096
+  %rounded = and i32 %more, -8192
+  ret i32 %rounded
+}"""
 
 
 def run_program(program: LoopProgram, code: DispatchCode, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +265,18 @@ def on_cpu(ir: str) -> str:
         ir = ir.replace(f"{symbol}()", f"@emulated_place(i32 {axis})")
     ir = ir.replace("@llvm.nvvm.barrier0", "@emulated_barrier")
     ir = ir.replace(" addrspace(3)", "").replace("addrspacecast", "bitcast")
-    return ir + "declare i32 @emulated_place(i32)\n"
+    ir = re.sub(r"declare [^\n]*@llvm\.nvvm\.(mma|ldmatrix|f2tf32)[^\n]*\n", "", ir)
+    ir = ir.replace("@llvm.nvvm.f2tf32.rna", "@emulated_tf32")
+    added = ["declare i32 @emulated_place(i32)"]
+    if "emulated_tf32" in ir:
+        added.append(_TF32)
+    for number, one in enumerate(_INSTRUCTIONS):
+        if f"@{one.name}(" in ir:
+            ir = ir.replace(f"@{one.name}(", f"@emulated_{number}(")
+            added += [_definition(number, one)]
+    if "@emulated_warp" in "".join(added):
+        added.append("declare void @emulated_warp(i32, ptr, ptr)")
+    return "\n".join([ir, *added, ""])
 
 
 __all__ = ["Emulator", "on_cpu", "run_program"]

@@ -34,7 +34,7 @@ from autotune.lower.ir import (
     uses,
     walk,
 )
-from autotune.lower.rewrite import moved, with_parts
+from autotune.lower.rewrite import moved, substituted, with_parts
 from autotune.te.expr import Compare, Expr, Not, Var, const
 
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -43,10 +43,11 @@ THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 def as_threads(kernel: LoopKernel) -> GridKernel:
     """A launch (see :mod:`autotune.codegen.gpu.launches`) as its threads run it; raises BuildError."""
     extents: dict[str, int] = {}
-    for part in walk(kernel.body):
+    whole = _with_numbers(kernel.body)
+    for part in walk(whole):
         if isinstance(part, For) and is_thread_axis(part.kind):
             extents[part.kind] = max(extents.get(part.kind, 1), part.extent)
-    if any(is_warp_call(part) for part in walk(kernel.body)):
+    if any(is_warp_call(part) for part in walk(whole)):
         lanes = extents.setdefault("threadIdx.x", WARP)
         if lanes != WARP:
             raise BuildError(
@@ -55,8 +56,16 @@ def as_threads(kernel: LoopKernel) -> GridKernel:
             )
     launch = checked_size(kernel.name, extents)
     indices = {tag: Var(tag) for tag in extents if not tag.startswith("vthread")}
-    body = _Threads(kernel, indices, extents).block(kernel.body)
+    body = _Threads(kernel, indices, extents).block(whole)
     return GridKernel(kernel, body, indices, launch)
+
+
+def _with_numbers(stmt: Stmt) -> Stmt:
+    """The statement with the only iteration of a bound loop by its number: registers have no other places."""
+    stmt = with_parts(stmt, _with_numbers)
+    if isinstance(stmt, For) and is_thread_axis(stmt.kind) and stmt.extent == 1:
+        return For(stmt.var, 1, stmt.kind, substituted(stmt.body, {stmt.var: const(0)}), stmt.note)
+    return stmt
 
 
 class _Threads:

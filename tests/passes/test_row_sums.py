@@ -48,10 +48,11 @@ def test_it_computes_the_product(name: str) -> None:
     graph = GRAPHS[name]()
     inputs = {v: normal(*graph.type_of(v).shape, seed=1) for v in graph.inputs}
     ((expected,), (found,)) = (evaluate.run(g, inputs).values() for g in (graph, RowSums().apply(graph)))
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    # Roundings of 1000 terms, added up in any order, most of which cancel out.
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
     module = Module(compile_in_detail(graph, algorithm=NAME).image)
     (compiled,) = module(*(inputs[v] for v in graph.inputs))
-    np.testing.assert_allclose(compiled, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(compiled, expected, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(4))

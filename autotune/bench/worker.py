@@ -96,7 +96,9 @@ class Earlier(Autotune):
         folder = Path(model)
         constants = recipe_constants(folder)
         graph = parse_graph((folder / "graph.txt").read_text(), constants)
-        self._compiled = compiled = autotune.compile(graph, threads=threads)
+        compiled = autotune.compile(graph, threads=threads)
+        assert isinstance(compiled, autotune.Module)  # recipes name no devices
+        self._compiled = compiled
         return self._bound(compiled, inputs)
 
 

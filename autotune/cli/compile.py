@@ -18,6 +18,7 @@ from autotune.cli.options import (
     model_argument,
     objective_options,
     oversubscription_option,
+    placement_option,
     print_compilation,
     print_json,
     verify_option,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Make exactly the code that a lock pins, for its target; no database is read.",
 )
+@placement_option
 @click.option("--details", is_flag=True, help="Print a line a dispatch.")
 @verify_option
 @json_option
@@ -55,6 +57,7 @@ def command(
     allow_oversubscription: bool,
     require_hit: bool,
     lock: Path | None,
+    placement: dict[str, str] | None,
     details: bool,
     verify: bool,
     as_json: bool,
@@ -62,15 +65,34 @@ def command(
 ) -> None:
     """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
     announce(f"compiling {model}")
-    from autotune.runtime import artifact
+    from autotune.cli.affinity_lines import placed_json, placed_lines
+    from autotune.compiler.placed import PlacedCompilation
+    from autotune.runtime import artifact, program_artifact
     from autotune.tuning.accuracy import checked
-    from autotune.tuning.api import check_threads_here, compile_with_database
+    from autotune.tuning.api import check_threads_here
+    from autotune.tuning.placing import compile_anywhere
 
     check_threads_here(options["target"], options["threads"], allow_oversubscription=allow_oversubscription)
     start = time.perf_counter()
-    done, where = compile_with_database(
-        model, database=database, lock=lock, require_hit=require_hit, verify=verify, **options
+    done, where = compile_anywhere(
+        model,
+        database=database,
+        lock=lock,
+        placement=placement,
+        require_hit=require_hit,
+        verify=verify,
+        **options,
     )
+    if isinstance(done, PlacedCompilation):
+        program_artifact.save(done.program, output)
+        seconds = time.perf_counter() - start
+        made = {"artifact": str(output), "bytes": output.stat().st_size, "seconds": seconds}
+        if as_json:
+            print_json(made | placed_json(done, where))
+            return
+        click.echo("\n".join(placed_lines(done, where, details=details)))
+        click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
+        return
     artifact.save(done.image, output)
     seconds = time.perf_counter() - start
     done = checked(done, model)

@@ -16,6 +16,7 @@ from autotune.cli.options import (
     json_option,
     model_argument,
     objective_options,
+    placement_option,
     print_compilation,
     print_json,
     verify_option,
@@ -39,12 +40,21 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Only say what the model would take: no machine code is made.",
 )
+@placement_option
+@click.option(
+    "--affinity",
+    "only_affinity",
+    is_flag=True,
+    help="Only say where each operation runs, where else it could, and why: nothing is compiled.",
+)
 @json_option
 def command(
     model: str,
     database: str | None,
     verify: bool,
     only_predicted: bool,
+    placement: dict[str, str] | None,
+    only_affinity: bool,
     as_json: bool,
     **options: Unpack[CompileOptions],
 ) -> None:
@@ -53,10 +63,24 @@ def command(
     What a run of the model will take comes first, before anything is compiled: its latency with a 95 % interval, by
     dispatch, and its memory.
     """
+    from autotune.cli.affinity_lines import affinity_json, affinity_lines
     from autotune.cli.prediction_lines import lines_of
     from autotune.tuning.accuracy import checked
     from autotune.tuning.api import compile_with_database, predict
+    from autotune.tuning.placing import where_it_runs
 
+    placed = where_it_runs(model, options["shapes"], placement)
+    if only_affinity:
+        if as_json:
+            print_json(None if placed is None else affinity_json(placed))
+        elif placed is None:
+            click.echo(f"{model} names no devices, and no --place does: all of it runs on one")
+        else:
+            click.echo("\n".join(affinity_lines(placed)))
+        return
+    if placed is not None:
+        _explain_placed(model, database, placement, verify, as_json, options)
+        return
     announce(f"predicting {model}")
     predicted = predict(model, database=database, **options)
     if only_predicted:
@@ -92,6 +116,41 @@ def command(
     click.echo(str(done.partition))
     print_compilation(done, where)
     click.echo(done.memory_plan.render())
+
+
+def _explain_placed(
+    model: str,
+    database: str | None,
+    placement: dict[str, str] | None,
+    verify: bool,
+    as_json: bool,
+    options: CompileOptions,
+) -> None:
+    """The same of a model on several devices: passes, where it runs, steps, and the dispatches of every part."""
+    from autotune.cli.affinity_lines import affinity_lines, placed_json, placed_lines
+    from autotune.compiler.placed import PlacedCompilation
+    from autotune.tuning.placing import compile_anywhere
+
+    announce(f"compiling {model}")
+    records: list[PassRecord] = []
+    done, where = compile_anywhere(
+        model,
+        database=database,
+        placement=placement,
+        observer=lambda record, graph: records.append(record),
+        verify=verify,
+        **options,
+    )
+    assert isinstance(done, PlacedCompilation)
+    if as_json:
+        print_json({"passes": [asdict(record) for record in records], **placed_json(done, where)})
+        return
+    for record in records:
+        click.echo(str(record))
+    click.echo("\n".join(affinity_lines(done.affinities)))
+    for segment in done.segments:
+        click.echo(str(segment.partition))
+    click.echo("\n".join(placed_lines(done, where)))
 
 
 def _in_place_json(item: InPlace) -> dict[str, Any]:

@@ -119,6 +119,25 @@ def shape_option(command: F) -> F:
     )(command)
 
 
+def placement_option(command: F) -> F:
+    """``--place``: arrives as ``placement``, devices by pattern; None without any."""
+    return click.option(
+        "--place",
+        "placement",
+        multiple=True,
+        metavar="PATTERN=DEVICE",
+        callback=lambda context, parameter, texts: _placement(texts),
+        help="Put values, nodes or operators on a device, such as Conv=cpu:1 or 'layer1*=cpu:0'; any number of times. "
+        "`autotune devices` lists the devices.",
+    )(command)
+
+
+def _placement(texts: Sequence[str]) -> dict[str, str] | None:
+    from autotune.tuning.placing import parse_placement
+
+    return parse_placement(tuple(texts))
+
+
 def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
     """Sizes by input name. Raises UsageError for a text that is no shape, and for a name given twice."""
     shapes: dict[str, tuple[int, ...]] = {}
@@ -259,6 +278,7 @@ __all__ = [
     "objective_options",
     "oversubscription_option",
     "parse_shapes",
+    "placement_option",
     "print_compilation",
     "print_json",
     "print_proofs",

@@ -16,6 +16,7 @@ from autotune.cli.options import (
     json_option,
     model_argument,
     oversubscription_option,
+    placement_option,
     print_json,
     seed_option,
     shape_option,
@@ -26,7 +27,9 @@ from autotune.suggest import listing
 if TYPE_CHECKING:
     import numpy as np
 
+    from autotune.runtime.device_program import DeviceProgram
     from autotune.runtime.module import Module
+    from autotune.runtime.placed_module import PlacedModule
 
 
 @click.command(epilog=f"Example: autotune run model.atm --random --repeat 100. {EPILOG_DATABASE}")
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 @shape_option
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
 @oversubscription_option
+@placement_option
 @seed_option
 @json_option
 def command(
@@ -62,12 +66,13 @@ def command(
     shapes: dict[str, tuple[int, ...]] | None,
     threads: int | None,
     allow_oversubscription: bool,
+    placement: dict[str, str] | None,
     seed: int,
     as_json: bool,
 ) -> None:
     """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
     given = _given(inputs)
-    module = _module(model, database, shapes, threads, allow_oversubscription)
+    module = _module(model, database, shapes, threads, placement, allow_oversubscription)
     arrays = _inputs(module, given, random, seed)
     outputs = module.run(arrays)
     facts: dict[str, Any] = {
@@ -82,7 +87,7 @@ def command(
     if folder is not None:
         _save(outputs, folder)
     if trace is not None:
-        _write(trace, json.dumps(_events(module, arrays)))
+        _write(trace, json.dumps(_trace(module, arrays)))
     if as_json:
         print_json(facts)
     else:
@@ -94,15 +99,19 @@ def _module(
     database: str | None,
     shapes: dict[str, tuple[int, ...]] | None,
     threads: int | None,
+    placement: dict[str, str] | None,
     allow_oversubscription: bool,
-) -> Module:
+) -> Module | PlacedModule:
     from autotune.runtime.archive import is_archive
 
     if is_archive(model):
         from autotune.runtime.module import load
 
-        if shapes:
-            raise UsageError(f"--shape was given for {model}, which has fixed shapes; it is for models")
+        for option, value in (("--shape", shapes), ("--place", placement)):
+            if value:
+                raise UsageError(
+                    f"{option} was given for {model}, which is compiled already; it is for models"
+                )
         return load(model, threads, allow_oversubscription=allow_oversubscription)
     announce(f"compiling {model}")
     from autotune.tuning.api import compile
@@ -112,11 +121,12 @@ def _module(
         database=database,
         threads=threads,
         shapes=shapes,
+        placement=placement,
         allow_oversubscription=allow_oversubscription,
     )
 
 
-def _inputs(module: Module, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
+def _inputs(module: Module | PlacedModule, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
     """Arrays for all inputs: given, else random; raises InputError for a missing one."""
     from autotune.tuning.random_inputs import random_inputs
 
@@ -180,6 +190,44 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _trace(module: Module | PlacedModule, arrays: dict[str, Any]) -> dict[str, Any]:
+    from autotune.runtime.placed_module import PlacedModule
+
+    return _steps(module, arrays) if isinstance(module, PlacedModule) else _events(module, arrays)
+
+
+def _steps(module: PlacedModule, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Trace Event Format: one complete event a step, in the row of its device; times in µs."""
+    events, steps = module.timeline(arrays), module.program.steps
+    origin = min((event.begin_ns for event in events), default=0)
+    rows = {device: row for row, device in enumerate(module.devices)}
+    return {
+        "traceEvents": [
+            *(
+                {"name": "thread_name", "ph": "M", "pid": 0, "tid": row, "args": {"name": device}}
+                for device, row in rows.items()
+            ),
+            *(
+                {
+                    "name": _step_name(module.program, event.step),
+                    "ph": "X",
+                    "pid": 0,
+                    "tid": rows[event.device],
+                    "ts": (event.begin_ns - origin) / 1e3,
+                    "dur": (event.end_ns - event.begin_ns) / 1e3,
+                    "args": {"step": event.step, "after": steps[event.step].waits},
+                }
+                for event in events
+            ),
+        ]
+    }
+
+
+def _step_name(program: DeviceProgram, number: int) -> str:
+    step = program.steps[number]
+    return f"{step.kind} {', '.join(program.values[value].spec.name for value in step.writes)}"
 
 
 def _events(module: Module, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -254,7 +254,9 @@ def _miss_message(name: str, report: CoverageReport) -> str:
 __all__ = [
     "Compilation",
     "CompileOptions",
+    "Model",
     "ModelOptions",
+    "Shapes",
     "compile_in_detail",
     "compile_locked",
     "distinct_workloads",

@@ -6,4 +6,7 @@ makes it a builtin function, ``arguments`` checks what that does not take, ``req
 background), ``program`` and ``layout`` (the recorded program), ``device`` (memory), ``pool`` (worker
 threads), ``native`` (compiles the executor), ``executor``, ``calls``, ``mutex``, ``objects`` and ``atomics`` (its
 source), ``translate`` (the subset of Python that this is written in), ``overhead`` (what all this costs).
+
+For models on several devices: ``hal`` (devices and queues), ``device_program`` (images and the steps between them),
+``verify_program``, ``program_artifact``, ``program_request`` (a request of one) and ``placed_module`` (ready to run).
 """

@@ -19,7 +19,7 @@ from autotune.errors import ArtifactError
 from autotune.files import replacing
 from autotune.runtime.device import allocate
 
-_MEMBER = re.compile(r"manifest\.json|objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin")
+_MEMBER = re.compile(r"manifest\.json|(images/[0-9]{1,4}/)?(objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin)")
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ENCRYPTED = 1
 

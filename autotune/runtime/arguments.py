@@ -133,4 +133,18 @@ def _found(array: NDArray[Any]) -> str:
     return f"{array.dtype.name}[{', '.join(map(str, array.shape))}]{order}"
 
 
-__all__ = ["Buffers", "Signature"]
+_SHOWN = 4
+
+
+def signature_text(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
+    """Names, dtypes and shapes of what a call takes and gives; of many only the first few."""
+    takes, gives = (
+        ", ".join(
+            [*map(str, specs[:_SHOWN]), *([f"{len(specs) - _SHOWN} more"] if len(specs) > _SHOWN else [])]
+        )
+        for specs in (inputs, outputs)
+    )
+    return f"({takes}) -> ({gives})"
+
+
+__all__ = ["Buffers", "Signature", "signature_text"]

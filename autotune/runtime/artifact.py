@@ -23,10 +23,10 @@ import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,8 @@ from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, Manifest
 from autotune.runtime.verify import verify
 
-_MANIFEST = "manifest.json"
+MANIFEST = "manifest.json"
+T = TypeVar("T")
 _MAX_MANIFEST_BYTES = 256 << 20
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -62,25 +63,39 @@ EXTERNAL_SYMBOLS = frozenset(
 
 def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
     """Write an image to a file, all or nothing; raises ArtifactError."""
-    verify(image)
-    _check_externals(image.objects)
-    constants = [little_endian(constant) for constant in image.constants]
-    blobs: dict[str, Any] = {f"objects/{i}.o": data for i, data in enumerate(image.objects)}
-    blobs |= {f"constants/{i}.bin": array.reshape(-1).view(np.uint8) for i, array in enumerate(constants)}
-    with ThreadPoolExecutor(usable_cores()) as hashing:
-        listed = dict(zip(blobs, hashing.map(_blob, blobs.keys(), blobs.values()), strict=True))
-    objects = [listed[f"objects/{i}.o"] for i in range(len(image.objects))]
-    manifest = manifest_of(image, objects, [listed[f"constants/{i}.bin"] for i in range(len(constants))])
-    with writing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, data in {_MANIFEST: manifest.to_json().encode(), **blobs}.items():
-            archive.writestr(zipfile.ZipInfo(name, _DATE), bytes(data))
+    manifest, contents = packed(image)
+    write_archive(path, manifest.to_json(), contents)
 
 
 def load(path: str | os.PathLike[str]) -> ModuleImage:
     """Read and check an artifact; raises ArtifactError with the reason and the path."""
+    return opened(path, _load)
+
+
+def packed(image: ModuleImage, folder: str = "") -> tuple[Manifest, dict[str, Any]]:
+    """The manifest of an image and the contents of its members, in a folder of the archive; raises ArtifactError."""
+    verify(image)
+    _check_externals(image.objects)
+    constants = [little_endian(constant) for constant in image.constants]
+    objects = {f"{folder}objects/{i}.o": data for i, data in enumerate(image.objects)}
+    data = {f"{folder}constants/{i}.bin": a.reshape(-1).view(np.uint8) for i, a in enumerate(constants)}
+    with ThreadPoolExecutor(usable_cores()) as hashing:
+        listed, stored = (list(hashing.map(_blob, blobs.keys(), blobs.values())) for blobs in (objects, data))
+    return manifest_of(image, listed, stored), {**objects, **data}
+
+
+def write_archive(path: str | os.PathLike[str], manifest: str, contents: Mapping[str, Any]) -> None:
+    """Write an archive, all or nothing; raises ArtifactError."""
+    with writing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, data in {MANIFEST: manifest.encode(), **contents}.items():
+            archive.writestr(zipfile.ZipInfo(name, _DATE), bytes(data))
+
+
+def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
+    """What is read from a file; raises ArtifactError with the reason and the path."""
     try:
         with open(path, "rb") as file:
-            return _load(file)
+            return read(file)
     except OSError as error:
         raise ArtifactError(f"cannot read artifact {path}: {error.strerror or error}") from error
     except ArtifactError as error:
@@ -88,10 +103,20 @@ def load(path: str | os.PathLike[str]) -> ModuleImage:
 
 
 def _load(file: BinaryIO) -> ModuleImage:
+    data, members = manifest_and_members(file)
+    return unpacked(Manifest.from_json(data), file, members)
+
+
+def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
+    """The manifest of an archive, as it stands there, and the other members; raises ArtifactError."""
     members = read_members(file)
-    if _MANIFEST not in members:
-        raise ArtifactError(f"no {_MANIFEST} inside")
-    manifest = Manifest.from_json(_manifest_bytes(file, members.pop(_MANIFEST)))
+    if MANIFEST not in members:
+        raise ArtifactError(f"no {MANIFEST} inside")
+    return _manifest_bytes(file, members.pop(MANIFEST)), members
+
+
+def unpacked(manifest: Manifest, file: BinaryIO, members: dict[str, Member]) -> ModuleImage:
+    """The image of a manifest, whose members are exactly these, with everything checked; raises ArtifactError."""
     _check_target(manifest)
     blobs = [*manifest.objects, *(constant.blob for constant in manifest.constants)]
     _check_sizes(blobs, members)
@@ -110,7 +135,7 @@ def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
         raise ArtifactError(f"the manifest has {member.nbytes} bytes")
     data = read_data(file, member).tobytes()
     if zlib.crc32(data) != member.crc:
-        raise ArtifactError(f"{_MANIFEST} is damaged: its CRC-32 is not the archive's")
+        raise ArtifactError(f"{MANIFEST} is damaged: its CRC-32 is not the archive's")
     return data
 
 
@@ -245,4 +270,16 @@ def little_endian(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
 
 
-__all__ = ["EXTERNAL_SYMBOLS", "image_of", "little_endian", "load", "manifest_of", "save"]
+__all__ = [
+    "EXTERNAL_SYMBOLS",
+    "image_of",
+    "little_endian",
+    "load",
+    "manifest_and_members",
+    "manifest_of",
+    "opened",
+    "packed",
+    "save",
+    "unpacked",
+    "write_archive",
+]

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cache
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from autotune.codegen.jit import LoadedCode
 from autotune.errors import UsageError
 from autotune.hardware import check_threads
 from autotune.runtime import layout
-from autotune.runtime.arguments import Buffers, Signature
+from autotune.runtime.arguments import Buffers, Signature, signature_text
 from autotune.runtime.call_record import CallRecord
 from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
 from autotune.runtime.check_rows import CheckRows, out_of_range, subject
@@ -31,6 +31,9 @@ from autotune.runtime.pool import pool_of
 from autotune.runtime.program import Argument, Pointer, Program, ProgramBuilder
 from autotune.runtime.requests import Requests
 from autotune.runtime.verify import verify
+
+if TYPE_CHECKING:
+    from autotune.runtime.placed_module import PlacedModule
 
 _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
 _MAX_RUNS = 1_000_000
@@ -331,14 +334,17 @@ class Module:
 
 def load(
     path: str | os.PathLike[str], threads: int | None = None, *, allow_oversubscription: bool = False
-) -> Module:
+) -> Module | PlacedModule:
     """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
 
-    ``threads``: see :class:`Module`. Raises UsageError for what is no file and for more threads than usable cores
-    without ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged or made for another
-    machine.
+    One that was compiled for several devices is a :class:`autotune.runtime.placed_module.PlacedModule`, whose devices
+    say how many workers there are. ``threads``: see :class:`Module`. Raises UsageError for what is no file and for more
+    threads than usable cores without ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged
+    or made for another machine.
     """
-    from autotune.runtime import artifact
+    from autotune.runtime.device_program import DeviceProgram
+    from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.program_artifact import load_either
 
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError(f"an artifact is given by its path, not as {type(path).__name__}")
@@ -346,21 +352,14 @@ def load(
         raise UsageError(f"{'not a' if os.path.exists(path) else 'no such'} file: {path}")
     if threads is not None:
         check_threads(threads, allow_oversubscription=allow_oversubscription)
-    return Module(artifact.load(path), threads)
-
-
-_SHOWN = 4
-
-
-def signature_text(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
-    """Names, dtypes and shapes of what a call takes and gives; of many only the first few."""
-    takes, gives = (
-        ", ".join(
-            [*map(str, specs[:_SHOWN]), *([f"{len(specs) - _SHOWN} more"] if len(specs) > _SHOWN else [])]
+    found = load_either(path)
+    if not isinstance(found, DeviceProgram):
+        return Module(found, threads)
+    if threads is not None:
+        raise UsageError(
+            f"threads were given for {path}, which runs on {', '.join(found.devices)}: those say how many"
         )
-        for specs in (inputs, outputs)
-    )
-    return f"({takes}) -> ({gives})"
+    return PlacedModule(found)
 
 
 def _spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -407,4 +406,4 @@ def _reset_modules() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_modules)
 
-__all__ = ["Event", "Module", "load", "signature_text"]
+__all__ = ["Event", "Module", "load"]

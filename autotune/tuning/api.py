@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from autotune.passes.partition import Partition
     from autotune.passes.pipeline import Observer
     from autotune.runtime.module import Module
+    from autotune.runtime.placed_module import PlacedModule
     from autotune.tuning.events import Callback
     from autotune.tuning.measure.interface import Measurer
     from autotune.tuning.samplers import SamplerLike
@@ -184,7 +185,8 @@ def compile(
     max_slowdown: float = MAX_SLOWDOWN,
     allow_oversubscription: bool = False,
     lock: str | Path | None = None,
-) -> Module:
+    placement: Mapping[str, str] | None = None,
+) -> Module | PlacedModule:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
     Without ``database`` the default one is used if it exists. Algorithms of a declared error above
@@ -193,18 +195,26 @@ def compile(
     that take up to ``max_slowdown`` times as long as the fastest (docs/objectives.md says what is promised).
     ``lock`` is a file that `autotune lock` wrote: exactly the code that it pins is made, for its target, no database is
     read, and none of the other arguments is given (docs/locks.md).
+    ``placement`` names devices for parts of the model: patterns of values, nodes or operators, and names such as
+    "cpu:1". With it, or where the model itself names devices, the result is a PlacedModule, which runs on all of them
+    (docs/placement.md); the devices say for what and for how many threads to compile.
 
-    Raises LockError for a lock that does not fit, MissError with ``require_hit`` when nothing was searched for a
-    workload (there is a choice, but no candidate was measured beside the default), and UsageError for more threads than
-    usable cores without ``allow_oversubscription``.
+    Raises PlacementError for devices that contradict one another or are not there, LockError for a lock that does not
+    fit, MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no candidate
+    was measured beside the default), and UsageError for more threads than usable cores without
+    ``allow_oversubscription``.
     """
+    from autotune.compiler.placed import PlacedCompilation
     from autotune.runtime.module import Module
+    from autotune.runtime.placed_module import PlacedModule
+    from autotune.tuning.placing import compile_anywhere
 
     check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
-    done, _ = compile_with_database(
+    done, _ = compile_anywhere(
         model,
         database=database,
         lock=lock,
+        placement=placement,
         target=target,
         threads=threads,
         tolerance=tolerance,
@@ -213,6 +223,8 @@ def compile(
         objective=objective,
         max_slowdown=max_slowdown,
     )
+    if isinstance(done, PlacedCompilation):
+        return PlacedModule(done.program)
     return Module(done.image, threads if allow_oversubscription else None)
 
 
@@ -254,7 +266,7 @@ def compile_with_database(
 
     if require_hit and not _exists(database):
         raise MissError(f"there is no database {default_database()}; run `autotune tune` first")
-    return _with_database(database, compiled)
+    return with_database(database, compiled)
 
 
 def predict(
@@ -288,7 +300,7 @@ def predict(
             max_slowdown=max_slowdown,
         )
 
-    return _with_database(database, predicted)[0]
+    return with_database(database, predicted)[0]
 
 
 def _exists(database: DatabaseLike | None) -> bool:
@@ -296,7 +308,7 @@ def _exists(database: DatabaseLike | None) -> bool:
     return database is not None or os.path.exists(default_database())  # nor where this user may not look
 
 
-def _with_database(database: DatabaseLike | None, do: Callable[[Database | None], T]) -> tuple[T, str | None]:
+def with_database(database: DatabaseLike | None, do: Callable[[Database | None], T]) -> tuple[T, str | None]:
     """What is done with a database and where it is; without one where none was given and the default does not exist."""
     if not _exists(database):
         return do(None), None
@@ -504,4 +516,5 @@ __all__ = [
     "retrain",
     "runnable",
     "tune",
+    "with_database",
 ]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import autotune
 from autotune.compiler import compile_in_detail
 from autotune.compiler.driver import imported
 from autotune.compiler.placed import PlacedCompilation, compile_placed
@@ -16,7 +17,9 @@ from autotune.graph import Graph
 from autotune.graph.ir import Array
 from autotune.passes.device_rules import DeviceRules
 from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.module import Module
+from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.verify_program import verify_program
 from autotune.target import Target
 from tests.graph.graphs import small_convnet
@@ -126,3 +129,26 @@ def test_a_program_that_breaks_its_promises_is_refused(change, problem):
     with pytest.raises(ArtifactError) as caught:
         verify_program(replace(program, steps=steps))
     assert str(caught.value) == f"the compiled program 'small convnet' is inconsistent: {problem}"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
+@pytest.mark.parametrize("name", ["squeezenet", "mlp", "encoder", "mobilenetv2"])
+@pytest.mark.parametrize("kind", ["alternating", "operators", "stages"])
+def test_zoo_models_on_two_devices(name, kind):
+    graph = imported(f"zoo:{name}", None)
+    order = [node.name for node in graph.nodes]
+    rules = {
+        "alternating": {node: f"cpu:{i // 2 % 2}" for i, node in enumerate(order)},
+        "operators": {graph.nodes[0].op: "cpu:1", "*": "cpu:0"},
+        "stages": {node: f"cpu:{int(2 * i >= len(order))}" for i, node in enumerate(order)},
+    }[kind]
+    with autotune.compile(graph, threads=1) as plain, autotune.compile(graph, placement=rules) as module:
+        assert isinstance(module, PlacedModule)
+        rng = np.random.default_rng(0)
+        arrays = [[rng.standard_normal(s.shape).astype(s.dtype) for s in plain.inputs] for _ in range(4)]
+        futures = [module.submit(*each) for each in arrays]
+        for each, future in zip(arrays, futures, strict=True):
+            for found, expected in zip(future.result(), plain(*each), strict=True):
+                np.testing.assert_allclose(found, expected, 1e-3, 1e-5 * np.abs(expected).max())
+        assert set(module.devices) == {"cpu:0", "cpu:1"}

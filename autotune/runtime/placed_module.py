@@ -1,0 +1,218 @@
+"""A compiled model on several devices that runs: NumPy arrays in, NumPy arrays out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import UsageError
+from autotune.runtime.arguments import Signature, signature_text
+from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.device import Device
+from autotune.runtime.hal.driver import open_device
+from autotune.runtime.hal.queue import Submission
+from autotune.runtime.image import DispatchInfo, TensorSpec
+from autotune.runtime.program_request import LoadedProgram, RequestMemory
+from autotune.runtime.verify_program import verify_program
+
+Inputs = Sequence[Any] | Mapping[str, Any]
+_MAX_RUNS = 1_000_000
+
+
+@dataclass(frozen=True)
+class StepEvent:
+    """When a step of a program ran on its device; times in ns of ``time.monotonic_ns``."""
+
+    step: int
+    device: str
+    begin_ns: int
+    end_ns: int
+
+
+class PlacedModule:
+    """A model ready to run on the devices that its program names.
+
+    Each part runs as soon as what it reads is there, devices beside each other. So many requests as ``in_flight`` run
+    at once, each with memory of its own; further ones wait. Any thread may call. Raises ArtifactError for an
+    inconsistent program, UsageError for a device that is not there, BuildError, and DeviceMemoryError.
+    """
+
+    def __init__(
+        self,
+        program: DeviceProgram,
+        *,
+        in_flight: int = 2,
+        devices: Mapping[str, Device] | None = None,
+    ) -> None:
+        if in_flight < 1:
+            raise UsageError(f"at least 1 request is in flight, got {in_flight}")
+        verify_program(program)
+        opened = devices or {name: open_device(name) for name in program.devices}
+        self._program = program
+        self._signature = Signature(program.name, program.inputs, program.outputs)
+        self._loaded: LoadedProgram | None = LoadedProgram.of(program, opened)
+        self._threads = sum(opened[name].info.cores for name in program.devices)
+        self._memories: list[RequestMemory] = []
+        self._free: SimpleQueue[RequestMemory] = SimpleQueue()
+        self._in_flight = in_flight
+        self._making = Lock()
+
+    @property
+    def program(self) -> DeviceProgram:
+        """The compiled model as values."""
+        return self._program
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What a call takes, in order."""
+        return self._program.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What a call returns, in order."""
+        return self._program.outputs
+
+    @property
+    def dispatches(self) -> tuple[DispatchInfo, ...]:
+        """The parts of the model that were compiled as one, of all devices."""
+        return tuple(dispatch for image in self._program.images for dispatch in image.dispatches)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that it runs on."""
+        return self._program.devices
+
+    @property
+    def threads(self) -> int:
+        """Workers of all its devices."""
+        return self._threads
+
+    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
+        """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
+
+        Raises InputError for arrays of the wrong number, shape or dtype, and what a device failed with.
+        """
+        return self._submit(arrays, None if out is None else [*out]).result()
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Run the model by name; raises InputError for missing or unknown names too."""
+        outputs = self(*self._signature.by_name(inputs))
+        return dict(zip([spec.name for spec in self.outputs], outputs, strict=True))
+
+    def submit(self, *arrays: Any) -> Future[list[NDArray[Any]]]:
+        """Run the model in the background; waits for a request to end where as many are in flight as may be.
+
+        The arrays must not change until the future is done. Its ``result()`` is what a call returns or raises.
+        """
+        return self._submit(arrays, None)
+
+    def time(
+        self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
+    ) -> NDArray[np.int64]:
+        """Nanoseconds of each run, one after another, as a caller sees them.
+
+        After ``warmup`` runs: at least ``repeat`` runs, and more until they add up to ``min_ns`` (at most a million).
+        """
+        if repeat < 1 or warmup < 0:
+            raise UsageError(f"repeat must be at least 1 and warmup 0, got {repeat} and {warmup}")
+        arrays = self._arrays(inputs)
+        times = list[int]()
+        for number in range(warmup + _MAX_RUNS):
+            begin = time.perf_counter_ns()
+            self(*arrays)
+            if number >= warmup:
+                times.append(time.perf_counter_ns() - begin)
+            if len(times) >= repeat and sum(times) >= min_ns:
+                break
+        return np.asarray(times, np.int64)
+
+    def timeline(self, inputs: Inputs) -> list[StepEvent]:
+        """When each step of one run was on its device."""
+        submitted: list[tuple[int, Submission]] = []
+        self._submit(self._arrays(inputs), None, submitted).result()
+        steps = self._program.steps
+        return [StepEvent(n, steps[n].device, s.begin_ns, s.end_ns) for n, s in submitted]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
+        from autotune.runtime import program_artifact
+
+        program_artifact.save(self._program, path)
+
+    def close(self) -> None:
+        """Free the model's memory, after the steps that run; later calls fail. The devices stay open."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            loaded.close()
+            for memory in self._memories:
+                memory.free()
+
+    def __enter__(self) -> PlacedModule:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self._loaded is None else ""
+        signature = signature_text(self.inputs, self.outputs)
+        where, parts = ", ".join(self.devices), len(self._program.images)
+        return f"<PlacedModule {self._program.name!r} {signature}, {parts} parts on {where}{state}>"
+
+    def _submit(
+        self,
+        arrays: Sequence[Any],
+        out: list[NDArray[Any]] | None,
+        submitted: list[tuple[int, Submission]] | None = None,
+    ) -> Future[list[NDArray[Any]]]:
+        inputs = self._signature.inputs(arrays)
+        outputs, _ = (
+            self._signature.fresh_outputs() if out is None else self._signature.given_outputs(out, inputs)
+        )
+        future: Future[list[NDArray[Any]]] = Future()
+        future.set_running_or_notify_cancel()
+        memory = self._memory()
+
+        def done(error: BaseException | None) -> None:
+            self._free.put(memory)
+            if error is None:
+                future.set_result(outputs)
+            else:
+                future.set_exception(error)
+
+        found = memory.start(inputs[0], outputs, done)
+        if submitted is not None:
+            submitted += found
+        return future
+
+    def _memory(self) -> RequestMemory:
+        """That of a request that has ended, new one where there may be more, else of the next that ends."""
+        if self._loaded is None:
+            raise UsageError(f"module {self._program.name!r} is closed")
+        if self._free.empty():
+            with self._making:
+                if len(self._memories) < self._in_flight:
+                    self._memories.append(RequestMemory(self._loaded))
+                    return self._memories[-1]
+        return self._free.get()
+
+    def _arrays(self, inputs: Inputs) -> list[Any]:
+        return self._signature.by_name(inputs) if isinstance(inputs, Mapping) else [*inputs]
+
+
+__all__ = ["PlacedModule", "StepEvent"]

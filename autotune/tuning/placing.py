@@ -1,0 +1,133 @@
+"""Models that run on several devices: which devices there are, and compiling for those that are named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from autotune.database.goal import MAX_SLOWDOWN
+from autotune.errors import PlacementError, UsageError
+from autotune.garbage import collector_paused
+from autotune.graph.devices import is_annotated
+from autotune.graph.ir import Graph
+from autotune.passes.affinity import Affinities, affinities
+from autotune.passes.device_rules import DeviceRules
+from autotune.runtime.hal.device import DeviceInfo
+
+if TYPE_CHECKING:
+    from autotune.compiler.driver import CompileOptions, Model, Shapes
+    from autotune.compiler.explain import Compilation
+    from autotune.compiler.placed import PlacedCompilation
+    from autotune.database.opening import DatabaseLike
+    from autotune.database.store import Database
+    from autotune.passes.pipeline import Observer
+    from autotune.target import Target
+
+PlacementMap = Mapping[str, str]
+"""Patterns of values, nodes or operators, and names of devices."""
+
+
+@collector_paused()
+def compile_anywhere(
+    model: Model,
+    *,
+    database: DatabaseLike | None,
+    lock: str | Path | None = None,
+    placement: PlacementMap | None = None,
+    require_hit: bool = False,
+    observer: Observer | None = None,
+    verify: bool = False,
+    **options: Unpack[CompileOptions],
+) -> tuple[Compilation | PlacedCompilation, str | None]:
+    """What :func:`autotune.tuning.api.compile_with_database` does, for several devices where any are named.
+
+    Raises PlacementError for devices that contradict each other, are not there, or are named for nothing.
+    """
+    from autotune.compiler.driver import imported
+    from autotune.tuning.api import compile_with_database, with_database
+
+    if lock is not None:
+        if placement:
+            raise UsageError(f"the lock {lock} pins code for one device: leave out the placement")
+        return compile_with_database(
+            model,
+            database=database,
+            lock=lock,
+            require_hit=require_hit,
+            observer=observer,
+            verify=verify,
+            **options,
+        )
+    graph, shapes = imported(model, options["shapes"]), options["shapes"]
+    if not placement and not is_annotated(graph):
+        options["shapes"] = None
+        done, where = compile_with_database(
+            graph, database=database, require_hit=require_hit, observer=observer, verify=verify, **options
+        )
+        return replace(done, shapes=shapes), where
+    if verify:
+        raise UsageError("schedules of models on several devices cannot be proved yet: leave out verify")
+    if options["target"] != "host" or options["threads"] is not None:
+        raise UsageError(
+            f"{graph.name!r} runs on the devices that are named for it: they say for what and for how many threads "
+            "to compile\n  leave out target and threads"
+        )
+    from autotune.compiler.placed import compile_placed
+
+    infos = known_devices()
+    rules = DeviceRules(dict(placement or {}), tuple(infos))
+
+    def compiled(store: Database | None) -> PlacedCompilation:
+        return compile_placed(
+            graph,
+            rules,
+            lambda name: _target(infos[name]),
+            database=store,
+            tolerance=options["tolerance"],
+            objective=options.get("objective", "latency"),
+            max_slowdown=options.get("max_slowdown", MAX_SLOWDOWN),
+            require_hit=require_hit,
+            observer=observer,
+        )
+
+    return with_database(database, compiled)
+
+
+def where_it_runs(model: Model, shapes: Shapes | None, placement: PlacementMap | None) -> Affinities | None:
+    """Where the parts of a model run and why; None where no device is named. Raises PlacementError."""
+    from autotune.compiler.driver import imported
+
+    graph: Graph = imported(model, shapes)
+    if not placement and not is_annotated(graph):
+        return None
+    return affinities(graph, DeviceRules(dict(placement or {}), tuple(known_devices())))
+
+
+def known_devices() -> dict[str, DeviceInfo]:
+    """The devices that there are, by name."""
+    from autotune.runtime.hal.driver import devices
+
+    return {info.name: info for info in devices()}
+
+
+def parse_placement(texts: tuple[str, ...]) -> dict[str, str] | None:
+    """Devices by pattern, from ``PATTERN=DEVICE``; None without any. Raises UsageError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        pattern, _, device = text.rpartition("=")
+        if not pattern or not device:
+            raise UsageError(f"--place {text!r} is not PATTERN=DEVICE, such as Conv=cpu:1")
+        if found.setdefault(pattern, device) != device:
+            raise UsageError(f"--place {pattern} is given twice, with {found[pattern]} and {device}")
+    return found or None
+
+
+def _target(info: DeviceInfo) -> Target:
+    if info.target is None:
+        raise PlacementError(f"there is no compiler for device {info.name} ({info.description}) yet")
+    return info.target
+
+
+__all__ = ["PlacementMap", "compile_anywhere", "known_devices", "parse_placement", "where_it_runs"]

@@ -20,6 +20,7 @@ _NEAREST = 1024
 _SAMPLES = 4096
 
 Costs = Mapping[str, NDArray[np.float64]]
+"""What each value of a knob costs, by its name."""
 
 
 def projected(space: Space, config: Config, otherwise: Config) -> dict[str, Value]:
@@ -28,11 +29,15 @@ def projected(space: Space, config: Config, otherwise: Config) -> dict[str, Valu
     Knobs that the other space does not have are as in ``otherwise``, a configuration of this one, as far as that
     is legal. Octaves between the values of a knob count, and one for an alternative that is another.
     """
-    costs = {knob.name: knob.costs(_wanted(knob, config, otherwise)) for knob in space.knobs}
+    return space.nearest({knob.name: knob.costs(_wanted(knob, config, otherwise)) for knob in space.knobs})
+
+
+def nearest(space: Space, costs: Costs) -> dict[str, Value]:
+    """What :meth:`search_spaces.space.Space.nearest` describes."""
     found: dict[str, Value] = {}
-    nearest = {knob.name: knob.values[int(costs[knob.name].argmin())] for knob in space.knobs}
-    if space.broken(nearest) is None:
-        return nearest
+    least = {knob.name: knob.values[int(costs[knob.name].argmin())] for knob in space.knobs}
+    if space.broken(least) is None:
+        return least
     for group in space.groups:
         row = _nearest(group, costs)
         found |= {knob.name: knob.values[index] for knob, index in zip(group.knobs, row, strict=True)}
@@ -79,4 +84,4 @@ def _first(rows: Indexes, knobs: tuple[Knob, ...], costs: Costs) -> Indexes:
     return np.asarray(rows[np.argsort(total, kind="stable")[:_NEAREST]])
 
 
-__all__ = ["projected"]
+__all__ = ["Costs", "nearest", "projected"]

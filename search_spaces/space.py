@@ -20,6 +20,7 @@ from autotune.suggest import did_you_mean
 from search_spaces.constraint import Constraint
 from search_spaces.group import KnobGroup, groups_of
 from search_spaces.population import Population
+from search_spaces.projection import Costs, nearest
 from search_spaces.report import SpaceReport, report
 from search_spaces.versions import VERSIONS, versions_of
 
@@ -258,6 +259,10 @@ class Space:
             for knob, index in zip(group.knobs, best, strict=True):
                 picked[names.index(knob.name)] = index
         return Population(self.knobs, picked[None, :]).config(0)
+
+    def nearest(self, costs: Costs) -> dict[str, Value]:
+        """The legal configuration whose values cost least together, or nearly so where a group of knobs is large."""
+        return nearest(self, costs)
 
     def schedule(self, config: Config) -> Schedule:
         """A fresh, scheduled program of the workload; raises KnobError for an illegal configuration."""

@@ -140,6 +140,8 @@ def in_use(answer: Answer, point: Point) -> bool:
 
 def _provenance(run: Run) -> str:
     """When a run was measured, where, and by which version."""
+    from autotune.database import Origin
+
     try:
         version = json.loads(run.versions)["autotune"]
     except (ValueError, KeyError, TypeError):
@@ -148,7 +150,8 @@ def _provenance(run: Run) -> str:
     age = "" if days < 1 else f" ({counted(days, 'day')} ago)"
     where = f" on {run.host}" if run.host else ""
     by = f" by version {version}" if version else ""
-    return f"measured {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.created))}{age}{where}{by}"
+    first = ", found for a near workload first" if run.origin is Origin.NEAR else ""
+    return f"measured {time.strftime('%Y-%m-%d %H:%M', time.localtime(run.created))}{age}{where}{by}{first}"
 
 
 def explained(answer: Answer, target: Target) -> list[str]:

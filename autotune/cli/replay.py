@@ -28,7 +28,9 @@ ABOUT = (
     "and its 95 % interval over seeds (bootstrap). Found ÷ first: what was found over what the first row found with "
     "the same seeds. Trials to 95 %: how many until one has 95 % of the speed of the best recorded candidate, of "
     "workloads whose default has not; the geometric mean, its interval over workloads; a search that never comes so "
-    "far counts one more than it has. Saved: those of the first row over those of this one."
+    "far counts one more than it has. Saved: those of the first row over those of this one. Warm start: the search "
+    "begins with the candidates nearest to what was fastest of other recorded workloads, of the same structure in "
+    "other sizes and then of the same kind; saved by it: the trials without it over those with it."
 )
 
 
@@ -127,6 +129,11 @@ def _listed(_context: click.Context, _option: click.Parameter, text: str) -> lis
     help="Cost models that guide ours: a job's, which learns; the analytic one alone; none; prior, a job's that has "
     "learnt from the recordings of other models; reversed, the opposite of that.",
 )
+@click.option(
+    "--warm-start",
+    is_flag=True,
+    help="Each of them once more, beginning with what was found for the nearest of the other workloads in FOLDER.",
+)
 @shared.number_option("--trials", 64, "Of each search.", least=2)
 @shared.number_option("--seeds", 20, "Searches of each workload.")
 @click.option(
@@ -143,6 +150,7 @@ def compare(
     folder: Path,
     samplers: Sequence[str],
     models: Sequence[str],
+    warm_start: bool,
     trials: int,
     seeds: int,
     by: str,
@@ -163,7 +171,7 @@ def compare(
     recordings = read_all(folder)
     found = replay.compare(
         recordings,
-        replay.methods_of(samplers, models),
+        replay.methods_of(samplers, models, warm_start=warm_start),
         trials=trials,
         seeds=seeds,
         by=by,
@@ -174,13 +182,20 @@ def compare(
         raise UsageError(f"no recording in {folder} has more than {trials} candidates")
     stops = sorted({min(16, trials), trials})
     machines = sorted({recording.facts.machine["processor"] for recording in recordings})
-    notes = (f"recorded on: {'; '.join(machines)}",)
+    notes = (f"recorded on: {'; '.join(machines)}", *_begun(found))
     tables = (_means(found, stops), _trials(found), _workloads(found, trials))
     output.finish(output.document("Searches of recorded spaces", ABOUT, tables, _data(found, stops), notes))
 
 
 def _percent(estimate: ConfidenceInterval) -> str:
     return f"{100 * estimate.mean:.1f} % ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
+
+
+def _begun(found: SearchComparison) -> list[str]:
+    """How many workloads have a warm start."""
+    begun = sum(map(bool, found.near))
+    many = counted(len(found.near), "workload")
+    return [f"warm start: {begun} of {many} begin with candidates of others"] if found.near else []
 
 
 def _means(found: SearchComparison, stops: Sequence[int]) -> Table:
@@ -205,14 +220,19 @@ def _trials(found: SearchComparison) -> Table:
     count = int((~np.isnan(found.trials(0)).all(axis=1)).sum())
     rows = []
     for number, method in enumerate(found.methods):
-        shown = (
-            [f"{found.trials_mean(number)}", f"{found.trials_mean(number, 0)}"] if count else [NOTHING] * 2
-        )
+        against = [0, number - 1] if method.near else [0]  # the row before is the same without a warm start
+        shown = [
+            f"{found.trials_mean(number)}",
+            *(f"{found.trials_mean(number, other)}" for other in against),
+        ]
+        shown = shown if count else [NOTHING] * len(shown)
+        shown += [NOTHING] * (2 + bool(found.near) - len(shown))
         tried = found.trials(number)
         reached = np.mean(tried[~np.isnan(tried)] <= found.curves.shape[-1]) if count else np.nan
         rows.append((method.name, *shown, f"{100 * reached:.0f} %"))
     title = f"Trials to 95 % of the best, {counted(count, 'workload')} whose default is further from it"
-    return Table(title, ("sampler", "trials", "saved", "searches that came there"), tuple(rows))
+    warm = ["saved by the warm start"] if found.near else []
+    return Table(title, ("sampler", "trials", "saved", *warm, "searches that came there"), tuple(rows))
 
 
 def _workloads(found: SearchComparison, trials: int) -> Table:

@@ -51,6 +51,11 @@ DEFAULT_BUDGET = "10m"
     metavar="NAME",
     help="What is searched: latency; memory or size (of the artifact) beside it; or front, all three.",
 )
+@click.option(
+    "--no-transfer",
+    is_flag=True,
+    help="Do not begin with what was found for near workloads: of other shapes, with other threads.",
+)
 @verify_option
 @json_option
 def command(
@@ -62,6 +67,7 @@ def command(
     seed: int,
     sampler: str,
     objective: str,
+    no_transfer: bool,
     verify: bool,
     as_json: bool,
     **options: Unpack[ModelOptions],
@@ -90,6 +96,7 @@ def command(
         seed=seed,
         sampler=sampler,
         objective=objective,
+        transfer=not no_transfer,
         allow_oversubscription=allow_oversubscription,
         progress=display(sys.stdout, as_json=as_json),
         begun=time.monotonic() - process_age(),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from autotune.database.query import Hit, Miss
 from autotune.database.records import SAME_CODE, Ratio, WorkloadRow
 from autotune.graph.region import Workload
-from autotune.schedule.knob import Value
+from autotune.schedule.knob import Config, Value
 from autotune.target import Target
 from cost_models.interval import around
 
@@ -151,16 +151,24 @@ def _searched(near: Iterable[Neighbour], database: Database) -> Iterator[tuple[N
             yield source, hit
 
 
+def carried(space: Space, config: Config, otherwise: Config) -> dict[str, Value] | None:
+    """A configuration of another space in this one, knobs that the other lacks as in ``otherwise``; None where it names
+    too few of this one's to say anything."""
+    from search_spaces.projection import projected
+
+    if len(config.keys() & {*space.names}) < _KNOWN_KNOBS * len(space.names):
+        return None
+    return projected(space, config, otherwise)
+
+
 def _projected(space: Space, source: Neighbour, hit: Hit) -> Transfer | None:
     """The best configuration of a neighbour in this space; None where it is not expected to be of use."""
     from cost_models import analytic
-    from search_spaces.projection import projected
 
-    config = hit.best.config
-    if len(config.keys() & {*space.names}) < _KNOWN_KNOBS * len(space.names):
-        return None
     default = analytic.default_config(space)
-    found = projected(space, config, default)
+    found = carried(space, hit.best.config, default)
+    if found is None:
+        return None
     default_ns, best_ns = hit.latencies
     gain = 1.0 if default_ns is None else best_ns / default_ns
     default_s = analytic.default_seconds(space)
@@ -182,6 +190,7 @@ __all__ = [
     "LATENCY_ERRORS",
     "Tier",
     "Transfer",
+    "carried",
     "listed_tiers",
     "transferred",
 ]

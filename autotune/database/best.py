@@ -174,6 +174,22 @@ def points_of(connection: Connection, key: Key) -> list[Point]:
     return points(runs, newest, readings_of(connection, key))
 
 
+def leaders_of(connection: Connection, key: Key, count: int) -> list[tuple[Run, float]]:
+    """What :meth:`autotune.Database.leaders` describes."""
+    ratios = {trace: estimate.ratio for trace, estimate in estimates(readings_of(connection, key)).items()}
+    compared = connection.execute(statements.select_compared(), statements.parameters(key))
+    for row in map(rows.comparison_from_row, compared):
+        ratios |= {} if row.ratio is None else {row.name: row.ratio.median}
+    found = list[tuple[Run, float]]()
+    for trace in sorted((trace for trace, ratio in ratios.items() if ratio < 1), key=ratios.__getitem__):
+        run = one(connection, statements.select_run(), key, trace=trace)
+        if run is not None and run.outcome is Outcome.OK and not run.crashed:
+            found.append((run, ratios[trace]))
+        if len(found) == count:
+            break
+    return found
+
+
 def diagnose(connection: Connection, key: Key) -> Miss:
     """Why there is no run for a key."""
     columns = schema.runs.c
@@ -199,6 +215,7 @@ __all__ = [
     "clearly_faster",
     "diagnose",
     "for_goal",
+    "leaders_of",
     "lookup",
     "outcomes",
     "outcomes_alone",

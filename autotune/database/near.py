@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine import Connection
 
 from autotune.database import rows, schema
+from autotune.database.describe import operators_of, shapes_of
 from autotune.database.records import Key, Outcome, WorkloadRow
 from autotune.target import Target
 
@@ -42,7 +43,8 @@ class Neighbour:
     """A workload with runs that worked, near what was asked for.
 
     ``distance`` is that of the sizes: the mean over all of them of the factor between them, as its log2; 0 for the same
-    workload. ``compatible``: its schedules may be used on the target that was asked for.
+    workload. Of ``kin``, a workload of the same kind and another structure, it is that of the operations and bytes.
+    ``compatible``: its schedules may be used on the target that was asked for.
     """
 
     workload: WorkloadRow
@@ -52,6 +54,7 @@ class Neighbour:
     distance: float
     compatible: bool
     differences: tuple[Difference, ...]
+    kin: bool = False
 
     @property
     def what(self) -> str:
@@ -124,27 +127,37 @@ def _bytes(value: int) -> str:
 
 
 def neighbours_of(
-    connection: Connection, asked: WorkloadRow, target: Target, space: str, *, any_target: bool
+    connection: Connection,
+    asked: WorkloadRow,
+    target: Target,
+    space: str,
+    *,
+    any_target: bool,
+    with_kin: bool,
 ) -> list[Neighbour]:
     """What is near a key without being it, the nearest first: the same workload on other targets, then other sizes.
 
-    Those of targets that are not compatible come last, and only with ``any_target``.
+    ``with_kin``: then workloads of the same kind and another structure. Those of targets that are not compatible come
+    last, and only with ``any_target``.
     """
     known = {row.key: rows.target_from_row(row) for row in connection.execute(select(schema.targets))}
     targets = {key: other for key, other in known.items() if any_target or compatible(target, other)}
-    near = [(0.0, asked), *_of_other_sizes(connection, asked)]
-    measured = _measured(connection, [row.key for _, row in near], targets)
+    near = [(False, 0.0, asked), *_of_the_kind(connection, asked, with_kin)]
+    measured = _measured(connection, [row.key for _, _, row in near], targets)
     found = []
-    for distance, row in near:
-        differing = _sizes_differing(asked.text, row.text) if distance else ()
+    for kin, distance, row in near:
+        differing = _of_another_structure(asked, row) if kin else _sizes_differing(asked, row)
         for key, runs in measured[row.key]:
             if key != Key(asked.key, target.key, space):
                 there = targets[key.target]
-                found.append(_neighbour(row, there, key, runs, distance, differing, target))
-    return sorted(found, key=lambda n: (not n.compatible, n.distance, _apart(target, n.target)))
+                found.append(_neighbour(row, there, key, runs, distance, differing, target, kin))
+    return sorted(found, key=lambda n: (not n.compatible, n.kin, n.distance, _apart(target, n.target)))
 
 
-def _of_other_sizes(connection: Connection, asked: WorkloadRow) -> list[tuple[float, WorkloadRow]]:
+def _of_the_kind(
+    connection: Connection, asked: WorkloadRow, with_kin: bool
+) -> list[tuple[bool, float, WorkloadRow]]:
+    """The closest workloads of other sizes and, if so asked, those of another structure, each with its distance."""
     columns = schema.workloads.c
     mine = sizes_of(asked.text)
     query = select(schema.workloads).where(columns.kind == asked.kind, columns.key != asked.key)
@@ -152,9 +165,17 @@ def _of_other_sizes(connection: Connection, asked: WorkloadRow) -> list[tuple[fl
     for found in connection.execute(query):
         # Most are of another structure: only what is near becomes a value, and what has no text says so.
         theirs = sizes_of(found.text if isinstance(found.text, str) else rows.workload_from_row(found).text)
-        if theirs.structure == mine.structure:
-            near.append((mine.distance(theirs), rows.workload_from_row(found)))
-    return sorted(near, key=lambda pair: (pair[0], pair[1].key))[:_CLOSEST]
+        kin = theirs.structure != mine.structure
+        if not kin or with_kin:
+            row = rows.workload_from_row(found)
+            near.append((kin, _of_work(asked, row) if kin else mine.distance(theirs), row))
+    return sorted(near, key=lambda entry: (entry[0], entry[1], entry[2].key))[:_CLOSEST]
+
+
+def _of_work(one: WorkloadRow, other: WorkloadRow) -> float:
+    """How far apart the operations and the bytes of two workloads are, as log2 of the factors."""
+    pairs = ((one.flops, other.flops), (one.bytes, other.bytes))
+    return sum(abs(math.log2((1 + a) / (1 + b))) for a, b in pairs)
 
 
 def _measured(
@@ -186,19 +207,30 @@ def _neighbour(
     distance: float,
     sizes: tuple[Difference, ...],
     target: Target,
+    kin: bool,
 ) -> Neighbour:
     """A workload on one of its targets, with all in which it differs."""
     differing = (*sizes, *differences(target, there))
     if not differing:
         differing = (Difference("search space", "this version's", "that of another version"),)
-    return Neighbour(workload, there, key, runs, distance, compatible(target, there), differing)
+    return Neighbour(workload, there, key, runs, distance, compatible(target, there), differing, kin)
 
 
-def _sizes_differing(asked: str, found: str) -> tuple[Difference, ...]:
+def _of_another_structure(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference, ...]:
+    """The operators and the shapes of two workloads."""
+    fields = (("operators", operators_of), ("shapes", shapes_of))
+    return tuple(
+        Difference(name, of(asked.text), of(found.text))
+        for name, of in fields
+        if of(asked.text) != of(found.text)
+    )
+
+
+def _sizes_differing(asked: WorkloadRow, found: WorkloadRow) -> tuple[Difference, ...]:
     """The lines of two workloads of the same structure that differ, by the value that each declares."""
     pairs = [
         (a.strip(), b.strip())
-        for a, b in zip(asked.splitlines(), found.splitlines(), strict=True)
+        for a, b in zip(asked.text.splitlines(), found.text.splitlines(), strict=True)
         if a != b and not a.strip().startswith("v")
     ]
     split = [(a.partition(": "), b.partition(": ")) for a, b in pairs]

@@ -37,6 +37,8 @@ class Origin(StrEnum):
     DEFAULT = "default"
     """The schedule that is used when nothing was tuned: every workload's run number one."""
     SEARCH = "search"
+    NEAR = "near"
+    """Found for a near workload: one of other sizes, or on another target."""
 
 
 @dataclass(frozen=True)

@@ -211,16 +211,30 @@ class Database:
         return self.session.read(lambda connection: best.lookup(connection, key, goal))
 
     def near(
-        self, workload: WorkloadRow, target: Target, space_key: str, *, any_target: bool = False
+        self,
+        workload: WorkloadRow,
+        target: Target,
+        space_key: str,
+        *,
+        any_target: bool = False,
+        with_kin: bool = False,
     ) -> list[Neighbour]:
         """What is near a key without being it, the nearest first; ``workload`` need not be stored.
 
-        The same workload on compatible targets, then workloads of other sizes there; with ``any_target`` also those on
-        targets whose schedules are of no use here, last.
+        The same workload on compatible targets, then workloads of other sizes there; ``with_kin`` then those of the
+        same kind and another structure; with ``any_target`` also those on targets whose schedules are of no use here,
+        last.
         """
         return self.session.read(
-            lambda connection: neighbours_of(connection, workload, target, space_key, any_target=any_target)
+            lambda connection: neighbours_of(
+                connection, workload, target, space_key, any_target=any_target, with_kin=with_kin
+            )
         )
+
+    def leaders(self, key: Key, count: int) -> list[tuple[Run, float]]:
+        """The ``count`` runs of a key that were fastest inside models, fastest first, with their latencies over the
+        default's: by their newest comparison, else by all readings; only what was faster than the default."""
+        return self.session.read(lambda connection: best.leaders_of(connection, key, count))
 
     def top(self, key: Key, count: int) -> list[Run]:
         """The ``count`` fastest runs of a key by their first reading, fastest first."""

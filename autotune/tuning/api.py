@@ -74,6 +74,7 @@ def tune(
     seed: int = 0,
     sampler: SamplerLike = "guided",
     objective: str = "latency",
+    transfer: bool = True,
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
     quiet: bool = False,
@@ -88,7 +89,8 @@ def tune(
 
     ``budget`` is a Budget or a time such as ``"8h"``. ``sampler`` is a name (``guided`` or one of Optuna's), an
     Optuna sampler, what makes one of a ``seed``, or a study, whose sampler and storage are used. ``objective`` is
-    latency, or what is searched beside it: memory, size (of the artifact), or front for all three. Algorithms of
+    latency, or what is searched beside it: memory, size (of the artifact), or front for all three. ``transfer``: each
+    search begins with what the database has of near workloads (other shapes, other threads). Algorithms of
     a declared error above ``tolerance`` are left out; above the default one the report has the error of the whole model
     from end to end. ``shapes`` gives the sizes of inputs with symbolic
     dimensions, by input name. ``time_model``: the report has the whole model's latency. A time budget is for all
@@ -116,7 +118,9 @@ def tune(
 
     begun = time.monotonic() if begun is None else begun
     limit = Budget.of(budget)
-    options = Options(sampler, checked_seed(seed), time_model=time_model, objective=objective)
+    options = Options(
+        sampler, checked_seed(seed), time_model=time_model, objective=objective, transfer=transfer
+    )
     # An unknown sampler or objective is noticed before workers start.
     factory(sampler, OnlineModel(None), options.batch, len(searched(objective)))
     chosen = runnable(Target.parse(target, threads))

@@ -26,8 +26,9 @@ class TuningEvent:
     ``finished``. ``confirmed`` is what schedules confirmed inside the model make of the sum over its dispatches; None
     while there are none. Latencies are in ns: of the model by the default schedules and by the smallest readings, as
     sums over its dispatches (None until all are known; they promise more than comes of them), and of the trial that
-    was measured (None if it failed: ``outcome`` and ``message`` say how). ``outcomes`` counts the trials of this
-    session. ``report`` comes with ``finished``.
+    was measured (None if it failed: ``outcome`` and ``message`` say how). ``origin`` says why it was: default, search,
+    or near, found for a near workload. ``outcomes`` counts the trials of this session. ``report`` comes with
+    ``finished``.
     """
 
     event: str
@@ -44,6 +45,7 @@ class TuningEvent:
     best_ns: float | None
     confirmed: Ratio | None = None
     dispatch: str = ""
+    origin: str = ""
     outcome: str = ""
     latency_ns: float | None = None
     message: str = ""
@@ -76,6 +78,7 @@ class Calls(Progress):
             "measured",
             status,
             dispatch=task.name,
+            origin=run.origin.value,
             outcome=run.outcome.value,
             latency_ns=run.latency.min_ns if run.latency else None,
             message=run.message,

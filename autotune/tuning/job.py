@@ -18,6 +18,7 @@ from autotune.compiler.plan import OPTION, with_options
 from autotune.compiler.planned import evidence_in
 from autotune.database import Database
 from autotune.database.goal import Objective, goals_of, searched
+from autotune.database.query import Miss
 from autotune.database.records import JobRow, Run, WorkloadRow
 from autotune.errors import DatabaseError
 from autotune.passes.options import Option
@@ -40,6 +41,7 @@ from autotune.tuning.search import Search
 from autotune.tuning.sites import Site, Sites
 from autotune.tuning.status import Progress, Status
 from autotune.tuning.task import Task
+from autotune.tuning.warm_start import TRIALS, proposals
 from autotune.tuning.whole_model import WholeModel
 from autotune.versions import versions_of
 from cost_models import calibrated
@@ -90,7 +92,7 @@ class Options:
     """How to search. ``batch`` candidates are built together before they are timed one by one.
 
     ``time_model``: the whole model is timed untuned and tuned at the end. ``objective`` names what the search minimises
-    (:func:`autotune.database.goal.searched`).
+    (:func:`autotune.database.goal.searched`). ``transfer``: searches begin with what was found for near workloads.
     """
 
     sampler: SamplerLike = GUIDED
@@ -98,6 +100,7 @@ class Options:
     batch: int = 8
     time_model: bool = True
     objective: str = Objective.LATENCY.value
+    transfer: bool = True
 
 
 @dataclass
@@ -151,6 +154,7 @@ class Job:
             say=lambda text: self._say(status, "search", text),
             reader=None if self.whole is None else InModelReader(sites, self.whole),
             plan_search=plan_search,
+            warm_start=self._found_near,
             job=row.id,
             batch=self.options.batch,
         )
@@ -245,6 +249,13 @@ class Job:
             subject.floor_ns,
             alone=self.whole is None,
         )
+
+    def _found_near(self, task: Task) -> list[Config]:
+        """What the search of a task begins with; less what earlier sessions have begun it with."""
+        left = TRIALS - task.tried_near
+        if left <= 0 or not self.options.transfer:
+            return []
+        return proposals(task.space, task.default, self.database, task.search, left)
 
     def _status(self, row: JobRow, sites: Sites, plan_search: PlanSearch) -> Status:
         done = sum(self.database.outcomes(job=row.id).values())
@@ -378,6 +389,7 @@ class Job:
             stopped=stopped,
             trials=status.meter.trials,
             session_trials=status.session_trials,
+            near_trials=status.near_trials,
             seconds=status.meter.session_s,
             trials_per_second=status.trials_per_second,
             outcomes=dict(status.outcomes),
@@ -419,6 +431,7 @@ class Job:
             len(task.known),
             with_options(key.workload, evidence, rankings),
             self._nodes(task),
+            "" if isinstance(answer, Miss) else answer.best.origin.value,
         )
 
     def _nodes(self, task: Task) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Protocol
 
 from autotune.database.records import Key, Origin, PlanReading, Ratio, Reading, Run
@@ -98,6 +99,8 @@ class TuningLoop:
     """Reads candidates inside the model; without it they count by what they take alone."""
     plan_search: PlanSearch | None = None
     """Proposes whole plans, which are read beside the candidates."""
+    warm_start: Callable[[Task], Sequence[Config]] = lambda task: ()
+    """What was found for workloads near that of a task: asked once, when it gets its first turn."""
     job: str = ""
     batch: int = 8
     waiting: list[tuple[Turn, Built]] = field(default_factory=list)
@@ -311,10 +314,28 @@ class TuningLoop:
             if task.left:
                 taken, task.left = task.left[:most], task.left[most:]
                 return [Turn(task, config, None, Origin.SEARCH) for config in taken]
-            if proposals := task.search.ask(int(min(most, task.room - waiting[task.workload.key]))):
-                return [Turn.of(task, proposal, Origin.SEARCH) for proposal in proposals]
+            if turns := self._propose(task, int(min(most, task.room - waiting[task.workload.key]))):
+                return turns
             busy.add(task.workload.key)
         return []
+
+    def _propose(self, task: Task, count: int) -> list[Turn]:
+        """New candidates of a task: what was found for near workloads, and what its search asks for.
+
+        The former come first or, where a model of earlier jobs guides the search, take turns with its favourites: it
+        knows of near workloads too.
+        """
+        if task.near is None:
+            task.near = list(self.warm_start(task))
+        most = count // 2 if self.cost_model.trained else count
+        first, task.near = task.near[:most], task.near[most:]
+        proposals = [task.search.suggest(config) for config in first if config not in task.search]
+        near = [Turn.of(task, proposal, Origin.NEAR) for proposal in proposals]
+        asked = task.search.ask(count - len(near))
+        found = [Turn.of(task, proposal, Origin.SEARCH) for proposal in asked]
+        if not self.cost_model.trained:
+            return near + found
+        return [turn for pair in zip_longest(found, near) for turn in pair if turn is not None]
 
     def recall(self, task: Task) -> None:
         """Take what other processes measured for this task in the meantime."""

@@ -53,6 +53,7 @@ class JsonLines(Progress):
             task=task.name,
             workload=run.key.workload,
             trace=run.trace_key,
+            origin=run.origin.value,
             outcome=run.outcome.value,
             latency_ns=run.latency.min_ns if run.latency else None,
             message=run.message,

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.database.evidence import Evidence
-from autotune.database.records import PlanReading
+from autotune.database.records import Origin, PlanReading
 from autotune.suggest import counted
 from autotune.tuning.units import nanoseconds
 
@@ -20,7 +20,8 @@ class DispatchRow:
     """One workload: ``count`` dispatches, latencies in ns of one of them (None when it never ran).
 
     Latencies were read inside the model if the schedule was compared with the default, else alone: ``evidence`` says
-    what follows. ``nodes`` are the model's nodes that the dispatches come from.
+    what follows. ``nodes`` are the model's nodes that the dispatches come from. ``origin`` says why the schedule in use
+    was measured: "default", "search", "near" (found for a near workload); empty where nothing works.
     """
 
     name: str
@@ -32,6 +33,7 @@ class DispatchRow:
     runs: int
     evidence: Evidence
     nodes: tuple[str, ...] = ()
+    origin: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """All of it; the values of the evidence beside the others."""
@@ -45,9 +47,10 @@ class Report:
 
     ``gain`` has the whole model untuned and tuned, which took turns in several fresh processes; None when the job
     was stopped before that. ``decisions`` says how alternatives compared, a line
-    a workload; ``plans`` are those that were read as a whole. ``outcomes`` counts the runs of this session,
-    ``failures`` has one message of each kind of failure, ``left_out`` says of dispatches why none of their candidates
-    were measured, ``crashes`` how candidates ended their process inside the model that had worked alone.
+    a workload; ``plans`` are those that were read as a whole. ``outcomes`` counts the runs of this session;
+    ``near_trials`` of them were found for near workloads. ``failures`` has one message of each kind of failure,
+    ``left_out`` says of dispatches why none of their candidates were measured, ``crashes`` how candidates ended their
+    process inside the model that had worked alone.
     """
 
     model: str
@@ -67,6 +70,7 @@ class Report:
     plans: tuple[PlanReading, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     crashes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    near_trials: int = 0
 
     @property
     def speedup(self) -> float | None:
@@ -164,6 +168,10 @@ def summary(report: Report) -> list[str]:
         f"{stopped}{report.session_trials} trials in {report.seconds:.1f} s "
         f"({report.trials_per_second:.1f} trials/s), {report.trials} in the job"
     )
+    used = [row.name for row in report.dispatches if row.origin == Origin.NEAR]
+    if report.near_trials or used:
+        use = f"in use at {listed(used)}" if used else "none of them in use"
+        lines.append(f"  {report.near_trials} of them from near workloads; {use}")
     bad = {name: count for name, count in report.outcomes.items() if name != "ok"}
     lines += [
         f"  {count} {name}, for example: {report.failures.get(name, '')}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autotune.database.records import Outcome, Ratio, Run
+from autotune.database.records import Origin, Outcome, Ratio, Run
 from autotune.tuning.budget import Meter
 from autotune.tuning.paired import total
 from autotune.tuning.plan_search import PlanSearch
@@ -33,6 +33,8 @@ class Status:
     note: str = ""
     """What the phase does right now."""
     session_trials: int = 0
+    near_trials: int = 0
+    """Those of this session that were found for near workloads."""
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     """One message of each kind of failure, the newest."""
@@ -57,6 +59,7 @@ class Status:
     def count(self, run: Run) -> None:
         """Take one more measured run into account."""
         self.session_trials += 1
+        self.near_trials += run.origin is Origin.NEAR
         self.outcomes[run.outcome.value] += 1
         if run.outcome is not Outcome.OK:
             self.failures[run.outcome.value] = run.message
@@ -96,6 +99,7 @@ class Status:
             "phase": self.phase,
             "note": self.note,
             "trials": self.meter.trials,
+            "near_trials": self.near_trials,
             "elapsed_s": round(self.meter.elapsed_s, 3),
             "eta_s": None if self.eta_s is None else round(self.eta_s, 1),
             "trials_per_second": round(self.trials_per_second, 3),

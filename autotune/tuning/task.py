@@ -78,6 +78,10 @@ class Task:
     """Code of the default and of the fastest candidates by trace key, so that it is not built again."""
     left: list[Config] = field(default_factory=list)
     """What an earlier session has checked but not read inside the model."""
+    near: list[Config] | None = None
+    """What was found for near workloads and is still to be tried; None until somebody has looked."""
+    tried_near: int = 0
+    """How many runs of this kind there are, those of earlier sessions included."""
 
     @property
     def name(self) -> str:
@@ -234,6 +238,7 @@ class Task:
     def recall(self, runs: Sequence[Run], readings: Sequence[Reading] = ()) -> None:
         """Take runs from the database, of an earlier session or of another process, and all readings of this task."""
         fresh = [run for run in runs if run.trace_key not in self.known]
+        self.tried_near += sum(run.origin is Origin.NEAR for run in fresh)
         self.inside = estimates(readings)
         self.last_run_id = max([self.last_run_id, *(run.id or 0 for run in runs)])
         for run in fresh:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -13,16 +14,26 @@ import pandas
 import pytest
 from optuna.samplers import TPESampler
 
-from autotune.bench.replay.compare import JOB, MODELS, Method, SearchComparison, compare, priors
+from autotune.bench.replay.compare import (
+    JOB,
+    MODELS,
+    Method,
+    SearchComparison,
+    compare,
+    methods_of,
+    priors,
+)
+from autotune.bench.replay.near import warm_starts
 from autotune.bench.replay.record import Effort, record
 from autotune.bench.replay.recording import COLUMNS, CORES, FREE, NOT_FREE, Facts, Recording, read_all
 from autotune.bench.replay.search import ALONE, INSIDE, Answers, RecordedModel, search
 from autotune.calibration import cores
 from autotune.cli.main import run
 from autotune.errors import UsageError
-from autotune.schedule.knob import config_to_json
+from autotune.schedule.knob import Config, config_to_json
 from autotune.target import Target
 from autotune.tuning.samplers import OPTUNA
+from autotune.tuning.warm_start import TRIALS
 from cost_models import analytic, retrain
 from cost_models.interval import ConfidenceInterval
 from cost_models.manifest import ModelManifest
@@ -248,6 +259,53 @@ def test_a_prior_has_learnt_from_other_models_only() -> None:
         priors([*of_two_models(), shared], inside=False)
 
 
+def test_a_warm_start_begins_with_the_best_of_other_workloads_only() -> None:
+    recordings = of_two_models()
+    pools = [Answers(recording) for recording in recordings]
+    starts = warm_starts(recordings, pools, ALONE)
+    for answers, start in zip(pools, starts, strict=True):
+        assert 1 <= len(start) <= TRIALS
+        assert all(config in answers.space.pool.configs() for config in start)
+        assert answers.default not in start
+    assert warm_starts(recordings[:1], pools[:1], ALONE) == [[]], (
+        "what it knows of the workload itself is left out"
+    )
+    alike = [replace_model(recordings[0], "twin")]
+    assert warm_starts(alike, pools[:1], ALONE) == [[]], "whatever model it is of"
+    assert warm_starts(recordings[1:2], pools[:1], ALONE) != [[]]
+
+
+def replace_model(recording: Recording, model: str) -> Recording:
+    return Recording(replace(recording.facts, model=model), recording.table)
+
+
+def test_searches_with_and_without_a_warm_start_are_compared() -> None:
+    methods = methods_of(["guided", "random"], [JOB], warm_start=True)
+    assert [method.name for method in methods] == [
+        "guided",
+        "guided, warm start",
+        "random",
+        "random, warm start",
+    ]
+    found = compare(of_two_models(), methods, trials=12, seeds=1, by=ALONE)
+    starts = warm_starts(of_two_models(), [Answers(r) for r in of_two_models()], ALONE)
+    assert found.near == tuple(map(len, starts))
+    first = [_least(recording, start) for recording, start in zip(of_two_models(), starts, strict=True)]
+    for number in (1, 3):
+        begun = [found.curves[number, w, 0, n] for w, n in enumerate(found.near)]
+        np.testing.assert_allclose(begun, first, err_msg="after the default they come first")
+    together = compare(of_two_models(), methods, trials=12, seeds=1, by=ALONE, processes=2)
+    assert (together.curves == found.curves).all()
+
+
+def _least(recording: Recording, configs: Sequence[Config]) -> float:
+    """log of the least latency of the default and of some candidates, over the least recorded."""
+    answers = Answers(recording)
+    known = dict(zip(map(config_to_json, recording.today[0]), answers.ratios, strict=True))
+    least = min(known[config_to_json(config)] for config in (answers.default, *configs))
+    return float(np.log(least / answers.best))
+
+
 def test_trials_to_near_the_best_are_counted_where_there_is_something_to_find() -> None:
     far, near = np.log(1.2), np.log(1.04)
     curves = np.asarray([[[far, far, near, 0], [far, far, far, far]], [[near, near, 0, 0]] * 2])
@@ -286,6 +344,10 @@ def test_compare_prints_tables_and_json(tmp_path: Path, capsys: pytest.CaptureFi
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "- recorded on: none" in page
     assert "| made product | 40 |" in page
+    assert run([*arguments, "--samplers", "random", "--warm-start"]) == 0
+    out = capsys.readouterr().out
+    assert "saved by the warm start" in out
+    assert "warm start: 0 of 1 workload begin with candidates of others" in out
     assert run([*arguments, "--samplers", "random", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["data"]
     assert row["regret"]["16"]["mean"] == pytest.approx(row["workloads"]["made product"]["mean"])

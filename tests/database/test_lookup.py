@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from autotune.database import Database, Origin, Run, schema, statements
 from autotune.database.best import clearly_faster
 from autotune.database.inside import estimates
-from autotune.database.records import Key, Reading, WorkloadRow
+from autotune.database.records import Comparison, Key, Latency, Ratio, Reading, WorkloadRow
 from tests.database.examples import KEY, prepare, run
 
 
@@ -92,3 +92,52 @@ def test_what_is_near_is_asked_in_three_queries_however_many_are(tmp_path: Path,
         found = database.near(asked, here, "space", any_target=any_target)
     assert [(near.key.workload, near.runs) for near in found] == [(f"{n}", 2) for n in range(8, 0, -1)]
     assert len([text for text in said if text.startswith("SELECT")]) == 3
+
+
+def test_kin_comes_after_other_sizes_the_nearest_by_its_work(tmp_path: Path) -> None:
+    asked = WorkloadRow("asked", "v0 = Relu(i0) : float32[16]", "elementwise", 100, 100)
+    texts = {
+        "far": ("v0 = Relu(i0) : float32[999]", 9000, 9000),
+        "kin": ("v0 = Abs(i0) : float32[8]", 200, 100),
+        "far kin": ("v0 = Abs(i0) : float32[8]", 100, 1000),
+    }
+    with Database(tmp_path / "x.db") as database:
+        prepare(database)
+        here = next(iter(database.targets().values()))
+        for name, (text, flops, nbytes) in texts.items():
+            database.add_workload(WorkloadRow(name, text, "elementwise", flops, nbytes))
+            database.add_space(f"s{name}", name, "{}")
+            database.record(run("default", 100.0, key=Key(name, here.key, f"s{name}")))
+        alone = database.near(asked, here, "space")
+        found = database.near(asked, here, "space", with_kin=True)
+    assert [near.key.workload for near in alone] == ["far"]
+    assert [(near.key.workload, near.kin) for near in found] == [
+        ("far", False),
+        ("kin", True),
+        ("far kin", True),
+    ]
+
+
+def test_leaders_are_what_was_faster_inside_models(tmp_path: Path) -> None:
+    with Database(tmp_path / "x.db") as database:
+        prepare(database)
+        database.record(run("default", 100.0, origin=Origin.DEFAULT))
+        ratios = {"fast": 0.5, "faster": 0.4, "crashing": 0.3, "lost": 0.6, "slow": 1.2, "fair": 0.8}
+        for name in ratios:
+            database.record(run(name, 100.0))
+        database.read_inside(KEY, [Reading(name, ratio, 98, 90.0) for name, ratio in ratios.items()], "net")
+        database.crashed_inside(KEY, {"crashing": ""}, "net")
+        numbers = {found.trace_key: found.id for found in database.records(workload=KEY.workload)}
+        took, ratio = Latency(9, 1.0, 1.0, 0.0), Ratio(1.1, (1.0, 1.2))
+        compared = [
+            Comparison("default", KEY.space, took, True, run=numbers["default"]),
+            Comparison("lost", KEY.space, took, False, ratio, numbers["lost"]),
+        ]
+        database.compared(KEY.workload, KEY.target, "schedule", compared, "net")
+        found = database.leaders(KEY, 9)
+        assert database.leaders(KEY, 1) == found[:1]
+    assert [(one.trace_key, round(ratio, 2)) for one, ratio in found] == [
+        ("faster", 0.41),
+        ("fast", 0.51),
+        ("fair", 0.8),
+    ]

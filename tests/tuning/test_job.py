@@ -517,7 +517,7 @@ def test_the_next_batch_is_asked_for_while_one_is_built(path: Path, monkeypatch:
     def ask(self: TuningLoop, building: Sequence[Turn] = ()) -> list[Turn]:
         found = original(self, building)
         if building:
-            assert all(turn.origin is Origin.SEARCH for turn in (*building, *found))
+            assert all(turn.origin is not Origin.DEFAULT for turn in (*building, *found))
             assert len(self.waiting) + len(building) < self._enough()
             ahead.append((len(building), len(found)))
         return found

@@ -13,9 +13,11 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 
+from autotune.bench.replay.near import warm_starts
 from autotune.bench.replay.recording import Recording
 from autotune.bench.replay.search import INSIDE, Answers, RecordedModel, search
 from autotune.errors import UsageError
+from autotune.schedule.knob import Config
 from autotune.tuning.online_model import Matrix
 from autotune.tuning.sampler import GUIDED
 from autotune.tuning.samplers import SamplerLike, name_of
@@ -76,16 +78,19 @@ _FOLDS = 10
 
 @dataclass(frozen=True)
 class Method:
-    """A sampler, and the cost model that guides it if it is ours."""
+    """A sampler, the cost model that guides it if it is ours, and whether it has a warm start."""
 
     sampler: SamplerLike
     model: str = JOB
+    near: bool = False
+    """It begins with what was found for near workloads."""
 
     @property
     def name(self) -> str:
-        """Of the sampler and, unless it is the usual one, of the model."""
+        """Of the sampler and, unless it is the usual one, of the model; and with what it begins."""
         name = name_of(self.sampler)
-        return f"{name}, model {self.model}" if self.model != JOB else name
+        model = f", model {self.model}" if self.model != JOB else ""
+        return f"{name}{model}{', warm start' if self.near else ''}"
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ class SearchComparison:
     bests: tuple[float, ...]
     """The least latency recorded over the default's."""
     curves: NDArray[np.float64]
+    near: tuple[int, ...] = ()
+    """How many candidates a warm start had of each recording; empty where no method has one."""
 
     def regret(self, method: int, trials: int) -> ConfidenceInterval:
         """Regret after so many trials: by how much slower what was found is than the best, the geometric mean over
@@ -143,15 +150,17 @@ def compare(
     """Search each recording by each method ``seeds`` times; recordings of no more candidates than ``trials`` are left
     out, for there is nothing to choose. ``by``: see :mod:`autotune.bench.replay.search`.
 
-    Cost models of earlier jobs are trained on the recordings of the other models first.
+    Cost models of earlier jobs are trained on the recordings of the other models first; warm starts draw on the
+    recordings of all other workloads.
     """
     found = [answers for answers in (Answers(r, by) for r in recordings) if answers.space.size() > trials]
     known: dict[str, Ranker] = {}
     if any(method.model in PRIORS for method in methods):
         known = priors(recordings, inside=by == INSIDE, say=say)
+    starts = warm_starts(recordings, found, by) if any(method.near for method in methods) else []
     work = partial(_searched, methods=methods, trials=trials, seeds=seeds)
     curves = []
-    for answers, curve in zip(found, _mapped(work, found, known, processes), strict=True):
+    for answers, curve in zip(found, _mapped(work, found, known, starts, processes), strict=True):
         say(f"{answers.recording.title}: {len(methods) * seeds} searches")
         curves.append(curve)
     return SearchComparison(
@@ -160,6 +169,7 @@ def compare(
         tuple(answers.space.size() for answers in found),
         tuple(answers.best for answers in found),
         np.stack(curves, axis=1) if curves else np.zeros((len(methods), 0, seeds, trials)),
+        tuple(map(len, starts)),
     )
 
 
@@ -188,37 +198,52 @@ def priors(
 
 
 def _mapped(
-    work: Callable[[Answers, Ranker | None], NDArray[np.float64]],
+    work: Callable[[Answers, Ranker | None, Sequence[Config]], NDArray[np.float64]],
     found: Sequence[Answers],
     known: Mapping[str, Ranker],
+    starts: Sequence[Sequence[Config]],
     processes: int,
 ) -> Iterator[NDArray[np.float64]]:
     """In order; processes get the recordings alone and work the rest out themselves."""
     rankers = [known.get(answers.recording.facts.model) for answers in found]
+    starts = starts or [()] * len(found)
     if processes == 1:
-        yield from map(work, found, rankers)
+        yield from map(work, found, rankers, starts)
         return
     bare = [Answers(replace(answers.recording), answers.by) for answers in found]
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield from pool.map(work, bare, rankers)
+        yield from pool.map(work, bare, rankers, starts)
 
 
 def _searched(
-    answers: Answers, prior: Ranker | None, methods: Sequence[Method], trials: int, seeds: int
+    answers: Answers,
+    prior: Ranker | None,
+    near: Sequence[Config],
+    methods: Sequence[Method],
+    trials: int,
+    seeds: int,
 ) -> NDArray[np.float64]:
     """Curves of one recording [methods, seeds, trials]."""
 
     def curve(method: Method, seed: int) -> NDArray[np.float64]:
         cost_model = MODELS[method.model](answers, prior)
-        found = search(answers, method.sampler, cost_model, trials=trials, seed=seed)
+        begin = near if method.near else ()
+        found = search(answers, method.sampler, cost_model, trials=trials, seed=seed, near=begin)
         return np.asarray(np.log(found / answers.best))
 
     return np.stack([np.stack([curve(method, seed) for seed in range(seeds)]) for method in methods])
 
 
-def methods_of(samplers: Sequence[str], models: Sequence[str]) -> list[Method]:
-    """Our sampler with each cost model, and the other samplers, which use none."""
-    return [Method(name, model) for name in samplers for model in (models if name == GUIDED else (JOB,))]
+def methods_of(samplers: Sequence[str], models: Sequence[str], *, warm_start: bool = False) -> list[Method]:
+    """Our sampler with each cost model, and the other samplers, which use none; if so asked each with a warm start,
+    too."""
+    starts = (False, True) if warm_start else (False,)
+    return [
+        Method(name, model, near)
+        for name in samplers
+        for model in (models if name == GUIDED else (JOB,))
+        for near in starts
+    ]
 
 
 __all__ = [

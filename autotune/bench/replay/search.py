@@ -160,12 +160,18 @@ class RecordedModel(OnlineModel):
 
 
 def search(
-    answers: Answers, sampler: SamplerLike, cost_model: OnlineModel, *, trials: int, seed: int
+    answers: Answers,
+    sampler: SamplerLike,
+    cost_model: OnlineModel,
+    *,
+    trials: int,
+    seed: int,
+    near: Sequence[Config] = (),
 ) -> NDArray[np.float64]:
     """The least latency over the default's after each trial, of which the default is the first [trials].
 
     This is the loop of a job with one workload: the same batches, the same training of the cost model. Only the
-    candidates are those of the pool (:class:`PoolSampler`), and their ends are known.
+    candidates are those of the pool (:class:`PoolSampler`), and their ends are known. ``near`` is what it begins with.
     """
     space, facts = answers.space, answers.recording.facts
     make = _in_pool(factory(sampler, cost_model, BATCH))
@@ -180,6 +186,7 @@ def search(
         meter=Meter(Budget(trials=trials)),
         describe=lambda run: run,
         measured=lambda task, run: None,
+        warm_start=lambda task: near,
         batch=BATCH,
     ).run()
     curve = np.asarray(task.curve[:trials]) / facts.default_ns

@@ -17,6 +17,7 @@ from autotune.errors import UsageError
 from autotune.schedule.knob import Config
 from autotune.tuning.search import distribution, known_trials, population_of, to_config, to_params
 from search_spaces.population import Indexes, Population
+from search_spaces.projection import Costs
 from search_spaces.space import Space
 
 if TYPE_CHECKING:
@@ -66,6 +67,13 @@ class RecordedSpace(Space):
         rows = np.unique(np.concatenate([np.zeros(0, np.intp), *near]))
         found = self.pool.take(rows)
         return found.take(~np.isin(found.codes(), centre.codes())) if len(found) else found
+
+    def nearest(self, costs: Costs) -> dict[str, Value]:
+        """The candidate of the pool whose values cost least together."""
+        total = np.zeros(len(self.pool))
+        for position, knob in enumerate(self.knobs):
+            total += costs[knob.name][self.pool.indexes[:, position]]
+        return self.pool.config(int(total.argmin()))
 
     def distances(self, candidate: Indexes) -> NDArray[np.float64]:
         """How far each of the pool is from a candidate."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from autotune.compiler.assemble import assemble
 from autotune.compiler.build import Building
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.coverage import CoverageReport, coverage
+from autotune.compiler.dividing import Model, Shapes, distinct_workloads, divide
 from autotune.compiler.explain import Compilation, dump
 from autotune.compiler.forecast import Prediction, forecast
 from autotune.compiler.lock import Lock
@@ -19,16 +19,10 @@ from autotune.compiler.memory_proof import prove_memory
 from autotune.compiler.plan import plan_of
 from autotune.compiler.proof import prove_all
 from autotune.database.goal import MAX_SLOWDOWN, Goal
-from autotune.errors import MissError, UsageError
-from autotune.frontends.onnx import load
-from autotune.frontends.onnx_read import ModelSource
+from autotune.errors import MissError
 from autotune.garbage import collector_paused
-from autotune.graph.devices import is_annotated, without_devices
-from autotune.graph.ir import Graph
-from autotune.graph.region import Workload
-from autotune.passes.origins import with_own_names
-from autotune.passes.partition import OF_A_MODEL, Partition, PartitionOptions, partition
-from autotune.passes.pipeline import Observer, run_passes, standard_passes
+from autotune.passes.partition import PartitionOptions
+from autotune.passes.pipeline import Observer
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -36,11 +30,6 @@ from autotune.target import Target
 if TYPE_CHECKING:
     from autotune.database.opening import DatabaseLike
     from autotune.database.store import Database
-
-_LOG = logging.getLogger("autotune.compiler")
-
-Model: TypeAlias = "ModelSource | Graph"
-Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 
 class ModelOptions(TypedDict):
@@ -188,48 +177,6 @@ def compile_locked(
     return done
 
 
-def divide(
-    model: Model,
-    *,
-    layout: str = "NHWC",
-    activations: str = "uint8",
-    shapes: Shapes | None = None,
-    options: PartitionOptions | None = None,
-    observer: Observer | None = None,
-) -> Partition:
-    """Import a model, run the graph passes and divide it into dispatches, each computed directly.
-
-    ``activations`` are the target's (:attr:`autotune.target.Target.activations`). Devices that the model names are left
-    out, and a warning says so: models on several are compiled by :mod:`autotune.compiler.placed`.
-    """
-    graph = on_one_device(imported(model, shapes))
-    passes = standard_passes(layout, activations)
-    return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
-
-
-def imported(model: Model, shapes: Shapes | None) -> Graph:
-    """The graph of a model before any pass; ``shapes`` gives sizes that the model leaves open."""
-    if not isinstance(model, Graph):
-        return load(model, shapes=shapes)
-    if shapes:
-        raise UsageError("shapes were given for a graph, which has fixed ones; they are for models")
-    return with_own_names(model)
-
-
-def on_one_device(graph: Graph) -> Graph:
-    """The graph without the devices that it names, with a warning where it names any."""
-    if is_annotated(graph):
-        _LOG.warning(
-            "%s names devices: they are left out here, it counts as a model of one device", graph.name
-        )
-    return without_devices(graph)
-
-
-def distinct_workloads(parts: Partition) -> list[Workload]:
-    """The workloads of a partition, each once, in the order of their first dispatch."""
-    return list({d.workload.key: d.workload for d in parts.dispatches}.values())
-
-
 def _opened(database: DatabaseLike | None) -> AbstractContextManager[Database | None]:
     if database is None:
         return nullcontext()
@@ -259,8 +206,5 @@ __all__ = [
     "Shapes",
     "compile_in_detail",
     "compile_locked",
-    "distinct_workloads",
-    "divide",
-    "imported",
     "predict_in_detail",
 ]

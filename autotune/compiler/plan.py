@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from autotune.compiler.build_workers import BuildWorkers
 from autotune.compiler.estimate import EstimateTask, OptionTime, TimeSource
-from autotune.compiler.peak import least_peak
 from autotune.compiler.planned import Planned, schedule_for
-from autotune.compiler.saving import Footprints, smallest_options
 from autotune.database.evidence import Evidence, State
 from autotune.database.goal import Goal, Objective, Saving
 from autotune.graph.region import Workload
@@ -26,6 +24,7 @@ from autotune.schedule.trace import Trace
 from autotune.target import Target
 
 if TYPE_CHECKING:
+    from autotune.compiler.saving import Footprints
     from autotune.database.records import Comparison
     from autotune.database.store import Database
 
@@ -165,17 +164,18 @@ def plan_of(
     ``schedules`` are a caller's own, by workload key; ``workers`` share the estimating. Where memory is to be small it
     is that of the model with these ``parts``, and without them that of each workload for itself.
     """
-    workers = workers or BuildWorkers()
-    footprints = Footprints(target, workers)
+    workers, goal = workers or BuildWorkers(), preference.goal
+    footprints = None if goal.is_latency else _footprints(target, workers)
 
     def planned(goal: Goal) -> Plan:
         wanted = replace(preference, goal=goal)
         rankings = rank(workloads, target, database, wanted, workers=workers, footprints=footprints)
         return _scheduled(workloads, rankings, target, database, goal, schedules or {})
 
-    goal = preference.goal
-    if parts is None or goal.objective is not Objective.MEMORY:
+    if parts is None or footprints is None or goal.objective is not Objective.MEMORY:
         return planned(goal)
+    from autotune.compiler.peak import least_peak
+
     return least_peak(parts, workloads, goal, planned, footprints)
 
 
@@ -239,7 +239,7 @@ def rank(
     ranked = {workload.key: Ranking(workload, found) for workload, found in times.items()}
     if goal.is_latency:
         return ranked
-    return _for_goal(ranked, goal, footprints or Footprints(target, workers), target, database)
+    return _for_goal(ranked, goal, footprints or _footprints(target, workers), target, database)
 
 
 class CompareLater(Sequence[OptionTime]):
@@ -303,6 +303,14 @@ def _suited(
     return [one for one in options if preference.algorithm is not None or one.suits(target)]
 
 
+def _footprints(target: Target, workers: BuildWorkers) -> Footprints:
+    from autotune.compiler.saving import (
+        Footprints,  # loads all that makes machine code, which most plans do without
+    )
+
+    return Footprints(target, workers)
+
+
 def _for_goal(
     rankings: Mapping[str, Ranking],
     goal: Goal,
@@ -311,6 +319,8 @@ def _for_goal(
     database: Database | None,
 ) -> dict[str, Ranking]:
     """The same with the smallest option that the goal allows at the front of each."""
+    from autotune.compiler.saving import smallest_options
+
     smaller = smallest_options(
         {key: ranking.times for key, ranking in rankings.items()},
         goal,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from autotune.compiler.driver import imported
+from autotune.compiler.dividing import imported
 from autotune.graph import evaluate
 from autotune.passes.preference import TOLERANCE
 from autotune.runtime.device import Host
@@ -14,7 +14,7 @@ from autotune.tuning.measure.check import relative_error
 from autotune.tuning.random_inputs import random_inputs
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import Model, Shapes
+    from autotune.compiler.dividing import Model, Shapes
     from autotune.compiler.explain import Compilation
     from autotune.runtime.image import ModuleImage
 

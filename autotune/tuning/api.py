@@ -28,7 +28,8 @@ from autotune.tuning.report import Report
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from autotune.compiler.driver import Compilation, CompileOptions, Model, Shapes
+    from autotune.compiler.dividing import Model, Shapes
+    from autotune.compiler.driver import Compilation, CompileOptions
     from autotune.compiler.forecast import Prediction
     from autotune.compiler.plan import Ranking
     from autotune.database.store import Database

@@ -24,7 +24,7 @@ from autotune.tuning.turns import Rounds, Turns
 from autotune.tuning.whole_model import Profile
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import Model
+    from autotune.compiler.dividing import Model
     from autotune.runtime.image import ModuleImage
 
 SLOWER_THAN = 0.05

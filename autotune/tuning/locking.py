@@ -11,7 +11,8 @@ from autotune.errors import UsageError
 from autotune.passes.preference import TOLERANCE
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import Compilation, CompileOptions, Model
+    from autotune.compiler.dividing import Model
+    from autotune.compiler.driver import Compilation, CompileOptions
     from autotune.compiler.lock import Lock
     from autotune.database.opening import DatabaseLike
 

@@ -17,7 +17,8 @@ from autotune.passes.device_rules import DeviceRules
 from autotune.runtime.hal.device import DeviceInfo
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import CompileOptions, Model, Shapes
+    from autotune.compiler.dividing import Model, Shapes
+    from autotune.compiler.driver import CompileOptions
     from autotune.compiler.explain import Compilation
     from autotune.compiler.placed import PlacedCompilation
     from autotune.database.opening import DatabaseLike
@@ -45,7 +46,7 @@ def compile_anywhere(
 
     Raises PlacementError for devices that contradict each other, are not there, or are named for nothing.
     """
-    from autotune.compiler.driver import imported
+    from autotune.compiler.dividing import imported
     from autotune.tuning.api import compile_with_database, with_database
 
     if lock is not None:
@@ -97,7 +98,7 @@ def compile_anywhere(
 
 def where_it_runs(model: Model, shapes: Shapes | None, placement: PlacementMap | None) -> Affinities | None:
     """Where the parts of a model run and why; None where no device is named. Raises PlacementError."""
-    from autotune.compiler.driver import imported
+    from autotune.compiler.dividing import imported
 
     graph: Graph = imported(model, shapes)
     if not placement and not is_annotated(graph):

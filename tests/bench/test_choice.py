@@ -13,7 +13,7 @@ from autotune.bench.replay.recording import Recording
 from autotune.bench.suites import regions
 from autotune.cli.main import run
 from autotune.compiler import divide
-from autotune.compiler.driver import Model
+from autotune.compiler.dividing import Model
 from autotune.errors import UsageError
 from autotune.target import Target
 from autotune.tuning.job import Subject

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from autotune.compiler import compile_in_detail
-from autotune.compiler.driver import distinct_workloads, divide
+from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.compiler.explain import Compilation
 from autotune.compiler.memory_proof import prove_memory
 from autotune.errors import ArtifactError, InternalError

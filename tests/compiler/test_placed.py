@@ -10,7 +10,7 @@ import pytest
 
 import autotune
 from autotune.compiler import compile_in_detail
-from autotune.compiler.driver import imported
+from autotune.compiler.dividing import imported
 from autotune.compiler.placed import PlacedCompilation, compile_placed
 from autotune.errors import ArtifactError, PlacementError
 from autotune.graph import Graph

@@ -11,7 +11,7 @@ import pytest
 
 from autotune.cli.main import run
 from autotune.compiler import compile_in_detail, divide, proof
-from autotune.compiler.driver import distinct_workloads
+from autotune.compiler.dividing import distinct_workloads
 from autotune.compiler.planned import schedule_for
 from autotune.compiler.proof import prove_all
 from autotune.errors import LoweringError

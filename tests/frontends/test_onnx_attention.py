@@ -7,7 +7,8 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from autotune.compiler.driver import compile_in_detail, divide
+from autotune.compiler.dividing import divide
+from autotune.compiler.driver import compile_in_detail
 from autotune.runtime.module import Module
 
 

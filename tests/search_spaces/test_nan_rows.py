@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from autotune.codegen.interpreter import run_program
-from autotune.compiler.driver import distinct_workloads, divide
+from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.graph import ops
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import TensorType

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autotune.codegen.backend import compile_schedule
-from autotune.compiler.driver import distinct_workloads, divide
+from autotune.compiler.dividing import distinct_workloads, divide
 from autotune.graph.build import GraphBuilder
 from autotune.graph.region import Workload
 from autotune.lower import lower_schedule, program_text

@@ -15,7 +15,7 @@ from autotune.tuning.job import Subject
 from cost_models import analytic
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import Model
+    from autotune.compiler.dividing import Model
 
 _OPERATORS = "op:"
 _CHOICE = 12

@@ -37,7 +37,7 @@ from autotune.tuning.sites import Site, Sites
 from autotune.tuning.task import Task
 
 if TYPE_CHECKING:
-    from autotune.compiler.driver import Model
+    from autotune.compiler.dividing import Model
     from autotune.passes.partition import Partition
 
 Say = Callable[[str], None]

@@ -1,0 +1,67 @@
+"""A model in parts: imported, simplified by the graph passes, and divided into dispatches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from autotune.errors import UsageError
+from autotune.frontends.onnx import load
+from autotune.frontends.onnx_read import ModelSource
+from autotune.graph.devices import is_annotated, without_devices
+from autotune.graph.ir import Graph
+from autotune.graph.region import Workload
+from autotune.passes.origins import with_own_names
+from autotune.passes.partition import OF_A_MODEL, Partition, PartitionOptions, partition
+from autotune.passes.pipeline import Observer, run_passes, standard_passes
+
+_LOG = logging.getLogger("autotune.compiler")
+
+Model: TypeAlias = "ModelSource | Graph"
+Shapes: TypeAlias = Mapping[str, Sequence[int]]
+
+
+def divide(
+    model: Model,
+    *,
+    layout: str = "NHWC",
+    activations: str = "uint8",
+    shapes: Shapes | None = None,
+    options: PartitionOptions | None = None,
+    observer: Observer | None = None,
+) -> Partition:
+    """Import a model, run the graph passes and divide it into dispatches, each computed directly.
+
+    ``activations`` are the target's (:attr:`autotune.target.Target.activations`). Devices that the model names are left
+    out, and a warning says so: models on several are compiled by :mod:`autotune.compiler.placed`.
+    """
+    graph = on_one_device(imported(model, shapes))
+    passes = standard_passes(layout, activations)
+    return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
+
+
+def imported(model: Model, shapes: Shapes | None) -> Graph:
+    """The graph of a model before any pass; ``shapes`` gives sizes that the model leaves open."""
+    if not isinstance(model, Graph):
+        return load(model, shapes=shapes)
+    if shapes:
+        raise UsageError("shapes were given for a graph, which has fixed ones; they are for models")
+    return with_own_names(model)
+
+
+def on_one_device(graph: Graph) -> Graph:
+    """The graph without the devices that it names, with a warning where it names any."""
+    if is_annotated(graph):
+        _LOG.warning(
+            "%s names devices: they are left out here, it counts as a model of one device", graph.name
+        )
+    return without_devices(graph)
+
+
+def distinct_workloads(parts: Partition) -> list[Workload]:
+    """The workloads of a partition, each once, in the order of their first dispatch."""
+    return list({d.workload.key: d.workload for d in parts.dispatches}.values())
+
+
+__all__ = ["Model", "Shapes", "distinct_workloads", "divide", "imported", "on_one_device"]

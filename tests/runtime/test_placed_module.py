@@ -19,6 +19,7 @@ from autotune.graph.text import parse_graph
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.program_artifact import load_either
+from autotune.tuning.placing import known_devices
 from tests.graph.graphs import small_convnet
 
 pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
@@ -119,6 +120,20 @@ def test_outputs_that_are_inputs_or_twice_the_same():
         np.testing.assert_array_equal(second, first)
         np.testing.assert_array_equal(third, given)
         assert third is not given
+
+
+@pytest.mark.parametrize(
+    "rules", [{"Conv": "opencl:0", "*": "cpu:0"}, {"*": "opencl:0"}], ids=["mixed", "alone"]
+)
+def test_a_device_with_memory_of_its_own(rules, expected):
+    if "opencl:0" not in known_devices():
+        pytest.skip("there is no OpenCL device")
+    with placed(small_convnet(), rules) as module:
+        inputs = [X + np.float32(i) for i in range(6)]
+        alone = [module(x)[0] for x in inputs]
+        np.testing.assert_allclose(alone[0], expected, 1e-5, 1e-6)
+        for future, one in zip([module.submit(x) for x in inputs], alone, strict=True):
+            np.testing.assert_array_equal(future.result()[0], one)
 
 
 def test_a_closed_module_says_so():

@@ -211,10 +211,10 @@ class Target:
             return target_named(text).with_threads(threads)
         if text == _GENERIC_DEVICE.cpu:
             return _GENERIC_DEVICE.with_threads(threads)
-        if text in _NVIDIA:
-            return _NVIDIA[text].with_threads(threads)
+        if text in NVIDIA:
+            return NVIDIA[text].with_threads(threads)
         if text not in _LEVELS:
-            known = ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu, *_NVIDIA]
+            known = ["host", *_LEVELS, "opencl", _GENERIC_DEVICE.cpu, *NVIDIA]
             raise TargetError(f"unknown target {text!r}; known targets: {listing(text, known)}")
         return Target(*_LEVELS[text], cores=1, threads=1).with_threads(threads)
 
@@ -267,7 +267,7 @@ def _nvidia(cpu: str, units: int, l2_bytes: int) -> Target:
     )
 
 
-_NVIDIA = {
+NVIDIA = {
     "cuda:sm_80": _nvidia("sm_80", 108, 40 << 20),
     "cuda:sm_86": _nvidia("sm_86", 84, 6 << 20),
     "cuda:sm_89": _nvidia("sm_89", 128, 72 << 20),
@@ -316,4 +316,4 @@ def _own_instruction_set() -> _InstructionSet:
     return _InstructionSet(arch, llvm.get_host_cpu_name(), features, bits)
 
 
-__all__ = ["GROUP_BYTES", "ITEM_BYTES", "Target"]
+__all__ = ["GROUP_BYTES", "ITEM_BYTES", "NVIDIA", "Target"]

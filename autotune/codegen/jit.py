@@ -7,8 +7,12 @@ from functools import cache
 from typing import Any
 
 from autotune import library
-from autotune.codegen.elf import ObjectSymbols, read_symbols
+from autotune.codegen.elf import ObjectSymbols
+from autotune.codegen.symbols import object_symbols
 from autotune.errors import BuildError
+
+_OF_DEVICES = {"nvptx64": "NVIDIA (`autotune devices`)", "opencl": "OpenCL (`autotune devices`)"}
+"""What runs code that is no machine code of a processor, by its architecture."""
 
 
 class LoadedCode:
@@ -34,7 +38,7 @@ class LoadedCode:
         """Place one object into the first engine where none of its symbols is taken."""
         import llvmlite.binding as llvm
 
-        symbols = read_symbols(data)
+        symbols = object_symbols(data)
         for name in library.library_symbols(symbols.undefined):
             llvm.add_symbol(name, library.address(name))
         _check(index, symbols)
@@ -91,7 +95,10 @@ def _check(index: int, symbols: ObjectSymbols) -> None:
 
     host = llvm.get_process_triple().split("-")[0]
     if symbols.arch != host:
-        raise BuildError(f"object {index} is for {symbols.arch}, this process runs {host} code")
+        remedy = (
+            "" if symbols.arch not in _OF_DEVICES else f": it needs a device of {_OF_DEVICES[symbols.arch]}"
+        )
+        raise BuildError(f"object {index} is for {symbols.arch}, this process runs {host} code{remedy}")
     missing = sorted(n for n in symbols.undefined if not llvm.address_of_symbol(n))
     if missing:
         raise BuildError(

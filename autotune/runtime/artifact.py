@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import library
-from autotune.codegen.elf import read_symbols
+from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
 from autotune.hardware import usable_cores
 from autotune.runtime.archive import Member, read_data, read_members, writing
@@ -141,6 +141,8 @@ def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
 
 def _check_target(manifest: Manifest) -> None:
     device = Host.here()
+    if manifest.target.group_items:
+        return  # a device beside it, which is looked for where the model is to run
     missing = device.target.lacks(manifest.target)
     if missing:
         raise ArtifactError(
@@ -178,7 +180,7 @@ def _check_externals(objects: tuple[bytes, ...]) -> None:
     """Object code calls only the functions that an artifact may call."""
     for index, data in enumerate(objects):
         try:
-            needed = read_symbols(data).undefined
+            needed = object_symbols(data).undefined
         except BuildError as error:
             raise ArtifactError(f"object {index}: {error}") from error
         unknown = needed - EXTERNAL_SYMBOLS - set(library.library_symbols(needed))
@@ -191,7 +193,7 @@ def _check_externals(objects: tuple[bytes, ...]) -> None:
 
 def _libraries(objects: tuple[bytes, ...]) -> tuple[str, ...]:
     """Symbols of the library kernels that object code calls."""
-    return library.library_symbols({name for data in objects for name in read_symbols(data).undefined})
+    return library.library_symbols({name for data in objects for name in object_symbols(data).undefined})
 
 
 def _check_libraries(objects: tuple[bytes, ...], listed: tuple[str, ...]) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from autotune.codegen.elf import read_symbols
-from autotune.codegen.opencl.launch import read_launches
+from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
 from autotune.runtime.image import DTYPES, SPACES, Binding, Command, IndexCheck, ModuleImage, TensorSpec
 
@@ -106,19 +105,16 @@ def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:
 
 def _symbol_problems(image: ModuleImage) -> Iterator[str]:
     """Commands whose symbol their object does not define; damaged objects."""
-    defined: list[set[str]] = []
+    defined = []
     for index, data in enumerate(image.objects):
         try:
-            if image.target.arch == "opencl":
-                defined.append({*read_launches(data)})
-                continue
-            symbols = read_symbols(data)
+            symbols = object_symbols(data)
         except BuildError as error:
             yield f"object {index}: {error}"
             return
         if symbols.arch != image.target.arch:
             yield f"object {index} is for {symbols.arch}, the target is {image.target.arch}"
-        defined.append({*symbols.defined})
+        defined.append(symbols.defined)
     for command in image.commands:
         if command.symbol not in defined[command.object_index]:
             yield f"object {command.object_index} does not define {command.symbol!r}"

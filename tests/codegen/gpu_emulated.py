@@ -61,9 +61,9 @@ class Emulator:
             memory.append(given if given is not None else np.full(spec.nbytes, 0xFF, np.uint8))
         for kernel in self.code.kernels:
             addresses = [memory[b].ctypes.data for b in kernel.buffers]
-            self._kernel(kernel, addresses)
+            self.launch(kernel, addresses)
 
-    def _kernel(self, kernel: Kernel, addresses: list[int]) -> None:
+    def launch(self, kernel: Kernel, addresses: list[int]) -> None:
         assert kernel.launch is not None
         address = self._engine.get_function_address(kernel.symbol)
         call = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(addresses))(address)
@@ -257,7 +257,9 @@ def run_program(program: LoopProgram, code: DispatchCode, inputs: Mapping[str, A
 def on_cpu(ir: str) -> str:
     """The text for a CPU."""
     ir = re.sub(
-        r'define ptx_kernel void (@\w+)\((.*)\) #0 "nvvm.reqntid"="[\d,]*"', r"define void \1(\2) #0", ir
+        r'define ptx_kernel void (@\w+)\((.*)\) #0 "nvvm.reqntid"="[\d,]*" "nvvm.minctasm"="1"',
+        r"define void \1(\2) #0",
+        ir,
     )
     for register, axis in _AXES.items():
         symbol = f"@llvm.nvvm.read.ptx.sreg.{register}"

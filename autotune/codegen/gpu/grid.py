@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.codegen.code import Launch, Size
 from autotune.errors import BuildError
-from autotune.lower.ir import LoopKernel, Stmt
+from autotune.lower.ir import For, LoopKernel, Stmt, walk
 from autotune.te.expr import Var
 
 TILE_THREADS = 128
@@ -35,6 +35,11 @@ class GridKernel:
     launch: Launch
 
 
+def has_blocks(stmt: Stmt) -> bool:
+    """Whether loops inside of a statement are bound to blocks."""
+    return any(isinstance(part, For) and part.kind.startswith("blockIdx") for part in walk(stmt))
+
+
 def checked_size(name: str, extents: Mapping[str, int]) -> Launch:
     """Blocks and threads of a kernel, from the extents of its thread axes; raises BuildError for what no GPU runs."""
     grid, block = _size("blockIdx", extents), _size("threadIdx", extents)
@@ -60,4 +65,4 @@ def _size(axis: str, extents: Mapping[str, int]) -> Size:
     return x, y, z
 
 
-__all__ = ["TILE_THREADS", "WARP", "GridKernel", "checked_size"]
+__all__ = ["TILE_THREADS", "WARP", "GridKernel", "checked_size", "has_blocks"]

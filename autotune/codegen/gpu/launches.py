@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autotune.codegen.gpu.grid import TILE_THREADS
+from autotune.codegen.gpu.grid import TILE_THREADS, has_blocks
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
@@ -33,7 +33,7 @@ from autotune.te.expr import Binary, Compare, Var, const
 def launches(kernel: LoopKernel) -> list[LoopKernel]:
     """The launches of a kernel, in order; raises BuildError where blocks would have to wait for one another."""
     body = _with_tiles(kernel)
-    if not _has_blocks(body):
+    if not has_blocks(body):
         return [replace(kernel, body=body)]
     return [_with_own_buffers(kernel, part) for part in _parts(kernel, body)]
 
@@ -61,13 +61,9 @@ def _with_tiles(kernel: LoopKernel) -> Stmt:
     return For(block, blocks, "blockIdx.x", inner)
 
 
-def _has_blocks(stmt: Stmt) -> bool:
-    return any(isinstance(part, For) and part.kind.startswith("blockIdx") for part in walk(stmt))
-
-
 def _parts(kernel: LoopKernel, stmt: Stmt) -> Iterator[Stmt]:
     """The launches of a statement."""
-    if not _has_blocks(stmt):
+    if not has_blocks(stmt):
         yield stmt
     elif isinstance(stmt, Seq):
         for part in stmt.stmts:

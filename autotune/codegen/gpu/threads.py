@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from autotune.codegen.gpu.fragments import Fragments, fragment_buffer, is_warp_call
-from autotune.codegen.gpu.grid import WARP, GridKernel, checked_size
+from autotune.codegen.gpu.grid import WARP, GridKernel, checked_size, has_blocks
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
@@ -84,8 +84,10 @@ class _Threads:
         """The loops over blocks as names of the block's place, and what is in them."""
         if isinstance(stmt, For) and stmt.kind.startswith("blockIdx"):
             return self._named(stmt, self.block(stmt.body))
-        if isinstance(stmt, Let) and not self._waits(stmt):
+        if isinstance(stmt, Let) and has_blocks(stmt):
             return Let(stmt.var, stmt.value, self.block(stmt.body))
+        if isinstance(stmt, If) and has_blocks(stmt):
+            return If(stmt.cond, self.block(stmt.then), None)
         return self._level(stmt, (), (), False)
 
     def _named(self, loop: For, body: Stmt) -> Stmt:

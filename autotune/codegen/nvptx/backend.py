@@ -11,6 +11,7 @@ from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.objects import assembly
 from autotune.codegen.manifest import Entry, with_manifest
 from autotune.codegen.nvptx.kernel import emit_kernel
+from autotune.codegen.nvptx.launch import Start, with_starts
 from autotune.lower.ir import LoopProgram
 from autotune.target import Target
 from autotune.te.depth import walks_deep
@@ -23,13 +24,14 @@ class NvptxBackend:
     """PTX of a program (see :class:`autotune.codegen.backend.Backend`): a kernel has an entry point for each launch."""
 
     def compile(self, program: LoopProgram, target: Target, name: str = "") -> DispatchCode:
-        """The PTX as UTF-8, which a driver compiles for its device, and the LLVM IR that it was made from."""
+        """The PTX, which a driver compiles for its device, and the LLVM IR that it was made from."""
         ir, entries = emit_program(program, target, name or _UNNAMED)
         if not name:
             name = "k" + hashlib.sha256(f"{target.cpu}\n{ir}".encode()).hexdigest()[:16]
             ir = ir.replace(_UNNAMED, name)
             entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
-        return with_manifest(program, entries, assembly(ir, target).encode(), ir)
+        starts = {e.symbol: Start(e.launch, len(e.kernel.buffers)) for e in entries if e.launch}
+        return with_manifest(program, entries, with_starts(starts, assembly(ir, target)), ir)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Launches, without code."""

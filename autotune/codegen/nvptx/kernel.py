@@ -40,9 +40,11 @@ def emit_kernel(module: ModuleText, launch: GridKernel, symbol: str) -> Entry:
         f"ptr noalias {'readonly ' if b in kernel.reads else ''}align {VECTOR_BYTES} %b{n}"
         for n, b in enumerate(kernel.buffers)
     )
+    # One block must fit a multiprocessor: without a word on that the assembler stops at 64 registers and may spill.
     threads = ",".join(map(str, size.block))
+    attributes = f'"nvvm.reqntid"="{threads}" "nvvm.minctasm"="1"'
     module.define(
-        f'define ptx_kernel void @{symbol}({arguments}) #0 "nvvm.reqntid"="{threads}" {{\n'
+        f"define ptx_kernel void @{symbol}({arguments}) #0 {attributes} {{\n"
         "entry:\n" + "\n".join(lines) + "\n  ret void\n}"
     )
     return Entry(kernel, symbol, 0, size)

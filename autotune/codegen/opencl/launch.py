@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 
 from autotune.errors import BuildError
 
-_MARK = "// autotune opencl "
+MARK = "// autotune opencl "
+"""What such code begins with."""
 
 Sizes = tuple[int, int, int]
 
@@ -44,16 +45,16 @@ class Launch:
 def with_launches(launches: Mapping[str, Launch], source: str) -> str:
     """The text of a source whose kernels are started so."""
     header = {symbol: asdict(launch) for symbol, launch in launches.items()}
-    return f"{_MARK}{json.dumps(header, sort_keys=True, separators=(',', ':'))}\n{source}"
+    return f"{MARK}{json.dumps(header, sort_keys=True, separators=(',', ':'))}\n{source}"
 
 
 def read_launches(code: bytes) -> dict[str, Launch]:
     """How the kernels of an object are started, by symbol; raises BuildError for what is no such object."""
     line = code.split(b"\n", 1)[0]
     try:
-        if not line.startswith(_MARK.encode()):
+        if not line.startswith(MARK.encode()):
             raise ValueError("its first line does not say how kernels are started")
-        found = json.loads(line[len(_MARK) :])
+        found = json.loads(line[len(MARK) :])
         return {str(symbol): _launch(fields) for symbol, fields in found.items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BuildError(f"not OpenCL code of this package: {error}") from error
@@ -84,4 +85,4 @@ def _count(value: object) -> int:
     return value
 
 
-__all__ = ["Launch", "Sizes", "read_launches", "with_launches"]
+__all__ = ["MARK", "Launch", "Sizes", "read_launches", "with_launches"]

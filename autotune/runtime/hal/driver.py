@@ -27,6 +27,7 @@ class Driver(Protocol):
 DRIVERS: Mapping[str, str] = {
     "cpu": "autotune.runtime.hal.cpu.driver:CpuDriver",
     "opencl": "autotune.runtime.hal.opencl.driver:OpenclDriver",
+    "cuda": "autotune.runtime.hal.cuda.driver:CudaDriver",
 }
 """Module and class of each driver; names of its devices begin with its own."""
 

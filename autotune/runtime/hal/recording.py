@@ -15,7 +15,12 @@ from autotune.runtime.hal.executable import Code, Entry, Executable
 from autotune.runtime.image import Binding, ModuleImage
 from autotune.runtime.verify import verify
 
-FORMATS: Mapping[str, str] = {"x86_64": "elf", "aarch64": "elf", "opencl": "opencl-c"}
+FORMATS: Mapping[str, str] = {
+    "x86_64": "elf",
+    "aarch64": "elf",
+    "opencl": "opencl-c",
+    "nvptx64": "ptx",
+}
 """The format of the code of an image, by the architecture of its target."""
 
 

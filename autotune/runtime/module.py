@@ -6,10 +6,9 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.codegen.jit import LoadedCode
-from autotune.errors import UsageError
+from autotune.errors import BuildError, UsageError
 from autotune.hardware import check_threads
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
-from autotune.runtime.call_record import CallRecord
-from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
-from autotune.runtime.check_rows import CheckRows, out_of_range, subject
-from autotune.runtime.device import HOST_MEMORY, Host, Memory, address_of, allocate, no_memory
-from autotune.runtime.image import Binding, DispatchInfo, ModuleImage, TensorSpec
-from autotune.runtime.native import executor
-from autotune.runtime.pool import pool_of
-from autotune.runtime.program import Argument, Pointer, Program, ProgramBuilder
-from autotune.runtime.requests import Requests
+from autotune.runtime.device import HOST_MEMORY, Host, Memory, address_of, no_memory
+from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
+from autotune.runtime.instance import Instance, closed
+from autotune.runtime.requests import Request
+from autotune.runtime.streams import Streams
 from autotune.runtime.verify import verify
 
 if TYPE_CHECKING:
@@ -66,32 +61,39 @@ class Module:
 
     ``threads``: workers, the calling thread among them; by default those of the image's target, at
     most one a usable core. Any thread may call; calls of one module take turns, because they share
-    its memory, which comes from ``memory``. Raises ArtifactError for an inconsistent image, BuildError
-    for code that cannot be loaded and UsageError for a wrong number of threads.
+    its memory, which comes from ``memory``. Requests in the background run several at a time, at most ``streams`` (by
+    default as many as there are workers), each with memory of its own; ``room`` requests may be on their way. Raises
+    ArtifactError for an inconsistent image, BuildError for code that cannot be loaded and UsageError for a wrong number
+    of threads.
     """
 
     def __init__(
-        self, image: ModuleImage, threads: int | None = None, *, memory: Memory = HOST_MEMORY
+        self,
+        image: ModuleImage,
+        threads: int | None = None,
+        *,
+        memory: Memory = HOST_MEMORY,
+        streams: int | None = None,
+        room: int = 1024,
     ) -> None:
         verify(image)
         constants = memory.constants(image.constants)
         # The only copy of those that were moved: whoever made the image has no more use for it.
         self._image = image = replace(image, constants=tuple(constants))
-        self._threads = _workers(image, threads)
-        self._pool = pool_of(self._threads)
+        self._threads = threads = _workers(image, threads)
         self._signature = Signature(image.name, image.inputs, image.outputs)
         self._output_names = [spec.name for spec in image.outputs]
         self._memory = memory
         self._constants = constants
-        self._arena = memory.allocate(image.arena_bytes, "intermediate values")
-        self._checks = CheckRows(image.checks)
-        self._dispatch_of: list[int] = []
-        """The dispatch of each recorded command, checks of indices among them."""
-        self._code: LoadedCode | None = LoadedCode(image.objects)
-        self._program: Program | None = self._record(self._code)
-        self._calls = CallRecord(self._program.address, image.inputs, image.outputs)
-        self._native_call = self._calls.call
-        self._requests = Requests()
+        self._code = LoadedCode(image.objects)
+        self._closed = False
+        self._whole = Instance(image, self._code, constants, threads, memory)
+        self._instances = [self._whole]
+        self._native_call = self._whole.call
+        count = threads if streams is None else streams
+        self._streams = Streams(f"module {image.name!r}", self._whole, count, room)
+        self._each = max(1, threads // count)
+        """Workers of each of several requests at once."""
         _modules.add(self)
 
     @property
@@ -139,15 +141,22 @@ class Module:
         outputs = self(*self._signature.by_name(inputs))
         return dict(zip(self._output_names, outputs, strict=True))
 
-    def submit(self, *arrays: Any) -> Future[list[NDArray[Any]]]:
-        """Run the model in the background; requests of a module run in the order of submission.
+    def submit(self, *arrays: Any, timeout: float | None = None) -> Request[list[NDArray[Any]]]:
+        """Run the model in the background; requests of a module begin in the order of submission.
 
-        The arrays must not change until the future is done. Its ``result()`` is what a call returns
-        or raises.
+        The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
+        a coroutine, ``await`` gives the same. Where too many requests are on their way it waits for room, at most
+        ``timeout`` seconds. Raises UsageError when closed, DeviceTimeoutError.
         """
-        if self._program is None:
-            raise self._closed()
-        return self._requests.submit(self, *arrays)
+        if self._closed:
+            raise closed(self._image)
+        return self._streams.submit(partial(self._answer, arrays), self._narrow, timeout)
+
+    def submit_all(
+        self, requests: Iterable[Sequence[Any]], *, timeout: float | None = None
+    ) -> list[Request[list[NDArray[Any]]]]:
+        """The same for several requests, each with its arrays; ``timeout`` is for each."""
+        return [self.submit(*arrays, timeout=timeout) for arrays in requests]
 
     def time(
         self,
@@ -198,7 +207,7 @@ class Module:
         """
         found = np.zeros((runs, len(self.dispatches)), np.float64)
         for taken, events in zip(found, self._events(inputs, runs), strict=True):
-            np.add.at(taken, self._dispatch_of, _spent(events))
+            np.add.at(taken, self._whole.dispatch_of, _spent(events))
         return found
 
     def timeline(self, inputs: Inputs) -> list[Event]:
@@ -206,7 +215,7 @@ class Module:
         return [
             Event(
                 command=index,
-                dispatch=self._dispatch_of[index],
+                dispatch=self._whole.dispatch_of[index],
                 worker=worker,
                 begin_ns=int(row[layout.BEGIN]),
                 end_ns=int(row[layout.END]),
@@ -226,14 +235,12 @@ class Module:
         artifact.save(self._image, path)
 
     def close(self) -> None:
-        """Free the module's memory and code, after the run in progress; later calls fail."""
-        self._calls.close()
-        self._program = None
+        """Free the module's memory and code, after the runs in progress; later calls fail."""
+        self._closed = True
+        for instance in self._instances:
+            instance.close()
         self._constants = []
-        self._arena = allocate(0)
-        if self._code is not None:
-            self._code.close()
-            self._code = None
+        self._code.close()
 
     def __enter__(self) -> Module:
         return self
@@ -248,46 +255,38 @@ class Module:
 
     def __repr__(self) -> str:
         tuned = sum(dispatch.schedule_source.startswith("tuned") for dispatch in self.dispatches)
-        state = ", closed" if self._program is None else ""
+        state = ", closed" if self._closed else ""
         return (
             f"<Module {self._image.name!r} {signature_text(self.inputs, self.outputs)}, "
             f"{tuned} of {len(self.dispatches)} dispatches tuned, threads={self._threads}{state}>"
         )
 
-    def _record(self, code: LoadedCode) -> Program:
-        """The program: resolved symbols, fixed addresses, and patches for the rest."""
-        arguments = len(self.inputs) + len(self.outputs)
-        buffer = ProgramBuilder(self._threads, self._pool.address, arguments, self._memory)
-        checks: dict[int, list[int]] = {}
-        for number, check in enumerate(self._image.checks):
-            checks.setdefault(check.command, []).append(number)
-        for index, command in enumerate(self._image.commands):
-            for number in checks.get(index, ()):
-                self._check_indices(buffer, number)
-            self._dispatch_of.append(command.dispatch)
-            address = code.address(command.object_index, command.symbol)
-            table = [self._pointer(binding) for binding in command.bindings]
-            buffer.dispatch(address, table, command.tiles, command.scratch_bytes)
-        return buffer.finish(self._checks.memory)
+    def _answer(self, arrays: tuple[Any, ...], instance: Instance) -> list[NDArray[Any]]:
+        """A request, on the instance that it got."""
+        if instance is self._whole:
+            return self.call(arrays, None)
+        try:
+            outputs = instance.call(arrays, None)
+        except MemoryError as error:
+            raise no_memory(sum(spec.nbytes for spec in self.outputs)) from error
+        if outputs is None:
+            bound, fresh = self._prepare(arrays)
+            instance.run(bound[1] + fresh[1])
+            outputs = fresh[0]
+        return outputs
 
-    def _check_indices(self, buffer: ProgramBuilder, number: int) -> None:
-        """Record a check; its dispatch need not wait for it, as its kernels clamp what they read."""
-        check = self._image.checks[number]
-        table = [self._pointer(check.binding), self._checks.address(number)]
-        self._dispatch_of.append(check.dispatch)
-        buffer.dispatch(executor().check, table, self._checks.tiles(number), 0, awaited=False)
-
-    def _pointer(self, binding: Binding) -> Pointer:
-        if binding.space == "input":
-            return Argument(binding.index, binding.offset)
-        if binding.space == "output":
-            return Argument(len(self.inputs) + binding.index, binding.offset)
-        if binding.space == "constant":
-            return address_of(self._constants[binding.index]) + binding.offset
-        return address_of(self._arena) + binding.offset
-
-    def _closed(self) -> UsageError:
-        return UsageError(f"module {self._image.name!r} is closed")
+    def _narrow(self) -> Instance:
+        """One more instance, for a request beside others; raises UsageError when closed."""
+        try:
+            instance = Instance(self._image, self._code, self._constants, self._each, self._memory)
+        except (IndexError, BuildError):
+            if self._closed:  # meanwhile, and with it the code
+                raise closed(self._image) from None
+            raise
+        self._instances.append(instance)
+        if self._closed:  # perhaps after all instances were closed
+            instance.close()
+        return instance
 
     def _checked_call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
         """A call whose arrays need converting, or an error; raises InputError."""
@@ -304,7 +303,7 @@ class Module:
         """Event rows, ``[runs, commands, workers, EVENT_SLOTS]``; zeros where none was made."""
         arrays, outputs = self._prepare(inputs)
         # Without the first: between calls from Python workers fall asleep, in use they are awake.
-        shape = (runs + 1, len(self._dispatch_of), self._threads, layout.EVENT_SLOTS)
+        shape = (runs + 1, len(self._whole.dispatch_of), self._threads, layout.EVENT_SLOTS)
         events = np.zeros(shape, np.int64)
         self._run(arrays, outputs, runs + 1, events=address_of(events))
         return events[1:]
@@ -316,20 +315,12 @@ class Module:
 
         Raises UsageError when closed, InputError for an index out of range.
         """
-        addresses = inputs[1] + outputs[1]
-        outcome = UNATTENDED
-        while outcome != RAN:
-            outcome, index = self._calls.run(addresses, runs, times, events)
-            if outcome == CLOSED:
-                raise self._closed()
-            if outcome >= WRONG:
-                raise out_of_range(index, subject(self._image, outcome - WRONG))
-            if outcome == UNATTENDED:
-                self._pool.start()
+        self._whole.run(inputs[1] + outputs[1], runs, times, events)
 
     def _after_fork(self) -> None:
-        self._calls.reset()
-        self._requests = Requests()
+        for instance in self._instances:
+            instance.reset()
+        self._streams.reset()
 
 
 def load(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from autotune.errors import UsageError
 from autotune.runtime import layout
-from autotune.runtime import module as runtime_module
 from autotune.runtime.module import Module
 from autotune.runtime.pool import ThreadPool, pool_of
 from tests.runtime.kernels import binding, chain, image, spec
@@ -165,7 +164,7 @@ def test_threads_may_call_one_module_at_once() -> None:
 def test_two_modules_share_a_pool() -> None:
     wrong: list[int] = []
     with Module(chain(3, 64), 2) as three, Module(chain(7, 100), 2) as seven:
-        assert three._pool is seven._pool
+        assert three._whole.pool is seven._whole.pool
 
         def call(module: Module, size: int, add: int) -> None:
             for value in range(500):
@@ -220,7 +219,7 @@ def test_idle_workers_sleep_and_wake() -> None:
         for _ in range(3):
             assert (module(x)[0] == 2).all()
             deadline = time.monotonic() + 20
-            while module._pool._state[layout.PARKED] < 2:
+            while module._whole.pool._state[layout.PARKED] < 2:
                 assert time.monotonic() < deadline, "the workers do not sleep"
                 time.sleep(0.001)
 
@@ -230,9 +229,9 @@ def test_a_pool_stops_and_starts_again() -> None:
         x = np.zeros(64, np.int64)
         for _ in range(3):
             assert (module(x)[0] == 2).all()
-            assert module._pool.serving == 3
-            module._pool.stop()
-            assert module._pool.serving == 0
+            assert module._whole.pool.serving == 3
+            module._whole.pool.stop()
+            assert module._whole.pool.serving == 0
 
 
 def test_starts_made_at_once_give_each_worker_one_thread() -> None:
@@ -249,7 +248,7 @@ def test_starts_made_at_once_give_each_worker_one_thread() -> None:
 
 def test_threads_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, start = ThreadPool(4), _thread.start_new_thread
-    monkeypatch.setattr(runtime_module, "pool_of", lambda workers: pool)
+    monkeypatch.setattr("autotune.runtime.instance.pool_of", lambda workers: pool)
     with Module(chain(2, 64), 4) as module:
 
         def refuse(function: Callable[..., None], arguments: tuple[int, ...]) -> None:

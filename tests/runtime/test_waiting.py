@@ -168,7 +168,7 @@ def test_workers_that_take_their_time_meet(
     monkeypatch.setattr(pool, "_SPIN_NS", spin_ns)
     monkeypatch.setattr(pool, "usable_cores", lambda: workers)
     team = pool.ThreadPool(workers)
-    monkeypatch.setattr("autotune.runtime.module.pool_of", lambda count: team)
+    monkeypatch.setattr("autotune.runtime.instance.pool_of", lambda count: team)
     x = np.arange(64, dtype=np.int64)
     with Module(chain(40, 64, body="late"), workers) as module:
         outputs: list[np.ndarray] = []
@@ -218,7 +218,7 @@ def test_workers_sleep_in_a_barrier_that_lasts() -> None:
     ]
     made = image(steps, inputs=(spec("x", 1),), outputs=(spec("y", 64),), arena_bytes=512)
     with Module(made, 2) as module:
-        sleepers = module._pool._state[layout.SLEEPERS :]
+        sleepers = module._whole.pool._state[layout.SLEEPERS :]
         over = threading.Event()
 
         def call() -> None:

@@ -1,0 +1,118 @@
+"""A program of a model with memory of its own: what one run needs for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from autotune.codegen.jit import LoadedCode
+from autotune.errors import UsageError
+from autotune.runtime.call_record import CallRecord
+from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
+from autotune.runtime.check_rows import CheckRows, out_of_range, subject
+from autotune.runtime.device import Memory, address_of, allocate
+from autotune.runtime.image import Binding, ModuleImage
+from autotune.runtime.native import executor
+from autotune.runtime.pool import pool_of
+from autotune.runtime.program import Argument, Pointer, Program, ProgramBuilder
+
+
+class Instance:
+    """An arena, scratch memory for ``threads`` workers and the program that uses them; its runs take turns.
+
+    ``code`` and ``constants`` are shared by all instances of a module.
+    """
+
+    def __init__(
+        self,
+        image: ModuleImage,
+        code: LoadedCode,
+        constants: Sequence[NDArray[Any]],
+        threads: int,
+        memory: Memory,
+    ) -> None:
+        self._image = image
+        self.threads = threads
+        self.pool = pool_of(threads)
+        self._memory = memory
+        self._constants = constants
+        self._arena = memory.allocate(image.arena_bytes, "intermediate values")
+        self._checks = CheckRows(image.checks)
+        self.dispatch_of: list[int] = []
+        """The dispatch of each recorded command, checks of indices among them."""
+        self._program: Program | None = self._record(code)
+        self._calls = CallRecord(self._program.address, image.inputs, image.outputs)
+        self.call = self._calls.call
+
+    @property
+    def closed(self) -> bool:
+        """Whether it runs nothing any more."""
+        return self._program is None
+
+    def run(self, addresses: Sequence[int], runs: int = 1, times: int = 0, events: int = 0) -> None:
+        """Run several times on arrays at these addresses, writing to the addresses given.
+
+        Raises UsageError when closed, InputError for an index out of range.
+        """
+        outcome = UNATTENDED
+        while outcome != RAN:
+            outcome, index = self._calls.run(addresses, runs, times, events)
+            if outcome == CLOSED:
+                raise closed(self._image)
+            if outcome >= WRONG:
+                raise out_of_range(index, subject(self._image, outcome - WRONG))
+            if outcome == UNATTENDED:
+                self.pool.start()
+
+    def close(self) -> None:
+        """Free its memory, after the run in progress; later runs fail."""
+        self._calls.close()
+        self._program = None
+        self._constants = ()
+        self._arena = allocate(0)
+
+    def reset(self) -> None:
+        """Forget who runs it: in the child of a fork that thread does not exist."""
+        self._calls.reset()
+
+    def _record(self, code: LoadedCode) -> Program:
+        """The program: resolved symbols, fixed addresses, and patches for the rest."""
+        arguments = len(self._image.inputs) + len(self._image.outputs)
+        builder = ProgramBuilder(self.threads, self.pool.address, arguments, self._memory)
+        checks: dict[int, list[int]] = {}
+        for number, check in enumerate(self._image.checks):
+            checks.setdefault(check.command, []).append(number)
+        for index, command in enumerate(self._image.commands):
+            for number in checks.get(index, ()):
+                self._check_indices(builder, number)
+            self.dispatch_of.append(command.dispatch)
+            address = code.address(command.object_index, command.symbol)
+            table = [self._pointer(binding) for binding in command.bindings]
+            builder.dispatch(address, table, command.tiles, command.scratch_bytes)
+        return builder.finish(self._checks.memory)
+
+    def _check_indices(self, builder: ProgramBuilder, number: int) -> None:
+        """Record a check; its dispatch need not wait for it, as its kernels clamp what they read."""
+        check = self._image.checks[number]
+        table = [self._pointer(check.binding), self._checks.address(number)]
+        self.dispatch_of.append(check.dispatch)
+        builder.dispatch(executor().check, table, self._checks.tiles(number), 0, awaited=False)
+
+    def _pointer(self, binding: Binding) -> Pointer:
+        if binding.space == "input":
+            return Argument(binding.index, binding.offset)
+        if binding.space == "output":
+            return Argument(len(self._image.inputs) + binding.index, binding.offset)
+        if binding.space == "constant":
+            return address_of(self._constants[binding.index]) + binding.offset
+        return address_of(self._arena) + binding.offset
+
+
+def closed(image: ModuleImage) -> UsageError:
+    """What to raise for a run of a module that was closed."""
+    return UsageError(f"module {image.name!r} is closed")
+
+
+__all__ = ["Instance", "closed"]

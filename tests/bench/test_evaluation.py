@@ -53,7 +53,7 @@ def test_evaluate_prints_tables_and_writes_a_page(tmp_path: Path, capsys: pytest
     results = Path(__file__).parent.parent.parent / "results" / "replay"
     few = tmp_path / "few"
     few.mkdir()
-    for name in ("encoder-004-attention-separate-attention-000-transpose", "squeezenet-001-conv-add-relu"):
+    for name in ("encoder-002-attention-separate-attention-000-transpose", "squeezenet-001-conv-add-relu"):
         (few / f"{name}.parquet").write_bytes((results / f"{name}.parquet").read_bytes())
     page = tmp_path / "page.html"
     arguments = [

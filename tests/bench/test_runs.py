@@ -11,7 +11,7 @@ from autotune.bench.replay.recording import CORES, NOT_FREE, Recording, read_all
 from autotune.target import Target
 
 RESULTS = Path(__file__).parent.parent.parent / "results"
-BITS = {"avx512": 512, "avx2": 256}
+BITS = {"avx512": 512, "avx2": 256, "avx512-zen5": 512, "avx2-zen5": 256}
 EVERY = 12
 """Of so many files one is looked at closer: working a space out takes a tenth of a second."""
 
@@ -22,7 +22,7 @@ def recordings(level: str) -> tuple[Recording, ...]:
 
 
 def test_they_are_many_of_many_workloads() -> None:
-    found = [*recordings("avx512"), *recordings("avx2"), *read_all(RESULTS / "replay")]
+    found = [recording for level in BITS for recording in recordings(level)]
     assert len({recording.facts.workload for recording in found}) >= 60
     assert sum(len(recording.table) for recording in found) >= 20_000
     assert len({recording.facts.family for recording in found}) >= 12

@@ -53,8 +53,8 @@ class LoadedProgram:
 
     def close(self) -> None:
         """Take no more steps."""
-        for queue in self.queues.values():
-            queue.close()
+        for name, queue in self.queues.items():
+            self.devices[name].close_queue(queue)
 
 
 class RequestMemory:

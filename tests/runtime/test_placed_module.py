@@ -17,6 +17,7 @@ from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.graph.text import parse_graph
 from autotune.runtime.hal.cpu.cores import core_ids
+from autotune.runtime.hal.driver import open_device
 from autotune.runtime.placed_module import PlacedModule
 from autotune.runtime.program_artifact import load_either
 from autotune.tuning.placing import known_devices
@@ -137,9 +138,13 @@ def test_a_device_with_memory_of_its_own(rules, expected):
 
 
 def test_a_closed_module_says_so():
+    device = open_device("cpu:1")
+    before = len(device._queues)
     made = placed(small_convnet(), {"*": "cpu:1"})
+    assert len(device._queues) == before + 1
     made.close()
     made.close()
+    assert len(device._queues) == before  # a device that serves many modules does not keep them
     with pytest.raises(UsageError, match="module 'small convnet' is closed"):
         made(X)
 

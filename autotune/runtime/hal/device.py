@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +69,12 @@ class Device:
         made = Queue(self, name, in_order=in_order, limit=limit)
         self._queues.append(made)
         return made
+
+    def close_queue(self, queue: Queue) -> None:
+        """Close a further queue, and forget it; nothing happens to one that is closed already."""
+        queue.close()
+        with suppress(ValueError):
+            self._queues.remove(queue)
 
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
         """Uninitialised memory; raises DeviceMemoryError, and as :meth:`check` does."""

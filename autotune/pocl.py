@@ -1,9 +1,12 @@
-"""PoCL 3.0, the OpenCL driver of the package index, on processors newer than itself.
+"""PoCL 3.0, the OpenCL driver of the package index: what it needs to be told.
 
-Its LLVM of 2022 calls a processor that it does not know "generic", which its own compiler then refuses ("unknown target
-CPU 'generic'", pocl issue 1049), and no option or variable of PoCL names another. So the name is put right where the
-driver keeps it: the field behind the target triple in its description of the device. Nothing is touched unless both
-fields hold exactly what is expected of this version.
+It computes wrong numbers where a branch that differs from work item to work item stands in a loop with barriers: such
+code it compiles without optimisations, with which all random programs agree.
+
+It does not run on processors newer than itself. Its LLVM of 2022 calls one that it does not know "generic", which its
+own compiler then refuses ("unknown target CPU 'generic'", pocl issue 1049), and no option or variable of PoCL names
+another. So the name is put right where the driver keeps it: the field behind the target triple in its description of
+the device. Nothing is touched unless both fields hold exactly what is expected of this version.
 """
 
 from __future__ import annotations
@@ -20,12 +23,24 @@ _WORDS = 256
 """Of the description that are looked through; the field is word 80."""
 
 
+def options(device: Any, source: str) -> list[str]:
+    """Options to build a program with on a device of any driver."""
+    found = ["-cl-std=CL1.2", "-w"]
+    if _is_pocl(device) and "barrier(" in source:
+        found.append("-cl-opt-disable")
+    return found
+
+
+def _is_pocl(device: Any) -> bool:
+    return "PoCL 3.0" in str(device.platform.version)
+
+
 def name_processor(device: Any, level: str) -> bool:
     """Tell PoCL's compiler which instruction set a device has, where it does not know its processor.
 
     ``level`` is a name that clang knows, as "x86-64-v3". Returns whether that was necessary.
     """
-    if "PoCL 3.0" not in str(device.platform.version) or not os.path.exists("/proc/self/mem"):
+    if not _is_pocl(device) or not os.path.exists("/proc/self/mem"):
         return False
     memory = os.open("/proc/self/mem", os.O_RDONLY)
     try:
@@ -56,4 +71,4 @@ def _text(memory: int, address: int) -> bytes:
         return b""
 
 
-__all__ = ["name_processor"]
+__all__ = ["name_processor", "options"]

@@ -13,10 +13,12 @@ from autotune.schedule.knob import Config, Value
 from cost_models import kept_defaults
 from cost_models.machine import Machine
 from cost_models.terms import overlapped, terms
+from search_spaces.device.spaces import runs_groups
 from search_spaces.nest import Numbers
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
+    from autotune.graph.program import AnyWorkload
     from autotune.graph.region import Workload
     from autotune.target import Target
     from search_spaces.space import Space
@@ -42,7 +44,7 @@ def predict(space: Space, configs: Sequence[Config] | Population) -> Numbers:
     return seconds
 
 
-def floor(workload: Workload, target: Target) -> float:
+def floor(workload: AnyWorkload, target: Target) -> float:
     """Seconds that no schedule undercuts: arithmetic at the peak rate, or operands moved once from the
     second-level cache."""
     machine = Machine.of(target)
@@ -70,6 +72,7 @@ def in_model(seconds: float, workload: Workload, target: Target) -> float:
 def default_config(space: Space) -> dict[str, Value]:
     """The candidate that the model likes best: deterministic, hence the same on every machine.
 
+    The model knows cores alone: of a device that runs groups of threads it is what the space declares.
     A space of up to 20,000 candidates is enumerated; a larger one is sampled with a fixed seed and
     descended from the best samples, one knob a step. What was chosen once on a machine is kept
     (:mod:`cost_models.kept_defaults`).
@@ -84,6 +87,8 @@ def default_seconds(space: Space) -> float:
 
 def _default(space: Space) -> tuple[dict[str, Value], float]:
     identity = (space.workload.key, space.target.key, space.key)
+    if identity not in _DEFAULTS and runs_groups(space.target):
+        remember([(*identity, space.default(), floor(space.workload, space.target))])
     if identity not in _DEFAULTS:
         chosen = kept_defaults.find(space) or _chosen(space)
         remember([(*identity, *chosen)])

@@ -10,6 +10,7 @@ from autotune import library
 from autotune.errors import InternalError
 from search_spaces import elementwise
 from search_spaces.analysis import structure
+from search_spaces.device.spaces import device_space_for, runs_groups
 from search_spaces.space import Space
 from search_spaces.tile_shape import tile_shape
 
@@ -53,6 +54,8 @@ def space_for(workload: Workload, target: Target) -> Space:
 @lru_cache(maxsize=_KEPT)
 def _space(workload: Workload, target: Target, _kernels: tuple[tuple[str, str], ...]) -> Space:
     """The space where these library kernels are registered, which are values of knobs."""
+    if runs_groups(target):
+        return device_space_for(workload, target)
     kind = workload.kind
     if kind in PLAIN:
         found: Space = importlib.import_module(PLAIN[kind]).space(workload, target)

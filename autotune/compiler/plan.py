@@ -299,7 +299,11 @@ def _suited(
     names: Collection[str] | None = None,
 ) -> list[Option]:
     """The options that may be used and are worth a try on the target; an algorithm that is asked for is."""
+    from search_spaces.device.spaces import runs_groups
+
     options = allowed(workload, preference, speculative=speculative, names=names)
+    if runs_groups(target) and preference.algorithm is None:
+        options = [one for one in options if one.plain][:1]  # nothing estimates the others
     return [one for one in options if preference.algorithm is not None or one.suits(target)]
 
 

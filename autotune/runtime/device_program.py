@@ -101,4 +101,21 @@ class DeviceProgram:
         return f"{step.device}: {len(image.dispatches)} dispatches ({reads}) -> {writes}{after}"
 
 
-__all__ = ["DeviceProgram", "DeviceValue", "ProgramInput", "Step", "StepKind"]
+def of_image(image: ModuleImage, device: str) -> DeviceProgram:
+    """The program that runs an image on one device."""
+    count = len(image.inputs)
+    inputs, outputs = tuple(range(count)), tuple(range(count, count + len(image.outputs)))
+    return DeviceProgram(
+        image.name,
+        image.inputs,
+        image.outputs,
+        tuple(DeviceValue(spec, device) for spec in (*image.inputs, *image.outputs)),
+        tuple(ProgramInput(number, number) for number in inputs),
+        outputs,
+        (Step("run", device, 0, inputs, outputs, ()),),
+        (image,),
+        image.metadata,
+    )
+
+
+__all__ = ["DeviceProgram", "DeviceValue", "ProgramInput", "Step", "StepKind", "of_image"]

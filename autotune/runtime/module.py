@@ -328,11 +328,12 @@ def load(
 ) -> Module | PlacedModule:
     """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
 
-    One that was compiled for several devices is a :class:`autotune.runtime.placed_module.PlacedModule`, whose devices
-    say how many workers there are. ``threads``: see :class:`Module`. Raises UsageError for what is no file and for more
-    threads than usable cores without ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged
-    or made for another machine.
+    One that was compiled for several devices, or for another than the CPU, is a
+    :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are. ``threads``: see
+    :class:`Module`. Raises UsageError for what is no file and for more threads than usable cores without
+    ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged or made for another machine.
     """
+    from autotune.runtime.device_module import on_device
     from autotune.runtime.device_program import DeviceProgram
     from autotune.runtime.placed_module import PlacedModule
     from autotune.runtime.program_artifact import load_either
@@ -344,13 +345,15 @@ def load(
     if threads is not None:
         check_threads(threads, allow_oversubscription=allow_oversubscription)
     found = load_either(path)
-    if not isinstance(found, DeviceProgram):
+    if not isinstance(found, DeviceProgram) and not found.target.group_items:
         return Module(found, threads)
+    placed = PlacedModule(found) if isinstance(found, DeviceProgram) else on_device(found)
     if threads is not None:
+        placed.close()
         raise UsageError(
-            f"threads were given for {path}, which runs on {', '.join(found.devices)}: those say how many"
+            f"threads were given for {path}, which runs on {', '.join(placed.devices)}: those say how many"
         )
-    return PlacedModule(found)
+    return placed
 
 
 def _spent(events: NDArray[np.int64]) -> NDArray[np.int64]:

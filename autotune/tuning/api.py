@@ -202,7 +202,8 @@ def compile(
     read, and none of the other arguments is given (docs/locks.md).
     ``placement`` names devices for parts of the model: patterns of values, nodes or operators, and names such as
     "cpu:1". With it, or where the model itself names devices, the result is a PlacedModule, which runs on all of them
-    (docs/placement.md); the devices say for what and for how many threads to compile.
+    (docs/placement.md); the devices say for what and for how many threads to compile. So is what is compiled for
+    the ``target`` "opencl", a device as a whole (docs/opencl.md).
 
     Raises PlacementError for devices that contradict one another or are not there, LockError for a lock that does not
     fit, MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no candidate
@@ -230,6 +231,10 @@ def compile(
     )
     if isinstance(done, PlacedCompilation):
         return PlacedModule(done.program)
+    if done.image.target.group_items:
+        from autotune.runtime.device_module import on_device
+
+        return on_device(done.image)
     return Module(done.image, threads if allow_oversubscription else None)
 
 

@@ -14,12 +14,11 @@ from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import DispatchCode, Kernel
 from autotune.codegen.opencl.launch import read_launches
 from autotune.opencl import device, devices, target_of
+from autotune.pocl import options
 from autotune.schedule import Schedule
 from autotune.target import Target
 from autotune.te.tensor import Tensor
 from tests.schedule.machine import FENCE, PATTERN, FenceError
-
-OPTIONS = ["-cl-std=CL1.2", "-w"]
 
 
 def installed() -> bool:
@@ -59,7 +58,8 @@ class DeviceCode:
 
         self.launches = read_launches(code.object_code)
         context, self.queue = _queue()
-        self.program = cl.Program(context, code.object_code.decode()).build(OPTIONS, cache_dir=False)
+        source = code.object_code.decode()
+        self.program = cl.Program(context, source).build(options(device("opencl"), source), cache_dir=False)
 
     def run(self, kernel: Kernel, memories: Sequence[Any], begin: int, end: int) -> None:
         """Run tiles on bytes of memory, which are copied there and back."""
@@ -99,10 +99,11 @@ def run_on_device(
     *,
     constants: frozenset[str] = frozenset(),
     strides: Mapping[str, tuple[int, ...]] | None = None,
+    target: Target | None = None,
 ) -> dict[str, Any]:
     """Values of the outputs by name; ``arrays`` are the inputs. Raises what compiling raises."""
     strides = strides or {}
-    code = compile_schedule(schedule, args, opencl_target(), constants=constants, strides=strides)
+    code = compile_schedule(schedule, args, target or opencl_target(), constants=constants, strides=strides)
     memories = [np.full(max(spec.nbytes, 1), PATTERN, np.uint8) for spec in code.buffers]
     views = []
     for spec, memory in zip(code.buffers, memories, strict=True):

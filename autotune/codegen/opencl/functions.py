@@ -49,9 +49,15 @@ static float at_odd_single(double x) {
   return as_float(fabs((double)y) < fabs(x) ? word + 1 : word - 1);
 }""",
     "at_sigmoid_f": """
-static float at_sigmoid_f(float x) { return 1.0f / (1.0f + exp(-x)); }""",
+static float at_sigmoid_f(float x) {
+  const float e = exp(-fabs(x)); /* which does not overflow where the result is small */
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}""",
     "at_sigmoid_d": """
-static double at_sigmoid_d(double x) { return 1.0 / (1.0 + exp(-x)); }""",
+static double at_sigmoid_d(double x) {
+  const double e = exp(-fabs(x));
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}""",
     "at_order_key_float32": """
 static int at_order_key_float32(float x) {
   const int bits = as_int(x);

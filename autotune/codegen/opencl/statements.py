@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.codegen.opencl.expressions import WRITTEN, Expressions, has_load
 from autotune.codegen.opencl.threads import dimension, is_item_axis, whole_group
-from autotune.codegen.opencl.types import INT_LIMITS, Value, memory_type, whole
+from autotune.codegen.opencl.types import INT_LIMITS, Value, memory_type, vector_type, whole
 from autotune.codegen.opencl.vectors import Vectors
 from autotune.codegen.opencl.writer import Writer
 from autotune.errors import BuildError
@@ -158,7 +158,12 @@ class Statements:
             return
         with self.code.block():
             name, count = self.code.fresh(buffer.name), max(buffer.elements, 1)
-            self.code.line(f"{memory_type(buffer.dtype)} {name}[{count}];")
+            lanes = self.vectors.packing(node)
+            if lanes:
+                self.vectors.packed[buffer] = lanes
+                self.code.line(f"{vector_type(buffer.dtype, lanes)} {name}[{count // lanes}];")
+            else:
+                self.code.line(f"{memory_type(buffer.dtype)} {name}[{count}];")
             self.private_bytes += count * ITEM_BYTES[buffer.dtype]
             before = self.pointers.get(buffer)
             self.pointers[buffer] = name

@@ -12,7 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autotune.codegen.opencl.types import Value, vector_type, whole
-from autotune.lower.ir import For, Load, Seq, Stmt, Store, nodes, uses
+from autotune.lower.ir import (
+    Allocate,
+    Buffer,
+    For,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    nodes,
+    sub_statements,
+    uses,
+)
 from autotune.te.expr import Binary, Call, Compare, Const, Expr, Not, Select, Var
 
 if TYPE_CHECKING:
@@ -75,22 +87,43 @@ class Vectors:
         self.expressions = expressions
         self.code = expressions.code
         self.lanes = lanes
+        self.packed: dict[Buffer, int] = {}
+        """Buffers that are arrays of vectors of so many lanes: compilers keep these in registers."""
+
+    def packing(self, node: Allocate) -> int:
+        """Lanes of the vectors that a buffer is an array of, 0 where it is one of single elements."""
+        buffer = node.buffer
+        if buffer.dtype not in _TYPES or not buffer.shape:
+            return 0
+        found = _packed_width(self, node.body, buffer)
+        return found if found > 1 and buffer.elements % found == 0 else 0
+
+    def widths(self, extent: int) -> list[int]:
+        """Lanes of the vectors that cover so many iterations, one after another."""
+        found, widest = list[int](), max(2, min(self.lanes, 16))
+        while extent > 0:
+            found.append(next((w for w in _WIDTHS if w <= min(widest, extent)), 1))
+            extent -= found[-1]
+        return found
 
     def loop(self, node: For, scalar: Callable[[], None]) -> None:
         """A vectorized loop; ``scalar`` writes it as a loop over elements."""
         stores = _stores(node.body)
-        if stores is None or node.extent < 2 or not all(self._suits(s, node.var) for s in stores):
+        if stores is None or not self.suits(node):
             scalar()
             return
         at = 0
-        while at < node.extent:
-            widest = max(2, min(self.lanes, 16))
-            width = next((w for w in _WIDTHS if w <= min(widest, node.extent - at)), 1)
+        for width in self.widths(node.extent):
             for store in stores:
                 self._store(store, _Lanes(node.var, at, width))
             at += width
 
     # -- what can be ----------------------------------------------------------------------------------------
+
+    def suits(self, node: For) -> bool:
+        """Whether a loop is written with vectors."""
+        stores = _stores(node.body)
+        return stores is not None and node.extent > 1 and all(self._suits(s, node.var) for s in stores)
 
     def _suits(self, store: Store, variable: Var) -> bool:
         return (
@@ -130,6 +163,9 @@ class Vectors:
                 self.code.line(f"{pointer}[{place.text}] = {e.value(store.value).text};")
                 return
             value = self._spread(self._value(store.value, lanes), store.buffer.dtype, lanes)
+            if store.buffer in self.packed:
+                self.code.line(f"{pointer}[{_vector_number(place, lanes.count)}] = {value.text};")
+                return
             self.code.line(f"vstore{lanes.count}({value.text}, 0, {pointer} + {_bracketed(place)});")
 
     def _value(self, node: Expr, lanes: _Lanes) -> tuple[Value, bool]:
@@ -174,6 +210,8 @@ class Vectors:
             return self._spread((value, False), node.dtype, lanes)
         place = self.expressions.place(node.buffer, node.indices)
         pointer = self.expressions.pointer(node.buffer)
+        if node.buffer in self.packed:
+            return Value(f"{pointer}[{_vector_number(place, lanes.count)}]", node.dtype, None, 1)
         return Value(f"vload{lanes.count}(0, {pointer} + {_bracketed(place)})", node.dtype, None, 1)
 
     def _call(self, node: Call, lanes: _Lanes) -> Value:
@@ -181,8 +219,11 @@ class Vectors:
 
         value = self._spread(self._value(node.args[0], lanes), node.dtype, lanes)
         if node.name == "sigmoid":
-            one = "1.0" if node.dtype == "float64" else "1.0f"
-            return Value(f"({one} / ({one} + exp(-{value.text})))", node.dtype, None, value.depth + 2)
+            kind, suffix = vector_type(node.dtype, lanes.count), "" if node.dtype == "float64" else "f"
+            x = self.code.named(value, "x", kind).text
+            e = self.code.named(Value(f"exp(-fabs({x}))", node.dtype), "e", kind).text
+            text = f"(select(({kind})(1.0{suffix}), {e}, {x} < ({kind})(0.0{suffix})) / (1.0{suffix} + {e}))"
+            return Value(text, node.dtype, None, 2)
         return Value(f"{FUNCTIONS[node.name]}({value.text})", node.dtype, None, value.depth + 1)
 
     def _select(self, node: Select, lanes: _Lanes) -> Value:
@@ -209,6 +250,58 @@ class Vectors:
 
 def _bracketed(place: Value) -> str:
     return place.text if place.number is not None else f"({place.text})"
+
+
+def _vector_number(place: Value, lanes: int) -> str:
+    return str(place.number // lanes) if place.number is not None else f"({place.text}) / {lanes}"
+
+
+def _packed_width(vectors: Vectors, body: Stmt, buffer: Buffer) -> int:
+    """Lanes of all vectors that access a buffer, each at a multiple of them; 0 where that is not how it is accessed."""
+    widths = set[int]()
+    pending: list[tuple[Stmt, For | None]] = [(body, None)]
+    while pending:
+        stmt, around = pending.pop()
+        if isinstance(stmt, For) and stmt.kind == "vectorized" and vectors.suits(stmt):
+            around = stmt
+        found: list[Load | Store] = [n for n in nodes(*expressions(stmt)) if isinstance(n, Load)]
+        found += [stmt] if isinstance(stmt, Store) else []
+        for access in (each for each in found if each.buffer is buffer):
+            if around is None or step(access, around.var) != 1:
+                return 0
+            widths |= {*vectors.widths(around.extent)}
+            if len(widths) > 1 or not _multiple(access, around.var, max(widths)):
+                return 0
+        pending += [(part, around) for part in sub_statements(stmt)]
+    return widths.pop() if len(widths) == 1 else 0
+
+
+def _multiple(access: Load | Store, lane: Var, width: int) -> bool:
+    """Whether the first lane of an access is at a multiple of ``width``."""
+    for index, stride in zip(access.indices, access.buffer.strides, strict=True):
+        if stride % width == 0:
+            continue
+        form = _form(index, lane)
+        if form is None or any(c * stride % width for c in form):
+            return False
+    return True
+
+
+def _form(node: Expr, lane: Var) -> list[int] | None:
+    """Constant and coefficients of an index that is a line, that of the lane's variable left out."""
+    if isinstance(node, Const):
+        return [int(node.value)]
+    if isinstance(node, Var):
+        return [] if node is lane else [1]
+    if isinstance(node, Binary) and node.op in ("+", "-"):
+        a, b = _form(node.a, lane), _form(node.b, lane)
+        return None if a is None or b is None else a + b
+    if isinstance(node, Binary) and node.op == "*":
+        for factor, other in ((node.b, node.a), (node.a, node.b)):
+            if isinstance(factor, Const):
+                form = _form(other, lane)
+                return None if form is None else [c * int(factor.value) for c in form]
+    return None
 
 
 def _stores(body: Stmt) -> Sequence[Store] | None:

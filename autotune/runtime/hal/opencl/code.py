@@ -11,10 +11,10 @@ import numpy as np
 from autotune.codegen.opencl.launch import Launch, read_launches
 from autotune.errors import BuildError
 from autotune.opencl import pyopencl
+from autotune.pocl import options
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.executable import Code, Entry
 
-OPTIONS = ("-cl-std=CL1.2", "-w")
 _LOG_LINES = 12
 
 
@@ -48,7 +48,7 @@ def load(context: Any, code: Code) -> list[Kernel]:
 def _built(context: Any, source: str) -> Any:
     cl = pyopencl()
     try:
-        return cl.Program(context, source).build(list(OPTIONS))
+        return cl.Program(context, source).build(options(context.devices[0], source))
     except cl.Error as error:
         lines = [line for line in str(error).splitlines() if line.strip()]
         raise BuildError(

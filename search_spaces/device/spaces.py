@@ -1,0 +1,44 @@
+"""Which space of devices serves which workload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from search_spaces.analysis import structure
+from search_spaces.device.grid import grid_space
+from search_spaces.device.rows import device_rows_space
+from search_spaces.device.tile import device_tile_space
+from search_spaces.row_shape import row_shape
+from search_spaces.space import Space
+from search_spaces.tile_shape import tile_shape
+
+if TYPE_CHECKING:
+    from autotune.graph.region import Workload
+    from autotune.target import Target
+
+_TILED = ("contraction", "convolution", "depthwise", "pool")
+_BY_ROWS = ("reduction", "softmax", "normalization")
+
+
+def runs_groups(target: Target) -> bool:
+    """Whether these spaces serve a target: OpenCL devices but CPUs, where threads of a group take turns and a tile a
+    thread is better."""
+    return target.arch == "opencl" and "cpu" not in target.features
+
+
+def device_space_for(workload: Workload, target: Target) -> Space:
+    """The search space of a workload on a device; every workload has one."""
+    program = workload.expressions
+    if workload.kind in _BY_ROWS:
+        rows = row_shape(workload)
+        found = None if rows is None else device_rows_space(workload, target, rows)
+        if found is not None:
+            return found
+    if workload.kind in _TILED and program.anchor is not None:
+        shape = tile_shape(structure(program), target)
+        if shape is not None:
+            return device_tile_space(workload, target, shape)
+    return grid_space(workload, target)
+
+
+__all__ = ["device_space_for", "runs_groups"]

@@ -1,0 +1,87 @@
+"""Spaces of devices that run groups of threads: candidates compute what NumPy does, on an OpenCL device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from autotune.codegen.backend import compile_schedule
+from autotune.codegen.opencl.launch import Launch, read_launches
+from autotune.graph.region import Workload
+from autotune.schedule.knob import Config
+from autotune.target import Target
+from cost_models import analytic
+from search_spaces.space import Space
+from search_spaces.spaces import space_for
+from tests.codegen.opencl_device import needs_opencl, run_on_device
+from tests.search_spaces import workloads as w
+
+GENERIC = Target.parse("opencl-generic")
+WORKLOADS: dict[str, tuple[Callable[[], Workload], str]] = {
+    "attention": (lambda: w.attention((2, 20, 16), 24, 16), "device_grid"),
+    "contraction": (lambda: w.matmul(30, 40, 48), "device_tile"),
+    "convolution": (lambda: w.conv((1, 9, 12, 8), 24, 3, stride=2, pad=1), "device_tile"),
+    "depthwise": (lambda: w.conv((1, 10, 12, 16), 16, 3, pad=1, group=16), "device_tile"),
+    "elementwise": (lambda: w.unary("Gelu", (30, 50)), "device_grid"),
+    "normalization": (lambda: w.layer_norm(20, 50), "device_rows"),
+    "pool": (lambda: w.pool((1, 12, 12, 16), kernel_shape=(3, 3), strides=(2, 2)), "device_tile"),
+    "reduction": (lambda: w.unary("ReduceSum", (20, 50), axes=(1,)), "device_rows"),
+    "short rows": (lambda: w.unary("Softmax", (40, 7), axis=1), "device_grid"),
+    "softmax": (lambda: w.unary("Softmax", (20, 50), axis=1), "device_rows"),
+}
+
+
+def launches(space: Space, config: Config) -> list[Launch]:
+    program = space.workload.program()
+    schedule = space.apply(program, config)
+    options = {"constants": program.constants, "strides": program.strides}
+    code = compile_schedule(schedule, program.args, GENERIC, **options)
+    return [*read_launches(code.object_code).values()]
+
+
+@needs_opencl
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_candidates_compute_what_numpy_does(name: str) -> None:
+    workload, family = WORKLOADS[name][0](), WORKLOADS[name][1]
+    space = space_for(workload, GENERIC)
+    assert space.family == family
+    inputs = workload.random_inputs(0)
+    wanted = workload.reference(inputs)
+    for config in [space.default(), *space.random(np.random.default_rng(1), 2)]:
+        program = space.workload.program()
+        schedule = space.apply(program, config)
+        given = {schedule.name_of(t): a for t, a in zip(program.inputs, inputs, strict=True)}
+        options = {"constants": program.constants, "strides": program.strides}
+        found = run_on_device(schedule, [*program.args], given, target=GENERIC, **options)
+        for tensor, expected in zip(program.outputs, wanted, strict=True):
+            np.testing.assert_allclose(
+                found[schedule.name_of(tensor)], expected, rtol=1e-4, atol=1e-5, err_msg=str(config)
+            )
+
+
+def test_a_product_is_staged_by_groups_of_threads() -> None:
+    space = space_for(w.matmul(64, 64, 64), GENERIC)
+    config = analytic.default_config(space)
+    assert config == space.default()
+    assert config["stage"]
+    (launch,) = launches(space, config)
+    assert launch.items == (16, 8, 1)
+    assert launch.groups == (2, 1, 1)
+    assert 0 < launch.local_bytes <= GENERIC.shared_bytes
+    (plain,) = launches(space, {**config, "stage": False})
+    assert plain.local_bytes == 0
+
+
+def test_every_candidate_fits_the_device() -> None:
+    space = space_for(w.matmul(96, 200, 80), GENERIC)
+    for config in space.random(np.random.default_rng(0), 40):
+        for launch in launches(space, config):
+            assert np.prod(launch.items) <= GENERIC.group_items
+            assert launch.local_bytes <= GENERIC.shared_bytes
+
+
+def test_a_cpu_behind_opencl_has_the_spaces_of_cpus() -> None:
+    cpu = Target("opencl", "opencl", ("cpu", "fp64"), 256, cores=4, threads=4, group_items=4096)
+    assert space_for(w.matmul(64, 64, 64), cpu).family == "contraction"

@@ -52,7 +52,7 @@ def numbers(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> An
     return np.random.default_rng(seed).integers(low, 10, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("seed", range(1000, 1030))
+@pytest.mark.parametrize("seed", range(1000, 1020))
 def test_random_programs_with_bound_loops_agree_with_the_interpreter(seed: int) -> None:
     _random(seed, threads=True)
 
@@ -105,7 +105,7 @@ def product(rows: int = 64, columns: int = 64, depth: int = 64) -> tuple[Schedul
     return s, [a, b, c]
 
 
-@pytest.mark.parametrize(("rows", "columns", "depth"), [(64, 64, 64), (33, 45, 50)])
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(32, 32, 32), (33, 45, 18)])
 def test_a_product_with_shared_tiles(rows: int, columns: int, depth: int) -> None:
     program = lower_schedule(*product(rows, columns, depth))
     code = agree(program, {"A": numbers((rows, depth)), "B": numbers((depth, columns), seed=1)})

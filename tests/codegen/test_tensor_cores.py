@@ -20,7 +20,7 @@ from search_spaces.warp_products import WarpTiles, on_tensor_cores
 from tests.codegen.test_nvptx import agree, compiled, needs_assembler
 
 DTYPES = ("float16", "bfloat16", "float32")
-SMALL = WarpTiles(rows=32, columns=16, row_warps=1, column_warps=1, steps=1)
+SMALL = WarpTiles(rows=16, columns=16, row_warps=1, column_warps=1, steps=1)
 
 
 def product(
@@ -56,7 +56,7 @@ def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Any:
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_warps_compute_what_the_loops_say(dtype: str, transposed: bool) -> None:
-    program = lower_schedule(*scheduled(32, 32, 32, dtype, SMALL, transposed=transposed))
+    program = lower_schedule(*scheduled(16, 32, 32, dtype, SMALL, transposed=transposed))
     shapes = [argument.shape for argument in program.arguments[:2]]
     inputs = {
         name: numbers(shape, dtype, n) for n, (name, shape) in enumerate(zip("AB", shapes, strict=True))
@@ -64,7 +64,7 @@ def test_warps_compute_what_the_loops_say(dtype: str, transposed: bool) -> None:
     code = agree(program, inputs)
     assert code.kernels[0].launch == Launch((2, 1, 1), (32, 1, 1))
     ptx = code.object_code.decode()
-    assert ptx.count("mma.sync") == 4
+    assert ptx.count("mma.sync") == 2
     assert ("ldmatrix" in ptx) == (dtype != "float32")
     assert (".trans" in ptx) == (dtype != "float32" and not transposed)
     assert ".local" not in ptx  # the sums are in registers
@@ -72,8 +72,8 @@ def test_warps_compute_what_the_loops_say(dtype: str, transposed: bool) -> None:
 
 def test_several_warps_share_a_tile() -> None:
     tiles = WarpTiles(rows=32, columns=16, row_warps=2, column_warps=1, steps=2)
-    program = lower_schedule(*scheduled(32, 16, 64, "float16", tiles))
-    inputs = {"A": numbers((32, 64), "float16", 0), "B": numbers((64, 16), "float16", 1)}
+    program = lower_schedule(*scheduled(32, 16, 32, "float16", tiles))
+    inputs = {"A": numbers((32, 32), "float16", 0), "B": numbers((32, 16), "float16", 1)}
     code = agree(program, inputs)
     assert code.kernels[0].launch == Launch((1, 1, 1), (32, 1, 2))
     ptx = code.object_code.decode()
@@ -153,7 +153,7 @@ def test_sizes_that_tiles_do_not_divide_are_refused() -> None:
     with pytest.raises(ScheduleError) as refused:
         on_tensor_cores(te.create_schedule(c.op), c, SMALL)
     assert str(refused.value) == (
-        "on_tensor_cores: the product's 33 rows are not a multiple of the tile's 32; choose other tiles, or pad the "
+        "on_tensor_cores: the product's 33 rows are not a multiple of the tile's 16; choose other tiles, or pad the "
         "factors"
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models import proposals
 from cost_models.dataset import Dataset
 from cost_models.interval import ConfidenceInterval
 
@@ -23,8 +24,9 @@ _BEYOND = 2.0
 _MOST = 2000
 MEASURES = ("pairwise", "top1", "top5", "regret", "batch")
 """``pairwise``: share of the pairs beyond noise in the right order. ``top1``, ``top5``: best latency over the best of
-the model's first k (Zheng et al., TenSet, NeurIPS 2021). ``regret``: the latency of the model's first over the best,
-less 1. ``batch``: log(best latency over the best of the model's first k), the mean over k up to :data:`BATCH`."""
+the first k that a job would try by the scores (:mod:`cost_models.proposals`; the measure of Zheng et al., TenSet,
+NeurIPS 2021). ``regret``: the latency of the first over the best, less 1. ``batch``: log(best latency over the best of
+the first k), the mean over k up to :data:`BATCH`."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def judge(scores: NDArray[np.floating[Any]], data: Dataset) -> Judgement:
             continue
         key = data.workloads[group]
         about.setdefault(key, (data.families[group], data.models[group]))
-        values = _measured(scores[mine], data.latency[mine], data.noise[mine])
+        values = _measured(scores[mine], data.latency[mine], data.noise[mine], data.knobs[mine])
         found.setdefault(key, []).append((values, len(mine)))
     keys = sorted(found)
     return Judgement(
@@ -107,11 +109,14 @@ def judge(scores: NDArray[np.floating[Any]], data: Dataset) -> Judgement:
     )
 
 
-def _measured(scores: NDArray[Any], latency: NDArray[np.float64], noise: NDArray[np.float64]) -> list[float]:
+def _measured(
+    scores: NDArray[Any], latency: NDArray[np.float64], noise: NDArray[np.float64], knobs: NDArray[np.float32]
+) -> list[float]:
     """The measures of one group; of equal scores any may be first."""
     chance = np.random.default_rng(0).permutation(len(scores))
-    ranked = latency[np.lexsort((chance, -scores))]
-    first = float(ranked.min()) / np.minimum.accumulate(ranked)
+    choices = np.nan_to_num(knobs[:, ~np.isnan(knobs).all(axis=0)], nan=np.inf)
+    tried = latency[chance][proposals.first(scores[chance], choices[chance], BATCH)]
+    first = float(latency.min()) / np.minimum.accumulate(tried)
     return [
         pairwise_accuracy(scores, latency, noise),
         float(first[0]),

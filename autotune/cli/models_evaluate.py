@@ -14,10 +14,10 @@ from autotune.errors import UsageError
 ABOUT = (
     "Rankings of measured candidates, each by a model that has not seen the workload (in five folds) or the model. "
     "Pairwise: share of the pairs whose latencies differ by more than twice their noise that are in the right order. "
-    "Top-k: best latency over the best of the first k. Regret: latency of the first over the best, less 1. Means over "
-    "workloads, each counting alike, with 95 % bootstrap intervals over workloads. random: chance; analytic: the "
-    "analytic model alone; knobs: trained on the values of the knobs only; the others are rankers by what they are "
-    "trained for."
+    "Top-k: best latency over the best of the first k that a job would try, which are not all alike. "
+    "Regret: latency of the first over the best, less 1. Means over workloads, each counting alike, with 95 % "
+    "bootstrap intervals over workloads. random: chance; analytic: the analytic model alone; knobs: trained on the "
+    "values of the knobs only; the others are rankers by what they are trained for."
 )
 
 

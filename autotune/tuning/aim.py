@@ -33,15 +33,15 @@ class Aim:
         """Rows of what was measured, the best first."""
         return np.argsort(_norm(self.values, self.weights), kind="stable")
 
-    def ranked(self, candidates: Population, scores: NDArray[Any]) -> NDArray[np.intp]:
-        """Rows of candidates, the best first, by scores of a cost model (the higher, the faster) and, for the other
-        objectives, by what the nearest measured candidates take."""
+    def worth(self, candidates: Population, scores: NDArray[Any]) -> NDArray[Any]:
+        """What candidates are worth [n], the higher the better: by scores of a cost model (the higher, the faster) and,
+        for the other objectives, by what the nearest measured candidates take."""
         if len(self.weights) == 1 or not len(self.measured):
-            return np.argsort(-scores, kind="stable")
+            return scores
         near = np.argsort(candidates.distances(self.measured), axis=1, kind="stable")[:, :_NEAREST]
         sizes = self.values[near, 1:].mean(axis=1)
         values = np.column_stack([-np.asarray(scores, np.float64), sizes])
-        return np.argsort(_norm(values, self.weights), kind="stable")
+        return -_norm(values, self.weights)
 
 
 def _norm(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:

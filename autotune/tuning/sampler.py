@@ -17,6 +17,7 @@ from autotune.errors import UsageError
 from autotune.schedule.knob import Config
 from autotune.tuning.aim import Aim
 from autotune.tuning.search import distribution, known_trials, population_of, to_params
+from cost_models import proposals
 from search_spaces.population import Population
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
         pool = self._unseen(self._grow(pool, best), seen)
         if not len(pool.population):
             return [fresh.config(0)]
-        order = self._ranked(pool)
+        order = self._ranked(pool) if len(done) >= _BLIND else self._apart(pool)
         near = order[self._is_near(pool.population.take(order), best)]
         more = max(0.0, _FIRST - self._explore) * _TRIED / (_TRIED + len(done))
         explore = 1.0 if len(done) < _BLIND else self._explore + more
@@ -150,8 +151,20 @@ class GuidedSampler(BaseSampler):  # type: ignore[misc]  # Optuna is read withou
 
     def _ranked(self, pool: _Pool) -> NDArray[np.intp]:
         """Rows of the pool, the best scored first."""
+        return np.argsort(-self._worth(pool), kind="stable")
+
+    def _apart(self, pool: _Pool) -> NDArray[np.intp]:
+        """The same, but first a batch of the best that are not all alike, while no reading says what the scores are
+        wrong about: later, the best are found sooner among those that are."""
+        worth = self._worth(pool)
+        order = np.argsort(-worth, kind="stable")
+        apart = proposals.first(worth, pool.population.indexes, self._batch)
+        return np.concatenate([apart, order[~np.isin(order, apart)]])
+
+    def _worth(self, pool: _Pool) -> NDArray[Any]:
+        """What the candidates of a pool are worth, by their scores and what the batch aims at."""
         scores = self._scorer.score(self._space, pool.population, pool.features)
-        return self._aim.ranked(pool.population, scores)
+        return self._aim.worth(pool.population, scores)
 
     def _grow(self, pool: _Pool, best: Population) -> _Pool:
         """Add the neighbours of what is best so far, round by round."""

@@ -70,7 +70,7 @@ def test_an_aim_at_one_objective_is_its_order() -> None:
     measured = A.space.of([A.space.default()] * 3)
     aim = Aim(np.ones(1), measured, np.array([[3.0], [1.0], [2.0]]))
     assert aim.best.tolist() == [1, 2, 0]
-    assert aim.ranked(measured, np.array([0.1, 0.3, 0.2])).tolist() == [1, 2, 0]
+    assert aim.worth(measured, np.array([0.1, 0.3, 0.2])).tolist() == [0.1, 0.3, 0.2]
 
 
 def test_an_aim_at_memory_prefers_what_is_near_to_small_ones() -> None:
@@ -79,8 +79,10 @@ def test_an_aim_at_memory_prefers_what_is_near_to_small_ones() -> None:
     values = np.array([[2.0, 1.0]] * 3 + [[1.0, 9.0]] * 3)
     candidates = A.space.of([A.space.default() | {"rows": rows} for rows in (15, 2)])
     scores = np.array([1.0, 0.9])
-    assert Aim(np.array([0.1, 0.9]), measured, values).ranked(candidates, scores).tolist() == [1, 0]
-    assert Aim(np.array([1.0, 0.0]), measured, values).ranked(candidates, scores).tolist() == [0, 1]
+    large, small = Aim(np.array([0.1, 0.9]), measured, values).worth(candidates, scores)
+    assert small > large
+    large, small = Aim(np.array([1.0, 0.0]), measured, values).worth(candidates, scores)
+    assert large > small
 
 
 def test_unknown_objectives_and_samplers_of_one_value_are_refused() -> None:

@@ -78,6 +78,11 @@ class RecordedRuns:
         spoilt = table[["outcome", "latency_ns", "ratio", "noise"]].iloc[order]
         return table.assign(**{name: spoilt[name].to_numpy() for name in spoilt})
 
+    def shuffled_of(self, workloads: Iterable[int], rng: np.random.Generator) -> DataFrame:
+        """The runs of some workloads with each other's latencies, within each workload."""
+        rows = self._all["workload"].isin(list(workloads)).to_numpy()
+        return self.shuffled(rows, rng).drop(columns=["workload", "trace_key"])
+
     @staticmethod
     def joined(one: DataFrame, other: DataFrame) -> DataFrame:
         """Both tables, with the columns of the first."""

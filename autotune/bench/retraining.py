@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,16 @@ POISONED, USELESS = 5, 6
 SERVING, RETRAINED = 0.2, (0.4, 0.6)
 """Shares of the workloads that the first model of a random order learns from, and those that come after it; the rest
 judges."""
+
+
+class Earlier(StrEnum):
+    """What the model in use learnt from, before it is retrained."""
+
+    FEW = "few workloads"
+    """As much as a young database has: there is little to gain over it, and little should be promoted."""
+    SPOILT = "spoilt readings"
+    """The same runs with their latencies shuffled within each workload, as if read on a machine that was never at rest:
+    a model that is worse than none, so that there is something to gain and promotions can be counted."""
 
 
 @dataclass(frozen=True)
@@ -137,36 +148,56 @@ def _rolled_back(registry: Registry) -> Iterator[str | None]:
         yield registry.rollback()
 
 
-def resampled(
-    runs: RecordedRuns, effort: Effort, count: int, seed: int, say: Say
-) -> list[tuple[float, Step]]:
-    """Retrainings, each with its share of the workloads, for ``count`` random orders of these.
+@dataclass(frozen=True)
+class Resampled:
+    """A retraining with a ``share`` of the workloads, in a random order of these, of a model that was ``earlier``."""
 
-    In each a model of the first workloads is in use, whatever it is worth, and is retrained with more of them; those
-    that none has learnt from judge what was promoted.
+    earlier: Earlier
+    share: float
+    step: Step
+
+
+def resampled(runs: RecordedRuns, effort: Effort, count: int, seed: int, say: Say) -> list[Resampled]:
+    """Retrainings for ``count`` random orders of the workloads.
+
+    In each a model of the first workloads is in use, whatever it is worth, and is retrained with more of them, from the
+    same state each time; those that none has learnt from judge what was promoted.
     """
-    found = []
+    found: list[Resampled] = []
     rng = np.random.default_rng(seed)
     for number in range(count):
-        order = rng.permutation(len(runs))
-        parts = {share: order[: round(share * len(runs))] for share in (SERVING, *RETRAINED)}
-        unseen = dataset.build(runs.table(np.setdiff1d(order, parts[RETRAINED[-1]])), effort.cache)
-        with tempfile.TemporaryDirectory(prefix="autotune-resampled-") as folder:
-            registry = Registry(Path(folder))
-            _put_in_use(registry, dataset.build(runs.table(parts[SERVING]), effort.cache), effort)
-            for share in RETRAINED:
-                step = _step(f"{share:.0%}", runs.table(parts[share]), registry, unseen, effort)
-                found.append((share, step))
-        promoted = sum(step.report.replaced for _, step in found)
+        found += _in_order(runs, effort, rng)
+        promoted = sum(one.step.report.replaced for one in found)
         say(f"{number + 1} of {count} orders: {promoted} of {len(found)} retrainings promoted")
     return found
 
 
-def _put_in_use(registry: Registry, data: Dataset, effort: Effort) -> None:
-    """Train a model that nobody judges."""
+def _in_order(runs: RecordedRuns, effort: Effort, rng: np.random.Generator) -> list[Resampled]:
+    """The retrainings of one random order."""
+    order = rng.permutation(len(runs))
+    parts = {share: order[: round(share * len(runs))] for share in (SERVING, *RETRAINED)}
+    unseen = dataset.build(runs.table(np.setdiff1d(order, parts[RETRAINED[-1]])), effort.cache)
+    first = runs.table(parts[SERVING])
+    tables = {Earlier.FEW: first, Earlier.SPOILT: runs.shuffled_of(parts[SERVING], rng)}
+    found = []
+    for earlier, table in tables.items():
+        with tempfile.TemporaryDirectory(prefix="autotune-resampled-") as folder:
+            registry = Registry(Path(folder))
+            serving = _put_in_use(registry, dataset.build(table, effort.cache), effort)
+            for share in RETRAINED:
+                registry.use(serving)
+                step = _step(f"{share:.0%}", runs.table(parts[share]), registry, unseen, effort)
+                found.append(Resampled(earlier, share, step))
+    return found
+
+
+def _put_in_use(registry: Registry, data: Dataset, effort: Effort) -> str:
+    """Train a model that nobody judges; returns its name."""
     dealt = folds.by_workload(data.workloads, "")
     ranker = Ranker.fit(data, dealt, rounds=effort.rounds, threads=effort.threads)
-    registry.promote(registry.add(ranker, ModelManifest(KIND, features.schema(), {})))
+    name = registry.add(ranker, ModelManifest(KIND, features.schema(), {}))
+    registry.use(name)
+    return name
 
 
 def worse(steps: Sequence[Step]) -> int:
@@ -183,7 +214,9 @@ __all__ = [
     "MONTHS",
     "RETRAINED",
     "SERVING",
+    "Earlier",
     "Effort",
+    "Resampled",
     "Step",
     "Year",
     "clearly_worse",

@@ -13,7 +13,7 @@ import autotune
 from autotune.bench import retraining
 from autotune.bench.recorded_runs import RecordedRuns
 from autotune.bench.replay.recording import COLUMNS, Facts, Recording
-from autotune.bench.retraining import Effort
+from autotune.bench.retraining import Earlier, Effort
 from autotune.cli.main import run
 from autotune.database import Database
 from autotune.schedule.knob import config_to_json
@@ -95,12 +95,14 @@ def test_more_workloads_replace_a_model_of_few_and_hold_elsewhere(
     monkeypatch: pytest.MonkeyPatch, effort: Effort
 ) -> None:
     monkeypatch.setattr(retraining, "RETRAINED", (0.9,))
-    (found,) = retraining.resampled(recorded(), effort, 1, 0, lambda text: None)
-    share, step = found
-    assert share == 0.9
-    assert step.report.judged.keys() == {"new", "in use", "analytic"}
-    assert step.report.replaced == (step.unseen is not None)
-    assert step.in_use == ("v0002" if step.report.replaced else "v0001")
+    found = retraining.resampled(recorded(), effort, 1, 0, lambda text: None)
+    assert [(one.earlier, one.share) for one in found] == [(earlier, 0.9) for earlier in Earlier]
+    for step in (one.step for one in found):
+        assert step.report.judged.keys() == {"new", "in use", "analytic"}
+        assert step.report.replaced == (step.unseen is not None)
+        assert step.in_use == ("v0002" if step.report.replaced else "v0001")
+    few, spoilt = (one.step.report.judged["in use"].of("batch").mean() for one in found)
+    assert spoilt < few, "shuffled readings teach nothing"
 
 
 def test_a_job_begins_with_the_model_that_a_database_was_retrained_to(

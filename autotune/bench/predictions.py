@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from autotune.graph.region import Workload
 from autotune.suggest import counted
 from autotune.target import Target
 from cost_models import analytic
-from cost_models.known_error import known_error, of_machine
+from cost_models.known_error import LEVEL, KnownError, known_error, of_machine
+from cost_models.microarchitectures import CORES
 from search_spaces.spaces import space_for
 
 Configs = tuple[Mapping[str, int | str | bool], ...]
@@ -148,6 +150,32 @@ def _recorded(recording: Recording) -> Sample:
     )
 
 
+def fitted(samples: Iterable[Sample]) -> dict[str, tuple[KnownError, int]]:
+    """The error of each family, and of how many workloads: of the candidates that the model likes best, on processors
+    that are known."""
+    logs: dict[str, list[float]] = {}
+    for sample in samples:
+        if Target.from_json(sample.target).cpu in CORES:
+            scale = sample.ratio * known_error(sample.family).scale
+            logs.setdefault(sample.family, []).append(math.log(scale))
+    return {family: (_error(found), len(found)) for family, found in sorted(logs.items())}
+
+
+def fitted_level(samples: Iterable[Sample]) -> tuple[KnownError, int]:
+    """The error that is left by the known scales of families, where all that is known of the processor is a level."""
+    found = [
+        math.log(sample.ratio * LEVEL.scale)
+        for sample in samples
+        if Target.from_json(sample.target).cpu not in CORES
+    ]
+    return _error(found), len(found)
+
+
+def _error(logs: Sequence[float]) -> KnownError:
+    spread = float(np.std(logs, ddof=1)) if len(logs) > 1 else math.nan
+    return KnownError(math.exp(float(np.mean(logs))) if logs else math.nan, spread)
+
+
 def by_group(samples: Iterable[Sample], value: Callable[[Sample], float]) -> dict[str, float]:
     """The mean over the workloads of each family and target; those without a value are left out."""
     values: dict[str, list[float]] = {}
@@ -156,4 +184,4 @@ def by_group(samples: Iterable[Sample], value: Callable[[Sample], float]) -> dic
     return {group: float(np.nanmean(found)) for group, found in sorted(values.items())}
 
 
-__all__ = ["Sample", "by_group", "cases", "measured", "read"]
+__all__ = ["Sample", "by_group", "cases", "fitted", "fitted_level", "measured", "read"]

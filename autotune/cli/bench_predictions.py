@@ -66,8 +66,10 @@ def command(
 ) -> None:
     """Rank correlation of the analytic cost model with measured times, and its error; NAMES are families of search
     spaces."""
-    from autotune.bench import predictions
+    from autotune.bench import predictions, recorded_transfers
     from autotune.bench.predictions import Sample
+    from autotune.bench.recorded_transfers import transferred
+    from autotune.bench.replay.recording import read_all
     from autotune.bench.side_by_side import Pace
     from autotune.bench.whole_models import Foreseen, foresee
     from autotune.target import Target
@@ -89,7 +91,13 @@ def command(
         whole += foresee(chosen, number, Pace(rounds=rounds), shared.say)
     wanted = [sample for sample in found if not names or sample.family in names]
     data = {"regions": [asdict(sample) for sample in wanted], "models": [asdict(one) for one in whole]}
-    tables = (_families(wanted), *([_whole(whole)] if whole else []), _workloads(wanted))
+    recorded = [recording for path in earlier if path.is_dir() for recording in read_all(path)]
+    tables = (
+        _families(wanted),
+        *([_whole(whole)] if whole else []),
+        *([_constants(wanted), recorded_transfers.table([*transferred(recorded)])] if recorded else []),
+        _workloads(wanted),
+    )
     output.finish(output.document("Predictions of the cost model", ABOUT, tables, data))
 
 
@@ -153,6 +161,27 @@ def _families(samples: Sequence[Sample]) -> Table:
     return Table(
         "Families and targets, means", ("family, target", "correlation", "scale", "regret", "error"), rows
     )
+
+
+def _constants(samples: Sequence[Sample]) -> Table:
+    """What `cost_models.known_error` would have by these samples, beside what it has."""
+    from autotune.bench.predictions import fitted, fitted_level
+    from autotune.bench.tables import Table
+    from cost_models.known_error import LEVEL, known_error
+
+    found = [(name, *of, known_error(name)) for name, of in fitted(samples).items()]
+    found += [("a level", *fitted_level(samples), LEVEL)]
+    rows = tuple(
+        (name, str(count), f"{e.scale:.2f}", f"{e.spread:.2f}", f"{now.scale:.2f}", f"{now.spread:.2f}")
+        for name, e, count, now in found
+        if count
+    )
+    head = ("family", "workloads", "scale", "spread", "scale that is known", "spread that is known")
+    notes = (
+        "of the candidates that the model likes best: predicted over measured, geometric mean and standard deviation "
+        "of the logarithm; a level: code for x86-64-v3, after the known scale of its family",
+    )
+    return Table("Known errors", head, rows, notes)
 
 
 def _workloads(samples: Sequence[Sample]) -> Table:

@@ -1,0 +1,131 @@
+"""How good expectations of schedules are that were found for other sizes, over recorded candidates of both sizes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.bench.replay.recording import Recording
+from autotune.bench.tables import NOTHING, Table
+from autotune.compiler.tiers import ERRORS, EXPECTED, LIKED, Tier
+from autotune.database.near import sizes_of
+from autotune.schedule.knob import config_to_json
+from cost_models import analytic
+from cost_models.interval import around
+from search_spaces.projection import projected
+
+NEAR = 1.2
+"""What takes so much of the default's time for one size says something of another: few that are faster were recorded
+for both."""
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """What a candidate took for one workload, and for another of its structure: latencies over the default's.
+
+    ``known`` was read of the first, ``ratio`` of the other; ``predicted`` is by the analytic model, for the other.
+    """
+
+    known: float
+    predicted: float
+    ratio: float
+
+    @property
+    def expected(self) -> float:
+        """What is said of the other one before it is read."""
+        return self.known * self.predicted
+
+    @property
+    def error(self) -> float:
+        """The logarithm of what was read over what was expected."""
+        return math.log(self.ratio / self.expected)
+
+
+def transferred(recordings: Sequence[Recording]) -> Iterator[Transferred]:
+    """All candidates that were recorded for two workloads of the same structure on one target, and are near the default
+    or faster for one of them."""
+    alike: dict[tuple[str, str], list[_Read]] = {}
+    for recording in recordings:
+        structure = sizes_of(recording.facts.workload).structure
+        alike.setdefault((structure, recording.facts.target), []).append(_Read.of(recording))
+    for group in alike.values():
+        for source, other in itertools.permutations(group, 2):
+            yield from _between(source, other)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A recording, and the ratio of each candidate by the JSON of its configuration."""
+
+    recording: Recording
+    ratios: dict[str, float]
+
+    @staticmethod
+    def of(recording: Recording) -> _Read:
+        configs, rows = recording.today
+        found = zip(configs, rows.ratio, strict=True)
+        return _Read(recording, {config_to_json(c): float(r) for c, r in found if not math.isnan(r)})
+
+
+def _between(source: _Read, other: _Read) -> Iterator[Transferred]:
+    space = other.recording.space
+    default = other.recording.today[0][0]
+    (default_s,) = analytic.predict(space, [default])
+    configs, rows = source.recording.today
+    for config, known in zip(configs, rows.ratio, strict=True):
+        if not known <= NEAR:  # nor where it failed
+            continue
+        here = projected(space, config, default)
+        ratio = other.ratios.get(config_to_json(here))
+        if ratio is not None and here != default:
+            predicted = float(analytic.predict(space, [here])[0] / default_s)
+            yield Transferred(float(known), predicted, ratio)
+
+
+def table(found: Sequence[Transferred]) -> Table:
+    """Errors of what is expected, of the faster ones and by what the model predicts."""
+    named = {
+        "faster there": [one for one in found if one.known <= EXPECTED],
+        f"predicted up to {LIKED} of the default": [one for one in found if one.predicted <= LIKED],
+        f"predicted above {LIKED}": [one for one in found if one.predicted > LIKED],
+    }
+    rows = tuple((name, *_figures(some)) for name, some in named.items())
+    head = (
+        "candidates",
+        "pairs",
+        "read ÷ default",
+        "bias",
+        "error",
+        "up to",
+        "error that is stated",
+        "covered",
+    )
+    notes = (
+        f"candidates that take up to {NEAR} of the default's time for one size, recorded for another too; faster: up "
+        f"to {EXPECTED}; read ÷ default: of that other one, the geometric mean",
+        "bias and error: the mean and the root mean square of the logarithm of what was read over what was expected; "
+        "up to: the upper end of its 95 % interval",
+    )
+    return Table("Schedules of other sizes", head, rows, notes)
+
+
+def _figures(found: Sequence[Transferred]) -> tuple[str, ...]:
+    from scipy.stats import chi2
+
+    stated = ERRORS[Tier.SHAPE]
+    if not found:
+        return ("0", *[NOTHING] * 4, f"{stated:.2f}", NOTHING)
+    errors, count = np.array([one.error for one in found]), len(found)
+    inside = sum(low <= one.ratio <= high for one in found for low, high in [around(one.expected, stated)])
+    mean = math.exp(float(np.mean([math.log(one.ratio) for one in found])))
+    error = math.sqrt(float((errors**2).mean()))
+    most = error * math.sqrt(count / float(chi2.ppf(0.025, count)))
+    figures = (mean, float(errors.mean()), error, most, stated)
+    return (str(count), *(f"{figure:.2f}" for figure in figures), f"{inside} of {count}")
+
+
+__all__ = ["Transferred", "table", "transferred"]

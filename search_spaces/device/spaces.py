@@ -21,9 +21,9 @@ _BY_ROWS = ("reduction", "softmax", "normalization")
 
 
 def runs_groups(target: Target) -> bool:
-    """Whether these spaces serve a target: OpenCL devices but CPUs, where threads of a group take turns and a tile a
-    thread is better."""
-    return target.arch == "opencl" and "cpu" not in target.features
+    """Whether these spaces serve a target: devices but CPUs, where threads of a group take turns and a tile a thread is
+    better."""
+    return target.group_items > 0 and "cpu" not in target.features
 
 
 def device_space_for(workload: Workload, target: Target) -> Space:

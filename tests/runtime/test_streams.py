@@ -148,8 +148,9 @@ def test_memory_that_is_not_there_is_an_error_of_its_request(held: threading.Eve
                 break
             time.sleep(0.001)
         held.set()
-        errors = [request.exception(60) for request in requests]
-        assert [str(error) for error in errors if error] == ["no more"]
+        errors = [str(error) for request in requests if (error := request.exception(60))]
+        # The first request takes the module's own memory unless it has seen the others come.
+        assert errors in (["no more"], ["no more"] * 2)
 
 
 @pytest.mark.parametrize(("streams", "room"), [(0, 1), (1, 0)])

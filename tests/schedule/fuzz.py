@@ -174,7 +174,9 @@ def _fill(
     prove_every: int,
 ) -> bool:
     """Start processes until ``workers`` run; False when none runs any more."""
-    context = multiprocessing.get_context("fork")
+    # Not forks of this process: threads of an OpenCL driver that it has used would be missing there.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     while len(running) < workers:
         block = next(waiting, None)
         if block is None:

@@ -9,8 +9,8 @@ A dispatch is one or more kernels that run in order, each a range of independent
 time on different workers, each with scratch memory of its own; the next kernel starts when all
 tiles of the one before are done.
 
-On a GPU an entry point takes the addresses of its buffers, each a multiple of 16 bytes, and nothing else; its tiles and
-threads are those of :class:`Launch`.
+On a GPU an entry point is started as its :class:`Launch` says. One of PTX takes the addresses of its buffers, each a
+multiple of 16 bytes, and nothing else; one of OpenCL C memory and an offset in bytes for each buffer, then the tiles.
 """
 
 from __future__ import annotations
@@ -42,10 +42,21 @@ class BufferSpec:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a GPU starts a kernel: blocks of a grid and threads of a block, along x, y and z."""
+    """How a GPU starts a kernel: blocks of a grid and threads of a block, along x, y and z.
 
-    grid: Size
+    No ``grid`` stands for a thread a tile, in as many blocks as these need.
+    """
+
+    grid: Size | None
     block: Size
+
+    def blocks(self, tiles: int = 1) -> Size:
+        """The grid for so many tiles (at least one).
+
+        >>> Launch(None, (64, 1, 1)).blocks(100)
+        (2, 1, 1)
+        """
+        return self.grid or (-(-tiles // self.block[0]), 1, 1)
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,8 @@ class Kernel:
     """One entry point of the object code.
 
     ``buffers`` are indexes into :attr:`DispatchCode.buffers`; ``scratch_bytes`` is per worker. A
-    ``hoisted`` kernel runs once, at compile time. One of a GPU has a ``launch``, which runs all of it.
+    ``hoisted`` kernel runs once, at compile time. One of a GPU has a ``launch``, which runs all of it,
+    or the tiles that it is told where it has no grid.
     """
 
     symbol: str
@@ -68,8 +80,8 @@ class Kernel:
 class DispatchCode:
     """Code of one dispatch, its manifest, and the text that it was compiled from.
 
-    ``object_code`` is what is loaded: for a CPU a relocatable ELF file, for a GPU of NVIDIA a text in PTX; and ``ir``
-    its LLVM IR.
+    ``object_code`` is what is loaded: for a CPU a relocatable ELF file, for a GPU of NVIDIA a text in PTX,
+    whose ``ir`` is LLVM's, for a device of OpenCL its source.
     """
 
     object_code: bytes

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from autotune.codegen.elf import ObjectSymbols, read_symbols
-from autotune.codegen.nvptx import launch as ptx
-from autotune.codegen.opencl.launch import MARK, read_launches
+from autotune.codegen.gpu.starts import language_of, read_starts
 from autotune.errors import BuildError
+
+_ARCHITECTURES = {"ptx": "nvptx64", "opencl": "opencl"}
+"""Of targets, by the language of their code."""
 
 _DIRECTIVE = re.compile(rb"^[ \t]*#[ \t]*(\w+)", re.MULTILINE)
 
@@ -17,16 +19,16 @@ def object_symbols(data: bytes) -> ObjectSymbols:
 
     A source may hold no directives but pragmas, which compilers could otherwise read files for.
     """
-    if data.startswith(ptx.MARK.encode()):
-        return ObjectSymbols("nvptx64", frozenset(ptx.read_starts(data)), frozenset())
-    if not data.startswith(MARK.encode()):
+    language = language_of(data)
+    if language is None:
         return read_symbols(data)
-    for directive in _DIRECTIVE.findall(data):
-        if directive != b"pragma":
-            raise BuildError(
-                f"OpenCL code with #{directive.decode()[:40]}, which that of this package has not"
-            )
-    return ObjectSymbols("opencl", frozenset(read_launches(data)), frozenset())
+    if language == "opencl":
+        for directive in _DIRECTIVE.findall(data):
+            if directive != b"pragma":
+                raise BuildError(
+                    f"OpenCL code with #{directive.decode()[:40]}, which that of this package has not"
+                )
+    return ObjectSymbols(_ARCHITECTURES[language], frozenset(read_starts(data, language)), frozenset())
 
 
 __all__ = ["object_symbols"]

@@ -27,7 +27,7 @@ FAMILY = "device_grid"
 _ITEMS = (16, 32, 64, 128, 256)
 DEVICE_VERSIONS = {
     **VERSIONS,
-    "codegen.opencl": 1,
+    "codegen.gpu": 2,
     "space.device_grid": 1,
     "space.device_tile": 1,
     "space.device_rows": 1,

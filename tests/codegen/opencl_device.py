@@ -12,7 +12,7 @@ import pytest
 
 from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import DispatchCode, Kernel
-from autotune.codegen.opencl.launch import read_launches
+from autotune.codegen.gpu.starts import read_starts
 from autotune.opencl import device, devices, target_of
 from autotune.pocl import options
 from autotune.schedule import Schedule
@@ -56,7 +56,7 @@ class DeviceCode:
     def __init__(self, code: DispatchCode) -> None:
         import pyopencl as cl
 
-        self.launches = read_launches(code.object_code)
+        self.starts = read_starts(code.object_code, "opencl")
         context, self.queue = _queue()
         source = code.object_code.decode()
         self.program = cl.Program(context, source).build(options(device("opencl"), source), cache_dir=False)
@@ -67,9 +67,11 @@ class DeviceCode:
 
         if begin >= end:
             return
-        launch = self.launches[kernel.symbol]
-        assert launch.buffers == len(memories)
-        whole, group = launch.sizes(end - begin)
+        start = self.starts[kernel.symbol]
+        assert start.launch == kernel.launch
+        assert start.buffers == len(memories)
+        group = start.launch.block
+        whole = [n * m for n, m in zip(start.launch.blocks(end - begin), group, strict=True)]
         arguments, copies = list[Any](), []
         for memory in memories:
             fenced = np.full(memory.size + 2 * FENCE, PATTERN, np.uint8)

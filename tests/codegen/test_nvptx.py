@@ -225,7 +225,8 @@ def test_more_threads_or_shared_memory_than_a_block_has_are_refused() -> None:
     with pytest.raises(BuildError) as refused:
         compiled(lower_schedule(s, [a, c]))
     assert str(refused.value) == (
-        "kernel C: its blocks have 64 x 64 x 1 = 4096 threads, a GPU runs at most 1024; bind smaller loops to threadIdx"
+        "kernel C: its blocks have 64 x 64 x 1 = 4096 threads, the device runs at most 1024; bind smaller loops to "
+        "threadIdx"
     )
     a = te.placeholder((128, 128), name="A")
     b = te.compute(a.shape, lambda i, j: a[i, j] + 1.0, name="B")

@@ -11,7 +11,7 @@ from scipy import special
 
 from autotune import te
 from autotune.codegen.backend import compile_schedule
-from autotune.codegen.opencl.launch import read_launches
+from autotune.codegen.code import Launch
 from autotune.errors import BuildError, MissingExtraError
 from autotune.target import Target
 from tests.codegen.opencl_device import needs_opencl, run_on_device
@@ -70,7 +70,9 @@ def test_functions_are_as_exact_as_opencl_promises(lanes: int) -> None:
         assert error[finite].max() <= most, f"{name} of {x[finite][error[finite].argmax()]}"
 
 
-def threads(barriers: bool) -> tuple[Any, list[te.Tensor]]:
+@needs_opencl
+@pytest.mark.parametrize("scope", ["local", "shared"])
+def test_a_stage_of_one_axis_is_shared_along_the_other(scope: str) -> None:
     """A stage in a loop over threadIdx.x, outside of its loop over threadIdx.y."""
     a = te.placeholder((8, 6), name="A")
     b = te.compute(a.shape, lambda i, j: a[i, j] + 1.0, name="B")
@@ -80,26 +82,13 @@ def threads(barriers: bool) -> tuple[Any, list[te.Tensor]]:
     s[c].bind(i, te.thread_axis("threadIdx.x"))
     s[c].bind(j, te.thread_axis("threadIdx.y"))
     s[b].compute_at(s[c], i)
-    if barriers:
+    if scope == "shared":
         s[b].set_scope("shared")
-    return s, [a, c]
-
-
-@needs_opencl
-def test_axes_that_do_not_enclose_everything_are_serial() -> None:
-    s, args = threads(barriers=False)
-    (launch,) = read_launches(compile_schedule(s, args, GENERIC).object_code).values()
-    assert launch.items == (8, 1, 1)
+    code = compile_schedule(s, [a, c], GENERIC)
+    assert code.kernels[0].launch == Launch((1, 1, 1), (8, 6, 1))
+    assert "__local float" in code.ir
     x = np.arange(48, dtype=np.float32).reshape(8, 6)
-    np.testing.assert_array_equal(run_on_device(s, args, {"A": x})["C"], (x[:, ::-1] + 1) * 2)
-
-
-def test_threads_that_cannot_meet_are_refused() -> None:
-    s, args = threads(barriers=True)
-    with pytest.raises(
-        BuildError, match=r"threadIdx.y of loop i .threadIdx.x. does not enclose all that its threads"
-    ):
-        compile_schedule(s, args, GENERIC)
+    np.testing.assert_array_equal(run_on_device(s, [a, c], {"A": x})["C"], (x[:, ::-1] + 1) * 2)
 
 
 def test_groups_that_are_too_large_are_refused() -> None:
@@ -107,7 +96,7 @@ def test_groups_that_are_too_large_are_refused() -> None:
     c = te.compute(a.shape, lambda i: a[i] + 1.0, name="C")
     s = te.create_schedule(c)
     s[c].bind(s[c].op.axis[0], te.thread_axis("threadIdx.x"))
-    with pytest.raises(BuildError, match="groups of 1024 x 1 x 1 work items; the device takes 256 at most"):
+    with pytest.raises(BuildError, match="have 1024 x 1 x 1 = 1024 threads, the device runs at most 256"):
         compile_schedule(s, [a, c], GENERIC)
 
 

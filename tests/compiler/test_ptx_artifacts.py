@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from autotune import cuda
+from autotune.codegen.gpu.starts import read_starts
 from autotune.codegen.nvptx.assembler import assembled, find_assembler
-from autotune.codegen.nvptx.launch import read_starts
 from autotune.compiler.driver import compile_in_detail
 from autotune.errors import ArtifactError, AutotuneError, BuildError
 from autotune.runtime import artifact
@@ -38,9 +38,9 @@ def test_an_artifact_comes_back(image: ModuleImage, tmp_path: Path) -> None:
 def test_every_command_has_a_launch_of_its_buffers(image: ModuleImage) -> None:
     assert image.commands
     for command in image.commands:
-        start = read_starts(image.objects[command.object_index])[command.symbol]
+        start = read_starts(image.objects[command.object_index], "ptx")[command.symbol]
         assert start.buffers == len(command.bindings)
-        assert min(*start.launch.grid, *start.launch.block) >= 1
+        assert min(*start.launch.blocks(), *start.launch.block) >= 1
 
 
 def test_memory_is_where_kernels_take_it(image: ModuleImage) -> None:

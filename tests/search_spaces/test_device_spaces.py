@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from autotune.codegen.backend import compile_schedule
-from autotune.codegen.opencl.launch import Launch, read_launches
+from autotune.codegen.code import DispatchCode, Launch
 from autotune.graph.region import Workload
 from autotune.schedule.knob import Config
 from autotune.target import Target
@@ -33,12 +34,11 @@ WORKLOADS: dict[str, tuple[Callable[[], Workload], str]] = {
 }
 
 
-def launches(space: Space, config: Config) -> list[Launch]:
+def compiled(space: Space, config: Config) -> DispatchCode:
     program = space.workload.program()
     schedule = space.apply(program, config)
     options = {"constants": program.constants, "strides": program.strides}
-    code = compile_schedule(schedule, program.args, GENERIC, **options)
-    return [*read_launches(code.object_code).values()]
+    return compile_schedule(schedule, program.args, GENERIC, **options)
 
 
 @needs_opencl
@@ -66,20 +66,21 @@ def test_a_product_is_staged_by_groups_of_threads() -> None:
     config = analytic.default_config(space)
     assert config == space.default()
     assert config["stage"]
-    (launch,) = launches(space, config)
-    assert launch.items == (16, 8, 1)
-    assert launch.groups == (2, 1, 1)
-    assert 0 < launch.local_bytes <= GENERIC.shared_bytes
-    (plain,) = launches(space, {**config, "stage": False})
-    assert plain.local_bytes == 0
+    staged, plain = compiled(space, config), compiled(space, {**config, "stage": False})
+    assert [kernel.launch for kernel in staged.kernels] == [Launch((2, 1, 1), (16, 8, 1))]
+    assert "__local float" in staged.ir
+    assert "__local" not in plain.ir
 
 
 def test_every_candidate_fits_the_device() -> None:
     space = space_for(w.matmul(96, 200, 80), GENERIC)
     for config in space.random(np.random.default_rng(0), 40):
-        for launch in launches(space, config):
-            assert np.prod(launch.items) <= GENERIC.group_items
-            assert launch.local_bytes <= GENERIC.shared_bytes
+        code = compiled(space, config)
+        for kernel in code.kernels:
+            assert kernel.launch is not None
+            assert np.prod(kernel.launch.block) <= GENERIC.group_items
+        declared = re.findall(r"^  __local float \w+\[(\d+)\];$", code.ir, re.MULTILINE)
+        assert 4 * sum(map(int, declared)) <= GENERIC.shared_bytes
 
 
 def test_a_cpu_behind_opencl_has_the_spaces_of_cpus() -> None:

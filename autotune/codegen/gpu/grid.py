@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from autotune.codegen.code import Launch, Size
 from autotune.errors import BuildError
-from autotune.lower.ir import For, LoopKernel, Stmt, walk
+from autotune.lower.ir import For, LoopKernel, Stmt, is_thread_axis, walk
+from autotune.target import Target
 from autotune.te.expr import Var
 
 TILE_THREADS = 128
@@ -16,9 +17,10 @@ TILE_THREADS = 128
 WARP = 32
 """Threads that run an instruction of a tensor core together: neighbours along threadIdx.x."""
 
-_MAX_GRID: Size = ((1 << 31) - 1, 65535, 65535)
-_MAX_BLOCK: Size = (1024, 1024, 64)
-_MAX_THREADS = 1024
+_MOST = (1 << 31) - 1
+_CUDA_GRID: Size = (_MOST, 65535, 65535)
+_CUDA_BLOCK: Size = (1024, 1024, 64)
+_ANY: Size = (_MOST, _MOST, _MOST)
 
 
 @dataclass(frozen=True)
@@ -40,24 +42,38 @@ def has_blocks(stmt: Stmt) -> bool:
     return any(isinstance(part, For) and part.kind.startswith("blockIdx") for part in walk(stmt))
 
 
-def checked_size(name: str, extents: Mapping[str, int]) -> Launch:
-    """Blocks and threads of a kernel, from the extents of its thread axes; raises BuildError for what no GPU runs."""
+def has_axes(stmt: Stmt) -> bool:
+    """Whether loops inside of a statement are bound to thread axes."""
+    return any(isinstance(part, For) and is_thread_axis(part.kind) for part in walk(stmt))
+
+
+def checked_size(name: str, extents: Mapping[str, int], target: Target) -> Launch:
+    """Blocks and threads of a kernel, from the extents of its thread axes.
+
+    Raises BuildError for what the target does not run.
+    """
     grid, block = _size("blockIdx", extents), _size("threadIdx", extents)
-    threads = block[0] * block[1] * block[2]
-    for axis, limits, size in (("blockIdx", _MAX_GRID, grid), ("threadIdx", _MAX_BLOCK, block)):
+    threads, most_threads = block[0] * block[1] * block[2], target.group_items
+    for axis, limits, size in _limits(target, grid, block):
         for letter, count, most in zip("xyz", size, limits, strict=True):
             if count > most:
                 raise BuildError(
-                    f"kernel {name}: {axis}.{letter} has {count} iterations, a GPU has at most {most} there; split "
-                    f"the loop, and bind its parts to different axes"
+                    f"kernel {name}: {axis}.{letter} has {count} iterations, the device has at most {most} there; "
+                    f"split the loop, and bind its parts to different axes"
                 )
-    if threads > _MAX_THREADS:
+    if most_threads and threads > most_threads:
         shape = " x ".join(map(str, block))
         raise BuildError(
-            f"kernel {name}: its blocks have {shape} = {threads} threads, a GPU runs at most {_MAX_THREADS}; bind "
-            f"smaller loops to threadIdx"
+            f"kernel {name}: its blocks have {shape} = {threads} threads, the device runs at most {most_threads}; "
+            f"bind smaller loops to threadIdx"
         )
     return Launch(grid, block)
+
+
+def _limits(target: Target, grid: Size, block: Size) -> tuple[tuple[str, Size, Size], ...]:
+    """What there may be of each axis along x, y and z, and what there is."""
+    most = (_CUDA_GRID, _CUDA_BLOCK) if target.is_nvidia else (_ANY, _ANY)
+    return ("blockIdx", most[0], grid), ("threadIdx", most[1], block)
 
 
 def _size(axis: str, extents: Mapping[str, int]) -> Size:
@@ -65,4 +81,4 @@ def _size(axis: str, extents: Mapping[str, int]) -> Size:
     return x, y, z
 
 
-__all__ = ["TILE_THREADS", "WARP", "GridKernel", "checked_size", "has_blocks"]
+__all__ = ["TILE_THREADS", "WARP", "GridKernel", "checked_size", "has_axes", "has_blocks"]

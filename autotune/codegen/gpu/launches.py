@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autotune.codegen.gpu.grid import TILE_THREADS, has_blocks
+from autotune.codegen.gpu.grid import TILE_THREADS, has_axes, has_blocks
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
@@ -22,7 +22,6 @@ from autotune.lower.ir import (
     Stmt,
     Store,
     expressions,
-    is_thread_axis,
     loads,
     nodes,
     walk,
@@ -43,12 +42,11 @@ def _with_tiles(kernel: LoopKernel) -> Stmt:
     body = kernel.body
     if not isinstance(body, For) or body.kind != "parallel":
         return body
-    bound = [part for part in walk(body) if isinstance(part, For) and is_thread_axis(part.kind)]
-    if any(part.kind.startswith("blockIdx") for part in bound):
+    if has_blocks(body):
         raise BuildError(
             f"kernel {kernel.name}: the parallel loop {body.var.name} is around loops bound to blockIdx; bind it too"
         )
-    if bound:
+    if has_axes(body):
         return For(body.var, body.extent, "blockIdx.x", body.body)
     threads = min(body.extent, TILE_THREADS)
     blocks = -(-body.extent // threads)

@@ -35,12 +35,13 @@ from autotune.lower.ir import (
     walk,
 )
 from autotune.lower.rewrite import moved, substituted, with_parts
+from autotune.target import Target
 from autotune.te.expr import Compare, Expr, Not, Var, const
 
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
-def as_threads(kernel: LoopKernel) -> GridKernel:
+def as_threads(kernel: LoopKernel, target: Target) -> GridKernel:
     """A launch (see :mod:`autotune.codegen.gpu.launches`) as its threads run it; raises BuildError."""
     extents: dict[str, int] = {}
     whole = _with_numbers(kernel.body)
@@ -54,7 +55,7 @@ def as_threads(kernel: LoopKernel) -> GridKernel:
                 f"kernel {kernel.name}: instructions of tensor cores run on the {WARP} threads of a warp, but "
                 f"threadIdx.x has {lanes}; bind a loop of {WARP} iterations to it, and more warps to threadIdx.y"
             )
-    launch = checked_size(kernel.name, extents)
+    launch = checked_size(kernel.name, extents, target)
     indices = {tag: Var(tag) for tag in extents if not tag.startswith("vthread")}
     body = _Threads(kernel, indices, extents).block(whole)
     return GridKernel(kernel, body, indices, launch)
@@ -75,7 +76,8 @@ class _Threads:
         self.kernel = kernel
         self.indices = indices
         self.extents = extents
-        self.tags = [tag for tag in THREADS if tag in indices]
+        self.tags = [tag for tag in THREADS if extents.get(tag, 1) > 1]
+        """Axes along which a thread is not alone."""
         self.differing: set[Var] = {indices[tag] for tag in self.tags}
         """Variables that differ from thread to thread."""
         self.fragments = Fragments(indices.get("threadIdx.x"))
@@ -115,7 +117,7 @@ class _Threads:
         if not self._waits(stmt) and not self.fragments.touched(stmt):
             return self._leaf(stmt, opened, guards, followed)
         if isinstance(stmt, Barrier):
-            return stmt
+            return stmt if self.tags else sequence([])
         if isinstance(stmt, Seq):
             last = len(stmt.stmts) - 1
             return sequence(
@@ -126,6 +128,11 @@ class _Threads:
         if isinstance(stmt, For):
             return self._loop(stmt, opened, guards, followed)
         if isinstance(stmt, Let):
+            if any(isinstance(node, Load) for node in nodes(stmt.value)):
+                raise BuildError(
+                    f"kernel {self.kernel.name}: value {stmt.var.name}, which memory has, is around a barrier; compute "
+                    f"what waits outside of it"
+                )
             if self._differs(stmt.value):
                 self.differing.add(stmt.var)
             return Let(stmt.var, stmt.value, self._level(stmt.body, opened, guards, followed))
@@ -137,6 +144,8 @@ class _Threads:
 
     def _leaf(self, stmt: Stmt, opened: Sequence[str], guards: Sequence[Expr], followed: bool) -> Stmt:
         """What no thread waits in: run by the threads that are open, and the first along the other axes."""
+        if isinstance(stmt, Seq) and not stmt.stmts:
+            return stmt
         body = self._serial(stmt)
         closed = [tag for tag in self.tags if tag not in opened]
         first: list[Expr] = [Compare("==", self.indices[tag], const(0)) for tag in closed]
@@ -168,7 +177,7 @@ class _Threads:
                 inner.append(Compare("<", index, const(loop.extent)))
             self.differing.add(loop.var)
             body = Let(loop.var, index, self._level(loop.body, [*opened, loop.kind], inner, False))
-            return sequence([body, Barrier()]) if followed else body
+            return sequence([body, Barrier()]) if followed and self.tags else body
         if loop.kind.startswith("vthread") and any(isinstance(part, Barrier) for part in walk(loop.body)):
             raise BuildError(
                 f"kernel {self.kernel.name}: shared memory is filled inside of the virtual threads of loop "

@@ -6,12 +6,12 @@ import hashlib
 
 from autotune.codegen.code import DispatchCode
 from autotune.codegen.gpu.launches import launches
+from autotune.codegen.gpu.starts import Start, with_starts
 from autotune.codegen.gpu.threads import as_threads
 from autotune.codegen.llvm.module import ModuleText
 from autotune.codegen.llvm.objects import assembly
 from autotune.codegen.manifest import Entry, with_manifest
 from autotune.codegen.nvptx.kernel import emit_kernel
-from autotune.codegen.nvptx.launch import Start, with_starts
 from autotune.lower.ir import LoopProgram
 from autotune.target import Target
 from autotune.te.depth import walks_deep
@@ -27,11 +27,12 @@ class NvptxBackend:
         """The PTX, which a driver compiles for its device, and the LLVM IR that it was made from."""
         ir, entries = emit_program(program, target, name or _UNNAMED)
         if not name:
-            name = "k" + hashlib.sha256(f"{target.cpu}\n{ir}".encode()).hexdigest()[:16]
+            sizes = [e.launch for e in entries]
+            name = "k" + hashlib.sha256(f"{target.cpu}\n{sizes}\n{ir}".encode()).hexdigest()[:16]
             ir = ir.replace(_UNNAMED, name)
             entries = [e._replace(symbol=e.symbol.replace(_UNNAMED, name)) for e in entries]
         starts = {e.symbol: Start(e.launch, len(e.kernel.buffers)) for e in entries if e.launch}
-        return with_manifest(program, entries, with_starts(starts, assembly(ir, target)), ir)
+        return with_manifest(program, entries, with_starts("ptx", starts, assembly(ir, target)), ir)
 
     def manifest(self, program: LoopProgram, target: Target) -> DispatchCode:
         """Launches, without code."""
@@ -44,7 +45,7 @@ def emit_program(program: LoopProgram, target: Target, name: str) -> tuple[str, 
     """LLVM IR text of a loop program, and its entry points."""
     module = ModuleText(target)
     parts = [part for kernel in program.kernels for part in launches(kernel)]
-    entries = [emit_kernel(module, as_threads(part), f"{name}_{n}") for n, part in enumerate(parts)]
+    entries = [emit_kernel(module, as_threads(part, target), f"{name}_{n}") for n, part in enumerate(parts)]
     return module.text(), entries
 
 

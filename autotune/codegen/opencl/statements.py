@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from autotune.codegen.opencl.expressions import WRITTEN, Expressions, has_load
-from autotune.codegen.opencl.threads import dimension, is_item_axis, whole_group
+from autotune.codegen.opencl.expressions import WRITTEN, Expressions
 from autotune.codegen.opencl.types import INT_LIMITS, Value, memory_type, vector_type, whole
 from autotune.codegen.opencl.vectors import Vectors
 from autotune.codegen.opencl.writer import Writer
@@ -23,31 +22,25 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
-    nodes,
 )
 from autotune.target import ITEM_BYTES
 from autotune.te.expr import Expr, Var
 
+_MEET = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+
 
 class Statements:
-    """Writes statements; ``sizes`` are the work items of the group."""
+    """Writes statements; ``lanes`` is what the device likes for float32.
 
-    def __init__(self, code: Writer, lanes: int, sizes: tuple[int, int, int]) -> None:
+    ``together`` says that the work items of a group share memory and meet at barriers: else each is alone.
+    """
+
+    def __init__(self, code: Writer, lanes: int, *, together: bool) -> None:
         self.code = code
-        self.sizes = sizes
+        self.together = together
         self.pointers: dict[Buffer, str] = {}
         self.expressions = Expressions(code, self.pointers.__getitem__)
         self.vectors = Vectors(self.expressions, lanes)
-        self.tags: frozenset[str] = frozenset()
-        """Axes that run as work items in the open nest."""
-        self.open: dict[str, int] = {}
-        """Extents of the loops over them that are open."""
-        self.varying: set[Var] = set()
-        """Variables that differ between the work items of a group."""
-        self.divided: list[Expr] = []
-        """Open conditions that may."""
-        self.together = False
-        """Whether work items of the group are at the current place."""
         self.local_bytes = 0
         self.private_bytes = 0
         """Memory of each work item."""
@@ -117,28 +110,12 @@ class Statements:
             self.statement(part)
 
     def _loop(self, node: For) -> None:
-        if is_item_axis(node.kind) and node.kind in self.tags:
-            self._items(node)
-        elif node.kind == "vectorized":
+        if node.kind == "vectorized":
             self.vectors.loop(node, lambda: self.repeated(node, lambda: self.statement(node.body)))
         elif node.kind == "unrolled":
             self.unrolled(node, lambda: self.statement(node.body))
         else:
             self.repeated(node, lambda: self.statement(node.body))
-
-    def _items(self, node: For) -> None:
-        """A loop whose iterations are work items."""
-        number = dimension(node.kind)
-        self.open[node.kind] = node.extent
-        self.varying.add(node.var)
-        with self.code.block():
-            self.counted(node.var, node.extent, f"get_local_id({number})")
-            if node.extent < self.sizes[number]:
-                with self.code.block(f"if ({self.expressions.env[node.var].text} < {node.extent})"):
-                    self.statement(node.body)
-            else:
-                self.statement(node.body)
-        del self.open[node.kind]
 
     def _store(self, node: Store) -> None:
         with self.code.statement():
@@ -177,8 +154,6 @@ class Statements:
             span = self.expressions.ranges.of(node.value)
             if span is not None:
                 self.expressions.ranges.loop(node.var, *span)
-            if self.varies(node.value):
-                self.varying.add(node.var)
             self.statement(node.body)
 
     def _if(self, node: If) -> None:
@@ -190,29 +165,16 @@ class Statements:
             if side is not None:
                 self.statement(side)
             return
-        varies = self.together and self.varies(node.cond)
-        self.divided += [node.cond] if varies else []
         with self.code.block(f"if ({cond.text})"):
             self.statement(node.then)
         if node.otherwise is not None:
             with self.code.block("else"):
                 self.statement(node.otherwise)
-        del self.divided[len(self.divided) - varies :]
-
-    def varies(self, expr: Expr) -> bool:
-        """Whether work items of a group may find different values."""
-        return has_load(expr) or any(node in self.varying for node in nodes(expr) if isinstance(node, Var))
 
     def _barrier(self, _: Barrier) -> None:
-        """Where all of the group come by; alone there is nobody to wait for."""
-        if not self.together:
-            return
-        if self.divided or not whole_group(self.open, self.sizes):
-            raise BuildError(
-                "threads wait at a barrier that others of their block do not reach: shared stages must be computed "
-                "where all threads of the block come by, in loops of the same extents"
-            )
-        self.code.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);")
+        """One is as good as two; alone there is nobody to wait for."""
+        if self.together and (not self.code.lines or self.code.lines[-1].strip() != _MEET):
+            self.code.line(_MEET)
 
 
 __all__ = ["Statements"]

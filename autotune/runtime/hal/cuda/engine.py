@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune import cuda
-from autotune.codegen.nvptx.launch import Start, read_starts
+from autotune.codegen.gpu.starts import Start, read_starts
 from autotune.errors import BuildError, DeviceError
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.command_buffer import Command, Dispatch
@@ -45,7 +45,7 @@ class Kernel:
             )
         values = (tuple(addresses), (ctypes.c_void_p,) * len(addresses))
         launch = self._start.launch
-        cuda.call("cuLaunchKernel", self._function, *launch.grid, *launch.block, 0, stream, values, 0)
+        cuda.call("cuLaunchKernel", self._function, *launch.blocks(), *launch.block, 0, stream, values, 0)
 
 
 class CudaEngine:
@@ -87,7 +87,7 @@ class CudaEngine:
     def load(self, code: Code) -> list[Kernel]:
         """Kernels; raises BuildError."""
         self._enter()
-        starts = [read_starts(each) for each in code.objects]
+        starts = [read_starts(each, "ptx") for each in code.objects]
         modules = [self._module(each) for each in code.objects]
         return [_kernel(modules[e.object_index], starts[e.object_index], e) for e in code.entries]
 

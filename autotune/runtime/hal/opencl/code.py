@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from autotune.codegen.opencl.launch import Launch, read_launches
+from autotune.codegen.gpu.starts import Start, read_starts
 from autotune.errors import BuildError
 from autotune.opencl import pyopencl
 from autotune.pocl import options
@@ -21,16 +21,17 @@ _LOG_LINES = 12
 class Kernel:
     """An entry point; threads take turns to start it."""
 
-    def __init__(self, kernel: Any, launch: Launch) -> None:
+    def __init__(self, kernel: Any, start: Start) -> None:
         self._kernel = kernel
-        self._launch = launch
+        self._launch = start.launch
         self._lock = threading.Lock()
 
     def start(self, queue: Any, bindings: Sequence[Buffer], tiles: int) -> None:
         """Put it into a queue of the device; no tiles are nothing."""
         if not tiles:
             return
-        whole, group = self._launch.sizes(tiles)
+        group = self._launch.block
+        whole = [n * m for n, m in zip(self._launch.blocks(tiles), group, strict=True)]
         arguments: list[Any] = []
         for buffer in bindings:
             arguments += [buffer.allocation.storage, np.uint64(buffer.offset)]
@@ -40,9 +41,9 @@ class Kernel:
 
 def load(context: Any, code: Code) -> list[Kernel]:
     """The kernels of entry points; raises BuildError."""
-    launches = [read_launches(each) for each in code.objects]
+    starts = [read_starts(each, "opencl") for each in code.objects]
     programs = [_built(context, each.decode()) for each in code.objects]
-    return [_kernel(launches[e.object_index], programs[e.object_index], e) for e in code.entries]
+    return [_kernel(starts[e.object_index], programs[e.object_index], e) for e in code.entries]
 
 
 def _built(context: Any, source: str) -> Any:
@@ -56,13 +57,13 @@ def _built(context: Any, source: str) -> Any:
         ) from error
 
 
-def _kernel(launches: dict[str, Launch], program: Any, entry: Entry) -> Kernel:
-    launch = launches.get(entry.symbol)
-    if launch is None:
-        raise BuildError(f"the object code has no kernel {entry.symbol!r}; it has {', '.join(launches)}")
-    if launch.buffers != entry.bindings:
-        raise BuildError(f"{entry.symbol} takes {launch.buffers} buffers, the model gives {entry.bindings}")
-    return Kernel(pyopencl().Kernel(program, entry.symbol), launch)
+def _kernel(starts: dict[str, Start], program: Any, entry: Entry) -> Kernel:
+    start = starts.get(entry.symbol)
+    if start is None:
+        raise BuildError(f"the object code has no kernel {entry.symbol!r}; it has {', '.join(starts)}")
+    if start.buffers != entry.bindings:
+        raise BuildError(f"{entry.symbol} takes {start.buffers} buffers, the model gives {entry.bindings}")
+    return Kernel(pyopencl().Kernel(program, entry.symbol), start)
 
 
 __all__ = ["Kernel", "load"]

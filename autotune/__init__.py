@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from autotune import errors, lower, te
     from autotune.database.store import Database
     from autotune.function import build
+    from autotune.profiling.profile import profile
     from autotune.runtime.module import Module, load
     from autotune.target import Target
     from autotune.tuning.api import compile, predict, query, retrain, tune
@@ -36,6 +37,7 @@ _WHERE = {
     "compile": "autotune.tuning.api",
     "load": "autotune.runtime.module",
     "predict": "autotune.tuning.api",
+    "profile": "autotune.profiling.profile",
     "query": "autotune.tuning.api",
     "retrain": "autotune.tuning.api",
     "tune": "autotune.tuning.api",
@@ -76,6 +78,7 @@ __all__ = [
     "load",
     "lower",
     "predict",
+    "profile",
     "query",
     "retrain",
     "te",

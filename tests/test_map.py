@@ -15,7 +15,7 @@ STAGES = {
     "Programs and schedules": ("autotune/te", "autotune/schedule", "autotune/lower"),
     "Machine code": ("autotune/codegen", "autotune/library"),
     "Compiling a model": ("autotune/compiler",),
-    "Running it": ("autotune/runtime", "autotune/workers"),
+    "Running it": ("autotune/runtime", "autotune/workers", "autotune/profiling"),
     "Search spaces": ("search_spaces",),
     "Cost models": ("cost_models", "autotune/calibration"),
     "The database": ("autotune/database",),

@@ -27,9 +27,11 @@ from autotune.suggest import listing
 if TYPE_CHECKING:
     import numpy as np
 
-    from autotune.runtime.device_program import DeviceProgram
     from autotune.runtime.module import Module
     from autotune.runtime.placed_module import PlacedModule
+
+_PROFILED = 20
+"""Runs of a profile, where none are asked for."""
 
 
 @click.command(epilog=f"Example: autotune run model.atm --random --repeat 100. {EPILOG_DATABASE}")
@@ -42,11 +44,17 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder that receives NAME.npy for each output.",
 )
-@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Time N runs.")
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Time N runs; the profile is of as many.")
+@click.option(
+    "--profile",
+    "profiled",
+    is_flag=True,
+    help="A line a dispatch: time, rates, distance to the roofline, how busy the workers were. [default: of 20 runs]",
+)
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what each worker did in one run, for Perfetto or chrome://tracing.",
+    help="Write what each device and worker did in one run, for Perfetto or chrome://tracing.",
 )
 @database_option
 @shape_option
@@ -61,6 +69,7 @@ def command(
     random: bool,
     folder: Path | None,
     repeat: int | None,
+    profiled: bool,
     trace: Path | None,
     database: str | None,
     shapes: dict[str, tuple[int, ...]] | None,
@@ -87,11 +96,19 @@ def command(
     if folder is not None:
         _save(outputs, folder)
     if trace is not None:
-        _write(trace, json.dumps(_trace(module, arrays)))
+        from autotune.profiling.trace_events import trace_of
+
+        _write(trace, json.dumps(trace_of(module.recording(arrays))))
+    if profiled:
+        from autotune.profiling.profile import profile
+
+        found = profile(module, arrays, runs=repeat or _PROFILED)
     if as_json:
-        print_json(facts)
-    else:
-        _show(facts)
+        print_json(facts | ({"profile": found.to_json()} if profiled else {}))
+        return
+    _show(facts)
+    if profiled:
+        click.echo(str(found))
 
 
 def _module(
@@ -190,68 +207,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _trace(module: Module | PlacedModule, arrays: dict[str, Any]) -> dict[str, Any]:
-    from autotune.runtime.placed_module import PlacedModule
-
-    return _steps(module, arrays) if isinstance(module, PlacedModule) else _events(module, arrays)
-
-
-def _steps(module: PlacedModule, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Trace Event Format: one complete event a step, in the row of its device; times in µs."""
-    events, steps = module.timeline(arrays), module.program.steps
-    origin = min((event.begin_ns for event in events), default=0)
-    rows = {device: row for row, device in enumerate(module.devices)}
-    return {
-        "traceEvents": [
-            *(
-                {"name": "thread_name", "ph": "M", "pid": 0, "tid": row, "args": {"name": device}}
-                for device, row in rows.items()
-            ),
-            *(
-                {
-                    "name": _step_name(module.program, event.step),
-                    "ph": "X",
-                    "pid": 0,
-                    "tid": rows[event.device],
-                    "ts": (event.begin_ns - origin) / 1e3,
-                    "dur": (event.end_ns - event.begin_ns) / 1e3,
-                    "args": {"step": event.step, "after": steps[event.step].waits},
-                }
-                for event in events
-            ),
-        ]
-    }
-
-
-def _step_name(program: DeviceProgram, number: int) -> str:
-    step = program.steps[number]
-    return f"{step.kind} {', '.join(program.values[value].spec.name for value in step.writes)}"
-
-
-def _events(module: Module, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Trace Event Format: one complete event a command and worker, times in µs."""
-    events = module.timeline(arrays)
-    origin = min((event.begin_ns for event in events), default=0)
-    return {
-        "traceEvents": [
-            {
-                "name": module.dispatches[event.dispatch].name,
-                "ph": "X",
-                "pid": 0,
-                "tid": event.worker,
-                "ts": (event.begin_ns - origin) / 1e3,
-                "dur": (event.end_ns - event.begin_ns) / 1e3,
-                "args": {
-                    "tiles": event.tiles,
-                    "stolen": event.tiles_stolen,
-                    "nodes": module.dispatches[event.dispatch].nodes,
-                },
-            }
-            for event in events
-        ]
-    }
 
 
 def _facts(array: Any) -> dict[str, Any]:

@@ -211,14 +211,16 @@ class _Assembly:
         return tuple(TensorSpec(n, t.shape, t.dtype) for n, t in zip(names, types, strict=True))
 
     def _info(self, dispatch: Dispatch) -> DispatchInfo:
-        planned = self.built[dispatch.workload.key].planned
+        planned, workload = self.built[dispatch.workload.key].planned, dispatch.workload
         return DispatchInfo(
             dispatch.name,
-            dispatch.workload.key,
-            dispatch.workload.kind,
+            workload.key,
+            workload.kind,
             planned.evidence.state.value,
             planned.trace.to_json(),
             dispatch.origins,
+            workload.flops,
+            workload.dtype,
         )
 
 

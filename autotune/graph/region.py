@@ -178,6 +178,13 @@ class Workload:
         verify(graph)
         return cls.from_region(Region(graph, fixed))
 
+    @property
+    def dtype(self) -> str:
+        """Of the elements that it does arithmetic on: what its last anchor, else its first node reads first."""
+        graph = self.region.graph
+        node = self.region.anchor or graph.nodes[0]
+        return graph.type_of((*node.present_inputs, *node.present_outputs)[0]).dtype
+
     @cached_property
     def expressions(self) -> RegionProgram:
         """The tensor expressions: made once, as schedules of a program leave it as it is."""

@@ -108,7 +108,8 @@ class DispatchInfo:
     """Where the code of a dispatch came from.
 
     ``schedule_source`` is a value of :class:`autotune.database.State`: ``tuned``, ``default``, ...; ``trace_json`` is
-    the schedule itself. ``nodes`` are the names of the model's nodes that it computes.
+    the schedule itself. ``nodes`` are the names of the model's nodes that it computes. ``flops`` is its arithmetic of
+    one run, a multiply-add as two, on elements of ``dtype``; empty where nothing is known of it.
     """
 
     name: str
@@ -117,6 +118,8 @@ class DispatchInfo:
     schedule_source: str
     trace_json: str
     nodes: tuple[str, ...] = ()
+    flops: int = 0
+    dtype: str = ""
 
 
 @dataclass(frozen=True, eq=False)

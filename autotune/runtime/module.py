@@ -23,6 +23,7 @@ from autotune.runtime.arguments import Buffers, Signature, signature_text
 from autotune.runtime.device import HOST_MEMORY, Host, Memory, address_of, no_memory
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.instance import Instance, closed
+from autotune.runtime.recording import Recording, StepRecording, boundaries, spent
 from autotune.runtime.requests import Request
 from autotune.runtime.streams import Streams
 from autotune.runtime.verify import verify
@@ -206,8 +207,8 @@ class Module:
         counted.
         """
         found = np.zeros((runs, len(self.dispatches)), np.float64)
-        for taken, events in zip(found, self._events(inputs, runs), strict=True):
-            np.add.at(taken, self._whole.dispatch_of, _spent(events))
+        for taken, events in zip(found, self._events(inputs, runs)[0], strict=True):
+            np.add.at(taken, self._whole.dispatch_of, spent(events))
         return found
 
     def timeline(self, inputs: Inputs) -> list[Event]:
@@ -223,10 +224,35 @@ class Module:
                 tiles=int(row[layout.TILES_RUN]),
                 tiles_stolen=int(row[layout.TILES_STOLEN]),
             )
-            for index, rows in enumerate(self._events(inputs)[0])
+            for index, rows in enumerate(self._events(inputs)[0][0])
             for worker, row in enumerate(rows)
             if row[layout.BEGIN]
         ]
+
+    def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
+        """Runs that follow each other, with what every worker did: what a profile or a trace is made of.
+
+        A run before the first is not counted. Raises UsageError for less than one run.
+        """
+        if runs < 1:
+            raise UsageError(f"at least 1 run is recorded, got {runs}")
+        events, walls = self._events(inputs, runs)
+        spans = np.zeros((2, runs), np.int64)
+        if events.shape[1]:
+            times = [boundaries(rows) for rows in events]
+            spans[:] = [[each[0] for each in times], [each[-1] for each in times]]
+        target = Host.here().target.with_threads(self._threads)
+        step = StepRecording(
+            self._image.name,
+            "cpu",
+            target,
+            self._image,
+            spans[0],
+            spans[1],
+            dispatch_of=tuple(self._whole.dispatch_of),
+            events=events,
+        )
+        return Recording(self._image.name, walls, (step,))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a file that :func:`load` reads; raises ArtifactError."""
@@ -299,14 +325,14 @@ class Module:
         arrays = signature.inputs(signature.by_name(inputs) if isinstance(inputs, Mapping) else inputs)
         return arrays, signature.fresh_outputs() if out is None else signature.given_outputs([*out], arrays)
 
-    def _events(self, inputs: Inputs, runs: int = 1) -> NDArray[np.int64]:
-        """Event rows, ``[runs, commands, workers, EVENT_SLOTS]``; zeros where none was made."""
+    def _events(self, inputs: Inputs, runs: int = 1) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Event rows, ``[runs, commands, workers, EVENT_SLOTS]``, zeros where none was made; and ns of each run."""
         arrays, outputs = self._prepare(inputs)
         # Without the first: between calls from Python workers fall asleep, in use they are awake.
         shape = (runs + 1, len(self._whole.dispatch_of), self._threads, layout.EVENT_SLOTS)
-        events = np.zeros(shape, np.int64)
-        self._run(arrays, outputs, runs + 1, events=address_of(events))
-        return events[1:]
+        events, times = np.zeros(shape, np.int64), np.zeros(runs + 1, np.int64)
+        self._run(arrays, outputs, runs + 1, times=address_of(times), events=address_of(events))
+        return events[1:], times[1:]
 
     def _run(
         self, inputs: Buffers, outputs: Buffers, runs: int = 1, *, times: int = 0, events: int = 0
@@ -354,17 +380,6 @@ def load(
             f"threads were given for {path}, which runs on {', '.join(placed.devices)}: those say how many"
         )
     return placed
-
-
-def _spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Nanoseconds [commands] from the last tile of the command before (or the beginning) to its own last tile."""
-    if not len(events):
-        return np.zeros(0, np.int64)
-    ends = np.where(events[:, :, layout.TILES_RUN] > 0, events[:, :, layout.END], 0).max(axis=1)
-    # Workers may have run all tiles of the first command before the caller, off its core, took a look at it.
-    begins = events[0, :, layout.BEGIN]
-    begin = begins[begins > 0].min()
-    return np.diff(np.maximum.accumulate(np.maximum(ends, begin)), prepend=begin)
 
 
 def _workers(image: ModuleImage, threads: int | None) -> int:

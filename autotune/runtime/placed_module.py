@@ -23,6 +23,8 @@ from autotune.runtime.hal.driver import open_device
 from autotune.runtime.hal.queue import Submission
 from autotune.runtime.image import DispatchInfo, TensorSpec
 from autotune.runtime.program_request import LoadedProgram, RequestMemory
+from autotune.runtime.recorded_runs import recorded_runs
+from autotune.runtime.recording import Recording
 from autotune.runtime.verify_program import verify_program
 
 Inputs = Sequence[Any] | Mapping[str, Any]
@@ -143,6 +145,19 @@ class PlacedModule:
         steps = self._program.steps
         return [StepEvent(n, steps[n].device, s.begin_ns, s.end_ns) for n, s in submitted]
 
+    def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
+        """Runs that follow each other, with what every worker did: what a profile or a trace is made of.
+
+        A run before the first is not counted. They have memory of their own: requests beside them go on. Raises
+        UsageError for less than one run.
+        """
+        if runs < 1:
+            raise UsageError(f"at least 1 run is recorded, got {runs}")
+        if self._loaded is None:
+            raise self._closed()
+        arrays = self._signature.inputs(self._arrays(inputs))
+        return recorded_runs(self._loaded, arrays[0], self._signature.fresh_outputs()[0], runs)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""
         from autotune.runtime import program_artifact
@@ -203,13 +218,16 @@ class PlacedModule:
     def _memory(self) -> RequestMemory:
         """That of a request that has ended, new one where there may be more, else of the next that ends."""
         if self._loaded is None:
-            raise UsageError(f"module {self._program.name!r} is closed")
+            raise self._closed()
         if self._free.empty():
             with self._making:
                 if len(self._memories) < self._in_flight:
                     self._memories.append(RequestMemory(self._loaded))
                     return self._memories[-1]
         return self._free.get()
+
+    def _closed(self) -> UsageError:
+        return UsageError(f"module {self._program.name!r} is closed")
 
     def _arrays(self, inputs: Inputs) -> list[Any]:
         return self._signature.by_name(inputs) if isinstance(inputs, Mapping) else [*inputs]

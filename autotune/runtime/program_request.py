@@ -98,6 +98,11 @@ class RequestMemory:
         """
         return _Request(self, inputs, outputs, done).submit()
 
+    @property
+    def commands(self) -> tuple[CommandBuffer | None, ...]:
+        """What is recorded for each step of the program; None for a transfer that moves nothing."""
+        return tuple(self._steps)
+
     def free(self) -> None:
         """Give the memory back."""
         for buffer in self._buffers.values():

@@ -126,6 +126,17 @@ def test_a_model_runs_on_given_inputs_and_writes_its_outputs(
     assert (code, out.startswith("probabilities: float32 1×10")) == (0, True)
     assert np.load(tmp_path / "out" / "probabilities.npy").sum() == pytest.approx(1.0, abs=1e-5)
     assert json.loads(trace.read_text())["traceEvents"]
+    code, out, _ = run(capsys, "run", MODEL, *given, "--profile")
+    head, *lines = out.splitlines()[1:]
+    assert (code, bool(re.fullmatch(r"profile of .+: median [\d.]+ µs of 20 runs", head))) == (0, True), head
+    header = "share time GFLOP/s GB/s of roof bound busy idle stolen dispatch nodes"
+    assert lines[1].split() == header.split()
+    totals = [
+        line.split("  ")[-1].split(":")[0] for line in lines if " total" in line or " unaccounted" in line
+    ]
+    assert totals == ["total", "unaccounted"]
+    code, out, _ = run(capsys, "run", MODEL, *given, "--profile", "--repeat", 3, "--json")
+    assert (code, json.loads(out)["profile"]["runs"], json.loads(out)["latency"]["repeat"]) == (0, 3, 3)
 
 
 def test_files_of_bfloat16(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

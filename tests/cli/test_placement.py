@@ -67,8 +67,20 @@ def test_a_model_with_devices_is_explained_compiled_and_run(stages, tmp_path):
         "run", str(artifact), "--random", "--output", str(folder), "--trace", str(trace), "--repeat", "2"
     )
     events = json.loads(trace.read_text())["traceEvents"]
-    assert [event["args"]["name"] for event in events if event["ph"] == "M"] == ["cpu:0", "cpu:1"]
-    assert [event["name"] for event in events if event["ph"] == "X"] == ["run r", "run y"]
+    assert [e["args"]["name"] for e in events if e["name"] == "process_name"] == ["cpu:0", "cpu:1"]
+    assert [event["name"] for event in events if event["ph"] == "X" and not event["tid"]] == [
+        "run r",
+        "run y",
+    ]
+    assert {event["pid"] for event in events if event["ph"] == "X" and event["tid"]} == {0, 1}
+    found = json.loads(run("run", str(artifact), "--random", "--profile", "--repeat", "2", "--json"))[
+        "profile"
+    ]
+    assert {(each["device"], *each["nodes"]) for each in found["dispatches"]} == {
+        ("cpu:0", "a", "r"),
+        ("cpu:1", "y"),
+    }
+    assert {each["device"]: each["flops"] for each in found["dispatches"]} == {"cpu:0": 544, "cpu:1": 512}
 
 
 def test_what_is_said_of_devices_may_be_wrong(stages):

@@ -17,7 +17,8 @@ from autotune.errors import ArtifactError, BuildError, InputError, UsageError
 from autotune.runtime import artifact, layout
 from autotune.runtime.device import Host
 from autotune.runtime.image import Binding, ModuleImage, TensorSpec
-from autotune.runtime.module import Module, _spent, load
+from autotune.runtime.module import Module, load
+from autotune.runtime.recording import spent
 from autotune.workers.memory import allowance
 from tests.runtime.kernels import binding, chain, image, spec
 
@@ -299,7 +300,7 @@ def test_runs_that_follow_each_other_are_profiled_one_by_one(threads: int) -> No
     y = binding("output", 2)
     steps = [("count", y, y, 2), ("slow", y, y, 2), ("count", y, y, 1)]
     with Module(image(steps, outputs=(spec("y", 2),)), threads) as module:
-        spent, events = module.profiles([], 5), module._events([], 5)
+        spent, events = module.profiles([], 5), module._events([], 5)[0]
     assert spent.shape == (5, 3)
     assert np.median(spent, axis=0).argmax() == 1
     assert (events[:, :, :, layout.TILES_RUN].sum(axis=2) == [2, 2, 1]).all()
@@ -312,8 +313,8 @@ def test_a_dispatch_ends_with_its_last_tile_whoever_was_halted() -> None:
     ends = [[12, 30], [90, 60], [95, 80]]
     tiles = [[1, 1], [0, 2], [0, 2]]
     events[:, :, layout.BEGIN], events[:, :, layout.END], events[:, :, layout.TILES_RUN] = begins, ends, tiles
-    assert _spent(events).tolist() == [20, 30, 20]
-    assert _spent(events[:0]).tolist() == []
+    assert spent(events).tolist() == [20, 30, 20]
+    assert spent(events[:0]).tolist() == []
 
 
 def test_the_first_dispatch_begins_with_whoever_begins() -> None:
@@ -322,7 +323,7 @@ def test_the_first_dispatch_begins_with_whoever_begins() -> None:
     events[0, :, layout.BEGIN], events[1, :, layout.BEGIN] = [50, 10, 0], [50, 30, 0]
     events[0, :, layout.END], events[1, :, layout.END] = [50, 30, 0], [60, 60, 0]
     events[:, :2, layout.TILES_RUN] = [[0, 2], [1, 1]]
-    assert _spent(events).tolist() == [20, 30]
+    assert spent(events).tolist() == [20, 30]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

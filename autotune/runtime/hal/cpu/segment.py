@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.runtime import layout
 from autotune.runtime.call_record import CallRecord
 from autotune.runtime.calls import RAN, UNATTENDED, WRONG
 from autotune.runtime.check_rows import CheckRows, out_of_range
@@ -24,6 +28,17 @@ class Segment:
         self._commands: list[tuple[int, Dispatch | CheckIndices]] = []
         self._slots: dict[int, int] = {}
         """The argument of the program for each slot that is used."""
+        self._events: NDArray[np.int64] | None = None
+
+    @property
+    def commands(self) -> tuple[Dispatch | CheckIndices, ...]:
+        """What it runs, in order."""
+        return tuple(command for _, command in self._commands)
+
+    def watch(self) -> NDArray[np.int64]:
+        """Event rows [commands, workers, EVENT_SLOTS] that each run from now on writes anew."""
+        self._events = np.zeros((len(self._commands), self._pool.workers, layout.EVENT_SLOTS), np.int64)
+        return self._events
 
     def add(self, index: int, command: Dispatch | CheckIndices) -> None:
         """The next command, which is number ``index`` of all."""
@@ -55,10 +70,11 @@ class Segment:
     def run(self, name: str, device: str, table: Sequence[Buffer]) -> None:
         """Run it with the buffers of a submission; raises InputError for a wrong index, as a failed command."""
         addresses = [_address(table[slot]) for slot in self._slots]
-        outcome, index = self._record.run(addresses, 1, 0, 0)
+        events = 0 if self._events is None else address_of(self._events)
+        outcome, index = self._record.run(addresses, 1, 0, events)
         while outcome == UNATTENDED:
             self._pool.start()
-            outcome, index = self._record.run(addresses, 1, 0, 0)
+            outcome, index = self._record.run(addresses, 1, 0, events)
         if outcome >= WRONG:
             command, check = self._checks[outcome - WRONG]
             raise failed(device, name, command, check, out_of_range(index, check.message))

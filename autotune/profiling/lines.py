@@ -1,0 +1,121 @@
+"""Profiles as text: a line a dispatch, the longest first, then totals and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotune.suggest import counted
+from autotune.tuning.units import nanoseconds
+
+if TYPE_CHECKING:
+    from autotune.profiling.profile import DeviceProfile, DispatchProfile, ModelProfile, WorkerProfile
+
+_HEADER = (
+    "share",
+    "time",
+    "GFLOP/s",
+    "GB/s",
+    "of roof",
+    "bound",
+    "busy",
+    "idle",
+    "stolen",
+    "device",
+    "dispatch",
+    "nodes",
+)
+_WORDS = frozenset({"bound", "device", "dispatch", "nodes"})
+"""Columns of words; numbers stand to the right."""
+_SHOWN = 3
+_NOTHING = "-"
+
+
+def lines_of(found: ModelProfile) -> list[str]:
+    """The whole profile."""
+    several = len(found.devices) > 1
+    rows = [_HEADER, *map(_row, found.dispatches)]
+    totals = [row for device in found.devices for row in _totals(device, found, several)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths[:2] = [max(width, *(len(row[n]) for row in totals)) for n, width in enumerate(widths[:2])]
+    kept = [n for n, name in enumerate(_HEADER) if several or name != "device"]
+    return [
+        f"profile of {found.model}: median {nanoseconds(found.latency_ns)} of {counted(found.runs, 'run')}",
+        *map(_roofs, found.devices),
+        *(_line(row, widths, kept) for row in rows),
+        *(_line(row, (*widths[:2], 0), range(3)) for row in totals),
+        *map(_worker, found.workers),
+    ]
+
+
+def _row(each: DispatchProfile) -> tuple[str, ...]:
+    hidden = len(each.nodes) - _SHOWN
+    stolen = _NOTHING if each.stolen is None else f"{each.stolen:.3g} of {each.tiles:.0f}"
+    return (
+        f"{each.share:.1%}",
+        nanoseconds(each.time_ns),
+        f"{each.gflops:.1f}",
+        f"{each.gbytes:.1f}",
+        _percent(each.of_roof),
+        each.bound or _NOTHING,
+        _percent(each.busy),
+        _percent(None if each.busy is None else 1.0 - each.busy),
+        stolen,
+        each.device,
+        f"{each.name} ({each.kind})",
+        ", ".join(each.nodes[:_SHOWN]) + (f" and {hidden} more" if hidden > 0 else ""),
+    )
+
+
+def _totals(device: DeviceProfile, found: ModelProfile, several: bool) -> list[tuple[str, str, str]]:
+    """What the dispatches of a device add up to, and the rest of the run."""
+    on = f" on {device.name}" if several else ""
+    rest = "waking workers, and the call itself"
+    if several or device.threads is None:
+        rest = "waiting for other devices, and queues" if several else "its queue, and inputs and outputs"
+    wall = found.latency_ns or 1.0
+    sign = "-" * (device.rest_ns < 0)
+    return [
+        (f"{device.time_ns / wall:.1%}", nanoseconds(device.time_ns), f"total{on}"),
+        (
+            f"{device.rest_ns / wall:.1%}",
+            sign + nanoseconds(abs(device.rest_ns)),
+            f"unaccounted{on}: {rest}",
+        ),
+    ]
+
+
+def _roofs(device: DeviceProfile) -> str:
+    threads = "" if device.threads is None else f" with {counted(device.threads, 'worker')}"
+    roofs = device.roofs
+    if roofs is None:
+        return f"{device.name}{threads}: its rates are not known"
+    source = "as calibrated" if roofs.calibrated else "by the table of processors"
+    return (
+        f"{device.name}{threads}: at most {roofs.flops('float32') / 1e9:.1f} GFLOP/s in float32; "
+        f"L2 {roofs.l2 / 1e9:.1f}, L3 {roofs.l3 / 1e9:.1f}, memory {roofs.memory / 1e9:.1f} GB/s, {source}"
+    )
+
+
+def _worker(each: WorkerProfile) -> str:
+    return (
+        f"{each.device} worker {each.worker}: busy {each.busy:.1%}, idle {1.0 - each.busy:.1%}; "
+        f"{each.tiles:.0f} tiles a run, {each.stolen:.3g} stolen"
+    )
+
+
+def _line(row: Sequence[str], widths: Sequence[int], kept: Sequence[int]) -> str:
+    cells = (
+        row[n].ljust(widths[n])
+        if len(row) == len(_HEADER) and _HEADER[n] in _WORDS
+        else row[n].rjust(widths[n])
+        for n in kept
+    )
+    return ("  " + "  ".join(cells)).rstrip()
+
+
+def _percent(share: float | None) -> str:
+    return _NOTHING if share is None else f"{share:.0%}"
+
+
+__all__ = ["lines_of"]

@@ -1,0 +1,132 @@
+"""A recorded run in the Trace Event Format, which Perfetto and chrome://tracing show.
+
+A device is a process, its queue and its workers are threads: metadata events name them. Every command of a worker and
+every step of a queue is a complete event ("X"). Counters ("C") are the workers that are busy, and the tiles stolen so
+far. Times are in µs from the beginning of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from autotune.runtime import layout
+from autotune.runtime.recording import Recording, StepRecording
+
+Event = dict[str, Any]
+_QUEUE = 0
+"""The row of a device's steps; its workers follow."""
+
+
+def trace_of(recording: Recording, run: int = 0) -> dict[str, Any]:
+    """The trace of one of the recorded runs."""
+    steps = recording.steps
+    origin = min((_begin(step, run) for step in steps), default=0)
+    devices = dict.fromkeys(step.device for step in steps)
+    events = list[Event]()
+    for process, device in enumerate(devices):
+        own = [step for step in steps if step.device == device]
+        events += _names(process, device, max(map(_workers, own)))
+        for step in own:
+            events.append(_step(process, step, run, origin))
+            events += _commands(process, step, run, origin)
+        events += _counters(process, own, run, origin)
+    return {"displayTimeUnit": "ns", "traceEvents": events}
+
+
+def _begin(step: StepRecording, run: int) -> int:
+    """A worker may begin before the caller has looked at the clock."""
+    begins = [int(step.begin_ns[run])]
+    if step.events is not None:
+        rows = step.events[run]
+        begins += [int(each) for each in rows[rows[..., layout.TILES_RUN] > 0][..., layout.BEGIN]]
+    return min(begins)
+
+
+def _workers(step: StepRecording) -> int:
+    return 0 if step.events is None else int(step.events.shape[2])
+
+
+def _names(process: int, device: str, workers: int) -> Iterator[Event]:
+    rows = ["queue", *(f"worker {worker}" for worker in range(workers))]
+    yield _metadata("process_name", process, _QUEUE, name=device)
+    yield _metadata("process_sort_index", process, _QUEUE, sort_index=process)
+    for thread, name in enumerate(rows):
+        yield _metadata("thread_name", process, thread, name=name)
+        yield _metadata("thread_sort_index", process, thread, sort_index=thread)
+
+
+def _metadata(kind: str, process: int, thread: int, **values: Any) -> Event:
+    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": values}
+
+
+def _step(process: int, step: StepRecording, run: int, origin: int) -> Event:
+    arguments = (
+        {"bytes": step.moved_bytes} if step.image is None else {"dispatches": len(step.image.dispatches)}
+    )
+    begin, end = int(step.begin_ns[run]), int(step.end_ns[run])
+    return _complete(step.label, process, _QUEUE, begin - origin, end - begin, arguments)
+
+
+def _commands(process: int, step: StepRecording, run: int, origin: int) -> Iterator[Event]:
+    """One event a command and worker that ran tiles of it."""
+    if step.events is None or step.image is None:
+        return
+    for number, rows in zip(step.dispatch_of, step.events[run], strict=True):
+        info = step.image.dispatches[number]
+        for worker, row in enumerate(rows.tolist()):
+            if row[layout.TILES_RUN]:
+                arguments = {
+                    "kind": info.kind,
+                    "tiles": row[layout.TILES_RUN],
+                    "stolen": row[layout.TILES_STOLEN],
+                    "nodes": list(info.nodes),
+                }
+                begin, end = row[layout.BEGIN], row[layout.END]
+                yield _complete(info.name, process, 1 + worker, begin - origin, end - begin, arguments)
+
+
+def _complete(
+    name: str, process: int, thread: int, begin_ns: int, spent_ns: int, arguments: dict[str, Any]
+) -> Event:
+    return {
+        "name": name,
+        "ph": "X",
+        "pid": process,
+        "tid": thread,
+        "ts": begin_ns / 1e3,
+        "dur": spent_ns / 1e3,
+        "args": arguments,
+    }
+
+
+def _counters(process: int, steps: Sequence[StepRecording], run: int, origin: int) -> Iterator[Event]:
+    """How many workers are busy, wherever that changes, and tiles stolen, wherever some were."""
+    rows = [step.events[run].reshape(-1, layout.EVENT_SLOTS) for step in steps if step.events is not None]
+    if not rows:
+        return
+    ran = np.concatenate(rows)
+    ran = ran[ran[:, layout.TILES_RUN] > 0]
+    changes = dict[int, int]()
+    for column, change in ((layout.BEGIN, 1), (layout.END, -1)):
+        for at in ran[:, column].tolist():
+            changes[at] = changes.get(at, 0) + change
+    times = sorted(changes)
+    busy = accumulate(changes[at] for at in times)
+    yield from (_counter("busy workers", process, at - origin, n) for at, n in zip(times, busy, strict=True))
+    thefts = ran[ran[:, layout.TILES_STOLEN] > 0]
+    thefts = thefts[np.argsort(thefts[:, layout.END], kind="stable")]
+    sums = np.cumsum(thefts[:, layout.TILES_STOLEN]).tolist()
+    yield _counter("tiles stolen", process, 0, 0)
+    for at, total in zip(thefts[:, layout.END].tolist(), sums, strict=True):
+        yield _counter("tiles stolen", process, at - origin, total)
+
+
+def _counter(name: str, process: int, at_ns: int, value: int) -> Event:
+    return {"name": name, "ph": "C", "pid": process, "ts": at_ns / 1e3, "args": {name: value}}
+
+
+__all__ = ["trace_of"]

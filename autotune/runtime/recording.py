@@ -1,0 +1,68 @@
+"""What is recorded of runs: when each step was on its device, and what every worker did for every command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.runtime import layout
+from autotune.runtime.image import ModuleImage
+from autotune.target import Target
+
+
+@dataclass(frozen=True, eq=False)
+class StepRecording:
+    """Runs of one step of a model: an image on a device, or a transfer, which has none and
+    moves ``moved_bytes``.
+
+    ``begin_ns`` and ``end_ns`` [runs] are of ``time.monotonic_ns``. ``events`` are event rows
+    [runs, commands, workers, EVENT_SLOTS] (:mod:`autotune.runtime.layout`), with the dispatch of each command in
+    ``dispatch_of``; None of a device that does not tell what its workers do. ``target`` is the device with as many
+    threads as it has workers.
+    """
+
+    label: str
+    device: str
+    target: Target | None
+    image: ModuleImage | None
+    begin_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    moved_bytes: int = 0
+    dispatch_of: tuple[int, ...] = ()
+    events: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Runs of a model that followed each other: ns of each [runs], and its steps in the order of the program."""
+
+    name: str
+    walls_ns: NDArray[np.int64]
+    steps: tuple[StepRecording, ...]
+
+    @property
+    def runs(self) -> int:
+        """How many."""
+        return len(self.walls_ns)
+
+
+def spent(events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Nanoseconds [commands] of a run's event rows [commands, workers, EVENT_SLOTS].
+
+    Each is from the last tile of the command before (or the beginning) to its own last tile.
+    """
+    return np.diff(boundaries(events)) if len(events) else np.zeros(0, np.int64)
+
+
+def boundaries(events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """When the first command of a run began and when each ended [commands + 1], ns; at least one command."""
+    ends = np.where(events[:, :, layout.TILES_RUN] > 0, events[:, :, layout.END], 0).max(axis=1)
+    # Workers may have run all tiles of the first command before the caller, off its core, took a look at it.
+    begins = events[0, :, layout.BEGIN]
+    begin = begins[begins > 0].min()
+    return np.concatenate([[begin], np.maximum.accumulate(np.maximum(ends, begin))])
+
+
+__all__ = ["Recording", "StepRecording", "boundaries", "spent"]

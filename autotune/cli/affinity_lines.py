@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from autotune.compiler.placed import PlacedCompilation
     from autotune.passes.affinity import Affinities
     from autotune.passes.propagate import Home
+    from autotune.tuning.device_times import Expected
 
 
 def affinity_lines(found: Affinities) -> list[str]:
@@ -92,4 +93,36 @@ def placed_lines(done: PlacedCompilation, where: str | None, *, details: bool = 
     ]
 
 
-__all__ = ["affinity_json", "affinity_lines", "placed_json", "placed_lines"]
+def expected_lines(expected: Expected) -> list[str]:
+    """The makespan that is expected of a run, what each device and its copies take of it, and when each step is on."""
+    from autotune.tuning.units import nanoseconds
+
+    def time(seconds: float) -> str:
+        return nanoseconds(1e9 * seconds)
+
+    lanes = [
+        f"{lane} busy {time(busy)} ({busy / expected.seconds:.0%})"
+        for lane, busy in expected.run.busy.items()
+    ]
+    tasks = [task for task in expected.run.tasks if task.lane]
+    width = max(len(task.lane) for task in tasks)
+    return [
+        f"makespan: {time(expected.seconds)} expected; {', '.join(lanes)}",
+        *(f"  {task.lane:<{width}}  {time(task.begin)} to {time(task.end)}" for task in tasks),
+    ]
+
+
+def expected_json(expected: Expected) -> dict[str, Any]:
+    """The same for a JSON document, in seconds."""
+    tasks = [vars(task) for task in expected.run.tasks if task.lane]
+    return {"seconds": expected.seconds, "busy_seconds": expected.run.busy, "tasks": tasks}
+
+
+__all__ = [
+    "affinity_json",
+    "affinity_lines",
+    "expected_json",
+    "expected_lines",
+    "placed_json",
+    "placed_lines",
+]

@@ -126,9 +126,18 @@ def _explain_placed(
     as_json: bool,
     options: CompileOptions,
 ) -> None:
-    """The same of a model on several devices: passes, where it runs, steps, and the dispatches of every part."""
-    from autotune.cli.affinity_lines import affinity_lines, placed_json, placed_lines
+    """The same of a model on several devices: passes, where it runs, steps, the dispatches of every part, and the
+    makespan that runs of its parts promise."""
+    from autotune.cli.affinity_lines import (
+        affinity_lines,
+        expected_json,
+        expected_lines,
+        placed_json,
+        placed_lines,
+    )
     from autotune.compiler.placed import PlacedCompilation
+    from autotune.runtime.hal.driver import open_device
+    from autotune.tuning.device_times import expected_of
     from autotune.tuning.placing import compile_anywhere
 
     announce(f"compiling {model}")
@@ -142,15 +151,22 @@ def _explain_placed(
         **options,
     )
     assert isinstance(done, PlacedCompilation)
+    expected = expected_of(done.program, {name: open_device(name) for name in done.program.devices})
     if as_json:
-        print_json({"passes": [asdict(record) for record in records], **placed_json(done, where)})
+        print_json(
+            {
+                "passes": [asdict(record) for record in records],
+                **placed_json(done, where),
+                "makespan": expected_json(expected),
+            }
+        )
         return
     for record in records:
         click.echo(str(record))
     click.echo("\n".join(affinity_lines(done.affinities)))
     for segment in done.segments:
         click.echo(str(segment.partition))
-    click.echo("\n".join(placed_lines(done, where)))
+    click.echo("\n".join([*placed_lines(done, where), *expected_lines(expected)]))
 
 
 def _in_place_json(item: InPlace) -> dict[str, Any]:

@@ -23,6 +23,7 @@ INTERRUPTED = 130
 COMMANDS: Mapping[str, str] = {
     "zoo": "List models that need no download.",
     "tune": "Search faster schedules for a model.",
+    "place": "Search on which devices the parts of a model run.",
     "compile": "Compile a model to an artifact, with the best schedules known.",
     "lock": "Pin the options and schedules of a model in a file, so that other machines compile the same code.",
     "check": "Fail if a model does not fit its lock, or has become slower.",

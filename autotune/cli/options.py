@@ -127,8 +127,8 @@ def placement_option(command: F) -> F:
         multiple=True,
         metavar="PATTERN=DEVICE",
         callback=lambda context, parameter, texts: _placement(texts),
-        help="Put values, nodes or operators on a device, such as Conv=cpu:1 or 'layer1*=cpu:0'; any number of times. "
-        "`autotune devices` lists the devices.",
+        help="Put values, nodes or operators on a device, such as Conv=cpu:1 or 'layer1*=cpu:0'; any number of times; "
+        "or @FILE that `autotune place` wrote. `autotune devices` lists the devices.",
     )(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +85,7 @@ def compile_anywhere(
         return compile_placed(
             graph,
             rules,
-            lambda name: _target(infos[name]),
+            lambda name: target_of(infos[name]),
             database=store,
             tolerance=options["tolerance"],
             objective=options.get("objective", "latency"),
@@ -114,21 +115,54 @@ def known_devices() -> dict[str, DeviceInfo]:
 
 
 def parse_placement(texts: tuple[str, ...]) -> dict[str, str] | None:
-    """Devices by pattern, from ``PATTERN=DEVICE``; None without any. Raises UsageError."""
+    """Devices by pattern, from ``PATTERN=DEVICE`` or a file ``@FILE`` with a JSON object of them; None without any.
+
+    Raises UsageError.
+    """
     found: dict[str, str] = {}
-    for text in texts:
-        pattern, _, device = text.rpartition("=")
-        if not pattern or not device:
-            raise UsageError(f"--place {text!r} is not PATTERN=DEVICE, such as Conv=cpu:1")
+    given = [
+        entry for text in texts for entry in (_read(text[1:]) if text.startswith("@") else [_entry(text)])
+    ]
+    for pattern, device in given:
         if found.setdefault(pattern, device) != device:
             raise UsageError(f"--place {pattern} is given twice, with {found[pattern]} and {device}")
     return found or None
 
 
-def _target(info: DeviceInfo) -> Target:
+def _entry(text: str) -> tuple[str, str]:
+    pattern, _, device = text.rpartition("=")
+    if not pattern or not device:
+        raise UsageError(f"--place {text!r} is not PATTERN=DEVICE, such as Conv=cpu:1")
+    return pattern, device
+
+
+def _read(path: str) -> list[tuple[str, str]]:
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--place @{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(f"--place @{path} is no JSON: {error}") from error
+    if not isinstance(found, dict) or not all(d and isinstance(d, str) for d in found.values()):
+        raise UsageError(
+            f"--place @{path} is no JSON object of patterns and devices, such as "
+            '{"Conv": "cpu:1"}\n  `autotune place -o` writes one'
+        )
+    return list(found.items())
+
+
+def target_of(info: DeviceInfo) -> Target:
+    """What to compile for on a device; raises PlacementError where there is no compiler for it."""
     if info.target is None:
         raise PlacementError(f"there is no compiler for device {info.name} ({info.description}) yet")
     return info.target
 
 
-__all__ = ["PlacementMap", "compile_anywhere", "known_devices", "parse_placement", "where_it_runs"]
+__all__ = [
+    "PlacementMap",
+    "compile_anywhere",
+    "known_devices",
+    "parse_placement",
+    "target_of",
+    "where_it_runs",
+]

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from autotune.files import scratch_folder
 from autotune.hardware import usable_cores
+from autotune.runtime import program_artifact
+from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.folder import FolderWriter
 from autotune.runtime.native import machine_code
 from autotune.tuning.paired import Readings
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 Settled = Callable[[Sequence[Readings | None]], Collection[int]]
 """By what was read so far: the numbers of the versions that take no more turns."""
 
+PROGRAM_SUFFIX = ".atm"
+"""Of the file of a version that is a program of several devices."""
 WORKER = python_module("autotune.tuning.measure.models")
 _LOAD_S = 300.0
 _TURN_S = 60.0
@@ -165,10 +169,15 @@ class Turns:
         """Start processes ahead, while versions are still made."""
         self._processes.start(processes)
 
-    def add(self, image: ModuleImage) -> None:
-        """One more version."""
-        self._left.append(len(self._paths))
-        self._paths.append(self._writer.add(image))
+    def add(self, version: ModuleImage | DeviceProgram) -> None:
+        """One more version; one of several devices can be timed as a whole only. Raises ArtifactError, OSError."""
+        number = len(self._paths)
+        self._left.append(number)
+        if isinstance(version, DeviceProgram):
+            self._paths.append(self.folder / f"program{number}{PROGRAM_SUFFIX}")
+            program_artifact.save(version, self._paths[-1])
+        else:
+            self._paths.append(self._writer.add(version))
 
     def profile(
         self,
@@ -302,4 +311,4 @@ def _write_executor(folder: Path) -> tuple[Path, str]:
     return path, hashlib.sha256(code).hexdigest()
 
 
-__all__ = ["WORKER", "FreshProcesses", "Rounds", "Turns"]
+__all__ = ["PROGRAM_SUFFIX", "WORKER", "FreshProcesses", "Rounds", "Turns"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.errors import UsageError
@@ -38,18 +38,29 @@ class LoadedImage:
 
         Two such may run at the same time; a single one takes turns with itself. Raises DeviceMemoryError.
         """
+        return self._recorded(label, [range(len(self.image.commands))])[0]
+
+    def record_each(self, label: str = "") -> list[CommandBuffer]:
+        """The same in pieces, a kernel each, that have to run one after another; they have one arena."""
+        return self._recorded(label, [range(n, n + 1) for n in range(len(self.image.commands))])
+
+    def _recorded(self, label: str, pieces: Sequence[range]) -> list[CommandBuffer]:
         label = label or self.image.name
         arena = self.device.allocate(self.image.arena_bytes, label)
-        recorder = self.device.record(label)
         entries = _entries(self.image)
-        for number, command in enumerate(self.image.commands):
-            if number:
-                recorder.barrier()
-            self._check_indices(recorder, number, arena)
-            bindings = [self._reference(binding, arena) for binding in command.bindings]
-            entry = entries[_key(self.image, number)]
-            recorder.dispatch(self.executable, entry, bindings, command.tiles)
-        return recorder.finish()
+        found = []
+        for piece in pieces:
+            recorder = self.device.record(label)
+            for number in piece:
+                command = self.image.commands[number]
+                if number > piece.start:
+                    recorder.barrier()
+                self._check_indices(recorder, number, arena)
+                bindings = [self._reference(binding, arena) for binding in command.bindings]
+                entry = entries[_key(self.image, number)]
+                recorder.dispatch(self.executable, entry, bindings, command.tiles)
+            found.append(recorder.finish())
+        return found
 
     def _check_indices(self, recorder: Recorder, command: int, arena: Buffer) -> None:
         for number, check in enumerate(self.image.checks):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,15 @@ from autotune.errors import MeasureError
 from autotune.runtime import native
 from autotune.runtime.device import Memory
 from autotune.runtime.folder import FolderReader
+from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from autotune.tuning.random_inputs import random_inputs
 from autotune.workers.serve import Handler, serve
 
-_VERSIONS: dict[int, tuple[Module, dict[str, NDArray[Any]]]] = {}
+if TYPE_CHECKING:
+    from autotune.runtime.placed_module import PlacedModule
+
+_VERSIONS: dict[int, tuple[Module | PlacedModule, dict[str, NDArray[Any]]]] = {}
 
 
 class Shared(Memory):
@@ -57,17 +61,33 @@ def warm_up(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
-    """Load the image ``path`` as a version of the model, with random inputs; nanoseconds of a run."""
-    image = _READER.image(Path(request["path"]))
-    module = Module(image, image.target.threads, memory=_MEMORY)
+    """Load ``path``, an image or a program, as a version of the model, with random inputs; nanoseconds of a run."""
+    path = Path(request["path"])
+    module = _placed(path) if path.suffix == ".atm" else _module(path)
     inputs = random_inputs(module.inputs, request["seed"])
     _VERSIONS[request["version"]] = module, inputs
     return {"ns": int(module.time(inputs, warmup=1, repeat=1).min())}
 
 
+def _module(path: Path) -> Module:
+    image = _READER.image(path)
+    return Module(image, image.target.threads, memory=_MEMORY)
+
+
+def _placed(path: Path) -> PlacedModule:
+    from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.program_artifact import load_either
+
+    program = load_either(path)
+    assert not isinstance(program, ModuleImage)
+    return PlacedModule(program)
+
+
 def profile(request: dict[str, Any]) -> dict[str, Any]:
     """Nanoseconds of each dispatch, the least of ``runs`` runs of one version."""
     module, inputs = _VERSIONS[request["version"]]
+    if not isinstance(module, Module):
+        raise MeasureError("a program of several devices has no profile by dispatch")
     return {"ns": module.profiles(inputs, request["runs"]).min(axis=0).tolist()}
 
 

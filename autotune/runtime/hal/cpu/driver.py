@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import psutil
 
+from autotune.errors import UsageError
 from autotune.hardware import cache_sizes, device_name
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.cpu.cores import core_ids, cores_of, parts, workers_of
 from autotune.runtime.hal.device import Device, DeviceInfo
+from autotune.settings import current, environment_name
 from autotune.target import Target
 
 
@@ -32,14 +34,32 @@ class CpuDriver:
 
 
 def open_cores(name: str, cores: tuple[int, ...], workers: int | None = None) -> Device:
-    """A device of these cores; ``workers`` are by default one a core."""
+    """A device of these cores; ``workers`` are by default one a core. Raises UsageError for a wrong setting."""
     from autotune.runtime.hal.cpu.engine import CpuEngine
 
     info = _info(name, cores)
     if workers is not None:
         info = replace(info, cores=workers)
     bound = cores if set(cores) != set(core_ids()) else ()
-    return Device(info, CpuEngine(name, info.cores, bound))
+    return Device(info, CpuEngine(name, info.cores, bound, _slowdown(name)))
+
+
+def _slowdown(name: str) -> float:
+    """How many times as long a device is to take, by the setting for tests."""
+    setting = current().slowdown
+    for entry in filter(None, setting.split(",")):
+        device, _, text = entry.rpartition("=")
+        try:
+            factor = float(text)
+        except ValueError:
+            factor = 0.0
+        if not device or not 1.0 <= factor <= 1000.0:
+            raise UsageError(
+                f"{environment_name('slowdown')}={setting!r}: {entry!r} is not DEVICE=FACTOR, a factor from 1 to 1000"
+            )
+        if device == name:
+            return factor
+    return 1.0
 
 
 def _info(name: str, cores: tuple[int, ...]) -> DeviceInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +29,16 @@ class Loaded:
 
 
 class CpuEngine:
-    """Cores with workers; where ``cores`` are given, workers and queues stay on them and the pool is its own."""
+    """Cores with workers; where ``cores`` are given, workers and queues stay on them and the pool is its own.
+
+    For tests, all that runs may be made to take ``slowdown`` times as long.
+    """
 
     formats: tuple[str, ...] = ("elf",)
 
-    def __init__(self, name: str, workers: int, cores: tuple[int, ...]) -> None:
+    def __init__(self, name: str, workers: int, cores: tuple[int, ...], slowdown: float = 1.0) -> None:
         self._name = name
+        self._slowdown = slowdown
         self._cores = cores
         self.pool = ThreadPool(workers, cores) if cores else pool_of(workers)
 
@@ -73,6 +78,14 @@ class CpuEngine:
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         """Step by step; False when stopped between two."""
+        if self._slowdown == 1.0:
+            return self._run(name, prepared, table, stopped)
+        begin = time.perf_counter()
+        complete = self._run(name, prepared, table, stopped)
+        time.sleep((self._slowdown - 1.0) * (time.perf_counter() - begin))
+        return complete
+
+    def _run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         for index, step in prepared:
             if stopped():
                 return False

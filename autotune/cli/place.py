@@ -1,0 +1,111 @@
+"""``autotune place``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from autotune.cli.options import (
+    EPILOG_DATABASE,
+    announce,
+    database_option,
+    json_option,
+    model_argument,
+    print_json,
+    seed_option,
+    shape_option,
+    tolerance_option,
+)
+from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.tuning.place import PlacementReport
+
+
+@click.command(
+    epilog=f"Example: autotune place zoo:inception_v1 --devices cpu,cpu:0,cpu:1. {EPILOG_DATABASE}"
+)
+@model_argument
+@click.option(
+    "--devices",
+    required=True,
+    metavar="A,B,...",
+    help="Devices of `autotune devices`; all of the model on the first is what a placement has to beat.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the placement as JSON, for --place @FILE.",
+)
+@database_option
+@tolerance_option
+@shape_option
+@seed_option
+@json_option
+def command(
+    model: str,
+    devices: str,
+    output: Path | None,
+    database: str | None,
+    tolerance: float,
+    shapes: dict[str, tuple[int, ...]] | None,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Search on which devices the parts of MODEL run.
+
+    The model is measured on each device, placements are searched by the makespan that this promises, and the best of
+    them take turns with all of the model on the first device. One is used only if it is surely faster.
+    """
+    from autotune.tuning.place import place
+
+    report = place(
+        model,
+        [name for name in devices.split(",") if name],
+        database=database,
+        tolerance=tolerance,
+        shapes=shapes,
+        seed=seed,
+        progress=announce,
+    )
+    if output is not None:
+        try:
+            output.write_text(json.dumps(report.placement, indent=2) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+    if as_json:
+        print_json(report.to_json())
+        return
+    click.echo("\n".join(_lines(report)))
+
+
+def _lines(report: PlacementReport) -> list[str]:
+    from autotune.tuning.units import nanoseconds
+
+    def time(seconds: float | None) -> str:
+        return nanoseconds(None if seconds is None else 1e9 * seconds)
+
+    alone = ", ".join(f"{name} {time(seconds)}" for name, seconds in report.alone_seconds.items())
+    lines = [f"{report.model}: {report.units} parts; expected of all on one device: {alone}"]
+    if len(report.measured) == 1:
+        lines.append(f"none of {report.evaluated} placements promises to be faster than {report.devices[0]}")
+    for number, each in enumerate(report.measured if len(report.measured) > 1 else ()):
+        off = "" if each.off is None else f", {abs(each.off):.0%} {'more' if each.off > 0 else 'less'}"
+        gain = f"; {each.ratio}" if each.ratio is not None else ""
+        used = " (used)" if number == report.accepted else ""
+        lines.append(
+            f"  on {', '.join(each.devices)}: expected {time(each.expected_seconds)}, "
+            f"measured {time(each.measured_seconds)}{off}{gain}{used}"
+        )
+    if report.accepted:
+        lines += [f"--place '{pattern}={device}'" for pattern, device in report.placement.items()]
+    else:
+        lines.append(f"stays on {report.devices[0]}: nothing was surely faster")
+    return lines
+
+
+__all__ = ["command"]

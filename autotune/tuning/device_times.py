@@ -1,0 +1,140 @@
+"""What compiled parts take on their devices, each measured by itself, and the makespan that is expected of all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.compiler.makespan import Makespan, Task, makespan
+from autotune.compiler.program_tasks import Flow, tasks_of
+from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
+from autotune.runtime.hal.command_buffer import CommandBuffer
+from autotune.runtime.hal.device import Device
+from autotune.runtime.hal.rates import DeviceRates, measure_rates
+from autotune.runtime.hal.recording import LoadedImage, load_image
+from autotune.runtime.image import ModuleImage
+from autotune.tuning.random_inputs import random_inputs
+
+_TIMES = 9
+_WARM_UP = 2
+_REST_S = 1e-3
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class ImageTimes:
+    """Seconds of an image on a device: of the whole, of each dispatch in it, and of beginning and ending."""
+
+    whole: float
+    dispatches: tuple[float, ...]
+    launch: float
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of a run of a program, in seconds; ``returning`` is from the last step to the caller."""
+
+    program: DeviceProgram
+    tasks: tuple[Task, ...]
+    run: Makespan
+    returning: float
+
+    @property
+    def seconds(self) -> float:
+        """As the caller sees it."""
+        return self.run.total + self.returning
+
+
+def expected_of(program: DeviceProgram, devices: Mapping[str, Device]) -> Expected:
+    """The makespan of a program from its steps, each run alone on its device, and the rates of the devices."""
+    rates = rates_of({name: devices[name] for name in program.devices})
+    runs = {step.image: step.device for step in program.steps if step.kind == "run"}
+    seconds = {
+        number: whole_seconds(devices[runs[number]], image) for number, image in enumerate(program.images)
+    }
+    durations = [seconds[step.image] if step.kind == "run" else 0.0 for step in program.steps]
+    spaces = {name: devices[name].space for name in program.devices}
+    tasks = tasks_of(Flow.of_program(program), durations, rates, spaces)
+    return Expected(program, tuple(tasks), makespan(tasks), returning(rates))
+
+
+def rates_of(devices: Mapping[str, Device]) -> dict[str, DeviceRates]:
+    """The rates of devices that work together: each has work handed over from another, where there is one."""
+    found = {}
+    for name, device in devices.items():
+        others = (each for each in devices.values() if each is not device)
+        found[name] = measure_rates(device, next(others, None))
+    return found
+
+
+def returning(rates: Mapping[str, DeviceRates]) -> float:
+    """From the end of the last step to the caller, whose thread is woken."""
+    return max(rate.handover_seconds for rate in rates.values())
+
+
+def whole_seconds(device: Device, image: ModuleImage) -> float:
+    """Seconds of an image on a device, the least of a few runs; raises as a submission does."""
+    return _Bench(device, image).whole()
+
+
+def image_times(device: Device, image: ModuleImage) -> ImageTimes:
+    """The same, and of each of its dispatches.
+
+    Dispatches are submitted one by one; what that takes beside them is known from their sum, which is more than the
+    whole.
+    """
+    bench = _Bench(device, image)
+    whole, parts = bench.whole(), bench.parts()
+    launch = max(0.0, (sum(parts) - whole) / (len(parts) - 1)) if len(parts) > 1 else 0.0
+    launch = min(launch, *parts)
+    work = np.array(parts) - launch
+    scale = (whole - launch) / work.sum() if work.sum() > 0 else 1.0
+    found = [0.0] * len(image.dispatches)
+    for command, seconds in zip(image.commands, work * scale, strict=True):
+        found[command.dispatch] += float(seconds)
+    return ImageTimes(whole, tuple(found), launch)
+
+
+class _Bench:
+    """An image on a device with memory for its inputs and outputs."""
+
+    def __init__(self, device: Device, image: ModuleImage) -> None:
+        self._loaded: LoadedImage = load_image(device, image)
+        self._device = device
+        drawn = random_inputs(image.inputs, _SEED)
+        self._inputs = [drawn[spec.name] for spec in image.inputs]
+        arrays = [*self._inputs, *(np.zeros(spec.shape, spec.dtype) for spec in image.outputs)]
+        here = device.space == HOST_SPACE
+        self._table: list[Buffer] = [host_buffer(a) if here else device.upload(a, image.name) for a in arrays]
+
+    def whole(self) -> float:
+        return self._seconds([self._loaded.record("timed")])[0]
+
+    def parts(self) -> list[float]:
+        return self._seconds(self._loaded.record_each("timed"))
+
+    def _seconds(self, recorded: Sequence[CommandBuffer]) -> list[float]:
+        """The least time of each of some command buffers that run after another: other work does not touch it.
+
+        Before that the device rests, as it does while others work, and its inputs come from another core's caches.
+        """
+        queue = self._device.compute
+        rows = []
+        for _ in range(_WARM_UP + _TIMES):
+            time.sleep(_REST_S)
+            for array in self._inputs:
+                array[...] = array.copy()
+            made = []
+            for commands in recorded:
+                table = self._table[: len(commands.slots)]
+                made.append(queue.submit(commands, table))
+                made[-1].wait()
+            rows.append([submission.end_ns - submission.begin_ns for submission in made])
+        return [float(ns) * 1e-9 for ns in np.min(rows[_WARM_UP:], axis=0)]
+
+
+__all__ = ["Expected", "ImageTimes", "expected_of", "image_times", "rates_of", "returning", "whole_seconds"]

@@ -1,0 +1,195 @@
+"""What placements of a model are expected to take, by what its dispatches took on each device.
+
+A unit is what one dispatch computes: it is not torn apart, so that what is fused stays fused. A placement gives each
+unit a device. The graph is then cut as it would be to be compiled, and the makespan of its segments is the estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from autotune.compiler.makespan import makespan
+from autotune.compiler.program_tasks import Flow, tasks_of
+from autotune.graph.devices import floating_values
+from autotune.graph.ir import Graph
+from autotune.graph.region import anchors
+from autotune.passes.affinity import PlaceOnDevices
+from autotune.passes.device_rules import DeviceRules
+from autotune.passes.segments import Division, GraphSegment, divide_by_device
+from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.device import Device
+from autotune.runtime.hal.rates import DeviceRates
+from autotune.tuning.device_times import image_times, rates_of, returning
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Nodes of the model, by their names, that run on one device; ``op`` is what decides how they are computed.
+
+    ``seconds`` are those on each device.
+    """
+
+    nodes: tuple[str, ...]
+    op: str
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class DeviceCosts:
+    """A device: seconds to begin and end a segment on it, its rates, its memory space, and its memory in bytes."""
+
+    name: str
+    launch: float
+    rates: DeviceRates
+    space: str
+    memory_bytes: int
+
+
+Placing = tuple[int, ...]
+"""The number of the device of each unit."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacementCosts:
+    """A model's units in the order in which they run, on some devices."""
+
+    graph: Graph
+    units: tuple[Unit, ...]
+    devices: tuple[DeviceCosts, ...]
+
+    def seconds(self, placing: Placing) -> float:
+        """The makespan of a placement as a caller sees it; infinite where a device has too little memory."""
+        division = self._divided(placing)
+        numbers = {device.name: number for number, device in enumerate(self.devices)}
+        if self._too_large(division):
+            return math.inf
+        unit_of = self._unit_of()
+        floating, counted, durations = floating_values(division.graph), set[int](), list[float]()
+        for step in division.steps:
+            if not isinstance(step, GraphSegment):
+                if step.value not in division.graph.inputs:
+                    durations.append(0.0)
+                continue
+            found = {
+                unit_of[origin]
+                for node in step.graph.nodes
+                if not floating.issuperset(node.present_outputs)
+                for origin in node.origins
+                if origin in unit_of
+            }
+            device = numbers[step.device]
+            # A unit whose nodes lie in several segments, such as a view at the end of another, counts once.
+            own = [self.units[unit].seconds[device] for unit in found - counted if placing[unit] == device]
+            counted |= {unit for unit in found if placing[unit] == device}
+            durations.append(self.devices[device].launch + sum(own))
+        rates = {device.name: device.rates for device in self.devices}
+        spaces = {device.name: device.space for device in self.devices}
+        tasks = tasks_of(Flow.of_division(division), durations, rates, spaces)
+        used = {step.device for step in division.segments}
+        return makespan(tasks).total + returning({name: rates[name] for name in used})
+
+    def rules(self, placing: Placing) -> dict[str, str]:
+        """The placement in patterns: operators with the device of most of theirs, and names of the others."""
+        device_of = {
+            name: self.devices[number].name
+            for unit, number in zip(self.units, placing, strict=True)
+            for name in unit.nodes
+        }
+        by_op: dict[str, dict[str, str]] = {}
+        for node in self.graph.nodes:
+            by_op.setdefault(node.op, {}).update({o: device_of[o] for o in node.origins if o in device_of})
+        found: dict[str, str] = {}
+        for op, named in by_op.items():
+            if named:
+                homes = list(named.values())
+                usual = max(dict.fromkeys(homes), key=homes.count)
+                found[op] = usual
+                found |= {name: device for name, device in named.items() if device != usual}
+        return found
+
+    def _divided(self, placing: Placing) -> Division:
+        unit_of = self._unit_of()
+        nodes = tuple(
+            node.replace(device=self.devices[placing[unit_of[own[0]]]].name)
+            if (own := [origin for origin in node.origins if origin in unit_of])
+            else node
+            for node in self.graph.nodes
+        )
+        rules = DeviceRules({}, tuple(device.name for device in self.devices))
+        return divide_by_device(PlaceOnDevices(rules).apply(self.graph.replace(nodes=nodes)))
+
+    def _unit_of(self) -> dict[str, int]:
+        return {name: number for number, unit in enumerate(self.units) for name in unit.nodes}
+
+    def _too_large(self, division: Division) -> bool:
+        """Whether the constants and the values between steps of a device are more than its memory."""
+        needed = dict.fromkeys((device.name for device in self.devices), 0)
+        for segment in division.segments:
+            values = [*segment.graph.constants, *segment.graph.outputs]
+            needed[segment.device] += sum(segment.graph.type_of(value).nbytes for value in values)
+        return any(needed[device.name] > device.memory_bytes for device in self.devices)
+
+
+def measured_costs(
+    graph: Graph, programs: Sequence[DeviceProgram], devices: Mapping[str, Device]
+) -> PlacementCosts:
+    """Measure a model on devices; each program is all of it on one of them."""
+    times, costs = list[dict[tuple[str, ...], float]](), list[DeviceCosts]()
+    parts: list[tuple[str, ...]] = []
+    rates = rates_of(devices)
+    for program in programs:
+        (name,), (image,) = program.devices, program.images
+        device = devices[name]
+        found = image_times(device, image)
+        own: dict[tuple[str, ...], float] = {}
+        groups = _bound([dispatch.nodes for dispatch in image.dispatches])
+        for nodes, seconds in zip(groups, found.dispatches, strict=True):
+            if nodes:
+                own[nodes] = own.get(nodes, 0.0) + seconds
+        times.append(own)
+        parts += list(own)
+        memory = device.info.memory_bytes
+        costs.append(DeviceCosts(name, found.launch, rates[name], device.space, memory))
+    units = list[Unit]()
+    for nodes in _merged(graph, parts):
+        inside = set(nodes)
+        taken = tuple(sum(s for names, s in each.items() if names[0] in inside) for each in times)
+        units.append(Unit(nodes, _op(graph, inside), taken))
+    return PlacementCosts(graph, tuple(units), tuple(costs))
+
+
+def _bound(parts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The parts without what several of them name beside something else, such as a Concat of their results in place: it
+    goes where its operands are."""
+    times = Counter(name for part in dict.fromkeys(parts) for name in part)
+    return [tuple(name for name in part if times[name] == 1) or part for part in parts]
+
+
+def _merged(graph: Graph, parts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Names in the order of the graph, together where any part has both."""
+    root: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while root.setdefault(name, name) != name:
+            name = root[name]
+        return name
+
+    for part in parts:
+        for name in part:
+            root[find(name)] = find(part[0])
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(origin for node in graph.nodes for origin in node.origins):
+        if name in root:
+            found.setdefault(find(name), []).append(name)
+    return [tuple(names) for names in found.values()]
+
+
+def _op(graph: Graph, names: set[str]) -> str:
+    nodes = [node for node in graph.nodes if names.intersection(node.origins)]
+    return (anchors(nodes) or tuple(nodes))[0].op
+
+
+__all__ = ["DeviceCosts", "PlacementCosts", "Placing", "Unit", "measured_costs"]

@@ -1,0 +1,85 @@
+"""The makespan of tasks with durations that are made up, and programs as tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotune.compiler.makespan import Task, makespan
+from autotune.compiler.program_tasks import Flow, FlowStep, tasks_of
+from autotune.runtime.hal.buffer import HOST_SPACE
+from autotune.runtime.hal.rates import DeviceRates
+
+
+def test_devices_work_beside_each_other_and_one_at_a_time_each():
+    branches = [Task("a", 2.0), Task("a", 3.0, (0,)), Task("b", 4.0, (0,)), Task("a", 1.0, (1, 2))]
+    run = makespan(branches)
+    assert [(t.task, t.begin, t.end) for t in run.tasks] == [(0, 0, 2), (1, 2, 5), (2, 2, 6), (3, 6, 7)]
+    assert run.total == 7.0
+    assert run.busy == {"a": 6.0, "b": 4.0}
+    assert makespan([]).total == 0.0
+
+
+def test_what_is_ready_first_begins_first():
+    tasks = [Task("a", 5.0), Task("b", 1.0), Task("b", 9.0, (0,)), Task("b", 2.0, (1,))]
+    assert [task.task for task in makespan(tasks).tasks] == [0, 1, 3, 2]
+
+
+def test_a_lane_that_is_free_does_not_begin_before_a_handover():
+    tasks = [Task("a", 1.0), Task("b", 0.5), Task("b", 1.0, (0,), handover=10.0)]
+    assert makespan(tasks).tasks[-1].begin == 11.0
+
+
+def test_submitting_takes_the_caller_time_and_another_lane_is_woken():
+    first = Task("a", 1.0, submission=0.5, handover=0.25)
+    then = Task("a", 1.0, (0,), submission=0.5, handover=0.25)
+    other = Task("b", 1.0, (1,), submission=0.5, handover=0.25)
+    begins = [task.begin for task in makespan([first, then, other]).tasks]
+    assert begins == [1.75, 2.75, 4.0]  # awake after the first; woken for the last
+    assert [t.begin for t in makespan([Task("a", submission=9.0), Task("b", submission=9.0)]).tasks] == [
+        18.0
+    ] * 2
+
+
+def test_a_task_without_a_lane_takes_nothing():
+    run = makespan([Task("a", 1.0), Task("", 7.0, (0,)), Task("b", 1.0, (1,)), Task("c", 1.0, (1,))])
+    assert [task.begin for task in run.tasks] == [0.0, 1.0, 1.0, 1.0]
+    assert set(run.busy) == {"a", "b", "c"}
+
+
+def test_a_task_cannot_wait_for_a_later_one():
+    with pytest.raises(ValueError, match=r"^task 0 waits for task 1, which does not come before it$"):
+        makespan([Task("a", waits=(1,)), Task("a")])
+
+
+RATES = dict.fromkeys(("cpu:0", "cpu:1", "far"), DeviceRates(0.0, 0.5, 0.01))
+SPACES = {"cpu:0": HOST_SPACE, "cpu:1": HOST_SPACE, "far": "far"}
+
+
+def flow(devices: list[str]) -> Flow:
+    """Stages on devices, one after another, with copies between them."""
+    steps, homes = list[FlowStep](), {"x": devices[0]}
+    value = "x"
+    for number, device in enumerate(devices):
+        if homes[value] != device:
+            steps.append(FlowStep(True, device, (value,), (f"{value}@{device}",)))
+            value = f"{value}@{device}"
+            homes[value] = device
+        steps.append(FlowStep(False, device, (value,), (f"y{number}",)))
+        value = f"y{number}"
+        homes[value] = device
+    return Flow(tuple(steps), ("x",), (value,), homes, dict.fromkeys(homes, 100))
+
+
+def test_a_copy_within_one_memory_is_nothing():
+    tasks = tasks_of(flow(["cpu:0", "cpu:1"]), [2.0, 0.0, 3.0], RATES, SPACES)
+    assert [(task.lane, task.duration) for task in tasks] == [("cpu:0", 2.0), ("", 0.0), ("cpu:1", 3.0)]
+    assert makespan(tasks).total == 0.5 + 2.0 + 0.5 + 3.0
+
+
+def test_a_device_with_memory_of_its_own_copies_what_goes_there_and_back():
+    tasks = tasks_of(flow(["cpu:0", "far", "cpu:0"]), [2.0, 0.0, 3.0, 0.0, 1.0], RATES, SPACES)
+    lanes = [task.lane for task in tasks]
+    assert lanes == ["cpu:0", "far transfers", "far", "far transfers", "cpu:0"]
+    assert makespan(tasks).total == 0.5 + 2.0 + 0.5 + 1.0 + 0.5 + 3.0 + 0.5 + 1.0 + 0.5 + 1.0
+    alone = tasks_of(flow(["far"]), [3.0], RATES, SPACES)
+    assert [task.lane for task in alone] == ["far transfers", "far", "far transfers"]

@@ -1,0 +1,161 @@
+"""The search for placements on made-up costs, on real ones, and whole."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.cli.main import run as run_cli
+from autotune.compiler.dividing import imported
+from autotune.compiler.placed import compile_placed
+from autotune.errors import UsageError
+from autotune.passes.device_rules import DeviceRules
+from autotune.runtime.hal.cpu.cores import core_ids
+from autotune.runtime.hal.rates import DeviceRates
+from autotune.tuning.place import place
+from autotune.tuning.placement_costs import DeviceCosts, PlacementCosts, Placing, Unit
+from autotune.tuning.placement_search import search_placements
+from autotune.tuning.placing import known_devices, parse_placement, target_of
+from tests.graph.graphs import small_convnet
+
+two_devices = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
+OPS = ("Conv", "Relu", "Conv", "Add", "Gemm", "Softmax")
+
+
+def test_a_search_finds_the_best_of_all():
+    rng = np.random.default_rng(0)
+    seconds, border = rng.uniform(1, 2, (len(OPS), 3)), 0.3
+
+    def estimate(placing: Placing) -> float:
+        work = sum(seconds[unit, device] for unit, device in enumerate(placing))
+        return float(work + border * sum(a != b for a, b in itertools.pairwise(placing)))
+
+    best = min(itertools.product(range(3), repeat=len(OPS)), key=estimate)
+    found = search_placements(estimate, OPS, 3, seed=1)
+    assert found[0].placing == best
+    assert found[0].seconds == estimate(best)
+    assert {(d,) * len(OPS) for d in range(3)} <= {each.placing for each in found}
+    assert [each.seconds for each in found] == sorted(each.seconds for each in found)
+
+
+def test_a_search_ends_and_asks_no_more_than_it_may():
+    asked: list[Placing] = []
+
+    def estimate(placing: Placing) -> float:
+        asked.append(placing)
+        return 1.0
+
+    search_placements(estimate, OPS, 2, evaluations=20)
+    assert len(asked) == len(set(asked)) <= 22
+    assert len(search_placements(lambda placing: 1.0, ("Conv",), 2)) == 2
+    assert [each.placing for each in search_placements(lambda placing: 1.0, (), 2)] == [()]
+
+
+def costs(seconds: dict[str, tuple[float, float]], memory: int = 1 << 30) -> PlacementCosts:
+    """A small net whose operators take so long on two devices."""
+    graph = imported(small_convnet(), None)
+    units = [
+        Unit(node.origins, node.op, seconds.get(node.op, (0.0, 0.0)))
+        for node in graph.nodes
+        if set(node.present_inputs) - set(graph.constants)
+    ]
+    rates = DeviceRates(0.0, 0.0, 0.0)
+    names = ("cpu:0", "cpu:1")
+    return PlacementCosts(
+        graph, tuple(units), tuple(DeviceCosts(n, 0.0, rates, "host", memory) for n in names)
+    )
+
+
+def test_the_estimate_of_one_device_is_the_sum_of_its_parts():
+    made = costs({"Conv": (2.0, 5.0), "Gemm": (1.0, 0.25)})
+    ops = [unit.op for unit in made.units]
+    convs, gemms = ops.count("Conv"), ops.count("Gemm")
+    assert convs
+    assert gemms
+    assert made.seconds((0,) * len(ops)) == pytest.approx(2.0 * convs + gemms)
+    assert made.seconds((1,) * len(ops)) == pytest.approx(5.0 * convs + 0.25 * gemms)
+    apart = tuple(int(op == "Gemm") for op in ops)
+    assert made.seconds(apart) == pytest.approx(2.0 * convs + 0.25 * gemms)
+
+
+def test_a_device_with_too_little_memory_is_not_chosen():
+    made = costs({"Conv": (2.0, 5.0)}, memory=16)
+    assert made.seconds((0,) * len(made.units)) == float("inf")
+
+
+@pytest.mark.parametrize("slow", [0, 1])
+def test_a_search_moves_away_from_a_slow_device(slow):
+    seconds = (9.0, 1.0) if slow == 0 else (1.0, 9.0)
+    made = costs(dict.fromkeys(("Conv", "Relu", "Add", "Gemm"), seconds))
+    best = search_placements(made.seconds, tuple(unit.op for unit in made.units), 2)[0]
+    used = {device for unit, device in zip(made.units, best.placing, strict=True) if sum(unit.seconds)}
+    assert used == {1 - slow}
+
+
+@two_devices
+def test_rules_say_what_was_searched():
+    made = costs({})
+    placing = tuple(number % 2 for number in range(len(made.units)))
+    infos = known_devices()
+    rules = DeviceRules(made.rules(placing), tuple(infos))
+    done = compile_placed(imported(small_convnet(), None), rules, lambda name: target_of(infos[name]))
+    homes = done.affinities.homes.nodes
+    device_of = {name: f"cpu:{d}" for u, d in zip(made.units, placing, strict=True) for name in u.nodes}
+    for node in made.graph.nodes:
+        for origin in node.origins:
+            if origin in device_of:
+                assert homes[node.present_outputs[0]].device == device_of[origin]
+
+
+@pytest.mark.parametrize(
+    ("devices", "problem"),
+    [
+        (["cpu", "gpu"], "there is no device 'gpu'"),
+        (["cpu"], "on two devices or more, each named once: got cpu\n"),
+        ([], "each named once: got none\n"),
+        (["cpu", "cpu"], "each named once: got cpu, cpu\n"),
+    ],
+    ids=str,
+)
+def test_devices_may_be_wrong(devices, problem):
+    with pytest.raises(UsageError) as caught:
+        place(small_convnet(), devices)
+    assert problem in str(caught.value)
+
+
+def test_a_placement_is_read_from_a_file(tmp_path):
+    path = tmp_path / "placement.json"
+    path.write_text('{"Conv": "cpu:1"}')
+    assert parse_placement((f"@{path}", "Gemm=cpu:0")) == {"Conv": "cpu:1", "Gemm": "cpu:0"}
+
+    def refused(*texts: str) -> str:
+        with pytest.raises(UsageError) as caught:
+            parse_placement(texts)
+        return str(caught.value)
+
+    assert refused(f"@{path}", "Conv=cpu:0") == "--place Conv is given twice, with cpu:1 and cpu:0"
+    assert "No such file" in refused(f"@{path}.none")
+    path.write_text("[1]")
+    assert "is no JSON object of patterns and devices" in refused(f"@{path}")
+    path.write_text("{")
+    assert "is no JSON: " in refused(f"@{path}")
+
+
+@two_devices
+def test_a_slowed_device_is_left_from_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("AUTOTUNE_SLOWDOWN", "cpu:0=20")
+    from autotune.runtime.hal import driver
+
+    monkeypatch.setattr(driver, "_opened", {})
+    path = tmp_path / "placement.json"
+    model = "zoo:tiny_cnn"
+    assert run_cli(["place", model, "--devices", "cpu:0,cpu:1", "-o", str(path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["accepted"] > 0
+    assert set(report["placement"].values()) == {"cpu:1"}
+    with autotune.compile(model, placement=json.loads(path.read_text())) as module:
+        assert module.devices == ("cpu:1",)

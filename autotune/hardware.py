@@ -54,17 +54,63 @@ def cache_sizes() -> Mapping[int, int]:
 
 
 @cache
+def architecture() -> str:
+    """What machine code of this process is for, by LLVM's name."""
+    machine = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "")
+    return {"AMD64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+
+
+@cache
 def device_name() -> str:
     """The processor's own name, for provenance and the key."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return " ".join(line.split(":", 1)[1].split())
-    except OSError:
-        pass
+    name = _first_processor().get("model name")
+    if name:
+        return " ".join(name.split())
     import platform
 
     return platform.processor() or platform.machine()
 
 
-__all__ = ["cache_sizes", "check_threads", "device_name", "usable_cores"]
+_FLAGS = {
+    "x86_64": {
+        "sse4_2": "sse4.2",
+        "avx512_vnni": "avx512vnni",
+        "avx512_bf16": "avx512bf16",
+        "avx_vnni": "avxvnni",
+        "amx_int8": "amx-int8",
+        "amx_tile": "amx-tile",
+    },
+    "aarch64": {"asimd": "neon", "asimddp": "dotprod"},
+}
+"""LLVM's names of instruction sets that Linux calls something else."""
+
+
+@cache
+def instruction_sets() -> frozenset[str]:
+    """Instruction sets that this processor has and the system lets processes use, by LLVM's names.
+
+    Empty where the system does not tell: what /proc/cpuinfo says is read, as Linux has it.
+    """
+    processor = _first_processor()
+    names = _FLAGS.get(architecture(), {})
+    flags = processor.get("flags") or processor.get("Features") or ""
+    return frozenset(names.get(flag, flag) for flag in flags.split())
+
+
+@cache
+def _first_processor() -> Mapping[str, str]:
+    """What /proc/cpuinfo says of the first processor; empty where there is no such file."""
+    found: dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                name, colon, value = line.partition(":")
+                if not colon and found:
+                    break
+                found[name.strip()] = value.strip()
+    except OSError:
+        pass
+    return MappingProxyType(found)
+
+
+__all__ = ["architecture", "cache_sizes", "check_threads", "device_name", "instruction_sets", "usable_cores"]

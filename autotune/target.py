@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from autotune import settings
 from autotune.errors import TargetError
-from autotune.hardware import cache_sizes, device_name, usable_cores
+from autotune.hardware import architecture, cache_sizes, device_name, instruction_sets, usable_cores
 from autotune.suggest import listing
 
 ITEM_BYTES = {
@@ -160,6 +160,17 @@ class Target:
         kept = _KEPT_FEATURES.get(self.arch, ())
         return ",".join(("+" if feature in self.features else "-") + feature for feature in kept)
 
+    def lacking_here(self) -> list[str]:
+        """Features, or the architecture, that this target's code needs beyond this machine; empty when it runs.
+
+        Where the setting ``host`` names a level, the machine counts as that. Needs no LLVM where the system tells.
+        """
+        if settings.current().host or not instruction_sets():
+            return Target.detect().lacks(self)
+        if self.arch != architecture():
+            return [self.arch]
+        return sorted({*self.features} - instruction_sets())
+
     def lacks(self, other: Target) -> list[str]:
         """Features, or the architecture, that code for ``other`` needs beyond this machine; empty when it runs."""
         return _lacks(self, other)
@@ -305,15 +316,12 @@ def _lacks(own: _InstructionSet | Target, other: _InstructionSet | Target) -> li
 @cache
 def _own_instruction_set() -> _InstructionSet:
     """Of the processor itself, whatever the settings say."""
-    import platform
-
     import llvmlite.binding as llvm
 
     have = llvm.get_host_cpu_features()
-    arch = {"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine())
-    features = tuple(sorted(f for f in _KEPT_FEATURES.get(arch, ()) if have.get(f)))
+    features = tuple(sorted(f for f in _KEPT_FEATURES.get(architecture(), ()) if have.get(f)))
     bits = 512 if "avx512f" in features else 256 if "avx2" in features else 128
-    return _InstructionSet(arch, llvm.get_host_cpu_name(), features, bits)
+    return _InstructionSet(architecture(), llvm.get_host_cpu_name(), features, bits)
 
 
 __all__ = ["GROUP_BYTES", "ITEM_BYTES", "NVIDIA", "Target"]

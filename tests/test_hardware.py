@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from autotune import hardware
+from autotune import hardware, target
 from autotune.errors import UsageError
 
 
@@ -26,3 +28,24 @@ def test_more_threads_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         "  threads that take turns on a core wait for each other: use at most 2, or allow it by "
         "--allow-oversubscription (in Python allow_oversubscription=True)"
     )
+
+
+def test_instruction_sets_are_those_that_llvm_sees() -> None:
+    import llvmlite.binding as llvm
+
+    known = hardware.instruction_sets()
+    if not known:
+        pytest.skip("this system does not say which instruction sets the processor has")
+    have = llvm.get_host_cpu_features()
+    for name in target._KEPT_FEATURES[hardware.architecture()]:
+        assert (name in known) == bool(have.get(name)), name
+
+
+def test_what_is_lacking_here_needs_no_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = target.Target.detect()
+    assert here.lacking_here() == []
+    assert replace(here, features=(*here.features, "avx4096")).lacking_here() == ["avx4096"]
+    assert replace(here, arch="riscv64").lacking_here() == ["riscv64"]
+    level = "x86-64-v3" if hardware.architecture() == "x86_64" else "aarch64"
+    monkeypatch.setenv("AUTOTUNE_HOST", level)
+    assert target.Target.parse(level).lacking_here() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import re
 import struct
@@ -17,11 +18,17 @@ from numpy.typing import NDArray
 
 from autotune.errors import ArtifactError
 from autotune.files import replacing
-from autotune.runtime.device import allocate
+from autotune.runtime.device import ALIGNMENT
 
-_MEMBER = re.compile(r"manifest\.json|(images/[0-9]{1,4}/)?(objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin)")
+_MEMBER = re.compile(
+    r"manifest\.json|(images/[0-9]{1,4}/)?"
+    r"(executors/[0-9]{1,3}\.o|objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin)"
+)
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ENCRYPTED = 1
+_EXTRA = struct.Struct("<HH")
+_PADDING = 0xD935
+"""The kind of extra field that Android's zipalign fills."""
 
 
 SUFFIX = ".atm"
@@ -89,13 +96,41 @@ def _data_start(file: BinaryIO, header: int) -> int:
     return header + _LOCAL_HEADER.size + int(name) + int(extra)
 
 
-def read_data(file: BinaryIO, member: Member) -> NDArray[np.uint8]:
-    """A member's bytes, in aligned memory."""
-    memory = allocate(member.nbytes)
+def map_file(file: BinaryIO) -> NDArray[np.uint8]:
+    """The bytes of a file, not written to and not copied; those of an archive of ours are aligned."""
+    try:
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # no file that can be mapped, or an empty one
+        raise ArtifactError(f"it cannot be mapped into memory: {error}") from error
+    return np.frombuffer(pages, np.uint8)
+
+
+def read_into(file: BinaryIO, member: Member, memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A member's bytes, in memory of their size."""
     file.seek(member.start)
     if file.readinto(memory.data) != member.nbytes:  # type: ignore[attr-defined]
         raise ArtifactError("the file is truncated")
     return memory
+
+
+def read_bytes(file: BinaryIO, member: Member) -> bytes:
+    """A member's bytes."""
+    file.seek(member.start)
+    data = file.read(member.nbytes)
+    if len(data) != member.nbytes:
+        raise ArtifactError("the file is truncated")
+    return data
+
+
+def padding(start: int, name: str) -> bytes:
+    """The extra field of a member whose header begins at ``start``, so that its data begins aligned.
+
+    >>> (100 + 30 + 5 + len(padding(100, "a.bin"))) % 64
+    0
+    """
+    header = start + _LOCAL_HEADER.size + len(name.encode()) + _EXTRA.size
+    fill = -header % ALIGNMENT
+    return _EXTRA.pack(_PADDING, fill) + bytes(fill)
 
 
 @contextmanager
@@ -108,4 +143,15 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         raise ArtifactError(f"cannot write artifact {path}: {error.strerror or error}") from error
 
 
-__all__ = ["MAGIC", "SUFFIX", "Member", "is_archive", "read_data", "read_members", "writing"]
+__all__ = [
+    "MAGIC",
+    "SUFFIX",
+    "Member",
+    "is_archive",
+    "map_file",
+    "padding",
+    "read_bytes",
+    "read_into",
+    "read_members",
+    "writing",
+]

@@ -4,6 +4,7 @@ The file is a ZIP archive without compression (any unzip program lists it)::
 
     manifest.json        format, version, target, inputs, outputs, commands, dispatches, arena size,
                          metadata, library kernels called, and the path, size and SHA-256 of every other member
+    executors/<n>.o      the runtime's own machine code, which it would have to compile otherwise
     objects/<n>.o        relocatable object code of a dispatch
     constants/<n>.bin    a constant tensor: dense, row-major, little-endian
 
@@ -34,16 +35,19 @@ from numpy.typing import NDArray
 from autotune import library
 from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
-from autotune.hardware import usable_cores
-from autotune.runtime.archive import Member, read_data, read_members, writing
-from autotune.runtime.device import Host
+from autotune.hardware import architecture, device_name, usable_cores
+from autotune.runtime import native
+from autotune.runtime.archive import Member, map_file, padding, read_bytes, read_into, read_members, writing
+from autotune.runtime.device import constant_places
 from autotune.runtime.image import DTYPES, ModuleImage
-from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, Manifest
+from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, ExecutorBlob, Manifest
 from autotune.runtime.verify import verify
 
 MANIFEST = "manifest.json"
 T = TypeVar("T")
 _MAX_MANIFEST_BYTES = 256 << 20
+_LARGE = 1 << 20
+"""Bytes of contents from which on several cores hash them: a millisecond's work."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 _MATH = """
@@ -79,16 +83,26 @@ def packed(image: ModuleImage, folder: str = "") -> tuple[Manifest, dict[str, An
     constants = [little_endian(constant) for constant in image.constants]
     objects = {f"{folder}objects/{i}.o": data for i, data in enumerate(image.objects)}
     data = {f"{folder}constants/{i}.bin": a.reshape(-1).view(np.uint8) for i, a in enumerate(constants)}
-    with ThreadPoolExecutor(usable_cores()) as hashing:
-        listed, stored = (list(hashing.map(_blob, blobs.keys(), blobs.values())) for blobs in (objects, data))
-    return manifest_of(image, listed, stored), {**objects, **data}
+    executors = _executors(image, folder)
+    own = [ExecutorBlob(native.fingerprint(), blob) for blob in _blobs(executors)]
+    contents: dict[str, Any] = {**executors, **objects, **data}
+    return manifest_of(image, _blobs(objects), _blobs(data), own), contents
+
+
+def _executors(image: ModuleImage, folder: str) -> dict[str, bytes]:
+    """The executor that runs an image, where it runs on machines like this one."""
+    if image.target.arch != architecture():
+        return {}
+    return {f"{folder}executors/0.o": native.machine_code()}
 
 
 def write_archive(path: str | os.PathLike[str], manifest: str, contents: Mapping[str, Any]) -> None:
     """Write an archive, all or nothing; raises ArtifactError."""
     with writing(Path(path)) as file, zipfile.ZipFile(file, "w") as archive:
         for name, data in {MANIFEST: manifest.encode(), **contents}.items():
-            archive.writestr(zipfile.ZipInfo(name, _DATE), bytes(data))
+            entry = zipfile.ZipInfo(name, _DATE)
+            entry.extra = padding(file.tell(), name)
+            archive.writestr(entry, bytes(data))
 
 
 def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
@@ -118,36 +132,51 @@ def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
 def unpacked(manifest: Manifest, file: BinaryIO, members: dict[str, Member]) -> ModuleImage:
     """The image of a manifest, whose members are exactly these, with everything checked; raises ArtifactError."""
     _check_target(manifest)
-    blobs = [*manifest.objects, *(constant.blob for constant in manifest.constants)]
-    _check_sizes(blobs, members)
-    arrays = _checked_data(file, blobs, members)
-    objects = tuple(array.tobytes() for array in arrays[: len(manifest.objects)])
+    code = [*(each.blob for each in manifest.executors), *manifest.objects]
+    stored = [constant.blob for constant in manifest.constants]
+    _check_sizes([*code, *stored], members)
+    read = [read_bytes(file, members[blob.path]) for blob in code]
+    arrays = _constants(file, [members[blob.path] for blob in stored])
+    _check_hashes([*code, *stored], [*read, *(array.data for array in arrays)])
+    executors, objects = read[: len(manifest.executors)], tuple(read[len(manifest.executors) :])
     _check_externals(objects)
     _check_libraries(objects, manifest.libraries)
-    image = image_of(manifest, objects, arrays[len(objects) :])
+    image = image_of(manifest, objects, arrays)
     verify(image)
+    _take_executor(manifest, executors)
     return image
+
+
+def _take_executor(manifest: Manifest, executors: list[bytes]) -> None:
+    """Let this process run on an executor that is made for it, where there is one."""
+    for each, code in zip(manifest.executors, executors, strict=True):
+        if each.fingerprint == native.fingerprint():
+            unknown = _undefined(code, each.blob.path) - native.SYMBOLS
+            if unknown:
+                raise ArtifactError(f"{each.blob.path} calls {min(unknown)[:80]}, which an executor may not")
+            if native.ENTRY_SYMBOLS - object_symbols(code).defined:
+                raise ArtifactError(f"{each.blob.path} is no executor: entry points are missing")
+            native.give(code)
 
 
 def _manifest_bytes(file: BinaryIO, member: Member) -> bytes:
     """The manifest; the hashes in it cover the rest, its own check is the archive's CRC-32."""
     if member.nbytes > _MAX_MANIFEST_BYTES:
         raise ArtifactError(f"the manifest has {member.nbytes} bytes")
-    data = read_data(file, member).tobytes()
+    data = read_bytes(file, member)
     if zlib.crc32(data) != member.crc:
         raise ArtifactError(f"{MANIFEST} is damaged: its CRC-32 is not the archive's")
     return data
 
 
 def _check_target(manifest: Manifest) -> None:
-    device = Host.here()
     if manifest.target.group_items:
         return  # a device beside it, which is looked for where the model is to run
-    missing = device.target.lacks(manifest.target)
+    missing = manifest.target.lacking_here()
     if missing:
         raise ArtifactError(
             f"compiled for {manifest.target.arch} {manifest.target.cpu}; this machine "
-            f"({device.target.arch} {device.target.cpu}) has no {', '.join(missing)}: "
+            f"({architecture()}, {device_name()}) has no {', '.join(missing)}: "
             "compile the model for this machine"
         )
 
@@ -163,26 +192,46 @@ def _check_sizes(blobs: list[Blob], members: dict[str, Member]) -> None:
             raise ArtifactError(f"{blob.path} has another size than the manifest says")
 
 
-def _checked_data(file: BinaryIO, blobs: list[Blob], members: dict[str, Member]) -> list[NDArray[np.uint8]]:
-    """Contents of all blobs; while one is read, others are hashed on other cores."""
-    arrays, digests = [], []
-    with ThreadPoolExecutor(usable_cores()) as hashing:
-        for blob in blobs:
-            arrays.append(read_data(file, members[blob.path]))
-            digests.append(hashing.submit(hashlib.sha256, arrays[-1].data))
-    for blob, digest in zip(blobs, digests, strict=True):
-        if digest.result().hexdigest() != blob.sha256:
+def _constants(file: BinaryIO, members: Sequence[Member]) -> list[NDArray[np.uint8]]:
+    """Constants where they stay: small ones side by side on huge pages, large ones in the file, mapped."""
+    if not members:
+        return []
+    mapped, places = map_file(file), constant_places([member.nbytes for member in members])
+    return [
+        mapped[member.start : member.start + member.nbytes]
+        if place is None
+        else read_into(file, member, place)
+        for member, place in zip(members, places, strict=True)
+    ]
+
+
+def _check_hashes(blobs: Sequence[Blob], contents: Sequence[bytes | memoryview]) -> None:
+    """The contents are what the manifest says."""
+    for blob, digest in zip(blobs, _digests(contents), strict=True):
+        if digest != blob.sha256:
             raise ArtifactError(f"{blob.path} is damaged: its SHA-256 is not the manifest's")
-    return arrays
+
+
+def _digests(contents: Sequence[bytes | memoryview]) -> list[str]:
+    """SHA-256 of each in hex; the larger ones on all cores, where there is enough to do for them."""
+    each, cores = [memoryview(data).nbytes for data in contents], usable_cores()
+    if cores == 1 or sum(each) < _LARGE:
+        return [_digest(data) for data in contents]
+    with ThreadPoolExecutor(cores) as hashing:
+        waiting = {
+            i: hashing.submit(_digest, data) for i, data in enumerate(contents) if each[i] >= _LARGE // 16
+        }
+        return [waiting[i].result() if i in waiting else _digest(data) for i, data in enumerate(contents)]
+
+
+def _digest(data: bytes | memoryview) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _check_externals(objects: tuple[bytes, ...]) -> None:
     """Object code calls only the functions that an artifact may call."""
     for index, data in enumerate(objects):
-        try:
-            needed = object_symbols(data).undefined
-        except BuildError as error:
-            raise ArtifactError(f"object {index}: {error}") from error
+        needed = _undefined(data, f"object {index}")
         unknown = needed - EXTERNAL_SYMBOLS - set(library.library_symbols(needed))
         if unknown:
             raise ArtifactError(
@@ -194,6 +243,13 @@ def _check_externals(objects: tuple[bytes, ...]) -> None:
 def _libraries(objects: tuple[bytes, ...]) -> tuple[str, ...]:
     """Symbols of the library kernels that object code calls."""
     return library.library_symbols({name for data in objects for name in object_symbols(data).undefined})
+
+
+def _undefined(data: bytes, where: str) -> frozenset[str]:
+    try:
+        return object_symbols(data).undefined
+    except BuildError as error:
+        raise ArtifactError(f"{where}: {error}") from error
 
 
 def _check_libraries(objects: tuple[bytes, ...], listed: tuple[str, ...]) -> None:
@@ -240,7 +296,12 @@ def _constant(constant: ConstantBlob, data: NDArray[np.uint8]) -> NDArray[Any]:
     return array
 
 
-def manifest_of(image: ModuleImage, objects: Sequence[Blob], constants: Sequence[Blob]) -> Manifest:
+def manifest_of(
+    image: ModuleImage,
+    objects: Sequence[Blob],
+    constants: Sequence[Blob],
+    executors: Sequence[ExecutorBlob] = (),
+) -> Manifest:
     """What an image is but for the contents of its members; raises BuildError for damaged object code."""
     return Manifest(
         format=FORMAT,
@@ -260,11 +321,15 @@ def manifest_of(image: ModuleImage, objects: Sequence[Blob], constants: Sequence
             ConstantBlob(array.shape, array.dtype.name, blob)
             for array, blob in zip(image.constants, constants, strict=True)
         ),
+        executors=tuple(executors),
     )
 
 
-def _blob(name: str, data: Any) -> Blob:
-    return Blob(name, len(data), hashlib.sha256(data).hexdigest())
+def _blobs(contents: Mapping[str, Any]) -> list[Blob]:
+    digests = _digests([memoryview(data) for data in contents.values()])
+    return [
+        Blob(name, len(data), digest) for (name, data), digest in zip(contents.items(), digests, strict=True)
+    ]
 
 
 def little_endian(array: NDArray[Any]) -> NDArray[Any]:

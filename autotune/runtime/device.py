@@ -106,20 +106,45 @@ class Memory:
         return allocate_pages(nbytes)
 
     def constants(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Dense, aligned arrays of these values, which are only read; small ones lie side by side on huge pages."""
-        small = sum(_rounded(array.nbytes, ALIGNMENT) for array in arrays if array.nbytes < _SMALL)
-        if small < HUGE_PAGE:
-            return [aligned(array) for array in arrays]
-        memory, at, found = allocate_pages(small), 0, []
-        for array in arrays:
-            if array.nbytes >= _SMALL:
-                found.append(aligned(array))
-                continue
-            copy = np.ndarray(array.shape, array.dtype, memory, at)
-            copy[...] = array
-            found.append(copy)
-            at += _rounded(array.nbytes, ALIGNMENT)
-        return found
+        """Dense, aligned arrays of these values, which are only read; see :func:`constant_places`.
+
+        What lies in a mapping already, as :mod:`autotune.runtime.artifact` reads it, stays there.
+        """
+        places = constant_places([0 if _is_mapped(array) else array.nbytes for array in arrays])
+        return [
+            aligned(array) if place is None or _is_mapped(array) else _copied(array, place)
+            for array, place in zip(arrays, places, strict=True)
+        ]
+
+
+def constant_places(sizes: Sequence[int]) -> list[NDArray[np.uint8] | None]:
+    """Memory for constants of these sizes: small ones lie side by side on huge pages; None where any will do."""
+    small = sum(_rounded(nbytes, ALIGNMENT) for nbytes in sizes if nbytes < _SMALL)
+    if small < HUGE_PAGE:
+        return [None] * len(sizes)
+    memory, at = allocate_pages(small), 0
+    found: list[NDArray[np.uint8] | None] = []
+    for nbytes in sizes:
+        if nbytes >= _SMALL:
+            found.append(None)
+            continue
+        found.append(memory[at : at + nbytes])
+        at += _rounded(nbytes, ALIGNMENT)
+    return found
+
+
+def _copied(array: NDArray[Any], place: NDArray[np.uint8]) -> NDArray[Any]:
+    copy = place.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def _is_mapped(array: NDArray[Any]) -> bool:
+    """Whether an array's memory is pages of its own, of a file or of none."""
+    base: Any = array
+    while isinstance(base, (np.ndarray, memoryview)):
+        base = base.base if isinstance(base, np.ndarray) else base.obj
+    return isinstance(base, mmap.mmap)
 
 
 HOST_MEMORY = Memory()
@@ -186,6 +211,7 @@ __all__ = [
     "allocate",
     "allocate_array",
     "allocate_pages",
+    "constant_places",
     "no_memory",
     "scratch_bytes",
 ]

@@ -37,10 +37,19 @@ class ConstantBlob:
 
 
 @dataclass(frozen=True)
+class ExecutorBlob:
+    """The runtime's own machine code, for runtimes whose :func:`autotune.runtime.native.fingerprint` is this one."""
+
+    fingerprint: str
+    blob: Blob
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything of an image but the bytes of its object code and constants.
 
-    ``libraries`` are the symbols of the library kernels that the object code calls.
+    ``libraries`` are the symbols of the library kernels that the object code calls. With one of the ``executors``
+    a runtime needs no compiler.
     """
 
     format: str
@@ -57,6 +66,7 @@ class Manifest:
     libraries: tuple[str, ...]
     objects: tuple[Blob, ...]
     constants: tuple[ConstantBlob, ...]
+    executors: tuple[ExecutorBlob, ...]
 
     def to_json(self) -> str:
         """Canonical JSON, parsed back by :meth:`from_json`."""
@@ -110,4 +120,4 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     raise ArtifactError(f"{where}: expected {hint}, got {str(value)[:60]!r}")
 
 
-__all__ = ["FORMAT", "VERSION", "Blob", "ConstantBlob", "Manifest", "decode"]
+__all__ = ["FORMAT", "VERSION", "Blob", "ConstantBlob", "ExecutorBlob", "Manifest", "decode"]

@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 
 from autotune.codegen.jit import LoadedCode
 from autotune.errors import BuildError, UsageError
-from autotune.hardware import check_threads
+from autotune.hardware import check_threads, usable_cores
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
-from autotune.runtime.device import HOST_MEMORY, Host, Memory, address_of, no_memory
+from autotune.runtime.device import HOST_MEMORY, Memory, address_of, no_memory
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.instance import Instance, closed
 from autotune.runtime.recording import Recording, StepRecording, boundaries, spent
 from autotune.runtime.requests import Request
 from autotune.runtime.streams import Streams
 from autotune.runtime.verify import verify
+from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.runtime.placed_module import PlacedModule
@@ -241,7 +242,7 @@ class Module:
         if events.shape[1]:
             times = [boundaries(rows) for rows in events]
             spans[:] = [[each[0] for each in times], [each[-1] for each in times]]
-        target = Host.here().target.with_threads(self._threads)
+        target = Target.detect(self._threads)
         step = StepRecording(
             self._image.name,
             "cpu",
@@ -359,9 +360,6 @@ def load(
     :class:`Module`. Raises UsageError for what is no file and for more threads than usable cores without
     ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged or made for another machine.
     """
-    from autotune.runtime.device_module import on_device
-    from autotune.runtime.device_program import DeviceProgram
-    from autotune.runtime.placed_module import PlacedModule
     from autotune.runtime.program_artifact import load_either
 
     if not isinstance(path, (str, os.PathLike)):
@@ -371,9 +369,12 @@ def load(
     if threads is not None:
         check_threads(threads, allow_oversubscription=allow_oversubscription)
     found = load_either(path)
-    if not isinstance(found, DeviceProgram) and not found.target.group_items:
+    if isinstance(found, ModuleImage) and not found.target.group_items:
         return Module(found, threads)
-    placed = PlacedModule(found) if isinstance(found, DeviceProgram) else on_device(found)
+    from autotune.runtime.device_module import on_device
+    from autotune.runtime.placed_module import PlacedModule
+
+    placed = on_device(found) if isinstance(found, ModuleImage) else PlacedModule(found)
     if threads is not None:
         placed.close()
         raise UsageError(
@@ -386,7 +387,7 @@ def _workers(image: ModuleImage, threads: int | None) -> int:
     """As asked; else the target's, at most one a core."""
     if threads is not None:
         return threads
-    wanted, cores = image.target.threads, Host.here().cores
+    wanted, cores = image.target.threads, usable_cores()
     if wanted > cores:
         _say_fewer(wanted, cores)
     return max(1, min(wanted, cores))

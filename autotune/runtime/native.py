@@ -1,16 +1,22 @@
-"""The executor as machine code of this process: its source translated and compiled, in a tenth of a second."""
+"""The executor as machine code of this process: what an artifact brought, or else its source translated and compiled,
+in a tenth of a second."""
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from autotune.codegen.jit import LoadedCode
+from autotune.hardware import architecture
 from autotune.runtime import calls, indices
 from autotune.runtime import executor as source
+from autotune.runtime.device import ALIGNMENT
 from autotune.runtime.translate.functions import Native
 from autotune.target import Target
 
@@ -36,29 +42,66 @@ class Executor:
     code: LoadedCode
 
 
+ENTRY_SYMBOLS = frozenset(function.symbol for function in _ENTRY_POINTS)
+"""What its machine code defines."""
+
+SYMBOLS = frozenset(
+    [
+        *("Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread"),
+        *("PyList_New", "PyList_SetItem", "PyList_GetItem", "PyList_Size"),
+        *("clock_gettime", "sched_yield", "syscall", "usleep"),
+    ]
+)
+"""Functions of the process that the executor calls."""
+
+_SOURCES = (
+    *("addresses", "atomics", "calls", "executor", "indices", "layout", "mutex", "objects", "waiting"),
+    *(f"translate/{name}" for name in ("code", "expressions", "functions", "module", "statements")),
+)
+"""What the executor's machine code is made from."""
+
+_BASELINES = {"x86_64": "x86-64"}
+"""Lesser machines than the one that an artifact was compiled on run its executor too."""
+
 _GIVEN: list[bytes] = []
-"""The executor's machine code, where another process of this job has compiled it."""
+"""The executor's machine code, where an artifact or another process of this job has it."""
 
 
 @cache
+def fingerprint() -> str:
+    """SHA-256 of all that the executor's machine code depends on: its source, the system and the architecture."""
+    digest = hashlib.sha256(f"{architecture()} {sys.platform} {ALIGNMENT}".encode())
+    for name in _SOURCES:
+        path = os.path.join(os.path.dirname(__file__), *f"{name}.py".split("/"))
+        digest.update(__loader__.get_data(path))  # type: ignore[name-defined]
+    return digest.hexdigest()
+
+
 def machine_code() -> bytes:
-    """The executor as an object file for this machine, compiled at the first call."""
+    """The executor as an object file for this machine: what was given, or else compiled at the first call."""
+    return _GIVEN[0] if _GIVEN else _compiled()
+
+
+@cache
+def _compiled() -> bytes:
     from autotune.codegen.llvm import compile_ir
     from autotune.runtime.translate.module import llvm_ir
 
-    return compile_ir(llvm_ir([*_ENTRY_POINTS, *_SHARED]), Target.detect())
+    target = Target.parse(_BASELINES.get(architecture(), "host"))
+    return compile_ir(llvm_ir([*_ENTRY_POINTS, *_SHARED]), target)
 
 
 def give(code: bytes) -> None:
-    """Let the executor of this process be machine code that :func:`machine_code` returned in another one on this
-    machine; it has no effect once :func:`executor` was called."""
-    _GIVEN[:] = [code]
+    """Let the executor of this process be machine code that :func:`machine_code` returned in another one, on a
+    machine of the same :func:`fingerprint`; it has no effect once :func:`executor` was called, or code was given."""
+    if not _GIVEN:
+        _GIVEN.append(code)
 
 
 @cache
 def executor() -> Executor:
     """The executor of this process, compiled at the first call unless its machine code was given."""
-    code = LoadedCode(_GIVEN or [machine_code()])
+    code = LoadedCode([machine_code()])
 
     def without_gil(function: Native[..., Any]) -> Any:
         result = None if function.result == "void" else ctypes.c_int64
@@ -76,4 +119,4 @@ def executor() -> Executor:
     )
 
 
-__all__ = ["Executor", "executor", "give", "machine_code"]
+__all__ = ["ENTRY_SYMBOLS", "SYMBOLS", "Executor", "executor", "fingerprint", "give", "machine_code"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -20,6 +19,8 @@ class Request(Future[_Result]):
     """A future that can be awaited too; cancelled, it does not begin, and one that has begun goes on."""
 
     def __await__(self) -> Generator[Any, None, _Result]:
+        import asyncio  # whoever awaits has it
+
         return asyncio.wrap_future(self).__await__()
 
 

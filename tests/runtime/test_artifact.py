@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import zipfile
@@ -15,8 +16,9 @@ import numpy as np
 import pytest
 
 from autotune.errors import ArtifactError
-from autotune.runtime import artifact
-from autotune.runtime.device import Host
+from autotune.runtime import artifact, native
+from autotune.runtime.archive import read_members
+from autotune.runtime.device import Host, address_of
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.module import Module
 from tests.runtime.kernels import binding, chain, compile_ir, image, spec
@@ -284,3 +286,83 @@ def test_a_read_only_folder_is_an_error(tmp_path: Path) -> None:
 def test_inconsistent_images_are_not_saved(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="arena of -1 bytes"):
         artifact.save(replace(small(), arena_bytes=-1), tmp_path / "x.atm")
+
+
+def test_constants_lie_aligned_in_the_file(path: Path) -> None:
+    with path.open("rb") as file:
+        members = read_members(file)
+    assert {member.start % 64 for member in members.values()} == {0}
+
+
+def large(tmp_path: Path) -> tuple[Path, ModuleImage]:
+    """A model with a constant that stays in the file, and small ones that are moved."""
+    numbers = np.arange(3 << 20, dtype=np.int64)
+    made = replace(small(), constants=(*small().constants, numbers, *np.split(numbers[: 3 << 17], 3)))
+    artifact.save(made, tmp_path / "large.atm")
+    return tmp_path / "large.atm", made
+
+
+def test_large_constants_are_mapped_and_small_ones_side_by_side(tmp_path: Path) -> None:
+    path, made = large(tmp_path)
+    loaded = artifact.load(path)
+    assert same(made, loaded)
+    with Module(loaded, 1) as module:
+        kept = module.image.constants
+        assert [address_of(a) for a in kept] == [address_of(a) for a in loaded.constants]
+        assert not kept[3].flags.writeable
+        assert address_of(kept[5]) - address_of(kept[4]) == kept[4].nbytes
+        assert module(np.zeros(2, np.int64))[0].tolist() == [7, 8, 9, 10]
+
+
+def test_a_mapped_constant_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    path, _ = large(tmp_path)
+    with path.open("rb") as file:
+        at = read_members(file)["constants/3.bin"].start
+    with path.open("r+b") as file:
+        file.seek(at + 12345)
+        file.write(b"\xff")
+    with pytest.raises(ArtifactError, match=r"constants/3\.bin is damaged"):
+        artifact.load(path)
+
+
+def test_the_file_may_be_replaced_while_a_model_runs(tmp_path: Path) -> None:
+    path, made = large(tmp_path)
+    with Module(artifact.load(path), 1) as module:
+        artifact.save(small(), path)
+        np.testing.assert_array_equal(module.image.constants[3], made.constants[3])
+
+
+def test_an_artifact_brings_the_executor(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        assert archive.read("executors/0.o") == native.machine_code()
+
+
+def executor_of(path: Path, code: bytes, fingerprint: str | None = None) -> None:
+    """Give an artifact another executor, with the right size and hash."""
+
+    def change(manifest: dict[str, Any], members: dict[str, bytes]) -> None:
+        members["executors/0.o"] = code
+        entry = manifest["executors"][0]
+        entry["fingerprint"] = fingerprint or entry["fingerprint"]
+        entry["blob"] |= {"nbytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}
+
+    rewrite(path, change)
+
+
+def test_an_executor_that_is_none_is_refused(path: Path) -> None:
+    executor_of(path, compile_ir("define void @k() {\n ret void\n}"))
+    with pytest.raises(ArtifactError, match=r"executors/0\.o is no executor: entry points are missing"):
+        artifact.load(path)
+    executor_of(path, b"nothing")
+    with pytest.raises(ArtifactError, match=r"executors/0\.o: damaged object file"):
+        artifact.load(path)
+    executor_of(
+        path, compile_ir("declare void @system()\ndefine void @k() {\n call void @system()\n ret void\n}")
+    )
+    with pytest.raises(ArtifactError, match=r"executors/0\.o calls system, which an executor may not"):
+        artifact.load(path)
+
+
+def test_an_executor_of_another_release_is_left_alone(path: Path) -> None:
+    executor_of(path, b"of another release", "0" * 64)
+    assert same(small(), artifact.load(path))

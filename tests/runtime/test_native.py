@@ -1,16 +1,21 @@
-"""The executor is compiled in every process: nothing is read or written for it, and numba is not needed."""
+"""The executor is compiled in every process that no artifact brings it to: nothing is kept, numba is not needed."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from autotune.codegen.elf import read_symbols
+from autotune.hardware import architecture
+from autotune.runtime import native
 from autotune.runtime.module import Module
 from autotune.runtime.native import machine_code
+from autotune.runtime.translate.module import llvm_ir
 from tests.runtime.kernels import chain
 
 RUN = """
@@ -40,7 +45,7 @@ def test_a_process_that_was_given_the_executor_compiles_none(tmp_path: Path) -> 
 from pathlib import Path
 from autotune.runtime import native
 native.give(Path({str(path)!r}).read_bytes())
-native.machine_code = None  # calling it fails
+native._compiled = None  # calling it fails
 """
     run(given + RUN)
 
@@ -54,6 +59,9 @@ def test_the_executor_keeps_nothing_on_disk(tmp_path: Path) -> None:
 def test_folders_that_cannot_be_written_are_no_failure(folder: str) -> None:
     run(XDG_CACHE_HOME=folder, HOME=folder)
 
+
+LINKED = {"llvmlite"} if architecture() == "x86_64" else set()
+"""What is not needed where code is mapped without it."""
 
 LOAD = """
 import sys
@@ -75,7 +83,20 @@ def test_an_artifact_loads_and_runs_without_a_compiler(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     packages, stages = (set(line.split()) for line in done.stdout.splitlines())
-    assert packages <= {"autotune", "llvmlite", "ml_dtypes", "numpy"}
+    assert packages <= {"autotune", "ml_dtypes", "numpy"} | ({"llvmlite"} - LINKED)
     assert not stages & {
         f"autotune.{stage}" for stage in ("compiler", "graph", "lower", "passes", "schedule", "te")
     }
+
+
+def test_the_fingerprint_covers_the_source_of_all_that_is_compiled() -> None:
+    text = llvm_ir([*native._ENTRY_POINTS, *native._SHARED])
+    made = {name.rpartition(".")[0] for name in re.findall(r"@(autotune\.[\w.]+)\(", text)}
+    assert made
+    assert made <= {f"autotune.runtime.{name}".replace("/", ".") for name in native._SOURCES}
+
+
+def test_the_executor_calls_what_is_listed() -> None:
+    symbols = read_symbols(machine_code())
+    assert symbols.undefined <= native.SYMBOLS
+    assert symbols.defined >= native.ENTRY_SYMBOLS

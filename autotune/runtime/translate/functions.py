@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import FunctionType
-from typing import Any, Final, Generic, Literal, NoReturn, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, ParamSpec, TypeVar, cast
 
 from autotune.errors import BuildError, InternalError
+
+if TYPE_CHECKING:
+    import ast
 
 Kind = Literal["i64", "i1", "void"]
 """LLVM's type of a value; of a result also ``void``."""
@@ -33,6 +35,8 @@ class FunctionSource:
 
     def refuse(self, node: ast.AST | None, reason: str) -> NoReturn:
         """Raise BuildError for a construct outside the subset; None stands for the signature."""
+        import ast  # what runs and was compiled before needs no syntax trees
+
         line = self.line if node is None else getattr(node, "lineno", self.line)
         text = "" if node is None else f": {ast.unparse(node).splitlines()[0]}"
         raise BuildError(f"{self.file}:{line}: {reason}{text}")

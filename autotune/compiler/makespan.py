@@ -19,7 +19,7 @@ class Task:
     ``submission`` is how long the caller takes to submit it; nothing begins before it has submitted all, as it holds
     Python's lock until then. ``handover`` is from what it waits for to its beginning: a thread that sleeps is woken.
     It is not paid after a task of the same lane, whose thread is awake. A task without a lane is over when all it
-    waits for is: nothing is done.
+    waits for is: nothing is done. Lanes that have ``cores`` in common take turns on them.
     """
 
     lane: str
@@ -27,6 +27,7 @@ class Task:
     waits: tuple[int, ...] = ()
     submission: float = 0.0
     handover: float = 0.0
+    cores: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,8 @@ class _Run:
         self.ready_at = [submitted + task.handover for task in tasks]
         """The earliest beginning of each task, by what is known so far."""
         self.queued: dict[str, list[tuple[float, int]]] = {}
-        self.free: dict[str, float] = {}
+        self.free: dict[str | int, float] = {}
+        """When each lane and each core is free."""
         self.events: list[tuple[float, int, str]] = []
         """When something may begin on a lane."""
         self.found: list[ScheduledTask] = []
@@ -96,7 +98,7 @@ class _Run:
             now, _, lane = heapq.heappop(self.events)
             waiting = self.queued.get(lane)
             # What is queued but not ready yet has an event of its own.
-            if waiting and waiting[0][0] <= now and (not lane or self.free.get(lane, 0.0) <= now):
+            if waiting and waiting[0][0] <= now and self._free_at(waiting[0][1]) <= now:
                 self._begin(heapq.heappop(waiting)[1], now)
         return Makespan(tuple(self.found))
 
@@ -105,11 +107,19 @@ class _Run:
         heapq.heappush(self.queued.setdefault(lane, []), (ready, number))
         heapq.heappush(self.events, (ready, number, lane))
 
+    def _needed(self, number: int) -> list[str | int]:
+        """The lane and the cores that a task needs."""
+        task = self.tasks[number]
+        return [task.lane, *task.cores] if task.lane else []
+
+    def _free_at(self, number: int) -> float:
+        return max((self.free.get(each, 0.0) for each in self._needed(number)), default=0.0)
+
     def _begin(self, number: int, now: float) -> None:
         task = self.tasks[number]
         end = now + (task.duration if task.lane else 0.0)
         self.found.append(ScheduledTask(number, task.lane, now, end))
-        self.free[task.lane] = end
+        self.free.update(dict.fromkeys(self._needed(number), end))
         for reader in self.readers[number]:
             following = self.tasks[reader]
             woken = following.handover if following.lane != task.lane else 0.0
@@ -117,7 +127,8 @@ class _Run:
             self.missing[reader] -= 1
             if not self.missing[reader]:
                 self._queue(reader)
-        heapq.heappush(self.events, (end, number, task.lane))
+        for lane in self.queued if task.cores else (task.lane,):
+            heapq.heappush(self.events, (end, number, lane))
 
 
 __all__ = ["Makespan", "ScheduledTask", "Task", "makespan"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -75,18 +75,29 @@ class Flow:
 
 
 def tasks_of(
-    flow: Flow, seconds: Sequence[float], rates: Mapping[str, DeviceRates], spaces: Mapping[str, str]
+    flow: Flow,
+    seconds: Sequence[float],
+    rates: Mapping[str, DeviceRates],
+    spaces: Mapping[str, str],
+    cores: Mapping[str, Collection[int]],
 ) -> list[Task]:
     """The tasks of one request; ``seconds`` has the duration of each step, of which those of copies are not read.
 
     ``spaces`` are the memory spaces of the devices: a copy within one is nothing at all, inputs and outputs are
-    copied where a device is not in this process's memory.
+    copied where a device is not in this process's memory. ``cores`` are those of the devices: some may share them.
     """
-    return _Tasks(flow, rates, spaces).made(seconds)
+    return _Tasks(flow, rates, spaces, cores).made(seconds)
 
 
 class _Tasks:
-    def __init__(self, flow: Flow, rates: Mapping[str, DeviceRates], spaces: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        rates: Mapping[str, DeviceRates],
+        spaces: Mapping[str, str],
+        cores: Mapping[str, Collection[int]],
+    ) -> None:
+        self.cores = cores
         self.flow = flow
         self.rates = rates
         self.spaces = spaces
@@ -128,7 +139,10 @@ class _Tasks:
     ) -> None:
         rates, number = self.rates[device], len(self.tasks)
         waits = self._waits(reads)
-        self.tasks.append(Task(lane, duration, waits, rates.submission_seconds, rates.handover_seconds))
+        cores = frozenset(self.cores[device]) if lane == device else frozenset()
+        self.tasks.append(
+            Task(lane, duration, waits, rates.submission_seconds, rates.handover_seconds, cores)
+        )
         self.maker.update(dict.fromkeys(writes, number))
 
 

@@ -58,7 +58,8 @@ def expected_of(program: DeviceProgram, devices: Mapping[str, Device]) -> Expect
     }
     durations = [seconds[step.image] if step.kind == "run" else 0.0 for step in program.steps]
     spaces = {name: devices[name].space for name in program.devices}
-    tasks = tasks_of(Flow.of_program(program), durations, rates, spaces)
+    cores = {name: devices[name].info.core_ids for name in program.devices}
+    tasks = tasks_of(Flow.of_program(program), durations, rates, spaces, cores)
     return Expected(program, tuple(tasks), makespan(tasks), returning(rates))
 
 

@@ -39,13 +39,15 @@ class Unit:
 
 @dataclass(frozen=True)
 class DeviceCosts:
-    """A device: seconds to begin and end a segment on it, its rates, its memory space, and its memory in bytes."""
+    """A device: seconds to begin and end a segment on it, its rates, its memory space, its memory in bytes, and the
+    cores of a CPU device, which several may share."""
 
     name: str
     launch: float
     rates: DeviceRates
     space: str
     memory_bytes: int
+    cores: tuple[int, ...] = ()
 
 
 Placing = tuple[int, ...]
@@ -87,7 +89,8 @@ class PlacementCosts:
             durations.append(self.devices[device].launch + sum(own))
         rates = {device.name: device.rates for device in self.devices}
         spaces = {device.name: device.space for device in self.devices}
-        tasks = tasks_of(Flow.of_division(division), durations, rates, spaces)
+        cores = {device.name: device.cores for device in self.devices}
+        tasks = tasks_of(Flow.of_division(division), durations, rates, spaces, cores)
         used = {step.device for step in division.segments}
         return makespan(tasks).total + returning({name: rates[name] for name in used})
 
@@ -152,7 +155,8 @@ def measured_costs(
         times.append(own)
         parts += list(own)
         memory = device.info.memory_bytes
-        costs.append(DeviceCosts(name, found.launch, rates[name], device.space, memory))
+        cores = device.info.core_ids
+        costs.append(DeviceCosts(name, found.launch, rates[name], device.space, memory, cores))
     units = list[Unit]()
     for nodes in _merged(graph, parts):
         inside = set(nodes)

@@ -46,12 +46,24 @@ def test_a_task_without_a_lane_takes_nothing():
     assert set(run.busy) == {"a", "b", "c"}
 
 
+def test_lanes_that_share_a_core_take_turns():
+    both, one, other = frozenset((0, 1)), frozenset((0,)), frozenset((1,))
+    tasks = [
+        Task("both", 4.0, cores=both),
+        Task("one", 2.0, cores=one),
+        Task("other", 3.0, cores=other),
+        Task("both", 1.0, (1,), cores=both),
+    ]
+    assert [(t.task, t.begin) for t in makespan(tasks).tasks] == [(0, 0.0), (1, 4.0), (2, 4.0), (3, 7.0)]
+
+
 def test_a_task_cannot_wait_for_a_later_one():
     with pytest.raises(ValueError, match=r"^task 0 waits for task 1, which does not come before it$"):
         makespan([Task("a", waits=(1,)), Task("a")])
 
 
 RATES = dict.fromkeys(("cpu:0", "cpu:1", "far"), DeviceRates(0.0, 0.5, 0.01))
+CORES = {"cpu:0": (0,), "cpu:1": (1,), "far": ()}
 SPACES = {"cpu:0": HOST_SPACE, "cpu:1": HOST_SPACE, "far": "far"}
 
 
@@ -71,15 +83,15 @@ def flow(devices: list[str]) -> Flow:
 
 
 def test_a_copy_within_one_memory_is_nothing():
-    tasks = tasks_of(flow(["cpu:0", "cpu:1"]), [2.0, 0.0, 3.0], RATES, SPACES)
+    tasks = tasks_of(flow(["cpu:0", "cpu:1"]), [2.0, 0.0, 3.0], RATES, SPACES, CORES)
     assert [(task.lane, task.duration) for task in tasks] == [("cpu:0", 2.0), ("", 0.0), ("cpu:1", 3.0)]
     assert makespan(tasks).total == 0.5 + 2.0 + 0.5 + 3.0
 
 
 def test_a_device_with_memory_of_its_own_copies_what_goes_there_and_back():
-    tasks = tasks_of(flow(["cpu:0", "far", "cpu:0"]), [2.0, 0.0, 3.0, 0.0, 1.0], RATES, SPACES)
+    tasks = tasks_of(flow(["cpu:0", "far", "cpu:0"]), [2.0, 0.0, 3.0, 0.0, 1.0], RATES, SPACES, CORES)
     lanes = [task.lane for task in tasks]
     assert lanes == ["cpu:0", "far transfers", "far", "far transfers", "cpu:0"]
     assert makespan(tasks).total == 0.5 + 2.0 + 0.5 + 1.0 + 0.5 + 3.0 + 0.5 + 1.0 + 0.5 + 1.0
-    alone = tasks_of(flow(["far"]), [3.0], RATES, SPACES)
+    alone = tasks_of(flow(["far"]), [3.0], RATES, SPACES, CORES)
     assert [task.lane for task in alone] == ["far transfers", "far", "far transfers"]

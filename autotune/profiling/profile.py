@@ -152,7 +152,8 @@ def profile_of(recording: Recording, roofs: Mapping[str, Roofs | None] | None = 
         own = roofs_of(target) if roofs is None else roofs[name]
         counted = [counters(step) for step in steps]
         found = _dispatches(steps, counted, own, wall)
-        known = [each for each in counted if each is not None]
+        pairs = zip(steps, counted, strict=True)
+        known = [each for step, each in pairs if each is not None and step.known_workers]
         taken = sum(each.time_ns for each in found)
         threads = known[0].workers if known else None
         devices.append(DeviceProfile(name, threads, taken, wall - taken, own))
@@ -197,9 +198,9 @@ def _one(
         nbytes=moved.nbytes,
         least_ns=None if roof is None else roof.least_ns,
         bound=None if roof is None else roof.bound,
-        busy=min(busy, 1.0),
+        busy=min(busy, 1.0) if step.known_workers else None,
         tiles=float(counts.tiles[number].sum()),
-        stolen=float(counts.stolen[number].sum()),
+        stolen=float(counts.stolen[number].sum()) if step.known_workers else None,
     )
 
 

@@ -29,7 +29,7 @@ def trace_of(recording: Recording, run: int = 0) -> dict[str, Any]:
     events = list[Event]()
     for process, device in enumerate(devices):
         own = [step for step in steps if step.device == device]
-        events += _names(process, device, max(map(_workers, own)))
+        events += _names(process, device, own)
         for step in own:
             events.append(_step(process, step, run, origin))
             events += _commands(process, step, run, origin)
@@ -50,8 +50,10 @@ def _workers(step: StepRecording) -> int:
     return 0 if step.events is None else int(step.events.shape[2])
 
 
-def _names(process: int, device: str, workers: int) -> Iterator[Event]:
-    rows = ["queue", *(f"worker {worker}" for worker in range(workers))]
+def _names(process: int, device: str, steps: Sequence[StepRecording]) -> Iterator[Event]:
+    workers = max(map(_workers, steps))
+    known = all(step.known_workers for step in steps)
+    rows = ["queue", *(f"worker {worker}" if known else "kernels" for worker in range(workers))]
     yield _metadata("process_name", process, _QUEUE, name=device)
     yield _metadata("process_sort_index", process, _QUEUE, sort_index=process)
     for thread, name in enumerate(rows):
@@ -105,7 +107,11 @@ def _complete(
 
 def _counters(process: int, steps: Sequence[StepRecording], run: int, origin: int) -> Iterator[Event]:
     """How many workers are busy, wherever that changes, and tiles stolen, wherever some were."""
-    rows = [step.events[run].reshape(-1, layout.EVENT_SLOTS) for step in steps if step.events is not None]
+    rows = [
+        step.events[run].reshape(-1, layout.EVENT_SLOTS)
+        for step in steps
+        if step.events is not None and step.known_workers
+    ]
     if not rows:
         return
     ran = np.concatenate(rows)

@@ -17,6 +17,7 @@ from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.queue import Queue, Submission
 from autotune.runtime.hal.recording import LoadedImage, load_image
 from autotune.runtime.hal.semaphore import Point, Timeline
+from autotune.runtime.hal.timed import Timed, timed
 
 Arrays = Sequence[NDArray[Any]]
 Done = Callable[[BaseException | None], None]
@@ -102,6 +103,15 @@ class RequestMemory:
     def commands(self) -> tuple[CommandBuffer | None, ...]:
         """What is recorded for each step of the program; None for a transfer that moves nothing."""
         return tuple(self._steps)
+
+    def watch(self, number: int) -> Timed | None:
+        """Let the device time the kernels of a step from now on; None where it cannot."""
+        commands = self._steps[number]
+        found = None if commands is None else timed(commands)
+        if found is None:
+            return None
+        self._steps[number], watched = found
+        return watched
 
     def free(self) -> None:
         """Give the memory back."""

@@ -7,6 +7,7 @@ from threading import Event
 
 import numpy as np
 
+from autotune.runtime import layout
 from autotune.runtime.hal.command_buffer import CommandBuffer, Dispatch
 from autotune.runtime.hal.cpu.segment import Segment
 from autotune.runtime.image import ModuleImage
@@ -62,8 +63,13 @@ class _Step:
         spans = np.zeros((2, runs), np.int64)
         segments = [] if commands is None or image is None else _segments(commands)
         self._rows = [segment.watch() for segment in segments]
+        self._timed = None if image is None else memory.watch(number)
         events, dispatch_of = None, tuple[int, ...]()
-        if image is not None and self._rows:
+        if image is not None and self._timed is not None:
+            dispatch_of = tuple(command.dispatch for command in image.commands)
+            events = np.zeros((runs, len(dispatch_of), 1, layout.EVENT_SLOTS), np.int64)
+            events[..., layout.TILES_RUN] = [[command.tiles] for command in image.commands]
+        elif image is not None and self._rows:
             dispatch_of = _dispatches(image, segments)
             events = np.zeros((runs, len(dispatch_of), *self._rows[0].shape[1:]), np.int64)
         self.recording = StepRecording(
@@ -76,13 +82,17 @@ class _Step:
             moved_bytes=0 if image is not None else loaded.program.values[step.writes[0]].spec.nbytes,
             dispatch_of=dispatch_of,
             events=events,
+            known_workers=self._timed is None,
         )
 
     def take(self, run: int, span: tuple[int, int]) -> None:
         """Keep what was written of the request that just ended."""
         self.recording.begin_ns[run], self.recording.end_ns[run] = span
-        if self.recording.events is not None:
-            self.recording.events[run] = np.concatenate(self._rows)
+        events = self.recording.events
+        if events is not None and self._timed is not None:
+            events[run, :, 0, [layout.BEGIN, layout.END]] = np.transpose(self._timed.spans)
+        elif events is not None:
+            events[run] = np.concatenate(self._rows)
         for rows in self._rows:
             rows.fill(0)
 

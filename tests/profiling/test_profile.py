@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +13,14 @@ import autotune
 from autotune.errors import InputError, UsageError
 from autotune.profiling.profile import profile_of
 from autotune.profiling.roofline import Roofs
+from autotune.profiling.trace_events import trace_of
+from autotune.runtime import layout
 from autotune.runtime.hal.cpu.cores import core_ids
+from autotune.runtime.hal.opencl.engine import _spans
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
 from cost_models.machine import Machine
+from tests.codegen.opencl_device import needs_opencl
 from tests.profiling.made_up import TARGET, on_cpu, on_two_devices
 
 
@@ -175,3 +180,39 @@ def test_devices_are_told_apart() -> None:
             placed.recording([X], 0)
     with pytest.raises(UsageError, match="is closed"):
         placed.recording([X])
+
+
+@needs_opencl
+def test_an_opencl_device_times_its_kernels() -> None:
+    with autotune.compile("zoo:tiny_cnn", target="opencl") as module:
+        assert isinstance(module, PlacedModule)
+        before = module(X)[0]
+        recording = module.recording([X], 3)
+        found = profile_of(recording)
+        (device,) = found.devices
+        assert (device.name, device.threads, device.roofs, found.workers) == ("opencl:0", None, None, ())
+        assert sorted(each.name for each in found.dispatches) == sorted(
+            each.name for each in module.dispatches
+        )
+        assert all(each.time_ns > 0 and each.busy is None for each in found.dispatches)
+        (step,) = recording.steps
+        assert step.events is not None
+        begin, end = step.events[:, :, 0, layout.BEGIN], step.events[:, :, 0, layout.END]
+        assert (begin <= end).all()
+        assert (end[:, -1] <= step.end_ns).all()
+        rows = [
+            event["args"]["name"]
+            for event in trace_of(recording)["traceEvents"]
+            if event["name"] == "thread_name"
+        ]
+        assert rows == ["queue", "kernels"]
+        np.testing.assert_array_equal(module(X)[0], before)
+
+
+def test_kernels_without_tiles_take_no_time() -> None:
+    kernel = SimpleNamespace(profile=SimpleNamespace(start=5, end=7))
+    later = SimpleNamespace(profile=SimpleNamespace(start=9, end=12))
+    found = _spans([None, kernel, None, later])
+    first = found[0][0]
+    assert [(begin - first, end - first) for begin, end in found] == [(0, 0), (0, 2), (2, 2), (4, 7)]
+    assert len(_spans([None])) == 1

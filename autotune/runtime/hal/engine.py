@@ -38,6 +38,8 @@ class Engine(Storage, Protocol):
 
     formats: tuple[str, ...]
     """Formats of code that :meth:`load` takes."""
+    times_kernels: bool
+    """Whether :meth:`run` takes :class:`autotune.runtime.hal.timed.Timed` commands, too."""
 
     def load(self, code: Code) -> Any:
         """Code that is ready to run: the handle of an executable. Raises BuildError."""

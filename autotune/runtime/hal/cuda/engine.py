@@ -52,6 +52,7 @@ class CudaEngine:
     """Device ``number`` of the driver's. Commands of a thread go to a stream, so that barriers cost nothing."""
 
     formats: tuple[str, ...] = ("ptx",)
+    times_kernels = False
 
     def __init__(self, name: str, space: str, number: int) -> None:
         self._name = name

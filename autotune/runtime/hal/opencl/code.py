@@ -26,17 +26,17 @@ class Kernel:
         self._launch = start.launch
         self._lock = threading.Lock()
 
-    def start(self, queue: Any, bindings: Sequence[Buffer], tiles: int) -> None:
-        """Put it into a queue of the device; no tiles are nothing."""
+    def start(self, queue: Any, bindings: Sequence[Buffer], tiles: int) -> Any:
+        """Put it into a queue of the device, which gives an event; no tiles are nothing, and None."""
         if not tiles:
-            return
+            return None
         group = self._launch.block
         whole = [n * m for n, m in zip(self._launch.blocks(tiles), group, strict=True)]
         arguments: list[Any] = []
         for buffer in bindings:
             arguments += [buffer.allocation.storage, np.uint64(buffer.offset)]
         with self._lock:
-            self._kernel(queue, whole, group, *arguments, np.int64(0), np.int64(tiles))
+            return self._kernel(queue, whole, group, *arguments, np.int64(0), np.int64(tiles))
 
 
 def load(context: Any, code: Code) -> list[Kernel]:

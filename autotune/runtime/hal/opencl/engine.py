@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -17,12 +18,14 @@ from autotune.runtime.hal.command_buffer import Command, Dispatch
 from autotune.runtime.hal.engine import Stopped, run_each
 from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.opencl import code as opencl_code
+from autotune.runtime.hal.timed import Span, Timed
 
 
 class OpenclEngine:
     """A device of pyopencl's. Commands of a thread go to a queue in order, so that barriers cost nothing."""
 
     formats: tuple[str, ...] = ("opencl-c",)
+    times_kernels = True
 
     def __init__(self, name: str, space: str, device: Any) -> None:
         self._name = name
@@ -63,15 +66,31 @@ class OpenclEngine:
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         """All of them into the thread's queue, and wait for it."""
+        if isinstance(prepared, Timed):
+            return self._run_timed(name, prepared, table, stopped)
         try:
             return run_each(self, self._space, self._name, name, prepared, table, stopped)
         finally:
             self._finish(name)
 
+    def _run_timed(self, name: str, prepared: Timed, table: Sequence[Buffer], stopped: Stopped) -> bool:
+        """The same in a queue that keeps the times of its kernels."""
+        plain = self._queue
+        self._threads.queue = self._timing_queue
+        self._threads.started = started = list[Any]()
+        try:
+            whole = self.run(name, prepared.commands, table, stopped)
+            prepared.spans = _spans(started)
+            return whole
+        finally:
+            self._threads.queue, self._threads.started = plain, None
+
     def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
         """Start a kernel."""
         kernel: opencl_code.Kernel = command.executable.handle[command.entry]
-        kernel.start(self._queue, bindings, command.tiles)
+        event = kernel.start(self._queue, bindings, command.tiles)
+        if (started := getattr(self._threads, "started", None)) is not None:
+            started.append(event)
 
     def copy_within(self, source: Buffer, target: Buffer) -> None:
         """Copy between buffers."""
@@ -115,11 +134,34 @@ class OpenclEngine:
             queue = self._threads.queue = self._cl.CommandQueue(self._context)
         return queue
 
+    @property
+    def _timing_queue(self) -> Any:
+        """The calling thread's queue that keeps times, which costs others a little."""
+        queue = getattr(self._threads, "timing_queue", None)
+        if queue is None:
+            keeping = self._cl.command_queue_properties.PROFILING_ENABLE
+            queue = self._threads.timing_queue = self._cl.CommandQueue(self._context, properties=keeping)
+        return queue
+
     def _finish(self, name: str) -> None:
         try:
             self._queue.finish()
         except self._cl.Error as error:
             raise DeviceError(f"{name} failed on {self._name}: {error}") from error
+
+
+def _spans(events: Sequence[Any]) -> list[Span]:
+    """Begin and end of kernels that are over, on this process's clock; None is over where the one before is.
+
+    The device has a clock of its own: what ended last is taken to have ended now.
+    """
+    known = [(event.profile.start, event.profile.end) for event in events if event is not None]
+    at, shift = (known[0][0], time.monotonic_ns() - known[-1][1]) if known else (0, time.monotonic_ns())
+    found, rest = list[Span](), iter(known)
+    for event in events:
+        begin, at = (at, at) if event is None else next(rest)
+        found.append((begin + shift, at + shift))
+    return found
 
 
 @cache

@@ -24,8 +24,9 @@ import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -38,7 +39,7 @@ from autotune.errors import ArtifactError, BuildError
 from autotune.hardware import architecture, device_name, usable_cores
 from autotune.runtime import native
 from autotune.runtime.archive import Member, map_file, padding, read_bytes, read_into, read_members, writing
-from autotune.runtime.device import constant_places
+from autotune.runtime.device import allocate, constant_places
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, ExecutorBlob, Manifest
 from autotune.runtime.verify import verify
@@ -46,8 +47,8 @@ from autotune.runtime.verify import verify
 MANIFEST = "manifest.json"
 T = TypeVar("T")
 _MAX_MANIFEST_BYTES = 256 << 20
-_LARGE = 1 << 20
-"""Bytes of contents from which on several cores hash them: a millisecond's work."""
+_LARGE = 1 << 18
+"""Bytes that are worth another core."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 _MATH = """
@@ -71,9 +72,9 @@ def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
     write_archive(path, manifest.to_json(), contents)
 
 
-def load(path: str | os.PathLike[str]) -> ModuleImage:
-    """Read and check an artifact; raises ArtifactError with the reason and the path."""
-    return opened(path, _load)
+def load(path: str | os.PathLike[str], *, mapped: bool = False) -> ModuleImage:
+    """Read and check an artifact; raises ArtifactError with the reason and the path. See :func:`unpacked`."""
+    return opened(path, partial(_load, mapped=mapped))
 
 
 def packed(image: ModuleImage, folder: str = "") -> tuple[Manifest, dict[str, Any]]:
@@ -116,9 +117,9 @@ def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
         raise ArtifactError(f"artifact {path}: {error}") from error
 
 
-def _load(file: BinaryIO) -> ModuleImage:
+def _load(file: BinaryIO, *, mapped: bool) -> ModuleImage:
     data, members = manifest_and_members(file)
-    return unpacked(Manifest.from_json(data), file, members)
+    return unpacked(Manifest.from_json(data), file, members, mapped=mapped)
 
 
 def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
@@ -129,15 +130,27 @@ def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
     return _manifest_bytes(file, members.pop(MANIFEST)), members
 
 
-def unpacked(manifest: Manifest, file: BinaryIO, members: dict[str, Member]) -> ModuleImage:
-    """The image of a manifest, whose members are exactly these, with everything checked; raises ArtifactError."""
+def unpacked(
+    manifest: Manifest, file: BinaryIO, members: dict[str, Member], *, mapped: bool = False
+) -> ModuleImage:
+    """The image of a manifest, whose members are exactly these, with everything checked; raises ArtifactError.
+
+    Large constants are read into memory, or ``mapped`` from the file.
+    """
     _check_target(manifest)
     code = [*(each.blob for each in manifest.executors), *manifest.objects]
     stored = [constant.blob for constant in manifest.constants]
     _check_sizes([*code, *stored], members)
     read = [read_bytes(file, members[blob.path]) for blob in code]
-    arrays = _constants(file, [members[blob.path] for blob in stored])
-    _check_hashes([*code, *stored], [*read, *(array.data for array in arrays)])
+    arrays: list[NDArray[np.uint8]] = []
+
+    def contents() -> Iterator[bytes | memoryview]:
+        yield from read
+        for array in _constants(file, [members[blob.path] for blob in stored], mapped=mapped):
+            arrays.append(array)
+            yield array.data
+
+    _check_hashes([*code, *stored], contents())
     executors, objects = read[: len(manifest.executors)], tuple(read[len(manifest.executors) :])
     _check_externals(objects)
     _check_libraries(objects, manifest.libraries)
@@ -192,36 +205,33 @@ def _check_sizes(blobs: list[Blob], members: dict[str, Member]) -> None:
             raise ArtifactError(f"{blob.path} has another size than the manifest says")
 
 
-def _constants(file: BinaryIO, members: Sequence[Member]) -> list[NDArray[np.uint8]]:
-    """Constants where they stay: small ones side by side on huge pages, large ones in the file, mapped."""
-    if not members:
-        return []
-    mapped, places = map_file(file), constant_places([member.nbytes for member in members])
-    return [
-        mapped[member.start : member.start + member.nbytes]
-        if place is None
-        else read_into(file, member, place)
-        for member, place in zip(members, places, strict=True)
-    ]
+def _constants(file: BinaryIO, members: Sequence[Member], *, mapped: bool) -> Iterator[NDArray[np.uint8]]:
+    """Constants where they stay: small ones side by side on huge pages, large ones there too or ``mapped``."""
+    whole = map_file(file) if mapped and members else None
+    for member, place in zip(members, constant_places([each.nbytes for each in members]), strict=True):
+        if whole is not None and place is None:
+            yield whole[member.start : member.start + member.nbytes]
+        else:
+            yield read_into(file, member, allocate(member.nbytes) if place is None else place)
 
 
-def _check_hashes(blobs: Sequence[Blob], contents: Sequence[bytes | memoryview]) -> None:
+def _check_hashes(blobs: Sequence[Blob], contents: Iterable[bytes | memoryview]) -> None:
     """The contents are what the manifest says."""
     for blob, digest in zip(blobs, _digests(contents), strict=True):
         if digest != blob.sha256:
             raise ArtifactError(f"{blob.path} is damaged: its SHA-256 is not the manifest's")
 
 
-def _digests(contents: Sequence[bytes | memoryview]) -> list[str]:
-    """SHA-256 of each in hex; the larger ones on all cores, where there is enough to do for them."""
-    each, cores = [memoryview(data).nbytes for data in contents], usable_cores()
-    if cores == 1 or sum(each) < _LARGE:
-        return [_digest(data) for data in contents]
-    with ThreadPoolExecutor(cores) as hashing:
-        waiting = {
-            i: hashing.submit(_digest, data) for i, data in enumerate(contents) if each[i] >= _LARGE // 16
-        }
-        return [waiting[i].result() if i in waiting else _digest(data) for i, data in enumerate(contents)]
+def _digests(contents: Iterable[bytes | memoryview]) -> list[str]:
+    """SHA-256 of each in hex; while one is read, large ones before it are hashed on other cores."""
+    with ThreadPoolExecutor(usable_cores()) as hashing:
+        found = [
+            hashing.submit(_digest, data).result
+            if memoryview(data).nbytes >= _LARGE
+            else partial(_digest, data)
+            for data in contents
+        ]
+        return [digest() for digest in found]
 
 
 def _digest(data: bytes | memoryview) -> str:

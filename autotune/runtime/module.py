@@ -351,14 +351,20 @@ class Module:
 
 
 def load(
-    path: str | os.PathLike[str], threads: int | None = None, *, allow_oversubscription: bool = False
+    path: str | os.PathLike[str],
+    threads: int | None = None,
+    *,
+    allow_oversubscription: bool = False,
+    mapped: bool = False,
 ) -> Module | PlacedModule:
     """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
 
     One that was compiled for several devices, or for another than the CPU, is a
     :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are. ``threads``: see
-    :class:`Module`. Raises UsageError for what is no file and for more threads than usable cores without
-    ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged or made for another machine.
+    :class:`Module`. Large constants are read into memory, or ``mapped`` from the file: processes then share them, and
+    models that are mostly weights run slower by a few percent. Raises UsageError for what is no file and for more
+    threads than usable cores without ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged
+    or made for another machine.
     """
     from autotune.runtime.program_artifact import load_either
 
@@ -368,7 +374,7 @@ def load(
         raise UsageError(f"{'not a' if os.path.exists(path) else 'no such'} file: {path}")
     if threads is not None:
         check_threads(threads, allow_oversubscription=allow_oversubscription)
-    found = load_either(path)
+    found = load_either(path, mapped=mapped)
     if isinstance(found, ModuleImage) and not found.target.group_items:
         return Module(found, threads)
     from autotune.runtime.device_module import on_device

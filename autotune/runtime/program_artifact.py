@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 from autotune.errors import ArtifactError
@@ -76,17 +77,20 @@ def save(program: DeviceProgram, path: str | os.PathLike[str]) -> None:
     write_archive(path, manifest.to_json(), contents)
 
 
-def load_either(path: str | os.PathLike[str]) -> ModuleImage | DeviceProgram:
-    """Read and check an artifact of either kind; raises ArtifactError with the reason and the path."""
-    return opened(path, _load_either)
+def load_either(path: str | os.PathLike[str], *, mapped: bool = False) -> ModuleImage | DeviceProgram:
+    """Read and check an artifact of either kind; raises ArtifactError with the reason and the path.
+
+    Large constants are read into memory, or ``mapped`` from the file.
+    """
+    return opened(path, partial(_load_either, mapped=mapped))
 
 
-def _load_either(file: BinaryIO) -> ModuleImage | DeviceProgram:
+def _load_either(file: BinaryIO, *, mapped: bool) -> ModuleImage | DeviceProgram:
     data, members = manifest_and_members(file)
     raw = _parsed(data)
     if raw is not None and raw.get("format") == PROGRAM_FORMAT:
-        return _program(ProgramManifest.from_json(raw), file, members)
-    return unpacked(Manifest.from_json(data), file, members)
+        return _program(ProgramManifest.from_json(raw), file, members, mapped=mapped)
+    return unpacked(Manifest.from_json(data), file, members, mapped=mapped)
 
 
 def _parsed(data: bytes) -> dict[str, Any] | None:
@@ -98,11 +102,13 @@ def _parsed(data: bytes) -> dict[str, Any] | None:
     return raw if isinstance(raw, dict) else None
 
 
-def _program(manifest: ProgramManifest, file: BinaryIO, members: dict[str, Member]) -> DeviceProgram:
+def _program(
+    manifest: ProgramManifest, file: BinaryIO, members: dict[str, Member], *, mapped: bool
+) -> DeviceProgram:
     images = []
     for number, part in enumerate(manifest.images):
         own = {name: member for name, member in members.items() if name.startswith(_folder(number))}
-        images.append(unpacked(part, file, own))
+        images.append(unpacked(part, file, own, mapped=mapped))
         members = {name: member for name, member in members.items() if name not in own}
     if members:
         raise ArtifactError(f"manifest and archive differ: {min(members)[:80]}")

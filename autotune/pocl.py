@@ -1,7 +1,8 @@
 """PoCL 3.0, the OpenCL driver of the package index: what it needs to be told.
 
-It computes wrong numbers where a branch that differs from work item to work item stands in a loop with barriers: such
-code it compiles without optimisations, with which all random programs agree.
+It computes wrong numbers where a branch that differs from work item to work item stands in a loop with barriers, and
+never comes to an end with some code that has such branches in a loop before a barrier, which all work items come by:
+code with barriers it compiles without optimisations, with which all random programs agree.
 
 It does not run on processors newer than itself. Its LLVM of 2022 calls one that it does not know "generic", which its
 own compiler then refuses ("unknown target CPU 'generic'", pocl issue 1049), and no option or variable of PoCL names

@@ -30,7 +30,10 @@ def from_json(data: Mapping[str, Any]) -> DispatchCode:
 
 
 def _launch(data: Mapping[str, Any] | None) -> Launch | None:
-    return None if data is None else Launch(tuple(data["grid"]), tuple(data["block"]))
+    if data is None:
+        return None
+    grid = data["grid"]
+    return Launch(None if grid is None else tuple(grid), tuple(data["block"]))
 
 
 __all__ = ["from_json", "to_json"]

@@ -14,6 +14,11 @@ from autotune.target import Target
 from cost_models import analytic
 
 TARGET = Target.parse("x86-64-v3")
+DEVICES = {
+    "groups": Target.parse("opencl-generic"),
+    "an item a tile": Target("opencl", "opencl", ("cpu", "fp64"), 256, cores=4, threads=4, group_items=4096),
+    "PTX": Target.parse("cuda:sm_80"),
+}
 
 
 @pytest.fixture
@@ -29,6 +34,14 @@ def test_code_of_a_helper(workload):
     task = BuildTask(schedule_for(workload, TARGET, None, {}), TARGET)
     made = task.result(through_a_pipe(answer_build(through_a_pipe(task.request()))))
     assert wire.to_json(made) == wire.to_json(task.run())
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_code_of_devices_of_a_helper(workload, name):
+    task = BuildTask(schedule_for(workload, DEVICES[name], None, {}), DEVICES[name])
+    made, own = task.result(through_a_pipe(answer_build(through_a_pipe(task.request())))), task.run()
+    assert made.kernels == own.kernels
+    assert (made.kernels[0].launch.grid is None) == (name == "an item a tile")
 
 
 def test_estimates_of_a_helper_and_the_defaults_behind_them(workload):

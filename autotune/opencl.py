@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import MissingExtraError, TargetError
+from autotune.hardware import instruction_sets
 from autotune.pocl import name_processor
 
 if TYPE_CHECKING:
@@ -48,17 +49,15 @@ def devices() -> tuple[Any, ...]:
 
 
 def _level() -> str:
-    """The instruction set of this machine's processor, as clang has called it since 2020."""
+    """The instruction set of this machine's processor, as clang has called it since 2020.
+
+    Whatever the machine counts as by the settings: the driver's own functions are compiled for the processor.
+    """
     from autotune.target import Target
 
-    host = Target.detect()
-    return next(name for name in ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64") if _runs(host, name))
-
-
-def _runs(host: Target, level: str) -> bool:
-    from autotune.target import Target
-
-    return level == "x86-64" or not host.lacks(Target.parse(level))
+    have = instruction_sets()
+    levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+    return next((name for name in levels if have >= {*Target.parse(name).features}), "x86-64")
 
 
 def _devices_of(platform: Any) -> list[Any]:

@@ -80,9 +80,10 @@ def test_results_come_in_order_whoever_works():
     ],
 )
 def test_what_fails_in_a_worker_is_raised_here(how, kind, words):
+    before = psutil.Process().children()
     with pytest.raises(kind, match=words), BuildWorkers(1, FAKE) as together:
         run_together(together, Job(how))
-    assert psutil.Process().children() == []
+    assert {*psutil.Process().children()} <= {*before}
 
 
 def test_a_worker_that_cannot_start_is_an_error_with_the_way_out():

@@ -13,14 +13,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import multiprocessing
 import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from autotune.errors import LoweringError
@@ -30,6 +30,7 @@ from autotune.schedule import PRIMITIVES
 from tests.codegen.opencl_device import installed
 from tests.schedule.three_ways import Case, check, describe, minimised, random_case
 
+ROOT = Path(__file__).parent.parent.parent
 BLOCK = 50
 FIRST = 1_000_000
 THREADS_EVERY = 8
@@ -136,8 +137,9 @@ def _append(record: Path, first: int, tally: Tally) -> None:
         file.write(json.dumps({"first": first, "tally": vars(tally)}) + "\n")
 
 
-def _work(record: Path, first: int, count: int, prove_every: int) -> None:
-    _append(record, first, run_block(first, count, prove_every=prove_every))
+def work(record: str, first: int, count: int, prove_every: int) -> None:
+    """Run a block, and add it to a record: what a process of a campaign does."""
+    _append(Path(record), first, run_block(first, count, prove_every=prove_every))
 
 
 def campaign(programs: int, workers: int, record: Path, *, prove_every: int, first: int = FIRST) -> Tally:
@@ -147,12 +149,12 @@ def campaign(programs: int, workers: int, record: Path, *, prove_every: int, fir
     ]
     done = read_record(record)
     waiting = iter([block for block in blocks if block[0] not in done])
-    running: dict[int, BaseProcess] = {}
+    running: dict[int, subprocess.Popen[bytes]] = {}
     started = time.monotonic()
     while _fill(running, waiting, workers, record, prove_every):
         time.sleep(0.05)
-        for start in [s for s, process in running.items() if not process.is_alive()]:
-            code = running.pop(start).exitcode
+        for start in [s for s, process in running.items() if process.poll() is not None]:
+            code = running.pop(start).returncode
             if code:
                 _append(record, start, Tally(findings=[f"seeds {start}..: the process ended with {code}"]))
             done = read_record(record)
@@ -167,22 +169,20 @@ def campaign(programs: int, workers: int, record: Path, *, prove_every: int, fir
 
 
 def _fill(
-    running: dict[int, BaseProcess],
+    running: dict[int, subprocess.Popen[bytes]],
     waiting: Iterator[tuple[int, int]],
     workers: int,
     record: Path,
     prove_every: int,
 ) -> bool:
     """Start processes until ``workers`` run; False when none runs any more."""
-    # Not forks of this process: threads of an OpenCL driver that it has used would be missing there.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
     while len(running) < workers:
         block = next(waiting, None)
         if block is None:
             break
-        running[block[0]] = context.Process(target=_work, args=(record, *block, prove_every))
-        running[block[0]].start()
+        # No forks of this process: threads of an OpenCL driver that it has used would be missing there.
+        what = f"from tests.schedule import fuzz; fuzz.work({str(record)!r}, {block[0]}, {block[1]}, {prove_every})"
+        running[block[0]] = subprocess.Popen([sys.executable, "-c", what], cwd=ROOT)
     return bool(running)
 
 

@@ -254,6 +254,11 @@ def is_thread_axis(kind: str) -> bool:
     return kind.startswith(THREADS)
 
 
+def has_thread_axes(stmt: Stmt) -> bool:
+    """Whether loops inside of a statement are bound to threads or blocks."""
+    return any(isinstance(part, For) and is_thread_axis(part.kind) for part in walk(stmt))
+
+
 def operands(node: Expr) -> tuple[Expr, ...]:
     """Operands of an expression node, loads included."""
     if isinstance(node, Load):
@@ -273,6 +278,11 @@ def nodes(*exprs: Expr) -> Iterator[Expr]:
             parts = operands(node)
             if parts:
                 stack.extend(reversed(parts))
+
+
+def has_load(*exprs: Expr) -> bool:
+    """Whether expressions read memory."""
+    return any(isinstance(node, Load) for node in nodes(*exprs))
 
 
 def uses(expr: Expr, var: Var) -> bool:
@@ -304,6 +314,8 @@ __all__ = [
     "Stmt",
     "Store",
     "expressions",
+    "has_load",
+    "has_thread_axes",
     "is_thread_axis",
     "loads",
     "nodes",

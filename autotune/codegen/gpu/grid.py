@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.codegen.code import Launch, Size
 from autotune.errors import BuildError
-from autotune.lower.ir import For, LoopKernel, Stmt, is_thread_axis, walk
+from autotune.lower.ir import For, LoopKernel, Stmt, walk
 from autotune.target import Target
 from autotune.te.expr import Var
 
@@ -40,11 +40,6 @@ class GridKernel:
 def has_blocks(stmt: Stmt) -> bool:
     """Whether loops inside of a statement are bound to blocks."""
     return any(isinstance(part, For) and part.kind.startswith("blockIdx") for part in walk(stmt))
-
-
-def has_axes(stmt: Stmt) -> bool:
-    """Whether loops inside of a statement are bound to thread axes."""
-    return any(isinstance(part, For) and is_thread_axis(part.kind) for part in walk(stmt))
 
 
 def checked_size(name: str, extents: Mapping[str, int], target: Target) -> Launch:
@@ -81,4 +76,4 @@ def _size(axis: str, extents: Mapping[str, int]) -> Size:
     return x, y, z
 
 
-__all__ = ["TILE_THREADS", "WARP", "GridKernel", "checked_size", "has_axes", "has_blocks"]
+__all__ = ["TILE_THREADS", "WARP", "GridKernel", "checked_size", "has_blocks"]

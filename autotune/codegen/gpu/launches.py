@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from autotune.codegen.gpu.grid import TILE_THREADS, has_axes, has_blocks
+from autotune.codegen.gpu.grid import TILE_THREADS, has_blocks
 from autotune.errors import BuildError
 from autotune.lower.ir import (
     Allocate,
@@ -22,6 +22,7 @@ from autotune.lower.ir import (
     Stmt,
     Store,
     expressions,
+    has_thread_axes,
     loads,
     nodes,
     walk,
@@ -46,7 +47,7 @@ def _with_tiles(kernel: LoopKernel) -> Stmt:
         raise BuildError(
             f"kernel {kernel.name}: the parallel loop {body.var.name} is around loops bound to blockIdx; bind it too"
         )
-    if has_axes(body):
+    if has_thread_axes(body):
         return For(body.var, body.extent, "blockIdx.x", body.body)
     threads = min(body.extent, TILE_THREADS)
     blocks = -(-body.extent // threads)

@@ -28,6 +28,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    has_load,
     is_thread_axis,
     nodes,
     sequence,
@@ -128,7 +129,7 @@ class _Threads:
         if isinstance(stmt, For):
             return self._loop(stmt, opened, guards, followed)
         if isinstance(stmt, Let):
-            if any(isinstance(node, Load) for node in nodes(stmt.value)):
+            if has_load(stmt.value):
                 raise BuildError(
                     f"kernel {self.kernel.name}: value {stmt.var.name}, which memory has, is around a barrier; compute "
                     f"what waits outside of it"
@@ -196,7 +197,7 @@ class _Threads:
         """A condition around what waits: a jump where all threads agree, else part of the conditions inside."""
         if not self._differs(stmt.cond):
             return with_parts(stmt, lambda part: self._level(part, opened, guards, followed))
-        if any(isinstance(node, Load) for node in nodes(stmt.cond)):
+        if has_load(stmt.cond):
             raise BuildError(
                 f"kernel {self.kernel.name}: a condition that memory decides for each thread is around a barrier; "
                 f"compute what waits outside of it"

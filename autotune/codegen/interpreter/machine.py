@@ -28,8 +28,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
-    is_thread_axis,
-    walk,
+    has_thread_axes,
 )
 from autotune.te.conversion import converted
 from autotune.te.depth import walks_deep
@@ -61,7 +60,7 @@ def run_kernel(kernel: LoopKernel, memory: Mapping[Buffer, Array], tiles: range)
     Raises InternalError on an access outside of a buffer.
     """
     with np.errstate(all="ignore"):
-        if any(isinstance(part, For) and is_thread_axis(part.kind) for part in walk(kernel.body)):
+        if has_thread_axes(kernel.body):
             for _ in Thread(_evaluate, _place, _poisoned, dict(memory)).run(kernel.body):
                 raise InternalError(f"kernel {kernel.name} waits at a barrier outside of its threads")
         else:

@@ -10,7 +10,7 @@ from autotune.codegen.llvm.arithmetic import Arithmetic
 from autotune.codegen.llvm.float_to_integer import float_to_integer, unclipped
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
-from autotune.lower.ir import Load, nodes
+from autotune.lower.ir import Load, has_load, nodes
 from autotune.te.dtypes import HALVES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
 
@@ -116,7 +116,7 @@ class Expressions:
         if cond.number is not None:
             with self.code.decided():
                 return self.value(node.a if cond.number else node.b)
-        if cond.lanes == 1 and (_has_load(node.a) or _has_load(node.b)):
+        if cond.lanes == 1 and has_load(node.a, node.b):
             return self._branching_select(cond, node)
         if cond.lanes == 1:
             a, b = self.value(node.a), self.value(node.b)
@@ -173,7 +173,3 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
     Not: Expressions._not,
 }
 """How each kind of node is emitted."""
-
-
-def _has_load(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in nodes(expr))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 
 from autotune.codegen.code import DispatchCode
-from autotune.codegen.gpu.grid import has_axes
 from autotune.codegen.gpu.launches import launches
 from autotune.codegen.gpu.starts import Start, with_starts
 from autotune.codegen.manifest import Entry, with_manifest
 from autotune.codegen.opencl.functions import definitions
 from autotune.codegen.opencl.kernel import emit_kernel
 from autotune.errors import BuildError
-from autotune.lower.ir import LoopKernel, LoopProgram
+from autotune.lower.ir import LoopKernel, LoopProgram, has_thread_axes
 from autotune.target import Target
 from autotune.te.depth import walks_deep
 
@@ -44,7 +43,7 @@ def _parts(program: LoopProgram) -> list[LoopKernel]:
     return [
         part
         for kernel in program.kernels
-        for part in (launches(kernel) if has_axes(kernel.body) else [kernel])
+        for part in (launches(kernel) if has_thread_axes(kernel.body) else [kernel])
     ]
 
 

@@ -22,7 +22,7 @@ from autotune.codegen.opencl.types import (
 )
 from autotune.codegen.opencl.writer import Writer
 from autotune.errors import BuildError
-from autotune.lower.ir import Buffer, Load, nodes, operands
+from autotune.lower.ir import Buffer, Load, has_load, nodes, operands
 from autotune.te.dtypes import HALVES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
 from autotune.te.folding import folded, holds
@@ -208,7 +208,7 @@ class Expressions:
         cond = self.value(node.cond)
         if cond.number is not None:
             return self.value(node.a if cond.number else node.b)
-        if not has_load(node.a) and not has_load(node.b):
+        if not has_load(node.a, node.b):
             a, b = self.value(node.a), self.value(node.b)
             depth = max(cond.depth, a.depth, b.depth) + 1
             narrow = a.narrow and b.narrow
@@ -280,9 +280,4 @@ _EMIT: dict[type[Expr], Callable[[Expressions, Any], Value]] = {
 """How each kind of node is written."""
 
 
-def has_load(expr: Expr) -> bool:
-    """Whether an expression reads memory."""
-    return any(isinstance(node, Load) for node in nodes(expr))
-
-
-__all__ = ["FUNCTIONS", "WRITTEN", "Expressions", "has_load"]
+__all__ = ["FUNCTIONS", "WRITTEN", "Expressions"]

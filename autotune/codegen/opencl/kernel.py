@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from autotune.codegen.code import Launch, Size
-from autotune.codegen.gpu.grid import has_axes
 from autotune.codegen.gpu.threads import as_threads
 from autotune.codegen.manifest import Entry
 from autotune.codegen.opencl.statements import Statements
 from autotune.codegen.opencl.types import memory_type
 from autotune.codegen.opencl.writer import Writer
 from autotune.errors import BuildError
-from autotune.lower.ir import For, Intrinsic, LoopKernel, Prefetch, Stmt, sequence
+from autotune.lower.ir import For, Intrinsic, LoopKernel, Prefetch, Stmt, has_thread_axes, sequence
 from autotune.lower.rewrite import with_parts
 from autotune.target import Target
 
@@ -35,7 +34,7 @@ def emit_kernel(kernel: LoopKernel, symbol: str, target: Target, functions: set[
     Raises BuildError for what the device cannot run.
     """
     body = _Kernel(kernel, target, functions)
-    launch = body.groups() if has_axes(kernel.body) else body.tiles()
+    launch = body.groups() if has_thread_axes(kernel.body) else body.tiles()
     return body.text(symbol, launch.block), Entry(kernel, symbol, 0, launch)
 
 
@@ -51,7 +50,7 @@ class _Kernel:
         self.kernel = kernel
         self.target = target
         self.code = Writer(functions)
-        self.inner = Statements(self.code, target.lanes("float32"), together=has_axes(kernel.body))
+        self.inner = Statements(self.code, target.lanes("float32"), together=has_thread_axes(kernel.body))
         for number, buffer in enumerate(kernel.buffers):
             self.inner.pointers[buffer] = f"b{number}"
 

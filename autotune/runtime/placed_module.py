@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
-from threading import Lock
 from types import TracebackType
 from typing import Any
 
@@ -20,11 +17,12 @@ from autotune.runtime.arguments import Signature, signature_text
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
-from autotune.runtime.hal.queue import Submission
 from autotune.runtime.image import DispatchInfo, TensorSpec
-from autotune.runtime.program_request import LoadedProgram, RequestMemory
+from autotune.runtime.in_flight import Answer, InFlight
+from autotune.runtime.program_request import LoadedProgram, Submitted
 from autotune.runtime.recorded_runs import recorded_runs
 from autotune.runtime.recording import Recording
+from autotune.runtime.requests import Request
 from autotune.runtime.verify_program import verify_program
 
 Inputs = Sequence[Any] | Mapping[str, Any]
@@ -45,29 +43,28 @@ class PlacedModule:
     """A model ready to run on the devices that its program names.
 
     Each part runs as soon as what it reads is there, devices beside each other. So many requests as ``in_flight`` run
-    at once, each with memory of its own; further ones wait. Any thread may call. Raises ArtifactError for an
-    inconsistent program, UsageError for a device that is not there, BuildError, and DeviceMemoryError.
+    at once, each with memory of its own; by default one more than there are devices, so that each has its next part
+    when it ends one. Further ones wait; ``room`` requests may be on their way. Any thread may call. Raises
+    ArtifactError for an inconsistent program, UsageError for a device that is not there, BuildError, and
+    DeviceMemoryError.
     """
 
     def __init__(
         self,
         program: DeviceProgram,
         *,
-        in_flight: int = 2,
+        in_flight: int | None = None,
+        room: int = 1024,
         devices: Mapping[str, Device] | None = None,
     ) -> None:
-        if in_flight < 1:
-            raise UsageError(f"at least 1 request is in flight, got {in_flight}")
         verify_program(program)
         opened = devices or {name: open_device(name) for name in program.devices}
         self._program = program
         self._signature = Signature(program.name, program.inputs, program.outputs)
-        self._loaded: LoadedProgram | None = LoadedProgram.of(program, opened)
+        self._loaded = LoadedProgram.of(program, opened)
         self._threads = sum(opened[name].info.cores for name in program.devices)
-        self._memories: list[RequestMemory] = []
-        self._free: SimpleQueue[RequestMemory] = SimpleQueue()
-        self._in_flight = in_flight
-        self._making = Lock()
+        most = len(program.devices) + 1 if in_flight is None else in_flight
+        self._requests = InFlight(self._loaded, most, room)
 
     @property
     def program(self) -> DeviceProgram:
@@ -111,12 +108,21 @@ class PlacedModule:
         outputs = self(*self._signature.by_name(inputs))
         return dict(zip([spec.name for spec in self.outputs], outputs, strict=True))
 
-    def submit(self, *arrays: Any) -> Future[list[NDArray[Any]]]:
-        """Run the model in the background; waits for a request to end where as many are in flight as may be.
+    def submit(self, *arrays: Any, timeout: float | None = None) -> Request[Answer]:
+        """Run the model in the background; requests of a module begin in the order of submission.
 
-        The arrays must not change until the future is done. Its ``result()`` is what a call returns or raises.
+        The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
+        a coroutine, ``await`` gives the same. Where too many requests are on their way it waits for room, and, before
+        the first one, for devices above their watermarks; at most ``timeout`` seconds. Raises InputError, UsageError
+        when closed, DeviceTimeoutError.
         """
-        return self._submit(arrays, None)
+        return self._submit(arrays, None, timeout)
+
+    def submit_all(
+        self, requests: Iterable[Sequence[Any]], *, timeout: float | None = None
+    ) -> list[Request[Answer]]:
+        """The same for several requests, each with its arrays; ``timeout`` is for each."""
+        return [self.submit(*arrays, timeout=timeout) for arrays in requests]
 
     def time(
         self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
@@ -140,8 +146,8 @@ class PlacedModule:
 
     def timeline(self, inputs: Inputs) -> list[StepEvent]:
         """When each step of one run was on its device."""
-        submitted: list[tuple[int, Submission]] = []
-        self._submit(self._arrays(inputs), None, submitted).result()
+        submitted: Submitted = []
+        self._submit(self._arrays(inputs), None, submitted=submitted).result()
         steps = self._program.steps
         return [StepEvent(n, steps[n].device, s.begin_ns, s.end_ns) for n, s in submitted]
 
@@ -153,8 +159,8 @@ class PlacedModule:
         """
         if runs < 1:
             raise UsageError(f"at least 1 run is recorded, got {runs}")
-        if self._loaded is None:
-            raise self._closed()
+        if self._requests.closed:
+            raise self._requests.too_late()
         arrays = self._signature.inputs(self._arrays(inputs))
         return recorded_runs(self._loaded, arrays[0], self._signature.fresh_outputs()[0], runs)
 
@@ -166,11 +172,7 @@ class PlacedModule:
 
     def close(self) -> None:
         """Free the model's memory, after the steps that run; later calls fail. The devices stay open."""
-        loaded, self._loaded = self._loaded, None
-        if loaded is not None:
-            loaded.close()
-            for memory in self._memories:
-                memory.free()
+        self._requests.close()
 
     def __enter__(self) -> PlacedModule:
         return self
@@ -184,7 +186,7 @@ class PlacedModule:
         self.close()
 
     def __repr__(self) -> str:
-        state = ", closed" if self._loaded is None else ""
+        state = ", closed" if self._requests.closed else ""
         signature = signature_text(self.inputs, self.outputs)
         where, parts = ", ".join(self.devices), len(self._program.images)
         return f"<PlacedModule {self._program.name!r} {signature}, {parts} parts on {where}{state}>"
@@ -193,41 +195,17 @@ class PlacedModule:
         self,
         arrays: Sequence[Any],
         out: list[NDArray[Any]] | None,
-        submitted: list[tuple[int, Submission]] | None = None,
-    ) -> Future[list[NDArray[Any]]]:
+        timeout: float | None = None,
+        submitted: Submitted | None = None,
+    ) -> Request[Answer]:
         inputs = self._signature.inputs(arrays)
-        outputs, _ = (
-            self._signature.fresh_outputs() if out is None else self._signature.given_outputs(out, inputs)
-        )
-        future: Future[list[NDArray[Any]]] = Future()
-        future.set_running_or_notify_cancel()
-        memory = self._memory()
+        if out is None:
+            return self._requests.submit(inputs[0], self._fresh, timeout, submitted)
+        given, _ = self._signature.given_outputs(out, inputs)
+        return self._requests.submit(inputs[0], lambda: given, timeout, submitted)
 
-        def done(error: BaseException | None) -> None:
-            self._free.put(memory)
-            if error is None:
-                future.set_result(outputs)
-            else:
-                future.set_exception(error)
-
-        found = memory.start(inputs[0], outputs, done)
-        if submitted is not None:
-            submitted += found
-        return future
-
-    def _memory(self) -> RequestMemory:
-        """That of a request that has ended, new one where there may be more, else of the next that ends."""
-        if self._loaded is None:
-            raise self._closed()
-        if self._free.empty():
-            with self._making:
-                if len(self._memories) < self._in_flight:
-                    self._memories.append(RequestMemory(self._loaded))
-                    return self._memories[-1]
-        return self._free.get()
-
-    def _closed(self) -> UsageError:
-        return UsageError(f"module {self._program.name!r} is closed")
+    def _fresh(self) -> Answer:
+        return self._signature.fresh_outputs()[0]
 
     def _arrays(self, inputs: Inputs) -> list[Any]:
         return self._signature.by_name(inputs) if isinstance(inputs, Mapping) else [*inputs]

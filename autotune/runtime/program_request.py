@@ -21,6 +21,8 @@ from autotune.runtime.hal.timed import Timed, timed
 
 Arrays = Sequence[NDArray[Any]]
 Done = Callable[[BaseException | None], None]
+Submitted = list[tuple[int, Submission]]
+"""What was submitted for steps of a program, with their numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +94,13 @@ class RequestMemory:
             if loaded.space_of(value) == HOST_SPACE and self._outputs.get(self._roots[value]) != index
         ]
 
-    def start(self, inputs: Arrays, outputs: Arrays, done: Done) -> list[tuple[int, Submission]]:
+    def start(self, inputs: Arrays, outputs: Arrays, done: Done, submitted: Submitted) -> None:
         """Submit every step; ``done`` is called once all are over, with the first error in their order, if any.
 
-        The arrays must not change until then. Returns the submissions of the program's steps, by number.
+        The arrays must not change until then. ``submitted`` receives the submissions of the program's steps, by number,
+        before ``done`` is called. None is held back by a watermark: the memory is there already.
         """
-        return _Request(self, inputs, outputs, done).submit()
+        _Request(self, inputs, outputs, done).submit(submitted)
 
     @property
     def commands(self) -> tuple[CommandBuffer | None, ...]:
@@ -167,8 +170,8 @@ class _Request:
         self._timelines: list[Timeline] = []
         self._refused: BaseException | None = None
 
-    def submit(self) -> list[tuple[int, Submission]]:
-        memory, loaded, found = self._memory, self._memory._loaded, list[tuple[int, Submission]]()
+    def submit(self, submitted: Submitted) -> None:
+        memory, loaded = self._memory, self._memory._loaded
         for value, index, upload in memory._uploads:
             table = [host_buffer(self._inputs[index])]
             self._submitted(upload.device.transfers, upload, table, (), (value,))
@@ -181,12 +184,11 @@ class _Request:
             queue = loaded.queues[step.device] if step.kind == "run" else commands.device.transfers
             table = [self._buffer(v) for v in (*step.reads, *step.writes)]
             made = self._submitted(queue, commands, table, waits, step.writes)
-            found += [] if made is None else [(number, made)]
+            submitted += [] if made is None else [(number, made)]
         for index, value, download in memory._downloads:
             table = [host_buffer(self._outputs[index])]
             self._submitted(download.device.transfers, download, table, self._ready.get(value, ()), ())
         self._watch()
-        return found
 
     def _buffer(self, value: int) -> Buffer:
         return self._tables[self._memory._roots[value]]
@@ -200,12 +202,12 @@ class _Request:
         writes: Sequence[int],
     ) -> Submission | None:
         """Submit, unless one before was refused: then all that follows fails with that error, too."""
-        timeline, new = Timeline(commands.name), not self._timelines
+        timeline = Timeline(commands.name)
         self._timelines.append(timeline)
         self._ready.update(dict.fromkeys(writes, ((timeline, 1),)))
         try:
             if self._refused is None:
-                return queue.submit(commands, table, wait=waits, signal=[(timeline, 1)], new=new)
+                return queue.submit(commands, table, wait=waits, signal=[(timeline, 1)], new=False)
         except BaseException as error:  # noqa: BLE001 - it travels to the caller
             self._refused = error
         timeline.fail(self._refused)
@@ -232,4 +234,4 @@ class _Request:
         self._done(error)
 
 
-__all__ = ["LoadedProgram", "RequestMemory"]
+__all__ = ["Arrays", "LoadedProgram", "RequestMemory", "Submitted"]

@@ -11,7 +11,7 @@ from autotune.runtime import layout
 from autotune.runtime.hal.command_buffer import CommandBuffer, Dispatch
 from autotune.runtime.hal.cpu.segment import Segment
 from autotune.runtime.image import ModuleImage
-from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory
+from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
 from autotune.runtime.recording import Recording, StepRecording
 
 
@@ -45,7 +45,8 @@ def _spans(memory: RequestMemory, inputs: Arrays, outputs: Arrays) -> dict[int, 
         errors.append(error)
         over.set()
 
-    submitted = memory.start(inputs, outputs, done)
+    submitted: Submitted = []
+    memory.start(inputs, outputs, done, submitted)
     over.wait()
     if errors[0] is not None:
         raise errors[0]

@@ -92,6 +92,11 @@ class Allocator:
         """The most bytes that may be in use."""
         return self._capacity
 
+    @property
+    def full(self) -> bool:
+        """Whether new work is held back now."""
+        return (self._over or bool(self._returned)) and self._closed_gate()
+
     def limit(self, *, high: int, low: int | None = None) -> None:
         """Hold back new submissions once ``high`` bytes are in use, until it is ``low`` (three quarters of it) or less.
 

@@ -1,0 +1,207 @@
+"""Requests of a program of several devices that are in flight together, each with memory of its own.
+
+While a device works on one request, the devices before it work on those that follow: a pipeline (the picture is that
+of Huang et al., "GPipe", 2019). For that the steps of the next request are submitted before this one is over; the
+queues of the devices run whatever is ready.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from numpy.typing import NDArray
+
+from autotune.errors import DeviceMemoryError, DeviceTimeoutError, UsageError
+from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
+from autotune.runtime.requests import Request, Requests
+
+Answer = list[NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    """A request that has not begun; ``submitted`` receives what is submitted for its steps."""
+
+    request: Request[Answer]
+    inputs: Arrays
+    outputs: Callable[[], Answer]
+    submitted: Submitted
+
+
+class InFlight:
+    """At most ``most`` requests that have begun, and ``room`` that are not over; any thread may submit.
+
+    They are taken up in the order of submission. Memory for one more beside others is made only where each device is
+    below its watermark and has that much; else requests take turns with the memory that there is.
+    """
+
+    def __init__(self, loaded: LoadedProgram, most: int, room: int) -> None:
+        if most < 1 or room < 1:
+            raise UsageError(f"requests in flight and room for requests are 1 or more, got {most} and {room}")
+        self._loaded = loaded
+        self._name = f"module {loaded.program.name!r}"
+        self._most = most
+        self._limit = room
+        self._room: SimpleQueue[None] = SimpleQueue()
+        for _ in range(room):
+            self._room.put(None)
+        self._lock = threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self._free: list[RequestMemory] = []
+        self._made = 0
+        self._starter = Requests()
+        """Begins requests when others are over: threads of queues have other work."""
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more."""
+        return self._closed
+
+    @property
+    def memories(self) -> int:
+        """For how many requests at once there is memory now."""
+        return self._made
+
+    def submit(
+        self,
+        inputs: Arrays,
+        outputs: Callable[[], Answer],
+        timeout: float | None = None,
+        submitted: Submitted | None = None,
+    ) -> Request[Answer]:
+        """Run a request; ``outputs`` makes its arrays when it begins, ``submitted`` receives its steps' submissions.
+
+        It waits for room, at most ``timeout`` seconds; where no request has memory yet also for devices above their
+        watermarks, as long for each. Raises UsageError when closed, DeviceTimeoutError.
+        """
+        if self._closed:
+            raise self.too_late()
+        if not self._made:
+            for device in self._loaded.devices.values():
+                device.allocator.admit(timeout)
+        try:
+            self._room.get(timeout=timeout)
+        except Empty:
+            waiting = len(self._waiting)
+            raise DeviceTimeoutError(
+                f"{self._name} had no room for a request within {timeout:g} s: "
+                f"{self._limit - waiting} run and {waiting} wait, of {self._limit} at most"
+            ) from None
+        request: Request[Answer] = Request()
+        request.add_done_callback(lambda _: self._room.put(None))
+        self._waiting.append(_Waiting(request, inputs, outputs, [] if submitted is None else submitted))
+        self._advance()
+        return request
+
+    def close(self) -> None:
+        """Take no more. Requests that wait fail with UsageError; of those that run fails what has not begun."""
+        self._closed = True
+        self._loaded.close()
+        self._advance()
+        with self._lock:
+            memories, self._free = self._free, []
+        for memory in memories:
+            self._drop(memory)
+
+    def too_late(self) -> UsageError:
+        """The error of a request that comes too late."""
+        return UsageError(f"{self._name} is closed")
+
+    def _advance(self) -> None:
+        """Begin the requests that can."""
+        crowded = False
+        while (found := self._next(crowded)) is not None:
+            waiting, memory = found
+            try:
+                memory = self._new_memory() if memory is None else memory
+            except DeviceMemoryError as error:
+                if not self._made:
+                    self._refuse(waiting, None, error)
+                    continue
+                self._waiting.appendleft(waiting)
+                crowded = True  # until one of the others is over
+            except BaseException as error:  # noqa: BLE001 - it is that of the request
+                self._refuse(waiting, None, error)
+            else:
+                self._begin(waiting, memory)
+
+    def _next(self, crowded: bool) -> tuple[_Waiting, RequestMemory | None] | None:
+        """A request that can begin, with the memory of one that is over; without any it is given new one."""
+        with self._lock:
+            if not self._waiting:
+                return None
+            if self._free and not self._closed:
+                return self._waiting.popleft(), self._free.pop()
+            more = not self._made or (not crowded and self._made < self._most and not self._full())
+            if not more and not self._closed:
+                return None
+            self._made += 1
+            return self._waiting.popleft(), None
+
+    def _full(self) -> bool:
+        """Whether a device is to have no new work for now."""
+        return any(device.allocator.full for device in self._loaded.devices.values())
+
+    def _new_memory(self) -> RequestMemory:
+        """Memory that was counted already."""
+        try:
+            if self._closed:
+                raise self.too_late()
+            return RequestMemory(self._loaded)
+        except BaseException:
+            with self._lock:
+                self._made -= 1
+            raise
+
+    def _begin(self, waiting: _Waiting, memory: RequestMemory) -> None:
+        request = waiting.request
+        if not request.set_running_or_notify_cancel():
+            self._give_back(memory)
+            return
+        try:
+            outputs = waiting.outputs()
+        except BaseException as error:  # noqa: BLE001 - it is that of the request
+            self._refuse(waiting, memory, error)
+            return
+
+        def done(error: BaseException | None) -> None:
+            self._give_back(memory)
+            if self._waiting:
+                self._starter.submit(self._advance)
+            if error is None:
+                request.set_result(outputs)
+            else:
+                request.set_exception(error)
+
+        memory.start(waiting.inputs, outputs, done, waiting.submitted)
+
+    def _refuse(self, waiting: _Waiting, memory: RequestMemory | None, error: BaseException) -> None:
+        """End a request that could not begin."""
+        if memory is not None:
+            self._give_back(memory)
+        request = waiting.request
+        if request.running() or request.set_running_or_notify_cancel():
+            request.set_exception(error)
+
+    def _give_back(self, memory: RequestMemory) -> None:
+        """Keep it for the next request, or give it to others that need it more."""
+        with self._lock:
+            keep = not self._closed and (self._made == 1 or not self._full())
+            if keep:
+                self._free.append(memory)
+        if not keep:
+            self._drop(memory)
+
+    def _drop(self, memory: RequestMemory) -> None:
+        memory.free()
+        with self._lock:
+            self._made -= 1
+
+
+__all__ = ["Answer", "InFlight"]

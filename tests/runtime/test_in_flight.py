@@ -1,0 +1,262 @@
+"""Requests in flight over several devices: stages overlap, errors and cancellations stay where they belong."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.errors import (
+    DeviceClosedError,
+    DeviceError,
+    DeviceLostError,
+    DeviceMemoryError,
+    DeviceTimeoutError,
+    InputError,
+    UsageError,
+)
+from autotune.graph.text import parse_graph
+from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.cpu.cores import core_ids, parts
+from autotune.runtime.hal.cpu.driver import open_cores
+from autotune.runtime.hal.device import Device
+from autotune.runtime.placed_module import PlacedModule
+from autotune.runtime.program_request import RequestMemory, Submitted
+
+pytestmark = pytest.mark.skipif(len(core_ids()) < 2, reason="one core is no two devices")
+
+STAGES = """graph stages {
+  input x: float32[4, 8]
+  a = Mul(x, x) : float32[4, 8] on cpu:0
+  b = Softmax(a) {axis=1} : float32[4, 8] on cpu:1
+  y = Neg(b) : float32[4, 8] on cpu:0
+  output y
+}"""
+X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)
+
+
+def answer(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x * x - (x * x).max(axis=1, keepdims=True))
+    return np.asarray(-e / e.sum(axis=1, keepdims=True))
+
+
+@pytest.fixture(scope="module")
+def program() -> DeviceProgram:
+    with autotune.compile(parse_graph(STAGES)) as made:
+        assert isinstance(made, PlacedModule)
+        return made.program
+
+
+@pytest.fixture
+def devices() -> Iterator[dict[str, Device]]:
+    opened = {f"cpu:{n}": open_cores(f"cpu:{n}", cores) for n, cores in enumerate(parts()[:2])}
+    yield opened
+    for device in opened.values():
+        device.close()
+
+
+class Gate:
+    """Lets a device's runs begin one by one, or fail."""
+
+    def __init__(self, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.entered = threading.Semaphore(0)
+        self.let = threading.Semaphore(0)
+        self.errors: dict[int, Exception] = {}
+        self.count = 0
+        run = device.engine.run
+
+        def gated(*arguments: Any) -> bool:
+            number = self.count
+            self.count += 1
+            self.entered.release()
+            assert self.let.acquire(timeout=60)
+            if number in self.errors:
+                raise self.errors[number]
+            return run(*arguments)
+
+        monkeypatch.setattr(device.engine, "run", gated)
+
+    def open(self) -> None:
+        for _ in range(1000):
+            self.let.release()
+
+
+def check(requests: list[Any], inputs: list[np.ndarray]) -> None:
+    for request, x in zip(requests, inputs, strict=True):
+        np.testing.assert_allclose(request.result(60)[0], answer(x), 1e-5, 1e-6)
+
+
+def test_a_stage_of_the_next_request_runs_beside_the_next_stage_of_this_one(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    inputs = [X + n for n in range(4)]
+    with PlacedModule(program, devices=devices) as module:
+        made: list[Submitted] = [[] for _ in inputs]
+        requests = [module._submit([x], None, None, each) for x, each in zip(inputs, made, strict=True)]
+        assert gate.entered.acquire(timeout=60)  # the first one is in its second stage
+        for each in made[:3]:
+            each[0][1].wait(60)  # and the first stage of all that are in flight has ended
+        assert not any(request.done() for request in requests)
+        assert [len(each) for each in made] == [3, 3, 3, 0]  # the fourth has not begun
+        gate.open()
+        check(requests, inputs)
+
+
+def test_many_threads_submit_and_each_gets_its_own_answer(program, devices):
+    wrong: list[object] = []
+    with PlacedModule(program, devices=devices) as module:
+
+        def client(number: int) -> None:
+            inputs = [X + np.float32(0.01 * (50 * number + n)) for n in range(50)]
+            try:
+                check(module.submit_all([(x,) for x in inputs]), inputs)
+                check([module.submit(inputs[0])], [module(inputs[0])[0] * 0 + inputs[0]])
+            except Exception as error:  # noqa: BLE001 - shown below
+                wrong.append(error)
+
+        threads = [threading.Thread(target=client, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        assert module._requests.memories <= 3
+
+
+def test_memory_stays_as_it_is(program, devices):
+    allocators = [device.allocator for device in devices.values()]
+    with PlacedModule(program, devices=devices, in_flight=2) as module:
+        check(module.submit_all([(X,)] * 4), [X] * 4)
+        module(X)
+        before = [allocator.statistics.live for allocator in allocators]
+        check(module.submit_all([(X,)] * 100), [X] * 100)
+        assert module._requests.memories == 2
+        assert [allocator.statistics.live for allocator in allocators] == before
+    assert [allocator.statistics.live for allocator in allocators] == [0, 0]
+
+
+def test_requests_can_be_awaited_and_cancelled(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+
+    async def main() -> list[list[np.ndarray]]:
+        return await asyncio.gather(*(module.submit(X + n) for n in range(5)))
+
+    with PlacedModule(program, devices=devices, in_flight=1) as module:
+        first, second, third = module.submit_all([(X + n,) for n in range(3)])
+        assert gate.entered.acquire(timeout=60)
+        assert second.cancel()
+        gate.open()
+        check([first, third], [X, X + 2])
+        with pytest.raises(CancelledError):
+            second.result()
+        for found, n in zip(asyncio.run(main()), range(5), strict=True):
+            np.testing.assert_allclose(found[0], answer(X + n), 1e-5, 1e-6)
+
+
+def test_room_is_bounded(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    with PlacedModule(program, devices=devices, in_flight=1, room=2) as module:
+        requests = [module.submit(X), module.submit(X)]
+        with pytest.raises(DeviceTimeoutError) as caught:
+            module.submit(X, timeout=0)
+        assert str(caught.value) == (
+            "module 'stages' had no room for a request within 0 s: 1 run and 1 wait, of 2 at most"
+        )
+        requests[1].cancel()
+        requests[1] = module.submit(X, timeout=60)
+        gate.open()
+        check(requests, [X, X])
+    with pytest.raises(
+        UsageError, match="requests in flight and room for requests are 1 or more, got 0 and 1024"
+    ):
+        PlacedModule(program, devices=devices, in_flight=0)
+
+
+def test_an_error_in_the_middle_is_that_of_its_request(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    gate.errors[1] = InputError("no")
+    gate.open()
+    with PlacedModule(program, devices=devices) as module:
+        requests = module.submit_all([(X + n,) for n in range(6)])
+        failed = [n for n, request in enumerate(requests) if request.exception(60) is not None]
+        assert len(failed) == 1
+        with pytest.raises(InputError, match="no"):
+            requests[failed[0]].result()
+        good = [n for n in range(6) if n not in failed]
+        check([requests[n] for n in good], [X + n for n in good])
+
+
+def test_a_device_that_is_lost_ends_all_that_need_it(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    gate.errors[2] = DeviceLostError("cpu:1 is gone")
+    gate.open()
+    with PlacedModule(program, devices=devices) as module:
+        requests = module.submit_all([(X + n,) for n in range(8)])
+        errors = [request.exception(60) for request in requests]
+        assert sum(error is None for error in errors) == 2
+        assert {type(error) for error in errors if error is not None} == {DeviceLostError}
+        with pytest.raises(DeviceLostError, match="cpu:1 is gone"):
+            module(X)
+
+
+def test_closed_with_requests_in_flight_each_of_them_ends(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    module = PlacedModule(program, devices=devices, in_flight=2)
+    requests = module.submit_all([(X,)] * 5)
+    assert gate.entered.acquire(timeout=60)
+    closing = threading.Thread(target=module.close)
+    closing.start()
+    with suppress(DeviceError):
+        requests[1].result(60)
+    gate.open()
+    closing.join()
+    kinds = [type(request.exception(60)) for request in requests]
+    assert kinds == [DeviceClosedError] * 2 + [UsageError] * 3
+    assert [device.allocator.statistics.live for device in devices.values()] == [0, 0]
+    with pytest.raises(UsageError, match="module 'stages' is closed"):
+        module.submit(X)
+
+
+def test_watermarks_hold_requests_back_but_those_that_run(program, devices, monkeypatch):
+    allocator = devices["cpu:0"].allocator
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    with PlacedModule(program, devices=devices) as module:
+        held = devices["cpu:0"].allocate(1 << 20, "somebody else")
+        allocator.limit(high=1 << 20)
+        with pytest.raises(DeviceTimeoutError, match="held by somebody else"):
+            module.submit(X, timeout=0)
+        held.free()
+        requests = [module.submit(X)]
+        assert gate.entered.acquire(timeout=60)
+        held = devices["cpu:0"].allocate(1 << 20, "somebody else")
+        requests += module.submit_all([(X,)] * 5)
+        assert module._requests.memories == 1  # they take turns with what there is
+        gate.open()
+        check(requests, [X] * 6)
+        assert module._requests.memories == 1
+
+
+def test_without_memory_for_more_requests_take_turns(program, devices, monkeypatch):
+    made: list[RequestMemory] = []
+
+    def once(loaded: Any) -> RequestMemory:
+        if made:
+            raise DeviceMemoryError("cpu:0 has no memory")
+        made.append(RequestMemory(loaded))
+        return made[0]
+
+    monkeypatch.setattr("autotune.runtime.in_flight.RequestMemory", once)
+    with PlacedModule(program, devices=devices) as module:
+        inputs = [X + n for n in range(20)]
+        check(module.submit_all([(x,) for x in inputs]), inputs)
+    with (
+        PlacedModule(program, devices=devices) as module,
+        pytest.raises(DeviceMemoryError, match="cpu:0 has no memory"),
+    ):
+        module(X)

@@ -30,8 +30,9 @@ from autotune.runtime.objects import (
     TUPLE_ITEMS,
 )
 
-NativeCall = Callable[[tuple[Any, ...], list[Any] | None], list[NDArray[Any]] | None]
-"""``call(arrays, out)``: the outputs, or None when nothing ran and the checks in Python are needed."""
+NativeCall = Callable[..., list[NDArray[Any]] | None]
+"""``call(arrays, out)`` or ``call(arrays, out, row)``, a request row: the outputs, or None when nothing ran and the
+checks in Python are needed."""
 
 _FASTCALL = 0x80
 _NEW_ARRAY, _SET_BASE = 94, 282  # PyArray_NewFromDescr and PyArray_SetBaseObject in NumPy's table
@@ -49,9 +50,14 @@ class _MethodDefinition(ctypes.Structure):
 
 
 class CallRecord:
-    """What a module's calls bring and which program they run, in turns; ``call`` runs it."""
+    """What calls of an instance bring and which program they run, in turns; ``call`` runs it.
 
-    def __init__(self, program: int, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> None:
+    ``others`` more may join it: ``call`` then takes the one that is free.
+    """
+
+    def __init__(
+        self, program: int, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], others: int = 0
+    ) -> None:
         specs = [*inputs, *outputs]
         self._dtypes = [np.dtype(spec.dtype) for spec in specs]
         ranks = sum(len(spec.shape) for spec in specs)
@@ -69,6 +75,7 @@ class CallRecord:
             row[layout.PADDED] = spec.nbytes + ALIGNMENT
             self._memory[shapes_at : shapes_at + len(spec.shape)] = spec.shape
             shapes_at += len(spec.shape)
+        self._memory[layout.WANTED] = others
         self.call: NativeCall = _builtin(self._memory) if _layouts_agree() else _checked_in_python
 
     def _write_header(self, program: int, inputs: int, outputs: int, tensors: int) -> None:
@@ -80,13 +87,27 @@ class CallRecord:
         header[layout.ARRAY], header[layout.BYTE] = id(np.ndarray), id(np.dtype(np.uint8))
         header[layout.NEW_ARRAY], header[layout.SET_BASE] = _numpy_functions()
 
-    def run(self, addresses: Sequence[int], repeats: int, times: int, events: int) -> tuple[int, int]:
+    @property
+    def short(self) -> bool:
+        """Whether a call since the last look ended because all instances were in use and there may be more."""
+        found = bool(self._memory[layout.SHORT])
+        self._memory[layout.SHORT] = 0
+        return found
+
+    def join(self, other: CallRecord) -> bool:
+        """Let calls use one more instance, which must live as long; False where there are enough."""
+        return bool(executor().join(self._address, other._address))
+
+    def run(
+        self, addresses: Sequence[int], repeats: int = 1, times: int = 0, events: int = 0, request: int = 0
+    ) -> tuple[int, int]:
         """Run the program on checked arrays at these addresses, after the calls before.
 
+        ``request`` is the address of a request row, or 0.
         Returns what :func:`autotune.runtime.calls.run` says, and the index if it found a wrong one.
         """
         words = np.array([*addresses, 0], np.int64)  # one more, for the index where there are no addresses
-        outcome = executor().run(self._address, address_of(words), repeats, times, events)
+        outcome = executor().run(self._address, address_of(words), repeats, times, events, request)
         return outcome, int(words[0]) if outcome >= WRONG else 0
 
     def close(self) -> None:
@@ -95,7 +116,7 @@ class CallRecord:
 
     def reset(self) -> None:
         """Forget who has the program: in the child of a fork that thread does not exist."""
-        self._memory[layout.MUTEX] = 0
+        self._memory[[layout.MUTEX, layout.JOINING, layout.BESIDE]] = 0
 
 
 def _builtin(memory: NDArray[np.int64]) -> NativeCall:
@@ -123,7 +144,7 @@ def _numpy_functions() -> tuple[int, int]:
     return table[_NEW_ARRAY], table[_SET_BASE]
 
 
-def _checked_in_python(arrays: tuple[Any, ...], out: list[Any] | None) -> None:
+def _checked_in_python(arrays: tuple[Any, ...], out: list[Any] | None, row: object = None) -> None:
     """The call of a Python or a NumPy whose objects are laid out in another way."""
 
 

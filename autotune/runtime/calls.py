@@ -5,8 +5,9 @@ of the module, dense. That is seen from a few words of each array. Whatever is n
 (another type, a stride, an array that overlaps) gives None and runs nothing: the checks written in
 Python then convert it or say what is wrong.
 
-Calls of one module take turns, because they share its memory. The mutex is taken and given back here, so that
-no signal can leave a module locked.
+Each instance of a module has memory for one run. A call that is alone takes the first, which has all workers; others
+take one of the rest, and where none is free wait in turns. The mutex of an instance is taken and given back here, so
+that no signal can leave it locked.
 """
 
 from __future__ import annotations
@@ -14,31 +15,42 @@ from __future__ import annotations
 from typing import Final
 
 from autotune.runtime.addresses import at
-from autotune.runtime.atomics import load, store
+from autotune.runtime.atomics import fetch_add, load, load_acquire, load_relaxed, store, store_release
 from autotune.runtime.device import ALIGNMENT
 from autotune.runtime.executor import execute
 from autotune.runtime.indices import take_wrong
 from autotune.runtime.layout import (
     ADDRESSES,
     ARRAY,
+    BESIDE,
     BYTE,
     BYTES,
     CALLED,
+    CANCELLED,
     CHECKED,
     CHECKS,
     DTYPE,
     INPUTS,
+    JOINING,
     LIST,
     MUTEX,
+    NARROW,
     NEW_ARRAY,
+    NEXT,
+    NO_REQUEST,
     NONE,
+    OTHERS,
     OUTPUTS,
     PADDED,
     RANK,
+    REQUEST,
     SET_BASE,
     SHAPE,
+    SHORT,
     TENSOR_SLOTS,
     TENSORS,
+    TICKETS,
+    WANTED,
 )
 from autotune.runtime.mutex import lock, try_lock, unlock
 from autotune.runtime.objects import (
@@ -69,7 +81,8 @@ from autotune.runtime.translate.functions import native
 RAN: Final = 0
 CLOSED: Final = 1
 UNATTENDED: Final = 2
-WRONG: Final = 3
+STOPPED: Final = 3
+WRONG: Final = 4
 """What :func:`run` returns."""
 
 _UNALIGNED = 4096
@@ -195,29 +208,86 @@ def _plain_outputs(record: int, arrays: int, given: int) -> bool:
 
 
 @native
-def _run_once(record: int, arrays: int, outputs: int) -> bool:
-    """Bind the arguments of a call and run, after the calls before; False when nothing ran, or on a wrong index.
+def _free_instance(record: int, narrow: int) -> int:
+    """The call record of an instance that nobody uses, locked; 0 where there is none.
+
+    The first, unless ``narrow``, and unless others are in use: its workers would share cores with theirs.
+    """
+    if narrow == 0 and load_relaxed(at(record, BESIDE)) == 0 and try_lock(at(record, MUTEX)):
+        return record
+    other = load_acquire(at(record, NEXT))
+    while other:
+        if try_lock(at(other, MUTEX)):
+            fetch_add(at(record, BESIDE), 1)
+            return other
+        other = load(at(other, NEXT))
+    return 0
+
+
+@native
+def _next_instance(record: int) -> int:
+    """The call record of an instance, locked after those who have it; whoever waits is spread over all."""
+    other, count = record, load_acquire(at(record, OTHERS))
+    if count:
+        other = load_acquire(at(record, NEXT))
+        for _ in range(fetch_add(at(record, TICKETS), 1) % count):
+            other = load(at(other, NEXT))
+        lock(at(other, MUTEX))
+        fetch_add(at(record, BESIDE), 1)
+    else:
+        lock(at(record, MUTEX))
+    return other
+
+
+@native
+def _instance(record: int, narrow: int) -> int:
+    """The call record of an instance, locked; 0 where Python is to make one more. It holds the GIL, but not while it
+    waits."""
+    taken: int = _free_instance(record, narrow)
+    if taken == 0:
+        if load_acquire(at(record, OTHERS)) < load(at(record, WANTED)):
+            store(at(record, SHORT), 1)
+        else:
+            waiting = release_gil()
+            taken = _next_instance(record)
+            take_gil(waiting)
+    return taken
+
+
+@native
+def _give_back(record: int, taken: int) -> None:
+    """Let others have an instance."""
+    if taken != record:
+        fetch_add(at(record, BESIDE), -1)
+    unlock(at(taken, MUTEX))
+
+
+@native
+def _run_once(record: int, arrays: int, outputs: int, request: int) -> bool:
+    """Bind the arguments of a call and run on a free instance; False when nothing ran, or on a wrong index, or when
+    the request was cancelled meanwhile.
 
     The GIL is held at the beginning and at the end, but not while it waits or runs.
     """
-    mutex = at(record, MUTEX)
-    if not try_lock(mutex):
-        waiting = release_gil()
-        lock(mutex)
-        take_gil(waiting)
-    program = load(at(record, CALLED))
+    taken: int = _instance(record, load(at(request, NARROW)) if request else 0)
+    if taken == 0:
+        return False
+    program = load(at(taken, CALLED))
     if program == 0:
-        unlock(mutex)
+        _give_back(record, taken)
         return False
     addresses = load(at(program, ADDRESSES))
     for index in range(load(at(record, INPUTS)) + load(at(record, OUTPUTS))):
         store(at(addresses, index), _data(record, arrays, outputs, index))
+    watched = request if request else at(program, NO_REQUEST)
+    store(at(program, REQUEST), watched)
     running = release_gil()
     ran = execute(program, 1, 0, 0)
     wrong = take_wrong(load(at(program, CHECKS)), load(at(program, CHECKED)), 0)
-    unlock(mutex)
+    stopped = load_relaxed(at(watched, CANCELLED))
+    _give_back(record, taken)
     take_gil(running)
-    return ran and wrong < 0
+    return ran and wrong < 0 and stopped == 0
 
 
 @native
@@ -225,24 +295,26 @@ def call(owner: int, arguments: int, number: int) -> int:
     """Run a module: ``call(arrays, out)`` as CPython's METH_FASTCALL calls it, with the GIL.
 
     ``owner`` is the array that holds the call record, ``arrays`` a tuple and ``out`` a list of the
-    caller's own, or None. Returns the list of outputs; None when nothing ran because the arguments
-    need the checks written in Python, workers are to be started, or the module is closed; and when an
-    index was out of range: the call in Python runs again, and says which.
+    caller's own, or None; an array that is a request row may follow. Returns the list of outputs; None when nothing
+    ran because the arguments need the checks written in Python, workers are to be started, an instance is to be
+    made, or the module is closed; when the request was cancelled; and when an index was out of range: the call in
+    Python runs again, and says which.
     """
     record = load(at(owner, ARRAY_DATA))
     none = load(at(record, NONE))
     arrays, outputs = load(arguments), load(at(arguments, 1))
+    request = load(at(load(at(arguments, 2)), ARRAY_DATA)) if number > 2 else 0
     ran = False
     if _plain_inputs(record, arrays):
         if outputs == none:
             outputs = _fresh_outputs(record)
             if outputs == 0:
                 return 0
-            ran = _run_once(record, arrays, outputs)
+            ran = _run_once(record, arrays, outputs, request)
             if not ran:
                 drop(outputs)
         elif _plain_outputs(record, arrays, outputs):
-            ran = _run_once(record, arrays, outputs)
+            ran = _run_once(record, arrays, outputs, request)
             if ran:
                 retain(outputs)
     if not ran:
@@ -252,12 +324,12 @@ def call(owner: int, arguments: int, number: int) -> int:
 
 
 @native
-def run(record: int, addresses: int, repeats: int, times: int, events: int) -> int:
-    """Run a module's program on arrays at these addresses, after the calls before; without the GIL.
+def run(record: int, addresses: int, repeats: int, times: int, events: int, request: int) -> int:
+    """Run an instance's program on arrays at these addresses, after the calls before; without the GIL.
 
-    See :func:`autotune.runtime.executor.execute`. Returns RAN, CLOSED, UNATTENDED where workers are to be
-    started, or WRONG plus the number of a check that found an index out of range; that stands in place of the
-    first address then.
+    See :func:`autotune.runtime.executor.execute`; ``request`` is the address of a request row, or 0. Returns RAN,
+    CLOSED, UNATTENDED where workers are to be started, STOPPED where the request was cancelled, or WRONG plus the
+    number of a check that found an index out of range; that stands in place of the first address then.
     """
     mutex = at(record, MUTEX)
     lock(mutex)
@@ -267,12 +339,30 @@ def run(record: int, addresses: int, repeats: int, times: int, events: int) -> i
         bound = load(at(program, ADDRESSES))
         for index in range(load(at(record, INPUTS)) + load(at(record, OUTPUTS))):
             store(at(bound, index), load(at(addresses, index)))
+        watched = request if request else at(program, NO_REQUEST)
+        store(at(program, REQUEST), watched)
         outcome = UNATTENDED
         if execute(program, repeats, times, events):
             wrong = take_wrong(load(at(program, CHECKS)), load(at(program, CHECKED)), addresses)
             outcome = RAN if wrong < 0 else WRONG + wrong
+            if load_relaxed(at(watched, CANCELLED)):
+                outcome = STOPPED
     unlock(mutex)
     return outcome
+
+
+@native
+def join(record: int, other: int) -> int:
+    """Let calls use one more instance, unless there are enough; 1 if they do. Without the GIL."""
+    lock(at(record, JOINING))
+    joined = 0
+    if load(at(record, OTHERS)) < load(at(record, WANTED)):
+        store(at(other, NEXT), load(at(record, NEXT)))
+        store_release(at(record, NEXT), other)
+        store_release(at(record, OTHERS), load(at(record, OTHERS)) + 1)
+        joined = 1
+    unlock(at(record, JOINING))
+    return joined
 
 
 @native
@@ -283,4 +373,4 @@ def close(record: int) -> None:
     unlock(at(record, MUTEX))
 
 
-__all__ = ["CLOSED", "RAN", "UNATTENDED", "WRONG", "call", "close", "run"]
+__all__ = ["CLOSED", "RAN", "STOPPED", "UNATTENDED", "WRONG", "call", "close", "join", "run"]

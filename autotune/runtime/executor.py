@@ -31,16 +31,19 @@ from autotune.runtime.layout import (
     ARRIVED,
     BARRIER,
     BEGIN,
+    CANCELLED,
     CHUNK,
     CLAIMED,
     COMMAND_SLOTS,
     COMMANDS,
     COUNT,
+    DEADLINE_NS,
     END,
     EVENT_SLOTS,
     EVENTS,
     GENERATION,
     KERNEL,
+    LATE,
     MET,
     PARALLEL,
     PATCH_COUNT,
@@ -51,6 +54,7 @@ from autotune.runtime.layout import (
     PATCHES,
     PHASE,
     PROGRAM,
+    REQUEST,
     SCRATCH,
     SCRATCH_STRIDE,
     SERVED,
@@ -82,15 +86,28 @@ def _apply_patches(program: int) -> None:
 
 
 @native
+def _stopped(request: int) -> bool:
+    """Whether what has not begun is left out: the request was cancelled, or is late.
+
+    Workers may see it at different tiles: they go on from barrier to barrier all the same.
+    """
+    deadline = load(at(request, DEADLINE_NS))
+    if deadline and clock_ns() > deadline:
+        store_release(at(request, CANCELLED), LATE)
+    return load_relaxed(at(request, CANCELLED)) != 0
+
+
+@native
 def _run_alone(program: int, workers: int, events: int) -> None:
     """All commands on this thread: no atomics, no barriers."""
     command = load(at(program, COMMANDS))
-    scratch = load(at(program, SCRATCH))
+    scratch, request = load(at(program, SCRATCH)), load(at(program, REQUEST))
     for _ in range(load(at(program, COUNT))):
         if events:
             store(at(events, BEGIN), clock_ns())
         tiles = load(at(command, TILES))
-        call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
+        if not _stopped(request):
+            call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
         if events:
             now = clock_ns()
             store(at(events, END), now)
@@ -154,6 +171,7 @@ def run_share(state: int, worker: int, workers: int) -> None:
     scratch = load(at(program, SCRATCH)) + worker * load(at(program, SCRATCH_STRIDE))
     event = at(events, worker * EVENT_SLOTS) if events else 0
     count = load(at(program, SHARED)) if worker else load(at(program, COUNT))
+    request = load(at(program, REQUEST))
     for step in range(count):
         if event:
             store(at(event, BEGIN), clock_ns())
@@ -162,9 +180,10 @@ def run_share(state: int, worker: int, workers: int) -> None:
         if load(at(command, TILES)) > 1:
             # Nobody reads the other counter now: all passed the barrier of the command that used it.
             store(at(own, CLAIMED + 1 - phase), 0)
-            _run_tiles(state, worker, workers, phase, command, scratch, event)
+            if not _stopped(request):
+                _run_tiles(state, worker, workers, phase, command, scratch, event)
             phase = 1 - phase
-        elif worker == 0:
+        elif worker == 0 and not _stopped(request):
             kernel, table = load(at(command, KERNEL)), load(at(command, TABLE))
             call_kernel(kernel, table, 0, 1, scratch)
             if event:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from autotune.codegen.jit import LoadedCode
 from autotune.errors import UsageError
 from autotune.runtime.call_record import CallRecord
-from autotune.runtime.calls import CLOSED, RAN, UNATTENDED, WRONG
+from autotune.runtime.calls import CLOSED, RAN, STOPPED, UNATTENDED, WRONG
 from autotune.runtime.check_rows import CheckRows, out_of_range, subject
 from autotune.runtime.device import Memory, address_of, allocate
 from autotune.runtime.image import Binding, ModuleImage
@@ -22,7 +22,8 @@ from autotune.runtime.program import Argument, Pointer, Program, ProgramBuilder
 class Instance:
     """An arena, scratch memory for ``threads`` workers and the program that uses them; its runs take turns.
 
-    ``code`` and ``constants`` are shared by all instances of a module.
+    ``code`` and ``constants`` are shared by all instances of a module. Calls of its first one take one of ``others``
+    that join it where it is in use; each has workers of its own, those of ``stream``.
     """
 
     def __init__(
@@ -32,10 +33,13 @@ class Instance:
         constants: Sequence[NDArray[Any]],
         threads: int,
         memory: Memory,
+        *,
+        stream: int = 0,
+        others: int = 0,
     ) -> None:
         self._image = image
         self.threads = threads
-        self.pool = pool_of(threads)
+        self.pool = pool_of(threads, stream) if stream and threads > 1 else pool_of(threads)
         self._memory = memory
         self._constants = constants
         self._arena = memory.allocate(image.arena_bytes, "intermediate values")
@@ -43,7 +47,7 @@ class Instance:
         self.dispatch_of: list[int] = []
         """The dispatch of each recorded command, checks of indices among them."""
         self._program: Program | None = self._record(code)
-        self._calls = CallRecord(self._program.address, image.inputs, image.outputs)
+        self._calls = CallRecord(self._program.address, image.inputs, image.outputs, others)
         self.call = self._calls.call
 
     @property
@@ -51,20 +55,37 @@ class Instance:
         """Whether it runs nothing any more."""
         return self._program is None
 
-    def run(self, addresses: Sequence[int], runs: int = 1, times: int = 0, events: int = 0) -> None:
+    @property
+    def short(self) -> bool:
+        """Whether a call since the last look found all instances in use, and there may be more."""
+        return self._calls.short
+
+    def join(self, other: Instance) -> bool:
+        """Let calls use one more instance, which must live as long; False where there are enough."""
+        return self._calls.join(other._calls)
+
+    def attend(self) -> None:
+        """Start the workers that are missing."""
+        self.pool.start()
+
+    def run(
+        self, addresses: Sequence[int], runs: int = 1, times: int = 0, events: int = 0, request: int = 0
+    ) -> bool:
         """Run several times on arrays at these addresses, writing to the addresses given.
 
-        Raises UsageError when closed, InputError for an index out of range.
+        ``request`` is the address of a request row, or 0. Returns whether it came to its end: False where the request
+        was cancelled. Raises UsageError when closed, InputError for an index out of range.
         """
         outcome = UNATTENDED
-        while outcome != RAN:
-            outcome, index = self._calls.run(addresses, runs, times, events)
+        while outcome not in (RAN, STOPPED):
+            outcome, index = self._calls.run(addresses, runs, times, events, request)
             if outcome == CLOSED:
                 raise closed(self._image)
             if outcome >= WRONG:
                 raise out_of_range(index, subject(self._image, outcome - WRONG))
             if outcome == UNATTENDED:
-                self.pool.start()
+                self.attend()
+        return outcome == RAN
 
     def close(self) -> None:
         """Free its memory, after the run in progress; later runs fail."""

@@ -1,10 +1,12 @@
 """Where everything is in the memory that Python writes and the native executor reads.
 
-All of it is int64 slots; offsets here count slots of 8 bytes. Three structures:
+All of it is int64 slots; offsets here count slots of 8 bytes. Four structures:
 
-* a **program**, one a module: a header, the command rows, the pointer tables of the kernels, and the
+* a **program**, one an instance of a module: a header, the command rows, the pointer tables of the kernels, and the
   patches that put the addresses of a call's inputs and outputs into those tables;
-* a **call record**, one a module: what a call from Python must bring, and which program it runs, one call at a time;
+* a **call record**, one an instance of a module: what a call from Python must bring, and which program it runs, one
+  call at a time. The first of a module knows the others;
+* a **request row**, one a run that may be cancelled;
 * the **pool state**, one a worker pool: what the workers of the pool share. Slots written by different
   workers are 128 bytes apart, because cores fetch lines of 64 bytes in pairs.
 """
@@ -27,7 +29,16 @@ STATE: Final = 9  # address of the pool's state, 0 for one worker
 SHARED: Final = 10  # commands up to the last barrier: what workers other than 0 may read
 CHECKS: Final = 11  # address of the check rows
 CHECKED: Final = 12  # how many
+REQUEST: Final = 13  # address of the request row of this run
+NO_REQUEST: Final = 14  # a request row of zeros, of runs that nobody cancels: two slots
 HEADER_SLOTS: Final = 16
+
+# Request row.
+CANCELLED: Final = 0  # not 0: commands that have not begun do nothing
+DEADLINE_NS: Final = 1  # of the monotonic clock, 0 for none: what has not begun by then is cancelled as LATE
+NARROW: Final = 2  # 1: there are more requests, so this one leaves workers for others
+REQUEST_SLOTS: Final = 3
+LATE: Final = 2
 
 # Command row.
 KERNEL: Final = 0  # address of the machine code
@@ -66,7 +77,14 @@ BYTE: Final = 7  # NumPy's type of bytes
 NEW_ARRAY: Final = 8  # addresses of two functions of NumPy
 SET_BASE: Final = 9
 MUTEX: Final = 10  # whoever has it binds addresses to the program and runs it
-RECORD_SLOTS: Final = 11
+NEXT: Final = 11  # address of the call record of another instance of this module, 0 behind the last
+BESIDE: Final = 12  # how many runs there are on other instances than this one
+OTHERS: Final = 13  # how many other instances there are
+WANTED: Final = 14  # and how many there may be
+TICKETS: Final = 15  # counts the calls that found all instances in use
+SHORT: Final = 16  # 1 when a call ended because all instances were in use and there may be more
+JOINING: Final = 17  # mutex: whoever has it adds an instance
+RECORD_SLOTS: Final = 18
 
 # Tensor row.
 DTYPE: Final = 0  # address of NumPy's object for the element type

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.codegen.jit import LoadedCode
-from autotune.errors import BuildError, UsageError
+from autotune.errors import BuildError, InternalError, UsageError
 from autotune.hardware import check_threads, usable_cores
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
@@ -62,11 +62,11 @@ class Module:
     """A model ready to run on this machine.
 
     ``threads``: workers, the calling thread among them; by default those of the image's target, at
-    most one a usable core. Any thread may call; calls of one module take turns, because they share
-    its memory, which comes from ``memory``. Requests in the background run several at a time, at most ``streams`` (by
-    default as many as there are workers), each with memory of its own; ``room`` requests may be on their way. Raises
-    ArtifactError for an inconsistent image, BuildError for code that cannot be loaded and UsageError for a wrong number
-    of threads.
+    most one a usable core. Any thread may call. A call that is alone has all workers; several at once, of threads
+    or in the background, run beside each other on shares of the workers, at most ``streams`` (by default as many as
+    there are workers), each with memory of its own, which comes from ``memory``. ``room`` requests may be on their way
+    in the background. Raises ArtifactError for an inconsistent image, BuildError for code that cannot be loaded and
+    UsageError for a wrong number of threads.
     """
 
     def __init__(
@@ -89,11 +89,12 @@ class Module:
         self._constants = constants
         self._code = LoadedCode(image.objects)
         self._closed = False
-        self._whole = Instance(image, self._code, constants, threads, memory)
+        count = threads if streams is None else streams
+        others = count if count > 1 else 0
+        self._whole = Instance(image, self._code, constants, threads, memory, others=others)
         self._instances = [self._whole]
         self._native_call = self._whole.call
-        count = threads if streams is None else streams
-        self._streams = Streams(f"module {image.name!r}", self._whole, count, room)
+        self._streams = Streams(f"module {image.name!r}", count, room)
         self._each = max(1, threads // count)
         """Workers of each of several requests at once."""
         _modules.add(self)
@@ -143,22 +144,34 @@ class Module:
         outputs = self(*self._signature.by_name(inputs))
         return dict(zip(self._output_names, outputs, strict=True))
 
-    def submit(self, *arrays: Any, timeout: float | None = None) -> Request[list[NDArray[Any]]]:
+    def submit(
+        self, *arrays: Any, timeout: float | None = None, deadline: float | None = None
+    ) -> Request[list[NDArray[Any]]]:
         """Run the model in the background; requests of a module begin in the order of submission.
 
         The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
         a coroutine, ``await`` gives the same. Where too many requests are on their way it waits for room, at most
-        ``timeout`` seconds. Raises UsageError when closed, DeviceTimeoutError.
+        ``timeout`` seconds. A request that has not ended ``deadline`` seconds after this call fails with
+        DeviceTimeoutError. Raises UsageError when closed or for a deadline that is not in the future,
+        DeviceTimeoutError.
+        """
+        return self.submit_all([arrays], timeout=timeout, deadline=deadline)[0]
+
+    def submit_all(
+        self,
+        requests: Iterable[Sequence[Any]],
+        *,
+        timeout: float | None = None,
+        deadline: float | None = None,
+    ) -> list[Request[list[NDArray[Any]]]]:
+        """The same for several requests, each with its arrays, handed over in one step as far as there is room.
+
+        ``timeout`` is for each wait for room; where one ends without, those handed over are cancelled.
         """
         if self._closed:
             raise closed(self._image)
-        return self._streams.submit(partial(self._answer, arrays), self._narrow, timeout)
-
-    def submit_all(
-        self, requests: Iterable[Sequence[Any]], *, timeout: float | None = None
-    ) -> list[Request[list[NDArray[Any]]]]:
-        """The same for several requests, each with its arrays; ``timeout`` is for each."""
-        return [self.submit(*arrays, timeout=timeout) for arrays in requests]
+        calls = [partial(self._answer, tuple(arrays)) for arrays in requests]
+        return self._streams.submit(calls, timeout, deadline)
 
     def time(
         self,
@@ -288,37 +301,55 @@ class Module:
             f"{tuned} of {len(self.dispatches)} dispatches tuned, threads={self._threads}{state}>"
         )
 
-    def _answer(self, arrays: tuple[Any, ...], instance: Instance) -> list[NDArray[Any]]:
-        """A request, on the instance that it got."""
-        if instance is self._whole:
-            return self.call(arrays, None)
+    def _answer(self, arrays: tuple[Any, ...], request: Request[list[NDArray[Any]]]) -> list[NDArray[Any]]:
+        """A request in the background; raises what it ends with."""
         try:
-            outputs = instance.call(arrays, None)
+            outputs = self._native_call(arrays, None, request.row)
         except MemoryError as error:
             raise no_memory(sum(spec.nbytes for spec in self.outputs)) from error
         if outputs is None:
-            bound, fresh = self._prepare(arrays)
-            instance.run(bound[1] + fresh[1])
-            outputs = fresh[0]
+            request.check()
+            outputs = self._checked_call(arrays, None, request)
         return outputs
 
-    def _narrow(self) -> Instance:
-        """One more instance, for a request beside others; raises UsageError when closed."""
+    def _add_instance(self) -> None:
+        """One more instance, for calls beside others; raises UsageError when closed."""
         try:
-            instance = Instance(self._image, self._code, self._constants, self._each, self._memory)
+            instance = Instance(
+                self._image,
+                self._code,
+                self._constants,
+                self._each,
+                self._memory,
+                stream=len(self._instances),
+            )
         except (IndexError, BuildError):
             if self._closed:  # meanwhile, and with it the code
                 raise closed(self._image) from None
             raise
         self._instances.append(instance)
-        if self._closed:  # perhaps after all instances were closed
+        if self._closed or not self._whole.join(instance):  # perhaps after all instances were closed
             instance.close()
-        return instance
 
-    def _checked_call(self, arrays: tuple[Any, ...], out: list[NDArray[Any]] | None) -> list[NDArray[Any]]:
-        """A call whose arrays need converting, or an error; raises InputError."""
+    def _checked_call(
+        self,
+        arrays: tuple[Any, ...],
+        out: list[NDArray[Any]] | None,
+        request: Request[list[NDArray[Any]]] | None = None,
+    ) -> list[NDArray[Any]]:
+        """A call whose arrays need converting, that needs workers or an instance, or an error; raises InputError, and
+        what a request that was cancelled meanwhile ends with."""
         bound, outputs = self._prepare(arrays, out)
-        self._run(bound, outputs)
+        if self._whole.short:
+            self._add_instance()
+        rows = () if request is None else (request.row,)
+        if self._native_call(tuple(bound[0]), outputs[0], *rows) is None:
+            for instance in self._instances[1:]:
+                instance.attend()
+            if not self._whole.run(bound[1] + outputs[1], request=address_of(*rows) if rows else 0):
+                if request is not None:
+                    request.check()
+                raise InternalError(f"a run of {self._image.name!r} stopped, and nobody had cancelled it")
         return outputs[0]
 
     def _prepare(self, inputs: Inputs, out: Sequence[NDArray[Any]] | None = None) -> tuple[Buffers, Buffers]:

@@ -21,7 +21,7 @@ from autotune.runtime.translate.functions import Native
 from autotune.target import Target
 
 _WORD = ctypes.c_void_p  # ctypes passes an int as this type in half the time of c_int64
-_ENTRY_POINTS = (calls.call, calls.run, calls.close, indices.check, source.serve, source.stop)
+_ENTRY_POINTS = (calls.call, calls.run, calls.join, calls.close, indices.check, source.serve, source.stop)
 _SHARED = (source.execute, source.run_share)
 """What several entry points run: each once in the code, because inlined twice it takes longer to compile."""
 
@@ -35,7 +35,8 @@ class Executor:
 
     call: int
     check: int
-    run: Callable[[int, int, int, int, int], int]
+    run: Callable[[int, int, int, int, int, int], int]
+    join: Callable[[int, int], int]
     close: Callable[[int], None]
     serve: Callable[[int, int, int], None]
     stop: Callable[[int, int], None]
@@ -112,6 +113,7 @@ def executor() -> Executor:
         call=code.address(0, calls.call.symbol),
         check=code.address(0, indices.check.symbol),
         run=without_gil(calls.run),
+        join=without_gil(calls.join),
         close=without_gil(calls.close),
         serve=without_gil(source.serve),
         stop=without_gil(source.stop),

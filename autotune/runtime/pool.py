@@ -1,7 +1,7 @@
 """Worker pools: persistent threads that run programs together with the calling thread.
 
-There is one pool a process and worker count, shared by all modules, and one a CPU device that is a part of the cores;
-a run has the pool for itself. After ``fork`` the child's pools start threads of their own.
+There is one pool a process, worker count and stream, shared by all modules, and one a CPU device that is a part of the
+cores; a run has the pool for itself. After ``fork`` the child's pools start threads of their own.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ThreadPool:
         self._executor.stop(self.address, _STOP_NS)
 
 
-_pools: dict[int, ThreadPool] = {}
+_pools: dict[tuple[int, int], ThreadPool] = {}
 _all: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 
 
@@ -108,9 +108,10 @@ def stay_on(cores: Collection[int]) -> None:
             os.sched_setaffinity(0, cores)
 
 
-def pool_of(workers: int) -> ThreadPool:
-    """The pool of this process with that many workers; raises UsageError for less than one."""
-    return _pools.get(workers) or _pools.setdefault(workers, ThreadPool(workers))
+def pool_of(workers: int, stream: int = 0) -> ThreadPool:
+    """The pool of this process with that many workers for a stream; raises UsageError for less than one worker."""
+    key = workers, stream
+    return _pools.get(key) or _pools.setdefault(key, ThreadPool(workers))
 
 
 def _stop_all() -> None:

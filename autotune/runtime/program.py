@@ -103,6 +103,7 @@ class ProgramBuilder:
         )
         memory[layout.TEAM] = self._workers
         memory[layout.STATE] = self._state
+        memory[layout.REQUEST] = base + 8 * layout.NO_REQUEST
         if checks is not None:
             memory[layout.CHECKS], memory[layout.CHECKED] = address_of(checks), len(checks)
         self._write_rows(memory, rows_at, base + 8 * tables_at)

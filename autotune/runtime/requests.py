@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
-from concurrent.futures import Future
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import CancelledError, Future
 from queue import Empty, SimpleQueue
+from time import monotonic_ns
 from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotune.errors import DeviceTimeoutError, UsageError
+from autotune.runtime import layout
 
 _LINGER_S = 0.05
 """A thread without requests waits this long for the next: a burst takes one thread. So long may the process wait."""
@@ -16,12 +23,79 @@ _Result = TypeVar("_Result")
 
 
 class Request(Future[_Result]):
-    """A future that can be awaited too; cancelled, it does not begin, and one that has begun goes on."""
+    """A future that can be awaited too.
+
+    Cancelled, it does not begin, or ends at the next command of its program; cancelling the task that awaits it cancels
+    it. ``deadline`` is in seconds from now: a request that has not ended by then fails with DeviceTimeoutError when it
+    would begin, or at its next command. Raises UsageError for a deadline that is not in the future.
+    """
+
+    def __init__(self, name: str = "", deadline: float | None = None) -> None:
+        super().__init__()
+        self.row: NDArray[np.int64] = np.zeros(layout.REQUEST_SLOTS, np.int64)
+        """What the executor reads, in the layout of :mod:`autotune.runtime.layout`."""
+        self._name = name
+        self._deadline = deadline
+        self._fate: dict[
+            str, str
+        ] = {}  # what comes first of an end and of being cancelled: setdefault is atomic
+        if deadline is not None:
+            if deadline <= 0:
+                raise UsageError(f"the deadline of a request is in more than 0 seconds, got {deadline:g}")
+            self.row[layout.DEADLINE_NS] = monotonic_ns() + int(deadline * 1e9)
 
     def __await__(self) -> Generator[Any, None, _Result]:
         import asyncio  # whoever awaits has it
 
         return asyncio.wrap_future(self).__await__()
+
+    def cancel(self) -> bool:
+        """End it without a result; False where it has one already."""
+        if super().cancel():
+            return True
+        if self._fate.setdefault("end", "cancelled") != "cancelled":
+            return False
+        self.row[layout.CANCELLED] = 1
+        return True
+
+    def cancelled(self) -> bool:
+        """Whether it ended without a result because it was cancelled."""
+        return super().cancelled() or (self._fate.get("end") == "cancelled" and self.done())
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """What it failed with, once it has ended; raises CancelledError and TimeoutError as ``result`` does."""
+        found = super().exception(timeout)
+        if self.cancelled():
+            raise CancelledError
+        return found
+
+    def check(self) -> None:
+        """Raise DeviceTimeoutError behind the deadline, CancelledError where it was cancelled."""
+        deadline = self._deadline
+        if deadline is not None and monotonic_ns() > self.row[layout.DEADLINE_NS]:
+            raise DeviceTimeoutError(
+                f"a request of {self._name} did not end within {deadline:g} s, its deadline"
+            )
+        if self.row[layout.CANCELLED]:
+            raise CancelledError
+
+    def answer(self, call: Callable[[Request[_Result]], _Result]) -> None:
+        """Run, and keep what comes of it."""
+        if not self.set_running_or_notify_cancel():
+            return
+        error: BaseException | None = None
+        try:
+            if self._deadline is not None:
+                self.check()
+            result = call(self)
+        except BaseException as raised:  # noqa: BLE001 - raised again by the future
+            error = raised
+        if self._fate.setdefault("end", "over") == "cancelled":
+            error = CancelledError()
+        if error is None:
+            self.set_result(result)
+        else:
+            self.set_exception(error)
 
 
 class Requests:
@@ -34,57 +108,72 @@ class Requests:
 
     def __init__(self, enter: Callable[[], None] | None = None, streams: int = 1) -> None:
         self._enter = enter
-        self._waiting: SimpleQueue[tuple[Request[Any], Callable[[], Any]]] = SimpleQueue()
+        self._waiting: deque[tuple[Request[Any], Callable[[Request[Any]], Any]]] = deque()
         self._idle: list[None] = []  # its length counts threads that wait for a request
+        self._wakes: SimpleQueue[None] = SimpleQueue()  # one for each of these that is to look
         # Taken by threads of ours only, where no signal is handled; one a stream.
         self._served = [threading.Lock() for _ in range(streams)]
 
     @property
     def waiting(self) -> int:
         """How many requests have not begun."""
-        return self._waiting.qsize()
+        return len(self._waiting)
 
     def submit(self, function: Callable[..., _Result], *arguments: Any) -> Request[_Result]:
         """Run a function in the background; any thread may ask."""
         request: Request[_Result] = Request()
-        self._waiting.put((request, partial(function, *arguments)))
-        if self._waiting.qsize() > len(self._idle):
-            stream = next((each for each in self._served if not each.locked()), None)
-            if stream is not None:
-                threading.Thread(target=self._serve, args=(stream,), name="autotune-requests").start()
+        self.submit_all([(request, lambda _: function(*arguments))])
         return request
+
+    def submit_all(
+        self, calls: Iterable[tuple[Request[_Result], Callable[[Request[_Result]], _Result]]]
+    ) -> None:
+        """Run several in the background, each a function of its request; threads are woken once for all."""
+        before = len(self._waiting)
+        self._waiting.extend(calls)
+        # Whoever is neither idle nor to be started looks for itself, when it is done with what it does.
+        lacking = len(self._waiting) - before
+        for _ in range(min(lacking, len(self._idle))):
+            self._wakes.put(None)
+            lacking -= 1
+        for stream in self._served if lacking > 0 else ():
+            if lacking > 0 and not stream.locked():
+                threading.Thread(target=self._serve, args=(stream,), name="autotune-requests").start()
+                lacking -= 1
 
     def _serve(self, stream: threading.Lock) -> None:
         if self._enter is not None:
             self._enter()
         # Whoever submits while the lock is taken relies on this: after giving it back, look once more.
-        while not self._waiting.empty() and stream.acquire(blocking=False):
+        while self._waiting and stream.acquire(blocking=False):
             try:
-                while True:
-                    _answer(*self._next())
-            except Empty:
-                pass
+                self._answer_all()
             finally:
                 stream.release()
 
-    def _next(self) -> tuple[Request[Any], Callable[[], Any]]:
-        """The next request; raises Empty when none came for a while."""
+    def _answer_all(self) -> None:
+        """Until none came for a while."""
+        while True:
+            try:
+                request, call = self._waiting.popleft()
+            except IndexError:
+                if not self._awaited():
+                    return
+            else:
+                request.answer(call)
+                del request, call  # whoever waits for the next must not keep the arrays of this one
+
+    def _awaited(self) -> bool:
+        """Whether there may be another request, after a while at most."""
         self._idle.append(None)
         try:
-            return self._waiting.get(timeout=_LINGER_S)
+            if not self._waiting:  # whoever came before saw nobody idle
+                self._wakes.get(timeout=_LINGER_S)
+        except Empty:
+            return False
         finally:
             self._idle.pop()
-
-
-def _answer(request: Request[Any], call: Callable[[], Any]) -> None:
-    if not request.set_running_or_notify_cancel():
-        return
-    try:
-        result = call()
-    except BaseException as error:  # noqa: BLE001 - raised again by the future
-        request.set_exception(error)
-    else:
-        request.set_result(result)
+        return True
 
 
 __all__ = ["Request", "Requests"]

@@ -6,28 +6,56 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, wait
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 
 from autotune.errors import BuildError, DeviceTimeoutError, InputError, UsageError
-from autotune.runtime.device import Memory
-from autotune.runtime.instance import Instance
+from autotune.runtime import layout
+from autotune.runtime.device import Memory, address_of
+from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
+from autotune.runtime.requests import Request
 from tests.runtime.kernels import chain
 
 X = np.arange(64, dtype=np.int64)
+ONE = np.ones(1, np.int64)
+
+
+def waiting() -> ModuleImage:
+    """y = x, of one element, in a kernel that waits until x is not 0."""
+    return chain(1, 1, body="await")
+
+
+@contextmanager
+def in_flight(module: Module, **options: float) -> Iterator[Request[list[np.ndarray]]]:
+    """A request that runs and does not end before the block does."""
+    x = np.zeros(1, np.int64)
+    request = module.submit(x, **options)
+    while not taken(module):
+        time.sleep(0.001)
+    try:
+        yield request
+    finally:
+        x[0] = 1
+        wait([request], 60)
+
+
+def taken(module: Module) -> bool:
+    """Whether the instance with all workers is in use."""
+    return bool(module._whole._calls._memory[layout.MUTEX])
 
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Runs on narrow instances and of the whole begin once this is set."""
+    """Requests begin to run once this is set."""
     gate, run = threading.Event(), Module._answer
 
-    def late(self: Module, arrays: tuple[object, ...], instance: Instance) -> object:
+    def late(self: Module, arrays: tuple[object, ...], request: Request[object]) -> object:
         assert gate.wait(60)
-        return run(self, arrays, instance)
+        return run(self, arrays, request)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Module, "_answer", late)
     yield gate
@@ -100,6 +128,119 @@ async def _awaited(request: object) -> object:
     return await request  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_request_that_runs_can_be_cancelled_and_be_late(threads: int) -> None:
+    async def main(module: Module) -> None:
+        with in_flight(module) as request:
+            task = asyncio.ensure_future(_awaited(request))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert request.cancelled()
+
+    with Module(chain(2, 1, body="await"), threads) as module:
+        with in_flight(module) as request:
+            assert request.cancel()
+            assert request.cancel()
+            assert not request.cancelled()
+        assert request.cancelled()
+        for outcome in (request.result, request.exception):
+            with pytest.raises(CancelledError):
+                outcome()
+        with in_flight(module, deadline=0.01) as late:
+            time.sleep(0.02)
+        with pytest.raises(
+            DeviceTimeoutError, match=r"^a request of module 'test' did not end within 0.01 s, its deadline$"
+        ):
+            late.result()
+        assert not late.cancelled()
+        asyncio.run(main(module))
+        assert module(ONE)[0][0] == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_commands_of_a_cancelled_run_do_nothing_and_the_next_run_is_whole(threads: int) -> None:
+    row, out = np.zeros(layout.REQUEST_SLOTS, np.int64), np.zeros(64, np.int64)
+    with Module(chain(5, 64), threads) as module:
+        addresses = [address_of(X), address_of(out)]
+        for cancelled, deadline in ((1, 0), (0, 1)):
+            row[layout.CANCELLED], row[layout.DEADLINE_NS] = cancelled, deadline
+            assert not module._whole.run(addresses, request=address_of(row))
+            assert not out.any()
+            assert row[layout.CANCELLED] == (1 if cancelled else layout.LATE)
+        row[:] = 0
+        row[layout.DEADLINE_NS] = time.monotonic_ns() + 10**12
+        assert module._whole.run(addresses, request=address_of(row))
+        np.testing.assert_array_equal(out, X + 5)
+        row[layout.CANCELLED] = 1
+        out[:] = 0
+        np.testing.assert_array_equal(module(X, out=[out])[0], X + 5)
+
+
+def test_a_request_that_has_ended_is_not_cancelled() -> None:
+    with Module(chain(3, 64), 1) as module:
+        request = module.submit(X)
+        request.result(60)
+        assert not request.cancel()
+        assert not request.cancelled()
+        assert request.exception() is None
+
+
+def test_a_request_behind_its_deadline_does_not_begin(held: threading.Event) -> None:
+    with Module(chain(3, 64), 1) as module:
+        first, late = module.submit(X), module.submit(X, deadline=1e-6)
+        held.set()
+        assert first.result(60)[0][0] == 3
+        with pytest.raises(DeviceTimeoutError, match="did not end within 1e-06 s, its deadline"):
+            late.result(60)
+        with pytest.raises(UsageError, match=r"^the deadline of a request is in more than 0 seconds, got 0$"):
+            module.submit(X, deadline=0)
+
+
+def test_calls_of_threads_run_beside_each_other() -> None:
+    with Module(waiting(), 1, streams=2) as module, in_flight(module) as first:
+        for n in (1, 2, 3):
+            assert module(ONE * n)[0][0] == n
+            assert module(np.array([n, 0])[::2])[0][0] == n  # converted
+        second, third = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        threads = [threading.Thread(target=module, args=(x,)) for x in (second, third)]
+        for thread in threads:
+            thread.start()
+        second[0] = third[0] = 1  # more calls than instances take turns
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert not first.done()
+        assert len(module._instances) == 3
+
+
+def test_closing_waits_for_what_runs() -> None:
+    module = Module(waiting(), 1, streams=2)
+    with in_flight(module) as request:
+        closing = threading.Thread(target=module.close)
+        closing.start()
+        while not module._closed:
+            time.sleep(0.001)
+        with pytest.raises(UsageError, match="module 'test' is closed"):
+            module.submit(ONE)
+    closing.join(60)
+    assert not closing.is_alive()
+    assert request.result(60)[0][0] == 1
+    with pytest.raises(UsageError, match="module 'test' is closed"):
+        module(ONE)
+
+
+def test_more_requests_than_there_is_room_for_are_handed_over_in_parts(held: threading.Event) -> None:
+    with Module(chain(3, 64), 2, room=3) as module:
+        with pytest.raises(DeviceTimeoutError, match=r"had no room for a request within 0\.1 s: "):
+            module.submit_all([(X,)] * 7, timeout=0.1)
+        held.set()
+        requests = module.submit_all([(X + n,) for n in range(20)])
+        assert [int(request.result(60)[0][0]) for request in requests] == [n + 3 for n in range(20)]
+        assert module.submit_all([]) == []
+
+
 def test_a_full_queue_waits_for_room_and_says_so(held: threading.Event) -> None:
     with Module(chain(3, 64), 1, room=2) as module:
         first = module.submit(X)
@@ -130,27 +271,21 @@ def test_closing_ends_requests_that_have_not_begun(held: threading.Event) -> Non
             request.result(60)
 
 
-def test_memory_that_is_not_there_is_an_error_of_its_request(held: threading.Event) -> None:
+def test_memory_that_is_not_there_is_an_error_of_its_request() -> None:
     class Little(Memory):
         given = 0
 
         def allocate(self, nbytes: int, use: str) -> np.ndarray:
             self.given += use == "intermediate values"
-            if self.given > 2:
+            if self.given > 1:
                 raise BuildError("no more")
             return super().allocate(nbytes, use)
 
-    with Module(chain(3, 64), 3, memory=Little()) as module:
-        requests = [module.submit(X) for _ in range(3)]
-        while len(module._streams._running) < 3:
-            failed = [request for request in requests if request.done()]
-            if failed:
-                break
-            time.sleep(0.001)
-        held.set()
-        errors = [str(error) for request in requests if (error := request.exception(60))]
-        # The first request takes the module's own memory unless it has seen the others come.
-        assert errors in (["no more"], ["no more"] * 2)
+    with Module(waiting(), 1, streams=2, memory=Little()) as module, in_flight(module):
+        with pytest.raises(BuildError, match=r"^no more$"):
+            module.submit(ONE).result(60)
+        with pytest.raises(BuildError, match=r"^no more$"):
+            module(ONE)
 
 
 @pytest.mark.parametrize(("streams", "room"), [(0, 1), (1, 0)])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from autotune.errors import LoweringError
 from autotune.lower.frame import Frame
-from autotune.lower.ir import Buffer
+from autotune.lower.ir import Buffer, is_block_axis
 from autotune.lower.linear import Lin, Simplifier, constant_form
 from autotune.lower.regions import Box, Region, required, whole_boxes
 from autotune.lower.translate import Place
@@ -98,7 +98,7 @@ class BoundInference:
     def _thread_count(self, atom: Expr) -> int:
         """Extent of the thread axis that a variable stands for; 0 when it is no thread of a block."""
         for tag, (var, extent) in self.threads.items():
-            if var is atom and not tag.startswith("blockIdx"):
+            if var is atom and not is_block_axis(tag):
                 return extent
         return 0
 

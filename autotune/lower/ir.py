@@ -254,6 +254,15 @@ def is_thread_axis(kind: str) -> bool:
     return kind.startswith(THREADS)
 
 
+def is_block_axis(kind: str) -> bool:
+    """Whether a loop of this kind runs its iterations as blocks of a GPU.
+
+    >>> is_block_axis("blockIdx.x"), is_block_axis("threadIdx.x")
+    (True, False)
+    """
+    return kind.startswith("blockIdx.")
+
+
 def has_thread_axes(stmt: Stmt) -> bool:
     """Whether loops inside of a statement are bound to threads or blocks."""
     return any(isinstance(part, For) and is_thread_axis(part.kind) for part in walk(stmt))
@@ -316,6 +325,7 @@ __all__ = [
     "expressions",
     "has_load",
     "has_thread_axes",
+    "is_block_axis",
     "is_thread_axis",
     "loads",
     "nodes",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from autotune.codegen.code import Launch, Size
 from autotune.errors import BuildError
-from autotune.lower.ir import For, LoopKernel, Stmt, walk
+from autotune.lower.ir import For, LoopKernel, Stmt, is_block_axis, walk
 from autotune.target import Target
 from autotune.te.expr import Var
 
@@ -39,7 +39,7 @@ class GridKernel:
 
 def has_blocks(stmt: Stmt) -> bool:
     """Whether loops inside of a statement are bound to blocks."""
-    return any(isinstance(part, For) and part.kind.startswith("blockIdx") for part in walk(stmt))
+    return any(isinstance(part, For) and is_block_axis(part.kind) for part in walk(stmt))
 
 
 def checked_size(name: str, extents: Mapping[str, int], target: Target) -> Launch:

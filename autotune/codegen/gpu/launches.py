@@ -23,6 +23,7 @@ from autotune.lower.ir import (
     Store,
     expressions,
     has_thread_axes,
+    is_block_axis,
     loads,
     nodes,
     walk,
@@ -67,7 +68,7 @@ def _parts(kernel: LoopKernel, stmt: Stmt) -> Iterator[Stmt]:
     elif isinstance(stmt, Seq):
         for part in stmt.stmts:
             yield from _parts(kernel, part)
-    elif isinstance(stmt, For) and stmt.kind.startswith("blockIdx"):
+    elif isinstance(stmt, For) and is_block_axis(stmt.kind):
         for part in _parts(kernel, stmt.body):
             yield For(stmt.var, stmt.extent, stmt.kind, part, stmt.note)
     elif isinstance(stmt, Let) and not _reads_memory(stmt):

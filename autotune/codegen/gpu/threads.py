@@ -29,6 +29,7 @@ from autotune.lower.ir import (
     Stmt,
     Store,
     has_load,
+    is_block_axis,
     is_thread_axis,
     nodes,
     sequence,
@@ -85,7 +86,7 @@ class _Threads:
 
     def block(self, stmt: Stmt) -> Stmt:
         """The loops over blocks as names of the block's place, and what is in them."""
-        if isinstance(stmt, For) and stmt.kind.startswith("blockIdx"):
+        if isinstance(stmt, For) and is_block_axis(stmt.kind):
             return self._named(stmt, self.block(stmt.body))
         if isinstance(stmt, Let) and has_blocks(stmt):
             return Let(stmt.var, stmt.value, self.block(stmt.body))
@@ -184,7 +185,7 @@ class _Threads:
                 f"kernel {self.kernel.name}: shared memory is filled inside of the virtual threads of loop "
                 f"{loop.var.name}; attach the shared stage outside of it"
             )
-        if loop.kind.startswith("blockIdx"):
+        if is_block_axis(loop.kind):
             raise BuildError(
                 f"kernel {self.kernel.name}: loop {loop.var.name} over blocks is inside of others"
             )

@@ -20,6 +20,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    is_block_axis,
     is_thread_axis,
 )
 from autotune.te.expr import Expr, Var
@@ -94,7 +95,7 @@ class Thread:
             for number in range(loop.extent):
                 self.env[loop.var] = np.int64(number)
                 yield from self.run(loop.body)
-        elif loop.kind.startswith("blockIdx"):
+        elif is_block_axis(loop.kind):
             for number in range(loop.extent):
                 self.shared = {}
                 self.env[loop.var] = np.int64(number)

@@ -10,7 +10,7 @@ from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.locals import Chunk
 from autotune.codegen.llvm.types import Value
 from autotune.errors import BuildError
-from autotune.lower.ir import NONTEMPORAL, For, If, Stmt, Store, is_thread_axis, walk
+from autotune.lower.ir import NONTEMPORAL, For, If, Stmt, Store, is_block_axis, is_thread_axis, walk
 from autotune.te.expr import Var
 
 _STEP_BORDER = '  fence syncscope("singlethread") acq_rel'
@@ -58,7 +58,7 @@ class ControlFlow:
         elif node.kind == "serial":
             self._serial(node.var, "0", str(node.extent), node.body)
         elif is_thread_axis(node.kind):
-            inside = [] if node.kind.startswith("blockIdx") else [node.kind]
+            inside = [] if is_block_axis(node.kind) else [node.kind]
             self.threads += inside
             self._serial(node.var, "0", str(node.extent), node.body)
             del self.threads[len(self.threads) - len(inside) :]

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from autotune.errors import UsageError
-from autotune.quota import cpu_quota
+from autotune.quota import cpu_quota, memory_limit
 from autotune.suggest import counted
 
 
@@ -35,6 +35,23 @@ def check_threads(threads: int, *, allow_oversubscription: bool) -> None:
             f"  threads that take turns on a core wait for each other: use at most {cores}, or allow it by "
             "--allow-oversubscription (in Python allow_oversubscription=True)"
         )
+
+
+def usable_memory() -> int:
+    """Bytes of memory that this process may use at most: the machine's, or what its cgroups leave it."""
+    limit = memory_limit()
+    return _memory() if limit is None else min(_memory(), limit)
+
+
+@cache
+def _memory() -> int:
+    """Bytes of memory of this machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not Linux
+        import psutil
+
+        return int(psutil.virtual_memory().total)
 
 
 @cache
@@ -113,4 +130,12 @@ def _first_processor() -> Mapping[str, str]:
     return MappingProxyType(found)
 
 
-__all__ = ["architecture", "cache_sizes", "check_threads", "device_name", "instruction_sets", "usable_cores"]
+__all__ = [
+    "architecture",
+    "cache_sizes",
+    "check_threads",
+    "device_name",
+    "instruction_sets",
+    "usable_cores",
+    "usable_memory",
+]

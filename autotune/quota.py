@@ -1,19 +1,24 @@
-"""The processor time that control groups (cgroups) leave to this process, in both versions of the interface.
+"""The processor time and memory that control groups (cgroups) leave to this process, in both versions of the interface.
 
-A group can use no more than its own quota, and all groups that hold it can use no more than theirs: the least counts.
-In a container the files that are seen are those of the container's group and below; quotas above it are not.
+A group can use no more than its own limit, and all groups that hold it can use no more than theirs: the least counts.
+In a container the files that are seen are those of the container's group and below; limits above it are not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+_Limit = TypeVar("_Limit", int, float)
+
+_UNLIMITED = 1 << 60
+"""Bytes: version 1 writes a number near 2^63 for no limit."""
 
 
 class _Hierarchy(NamedTuple):
-    """A tree of groups with the cpu controller, as it is mounted here."""
+    """A tree of groups with some controller, as it is mounted here."""
 
     version: int
     mounted: Path
@@ -26,46 +31,59 @@ def cpu_quota(root: Path = Path("/")) -> float | None:
 
     ``root`` is where the files of the system are.
     """
+    return _least(root, "cpu", _quota)
+
+
+def memory_limit(root: Path = Path("/")) -> int | None:
+    """Bytes that this process and those of its groups may use together; None without a limit.
+
+    ``root`` is where the files of the system are.
+    """
+    return _least(root, "memory", _memory)
+
+
+def _least(root: Path, controller: str, read: Callable[[Path, int], _Limit | None]) -> _Limit | None:
+    """The least limit of the groups that this process is in."""
     try:
         memberships = (root / "proc/self/cgroup").read_text()
-        limited = _limited(root, memberships)
+        limited = _limited(root, memberships, controller)
     except OSError:
         return None  # no Linux: nothing is known of a limit
-    quotas = (_quota(folder, version) for folder, version in limited)
-    return min((quota for quota in quotas if quota is not None), default=None)
+    limits = (read(folder, version) for folder, version in limited)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 @lru_cache(maxsize=16)
-def _limited(root: Path, memberships: str) -> tuple[tuple[Path, int], ...]:
+def _limited(root: Path, memberships: str, controller: str) -> tuple[tuple[Path, int], ...]:
     """The folders of the groups that limit a process of such memberships, with the version of their interface.
 
-    They are looked for once: quotas change while a process runs, where groups are mounted does not.
+    They are looked for once: limits change while a process runs, where groups are mounted does not.
     """
-    groups = dict(filter(None, map(_membership, memberships.splitlines())))
+    groups = dict(filter(None, (_membership(line, controller) for line in memberships.splitlines())))
     mounts = (root / "proc/self/mountinfo").read_text().splitlines()
     return tuple(
         (folder, hierarchy.version)
-        for hierarchy in filter(None, (_hierarchy(line, root) for line in mounts))
+        for hierarchy in filter(None, (_hierarchy(line, root, controller) for line in mounts))
         for folder in _folders(hierarchy, groups.get(hierarchy.version))
     )
 
 
-def _membership(line: str) -> tuple[int, PurePosixPath] | None:
-    """Version and group of a line ``number:controllers:group``; None for a tree without the cpu controller."""
+def _membership(line: str, controller: str) -> tuple[int, PurePosixPath] | None:
+    """Version and group of a line ``number:controllers:group``; None for a tree without that controller."""
     _, controllers, group = line.split(":", 2)
-    if controllers and "cpu" not in controllers.split(","):
+    if controllers and controller not in controllers.split(","):
         return None
     return (1 if controllers else 2), PurePosixPath(group)
 
 
-def _hierarchy(line: str, root: Path) -> _Hierarchy | None:
-    """What a line of ``mountinfo`` mounts, if it is a tree of groups that may have quotas."""
+def _hierarchy(line: str, root: Path, controller: str) -> _Hierarchy | None:
+    """What a line of ``mountinfo`` mounts, if it is a tree of groups that may have such limits."""
     place, _, kind = line.partition(" - ")
     system, *_, options = kind.split()
     seen, mounted = place.split()[3:5]
     if system == "cgroup2":
         version = 2
-    elif system == "cgroup" and "cpu" in options.split(","):
+    elif system == "cgroup" and controller in options.split(","):
         version = 1
     else:
         return None
@@ -93,4 +111,12 @@ def _quota(folder: Path, version: int) -> float | None:
     return limit if limit > 0 else None  # version 1 writes -1 for no limit
 
 
-__all__ = ["cpu_quota"]
+def _memory(folder: Path, version: int) -> int | None:
+    try:
+        limit = int((folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")).read_text())
+    except (OSError, ValueError):  # the root has no such file, and "max" is no number
+        return None
+    return limit if limit < _UNLIMITED else None
+
+
+__all__ = ["cpu_quota", "memory_limit"]

@@ -1,4 +1,4 @@
-"""CPU quotas of control groups, on trees of files like those that the kernel shows."""
+"""CPU quotas and memory limits of control groups, on trees of files like those that the kernel shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.quota import cpu_quota
+from autotune.quota import cpu_quota, memory_limit
 
 V1_MOUNT = "33 31 0:30 {root} /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct"
 V2_MOUNT = "29 23 0:26 {root} /sys/fs/cgroup rw,nosuid,nodev shared:4 - cgroup2 cgroup2 rw,nsdelegate"
@@ -89,8 +89,48 @@ def test_the_least_quota_counts(
     assert cpu_quota(tree(tmp_path, mounts, groups, files)) == quota
 
 
-def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
+V1_MEMORY = "36 31 0:33 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory"
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("mounts", "groups", "files", "limit"),
+    [
+        pytest.param([WHOLE], ["0::/a"], {"a/memory.max": str(GIB)}, GIB, id="v2"),
+        pytest.param([WHOLE], ["0::/a"], {"a/memory.max": "max"}, None, id="v2, no limit"),
+        pytest.param([WHOLE], ["0::/a"], {"a/memory.max": "0"}, 0, id="v2, nothing"),
+        pytest.param(
+            [WHOLE],
+            ["0::/a/b"],
+            {"a/memory.max": str(GIB), "a/b/memory.max": str(2 * GIB)},
+            GIB,
+            id="v2, a group that holds it",
+        ),
+        pytest.param(
+            [V1_MOUNT.format(root="/"), V1_MEMORY],
+            ["5:memory:/jobs", *V1_GROUPS],
+            {"memory/jobs/memory.limit_in_bytes": str(3 * GIB), **v1("jobs/mine", 50_000)},
+            3 * GIB,
+            id="v1",
+        ),
+        pytest.param(
+            [V1_MEMORY],
+            ["5:memory:/jobs"],
+            {"memory/jobs/memory.limit_in_bytes": "9223372036854771712"},
+            None,
+            id="v1, no limit",
+        ),
+    ],
+)
+def test_the_least_memory_counts(
+    tmp_path: Path, mounts: list[str], groups: list[str], files: dict[str, str], limit: int | None
+) -> None:
+    assert memory_limit(tree(tmp_path, mounts, groups, files)) == limit
+
+
+def test_without_control_groups_there_is_no_limit(tmp_path: Path) -> None:
     assert cpu_quota(tmp_path) is None
+    assert memory_limit(tmp_path) is None
 
 
 def test_a_quota_that_changes_is_read_again(tmp_path: Path) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import psutil
-
 from autotune.errors import UsageError
-from autotune.hardware import cache_sizes, device_name
+from autotune.hardware import cache_sizes, device_name, usable_memory
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.cpu.cores import core_ids, cores_of, parts, workers_of
 from autotune.runtime.hal.device import Device, DeviceInfo
@@ -70,7 +68,7 @@ def _info(name: str, cores: tuple[int, ...]) -> DeviceInfo:
         kind="cpu",
         description=device_name(),
         cores=workers,
-        memory_bytes=int(psutil.virtual_memory().total),
+        memory_bytes=usable_memory(),
         space=HOST_SPACE,
         caches=cache_sizes(),
         core_ids=cores,

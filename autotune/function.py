@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autotune.errors import InputError, TargetError
+from autotune.rounding import round_up
 
 if TYPE_CHECKING:
     from autotune.codegen.code import BufferSpec, DispatchCode
@@ -121,7 +122,7 @@ def _bind(buffers: Sequence[BufferSpec]) -> tuple[list[Binding], int]:
             seen[spec.role] += 1
         else:
             bindings.append(Binding("arena", 0, offset, spec.nbytes))
-            offset += -(-spec.nbytes // 64) * 64
+            offset += round_up(spec.nbytes, 64)
     return bindings, offset
 
 

@@ -23,6 +23,7 @@ from autotune.codegen.elf import (
 from autotune.codegen.executable_memory import PAGE, ExecutableMemory
 from autotune.codegen.relocations import SLOT, encoded, form, jump
 from autotune.errors import BuildError
+from autotune.rounding import round_up
 
 _KINDS = (EXECUTE, 0, WRITE)
 """Sections with the same of these flags lie together, in this order."""
@@ -58,7 +59,7 @@ class LinkedCode:
             begin = size
             for placed in self._placed:
                 size = self._place(placed, kind, size)
-            size = _rounded(size, PAGE)
+            size = round_up(size, PAGE)
             self._bounds[kind] = begin, size
         if size > _MOST_BYTES:
             raise BuildError(f"{size} bytes of machine code; at most {_MOST_BYTES} are mapped together")
@@ -102,11 +103,11 @@ class LinkedCode:
         """Give the sections of a kind their places from ``size`` on; returns the end."""
         for number, section in enumerate(placed.object.sections):
             if section.flags & ALLOCATE and section.flags & (EXECUTE | WRITE) == kind:
-                size = _rounded(size, max(_LINE, min(section.alignment, PAGE)))
+                size = round_up(size, max(_LINE, min(section.alignment, PAGE)))
                 placed.sections[number] = size
                 size += section.size
         if kind == EXECUTE:
-            size = _rounded(size, len(jump(0)))
+            size = round_up(size, len(jump(0)))
             for relocation in placed.relocations:
                 if relocation.symbol not in placed.jumps and self._indirect(placed, relocation):
                     placed.jumps[relocation.symbol] = size
@@ -158,10 +159,6 @@ def _numbered(index: int, step: Callable[[_Placed], None], placed: _Placed) -> N
         step(placed)
     except BuildError as error:
         raise BuildError(f"object {index} cannot be loaded: {error}") from error
-
-
-def _rounded(size: int, unit: int) -> int:
-    return -(-size // max(unit, 1)) * max(unit, 1)
 
 
 __all__ = ["LinkedCode", "Lookup"]

@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from autotune.errors import InternalError
+from autotune.rounding import round_up
 
 if TYPE_CHECKING:
     from autotune.passes.partition import Partition
@@ -78,7 +79,7 @@ def align(nbytes: int) -> int:
     >>> align(1), align(64), align(65)
     (64, 64, 128)
     """
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return round_up(nbytes, ALIGNMENT)
 
 
 def plan_memory(lifetimes: Iterable[Lifetime]) -> MemoryPlan:

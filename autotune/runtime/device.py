@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import BuildError
+from autotune.rounding import round_up
 from autotune.target import Target
 
 ALIGNMENT = 64
@@ -51,7 +52,7 @@ def scratch_bytes(each: Iterable[int], workers: int) -> int:
     >>> scratch_bytes([100, 130], workers=2)
     512
     """
-    return workers * _rounded(max(each, default=0), 2 * ALIGNMENT)
+    return workers * round_up(max(each, default=0), 2 * ALIGNMENT)
 
 
 def allocate(nbytes: int) -> NDArray[np.uint8]:
@@ -79,7 +80,7 @@ def allocate_pages(nbytes: int) -> NDArray[np.uint8]:
     if nbytes < HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return allocate(nbytes)
     try:
-        pages = mmap.mmap(-1, _rounded(nbytes, HUGE_PAGE) + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        pages = mmap.mmap(-1, round_up(nbytes, HUGE_PAGE) + HUGE_PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except (OSError, OverflowError) as error:
         raise no_memory(nbytes) from error
     with suppress(OSError):  # a kernel without huge pages
@@ -87,10 +88,6 @@ def allocate_pages(nbytes: int) -> NDArray[np.uint8]:
     memory = np.frombuffer(pages, np.uint8)
     start = -address_of(memory) % HUGE_PAGE
     return memory[start : start + nbytes]
-
-
-def _rounded(nbytes: int, unit: int) -> int:
-    return -(-nbytes // unit) * unit
 
 
 def no_memory(nbytes: int) -> BuildError:
@@ -119,7 +116,7 @@ class Memory:
 
 def constant_places(sizes: Sequence[int]) -> list[NDArray[np.uint8] | None]:
     """Memory for constants of these sizes: small ones lie side by side on huge pages; None where any will do."""
-    small = sum(_rounded(nbytes, ALIGNMENT) for nbytes in sizes if nbytes < _SMALL)
+    small = sum(round_up(nbytes, ALIGNMENT) for nbytes in sizes if nbytes < _SMALL)
     if small < HUGE_PAGE:
         return [None] * len(sizes)
     memory, at = allocate_pages(small), 0
@@ -129,7 +126,7 @@ def constant_places(sizes: Sequence[int]) -> list[NDArray[np.uint8] | None]:
             found.append(None)
             continue
         found.append(memory[at : at + nbytes])
-        at += _rounded(nbytes, ALIGNMENT)
+        at += round_up(nbytes, ALIGNMENT)
     return found
 
 

@@ -11,6 +11,7 @@ from autotune.codegen.llvm.locals import Chunk, chunks, slots_of
 from autotune.codegen.llvm.types import memory_type, scalar_type, vector
 from autotune.codegen.llvm.writer import Writer
 from autotune.lower.ir import Allocate, Buffer, LoopKernel, Store, walk
+from autotune.rounding import round_up
 from autotune.target import ITEM_BYTES
 from autotune.te.expr import Expr, Var
 
@@ -99,7 +100,7 @@ class BufferPlaces:
             where = f"alloca [{elements} x {memory_type(buffer.dtype)}], align 64"
         else:
             where = f"getelementptr i8, ptr %scratch, i64 {self._scratch_top}"
-            self._scratch_top += -(-size // 64) * 64
+            self._scratch_top += round_up(size, 64)
             self.scratch_bytes = max(self.scratch_bytes, self._scratch_top)
         self.code.entry.append(f"  {name} = {where}")
         self.code.available(name, 0)

@@ -11,6 +11,7 @@ from autotune.codegen.llvm.writer import Writer
 from autotune.codegen.nvptx.tensor_cores import TensorCores
 from autotune.errors import BuildError
 from autotune.lower.ir import Buffer, Intrinsic
+from autotune.rounding import round_up
 from autotune.target import ITEM_BYTES
 from autotune.te.instructions import MatrixMultiply
 
@@ -44,7 +45,7 @@ class CudaBlock:
     def shared(self, buffer: Buffer) -> Iterator[str]:
         """A place in shared memory; raises BuildError where there is no more."""
         before, size = self._top, max(buffer.elements, 1) * ITEM_BYTES[buffer.dtype]
-        self._top += -(-size // VECTOR_BYTES) * VECTOR_BYTES
+        self._top += round_up(size, VECTOR_BYTES)
         self.shared_bytes = max(self.shared_bytes, self._top)
         if self._top > SHARED_BYTES:
             raise BuildError(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import BuildError, DeviceMemoryError, DeviceTimeoutError, UsageError
+from autotune.rounding import round_up
 from autotune.runtime.hal.buffer import Allocation, Buffer
 
 _LEAST = 256
@@ -59,7 +60,7 @@ def size_class(nbytes: int) -> int:
     if nbytes <= _LEAST:
         return _LEAST
     step = 1 << ((nbytes - 1).bit_length() - 3)
-    return -(-nbytes // step) * step
+    return round_up(nbytes, step)
 
 
 class Allocator:

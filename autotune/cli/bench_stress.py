@@ -2,44 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
-from autotune.cli.options import json_option, print_json, seed_option
+from autotune.cli import options_bench as shared
+from autotune.cli.options import seed_option
+from autotune.errors import UsageError
+
+ABOUT = (
+    "Random graphs of up to 200 dispatches on random queues of several devices with one to eight workers each, by "
+    "several clients at once, with errors, cancellations, waits that are given up, devices taken away, allocations "
+    "refused and graphs held back by watermarks. Every tile ran exactly once and in order, or its dispatch ended "
+    "with the error that explains it; every device ended with no memory in use."
+)
+_MOST = 8
 
 
-@click.command(epilog="Example: autotune bench stress --tiles 10000000")
-@click.option("--tiles", type=click.IntRange(1), default=1_000_000, show_default=True, help="Run so many.")
-@click.option("--devices", type=click.IntRange(1, 8), default=3, show_default=True, help="Devices at a time.")
+def _devices(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
+    try:
+        found = tuple(dict.fromkeys(int(part) for part in value.split(",")))
+    except ValueError as error:
+        raise UsageError(f"--devices {value!r} is no list of numbers such as 1,2,3") from error
+    if not all(1 <= number <= _MOST for number in found):
+        raise UsageError(f"--devices {value}: 1 to {_MOST} at a time")
+    return found
+
+
+@click.command(epilog="Example: autotune bench stress --tiles 10000000 --devices 1,2,3 -o results/stress.md")
+@shared.number_option("--tiles", 1_000_000, "Run so many.")
+@click.option(
+    "--devices",
+    "counts",
+    default="3",
+    show_default=True,
+    metavar="N,N",
+    callback=_devices,
+    help="Numbers of devices at a time, each run by itself.",
+)
+@click.option(
+    "--kinds",
+    default="",
+    metavar="KIND,KIND",
+    help="Kinds of devices that take turns, cpu and opencl.  [default: those that there are]",
+)
 @click.option(
     "--clients", type=click.IntRange(1, 64), default=3, show_default=True, help="Threads that submit graphs."
 )
 @seed_option
-@json_option
-def command(tiles: int, devices: int, clients: int, seed: int, as_json: bool) -> None:
+@shared.with_output
+def command(
+    output: shared.Output, tiles: int, counts: Sequence[int], kinds: str, clients: int, seed: int
+) -> None:
     """Random graphs of dispatches on several devices, with errors, cancellations, lost devices and little memory.
 
     Every tile must run once, in order, or its dispatch end with the right error; it exits with 1 where something does
-    not hold.
+    not hold. Where nothing happens for a minute it says who waits for what.
     """
-    from autotune.bench.stress import stress
+    from autotune.bench import stress_page
+    from autotune.bench.stress import Outcome, stress
     from autotune.errors import InternalError
 
-    outcome = stress(tiles, seed=seed, devices=devices, clients=clients)
-    totals = outcome.totals
-    if as_json:
-        print_json({**vars(totals), "seconds": outcome.seconds, "grown_bytes": outcome.grown_bytes})
-    else:
-        click.echo(
-            f"{totals.graphs} graphs, {totals.dispatches} dispatches, {totals.tiles} tiles in {outcome.seconds:.0f} s; "
-            f"memory grew by {outcome.grown_bytes / 2**20:.1f} MiB"
+    found: list[Outcome] = []
+    for devices in counts:
+        outcome = stress(
+            tiles,
+            seed=seed,
+            devices=devices,
+            clients=clients,
+            kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],
         )
-        click.echo(
-            f"{totals.errors} dispatches ended with an error, {totals.cancelled} of them as cancelled; "
-            f"{totals.lost_devices} devices were lost, {totals.refused_allocations} allocations refused, and "
-            f"{totals.held_back} graphs held back"
-        )
-    if totals.problems:
-        raise InternalError(f"with --seed {seed}: " + "\n  ".join(totals.problems[:20]))
+        if outcome.totals.problems:
+            raise InternalError(f"with --seed {seed}: " + "\n  ".join(outcome.totals.problems[:20]))
+        found.append(outcome)
+        shared.say(stress_page.line(outcome))
+    data = [stress_page.values(outcome) for outcome in found]
+    output.finish(output.document("Stress", ABOUT, stress_page.tables(found), data))
 
 
 __all__ = ["command"]

@@ -16,9 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import BuildError, DeviceMemoryError, DeviceTimeoutError, UsageError
+from autotune.errors import BuildError, DeviceError, DeviceMemoryError, DeviceTimeoutError, UsageError
 from autotune.rounding import round_up
 from autotune.runtime.hal.buffer import Allocation, Buffer
+from autotune.runtime.hal.errors import again
 
 _LEAST = 256
 """Bytes of the smallest class."""
@@ -87,6 +88,7 @@ class Allocator:
         """Given back, perhaps by the garbage collector, which must not wait for a lock."""
         self._waiters: deque[SimpleQueue[None]] = deque()
         self._over = False
+        self._refusal: DeviceError | None = None
 
     @property
     def capacity(self) -> int:
@@ -140,7 +142,7 @@ class Allocator:
     def admit(self, timeout: float | None = None) -> None:
         """Return when new work may begin: at once, unless the high watermark was reached.
 
-        Raises DeviceTimeoutError, which says who holds the memory.
+        Raises DeviceTimeoutError, which says who holds the memory, and what :meth:`refuse` was given.
         """
         if not self._over and not self._returned:
             return
@@ -150,6 +152,8 @@ class Allocator:
         counted = False
         try:
             while self._closed_gate():
+                if self._refusal is not None:
+                    raise again(self._refusal)
                 self._held_back += not counted
                 counted = True
                 box.get(timeout=None if deadline is None else max(0.0, deadline - monotonic()))
@@ -162,6 +166,11 @@ class Allocator:
             ) from None
         finally:
             self._waiters.remove(box)
+
+    def refuse(self, error: DeviceError) -> None:
+        """Let no work in any more: who is held back now, or would be, gets a copy of the error."""
+        self._refusal = error
+        self._wake()
 
     def trim(self) -> None:
         """Give free blocks back to the system."""

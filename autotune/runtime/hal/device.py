@@ -20,6 +20,9 @@ from autotune.runtime.hal.executable import Code, Executable
 from autotune.runtime.hal.queue import Queue
 from autotune.target import Target
 
+_LOST_S = 1.0
+"""So long a lost device is waited for when it is closed."""
+
 
 @dataclass(frozen=True)
 class DeviceInfo:
@@ -122,18 +125,24 @@ class Device:
     def lose(self, error: DeviceLostError) -> None:
         """Take no more work, and let all that is under way fail: it does not answer any more."""
         self._lost = self._lost or error
+        self.allocator.refuse(self._lost)
         for queue in self._queues:
             queue.abandon(error)
 
     def close(self) -> None:
-        """Let what waits fail, wait for what runs, and free the device's threads and code."""
+        """Let what waits fail, wait for what runs, and free the device's threads and code.
+
+        A device that was lost may never end what it runs: then, after a second, its threads and code are left to it.
+        """
         if self._closed:
             return
         self._closed = True
-        for queue in self._queues:
-            queue.close()
+        self.allocator.refuse(DeviceClosedError(f"{self.name} is closed"))
+        timeout = None if self._lost is None else _LOST_S
+        idle = [queue.close(timeout) for queue in self._queues]
         self.allocator.trim()
-        self.engine.close()
+        if all(idle):
+            self.engine.close()
 
     def __enter__(self) -> Device:
         return self

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from autotune.errors import (
     CancelledWorkError,
     DeviceClosedError,
+    DeviceError,
     DeviceLostError,
     DeviceTimeoutError,
     UsageError,
@@ -166,22 +167,32 @@ class Queue:
         self._arrived(submission, None)
         return submission
 
-    def close(self) -> None:
-        """Take no more; what waits fails with DeviceClosedError, what runs is waited for."""
+    def close(self, timeout: float | None = None) -> bool:
+        """Take no more; what waits fails with DeviceClosedError, what runs is waited for, at most ``timeout`` seconds.
+
+        False where that still runs.
+        """
         with self._lock:
             self._closed = True
             waiting = list(self._open.values())
+        self._room.put(None)
         for submission in waiting:
             self._fail(
                 submission, DeviceClosedError(f"{self.name} was closed before it ran {submission.name}")
             )
         # Its thread runs one after another: what comes behind all others finds them over.
-        self._requests.submit(lambda: None).result()
+        last = self._requests.submit(lambda: None)
+        try:
+            last.result(timeout)
+        except TimeoutError:
+            return False
+        return True
 
     def abandon(self, error: DeviceLostError) -> None:
         """Let all that is under way fail, that which runs too."""
         with self._lock:
             submissions = list(self._open.values())
+        self._room.put(None)
         for submission in submissions:
             self._fail(submission, error, running=True)
 
@@ -198,6 +209,11 @@ class Queue:
                 f"{self.name} had no room within {timeout:g} s: {self.pending} submissions are under way, of "
                 f"{self._limit} at most"
             ) from None
+        try:
+            self._check_open()
+        except DeviceError:
+            self._room.put(None)  # the next one that waits for room must not, either
+            raise
 
     def _enqueue(self, submission: Submission, points: int) -> None:
         with self._lock:

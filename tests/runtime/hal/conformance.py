@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -365,6 +366,39 @@ class DeviceConformance:
         for use in (waiting.wait, lambda: line.wait(1), lambda: device.compute.submit(commands, slots)):
             with pytest.raises(DeviceLostError, match="was unplugged"):
                 use()
+
+    @pytest.mark.parametrize("end", ["closed", "lost"])
+    @pytest.mark.parametrize("full", ["memory", "room"])
+    def test_who_waits_to_submit_hears_of_the_end(
+        self, device: Device, executable: Executable, full: str, end: str
+    ) -> None:
+        gate, queue = Timeline("gate"), device.queue("short", limit=1)
+        commands, slots = self.steps(device, executable, 1), [device.upload(X), device.allocate(X.nbytes)]
+        queue.submit(commands, slots, wait=[(gate, 1)])
+        if full == "memory":
+            device.allocator.limit(high=256)
+        errors: list[BaseException] = []
+
+        def submit() -> None:
+            try:
+                queue.submit(commands, slots)
+            except DeviceError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=submit) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.01)
+        if end == "closed":
+            device.close()
+        else:
+            device.lose(DeviceLostError(f"{device.name} was unplugged"))
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        assert [type(error) for error in errors] == [
+            DeviceClosedError if end == "closed" else DeviceLostError
+        ] * 3
 
     def test_many_threads_submit(self, device: Device, executable: Executable) -> None:
         commands, failures = self.steps(device, executable, 2), list[str]()

@@ -26,9 +26,14 @@ class OpenclDriver:
         number = int(found[1] or 0) if found else 0
         if found is None or number >= len(devices()):
             return None
-        from autotune.runtime.hal.opencl.engine import OpenclEngine
+        return open_number(name, number)
 
-        return Device(_info(name, number), OpenclEngine(name, _space(number), devices()[number]))
+
+def open_number(name: str, number: int) -> Device:
+    """Open device ``number`` of all under a name."""
+    from autotune.runtime.hal.opencl.engine import OpenclEngine
+
+    return Device(_info(name, number), OpenclEngine(name, _space(number), devices()[number]))
 
 
 def _info(name: str, number: int) -> DeviceInfo:
@@ -52,4 +57,4 @@ def _space(number: int) -> str:
     return f"opencl {number}"
 
 
-__all__ = ["OpenclDriver"]
+__all__ = ["OpenclDriver", "open_number"]

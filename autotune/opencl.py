@@ -105,6 +105,7 @@ def target_of(of: Any) -> Target:
         device=str(of.name).strip(),
         group_items=int(of.max_work_group_size),
         shared_bytes=int(of.local_mem_size),
+        driver=f"{of.platform.name} {of.driver_version}".strip(),
     )
 
 

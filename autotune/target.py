@@ -94,7 +94,7 @@ _KEPT_FEATURES = {
 }
 
 
-_OF_GROUPS = ("group_items", "shared_bytes")
+_OF_DEVICES = ("group_items", "shared_bytes", "driver")
 """Fields that a CPU has not: its key is the same as before there were any."""
 
 
@@ -104,7 +104,8 @@ class Target:
 
     Sizes are in bytes; ``l3_bytes`` is the shared cache. ``threads`` is how many workers a model uses, and is
     part of the key because the best schedule depends on it. Of a device that runs groups of threads ``cores`` are the
-    compute units, ``group_items`` the most threads of a group and ``shared_bytes`` the memory that these share.
+    compute units, ``group_items`` the most threads of a group and ``shared_bytes`` the memory that these share;
+    ``driver`` is the version of what compiles code for it: another one makes other machine code.
     """
 
     arch: str
@@ -119,6 +120,7 @@ class Target:
     device: str = "generic"
     group_items: int = 0
     shared_bytes: int = 0
+    driver: str = ""
 
     def __repr__(self) -> str:
         return (
@@ -185,7 +187,7 @@ class Target:
 
     def to_json(self) -> str:
         """Canonical JSON, parsed back by :meth:`from_json`."""
-        fields = {name: value for name, value in asdict(self).items() if value or name not in _OF_GROUPS}
+        fields = {name: value for name, value in asdict(self).items() if value or name not in _OF_DEVICES}
         return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
     @staticmethod

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from autotune.codegen import wire
 from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
 from autotune.compiler.hoist import (
     Hoisted,
@@ -28,10 +30,37 @@ from autotune.target import Target
 
 @dataclass(frozen=True)
 class BuiltWorkload:
-    """The schedule and the code of a workload, shared by its dispatches."""
+    """The schedule and the code of a workload, shared by its dispatches.
+
+    ``packing`` is :func:`packing_code`, where that was made with the code of a device.
+    """
 
     planned: Planned
     code: DispatchCode
+    packing: DispatchCode | None = None
+
+    @staticmethod
+    def of_wire(planned: Planned, data: Mapping[str, Any]) -> BuiltWorkload:
+        """Read what :func:`on_wire` gave."""
+        packing = data.get("packing")
+        return BuiltWorkload(
+            planned, wire.from_json(data), None if packing is None else wire.from_json(packing)
+        )
+
+
+def on_wire(planned: Planned, code: DispatchCode, target: Target) -> dict[str, Any]:
+    """Code as JSON; that of a device with what packs its constants."""
+    packing = packing_code(planned, code, target) if target.group_items else None
+    return wire.to_json(code) | ({} if packing is None else {"packing": wire.to_json(packing)})
+
+
+def packing_code(planned: Planned, code: DispatchCode, target: Target) -> DispatchCode | None:
+    """What computes constants for code of another target than this machine: the same kernels for this machine; None
+    where there are none."""
+    here = _hoisting_target(target)
+    if here is None or not any(kernel.hoisted for kernel in code.kernels):
+        return None
+    return code_of_constants(planned, here)
 
 
 @dataclass(frozen=True)
@@ -131,9 +160,7 @@ class _Assembly:
         if self.hoisting_target in (None, self.target):
             return {key: built.code for key, built in self.built.items()}
         return {
-            key: code_of_constants(built.planned, self.hoisting_target)
-            if any(kernel.hoisted for kernel in built.code.kernels)
-            else built.code
+            key: built.packing or packing_code(built.planned, built.code, self.target) or built.code
             for key, built in self.built.items()
         }
 
@@ -239,4 +266,4 @@ def _hoisting_target(target: Target) -> Target | None:
     return None if here.lacks(target) else target
 
 
-__all__ = ["BuiltWorkload", "MemoryNeeds", "assemble", "memory_needs"]
+__all__ = ["BuiltWorkload", "MemoryNeeds", "assemble", "memory_needs", "on_wire", "packing_code"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from autotune.errors import UsageError
 from autotune.runtime.device_program import of_image
+from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.hal.driver import devices
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.placed_module import PlacedModule
+from autotune.target import Target
 
 
 def on_device(image: ModuleImage) -> PlacedModule:
@@ -15,14 +17,19 @@ def on_device(image: ModuleImage) -> PlacedModule:
     Raises UsageError where there is none, and what loading the code there raises.
     """
     target = image.target
-    found = [info for info in devices() if info.target is not None and info.target.arch == target.arch]
-    if not found:
+    own = device_for(target)
+    if own is None:
         raise UsageError(
             f"{image.name!r} was compiled for {target.arch} ({target.name}), and there is no such device here\n"
             "  `autotune devices` lists those there are"
         )
-    own = next((info for info in found if info.target == target), found[0])
     return PlacedModule(of_image(image, own.name))
 
 
-__all__ = ["on_device"]
+def device_for(target: Target) -> DeviceInfo | None:
+    """The device that code for ``target`` is made for, else the first of that kind; None where there is none."""
+    found = [info for info in devices() if info.target is not None and info.target.arch == target.arch]
+    return next((info for info in found if info.target == target), found[0] if found else None)
+
+
+__all__ = ["device_for", "on_device"]

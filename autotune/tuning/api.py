@@ -17,7 +17,7 @@ from autotune.database.opening import DatabaseLike, default_database, opened
 from autotune.errors import MissError, UsageError
 from autotune.files import scratch_folder
 from autotune.garbage import collector_paused
-from autotune.hardware import check_threads
+from autotune.hardware import check_threads, usable_cores
 from autotune.passes.preference import TOLERANCE, Preference
 from autotune.target import Target
 from autotune.tuning.answer import Answer
@@ -125,12 +125,12 @@ def tune(
     # An unknown sampler or objective is noticed before workers start.
     factory(sampler, OnlineModel(None), options.batch, len(searched(objective)))
     chosen = runnable(Target.parse(target, threads))
-    check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
+    builders = builders_for(chosen, allow_oversubscription=allow_oversubscription)
     shown = shown_to(progress, callback, quiet=quiet)
     parts, preference = divide(model, activations=chosen.activations, shapes=shapes), Preference(tolerance)
     check = EndToEnd.wanted(tolerance, model, shapes, seed)
     ensure(chosen, shown.preparing)
-    with opened(database) as store, closing((measurer or ProcessPool.started)(chosen.cores)) as pool:
+    with opened(database) as store, closing((measurer or ProcessPool.started)(builders)) as pool:
         shown.preparing(f"choosing default schedules for {len(parts.dispatches)} dispatches")
         subjects, sites = work_of(parts, chosen, preference)
         job = Job(
@@ -161,13 +161,37 @@ def shown_to(progress: Progress | None, callback: Callback | None, *, quiet: boo
     return shown if callback is None else Several([shown, Calls(callback)])
 
 
+def builders_for(target: Target, *, allow_oversubscription: bool = False) -> int:
+    """How many processes build candidates; raises UsageError for more threads than usable cores."""
+    if target.group_items:
+        return usable_cores()
+    check_threads(target.threads, allow_oversubscription=allow_oversubscription)
+    return target.cores
+
+
 def runnable(target: Target) -> Target:
     """The target, if this machine can run its code; raises UsageError otherwise."""
+    if target.group_items:
+        return _on_device(target)
     if not Target.detect().lacks(target):
         return target
     raise UsageError(
         f"tuning measures on this machine, which cannot run code for {target.cpu}; "
         "use the target 'host', or tune on a machine of that kind"
+    )
+
+
+def _on_device(target: Target) -> Target:
+    """The target, if it is a device of this machine; raises UsageError otherwise."""
+    from autotune.runtime.device_module import device_for
+
+    info = device_for(target)
+    if info is not None and info.target == target:
+        return target
+    if info is not None and info.target is not None and info.target == target.with_threads(info.cores):
+        raise UsageError(f"{info.name} has {info.cores} compute units and uses them all: leave out threads")
+    raise UsageError(
+        f"tuning measures on devices of this machine, and none is {target.name}; `autotune devices` lists them"
     )
 
 
@@ -516,6 +540,7 @@ def _remembered() -> list[str]:
 
 __all__ = [
     "Answer",
+    "builders_for",
     "compile",
     "compile_with_database",
     "cost_model_registry",

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from autotune.codegen import wire
 from autotune.compiler import distinct_workloads
 from autotune.compiler.assemble import BuiltWorkload, assemble
 from autotune.compiler.build import Building
@@ -174,7 +173,7 @@ class MeasuredModel:
         parts = plan.apply(self._parts)
         schedules = [plan.schedules[workload.key] for workload in distinct_workloads(parts)]
         known = {
-            planned.workload.key: BuiltWorkload(planned, wire.from_json(tuned[planned.workload.key].payload))
+            planned.workload.key: BuiltWorkload.of_wire(planned, tuned[planned.workload.key].payload)
             for planned in schedules
             if planned.workload.key in tuned and tuned[planned.workload.key].trace_key == planned.trace.key
         }
@@ -225,7 +224,7 @@ class _Common:
         key = workload.key, built.trace_key
         if key not in self._code:
             planned = Planned(workload, Trace.from_json(built.trace_json), GIVEN)
-            self._code[key] = BuiltWorkload(planned, wire.from_json(built.payload))
+            self._code[key] = BuiltWorkload.of_wire(planned, built.payload)
         return self._code[key]
 
 

@@ -15,10 +15,9 @@ from autotune.database.opening import DatabaseLike, opened
 from autotune.errors import MeasureError, UsageError
 from autotune.function import image_of
 from autotune.graph.program import ProgramWorkload
-from autotune.hardware import check_threads
 from autotune.schedule.trace import Trace
 from autotune.target import Target
-from autotune.tuning.api import runnable, shown_to
+from autotune.tuning.api import builders_for, runnable, shown_to
 from autotune.tuning.budget import Budget
 from autotune.tuning.gain import Gain, gain_of
 from autotune.tuning.report import Report
@@ -114,7 +113,7 @@ def tune_schedule(
     limit, options = Budget.of(budget), Options(sampler, seed)
     factory(sampler, OnlineModel(None), options.batch)  # an unknown sampler is noticed before workers start
     chosen = runnable(Target.parse(target, threads))
-    check_threads(chosen.threads, allow_oversubscription=allow_oversubscription)
+    builders = builders_for(chosen, allow_oversubscription=allow_oversubscription)
     workload = ProgramWorkload.of(args)
     outputs = [tensor for tensor in args if isinstance(tensor.op, te.ComputeOp)]
     sketch = function if isinstance(function, Sketch) else Sketch(function or automatic(chosen), outputs)
@@ -124,7 +123,7 @@ def tune_schedule(
         )
     mine = space(workload, chosen, sketch)
     default = mine.default() if function is not None else analytic.default_config(mine)
-    with opened(database) as store, closing(ProcessPool.started(chosen.cores)) as pool:
+    with opened(database) as store, closing(ProcessPool.started(builders)) as pool:
         job = Job(
             model=name,
             subjects=[Subject((name,), workload, mine, default)],

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.graph.ir import Array
 from autotune.runtime.image import ModuleImage
-from autotune.runtime.module import Module
 from autotune.tuning.measure.check import relative_error
-from autotune.tuning.measure.fences import Fences
+
+
+class Running(Protocol):
+    """An image in fenced memory, of this process or of a device."""
+
+    def run(self) -> None:
+        """Once, without timing it."""
+
+    def sample(self, runs: int) -> NDArray[np.float64]:
+        """Nanoseconds of each of some runs."""
+
+    def outputs(self) -> Sequence[Array]:
+        """What the last run wrote."""
+
+    def harm(self) -> str:
+        """What was written that must not be, or nothing."""
+
+    def close(self) -> None:
+        """Free its memory and code."""
 
 
 class Confined:
-    """A module with fenced inputs, outputs, constants and scratch memory; close it after use.
+    """An image with fenced inputs, outputs, constants and scratch memory; close it after use.
 
     ``gaps`` are masks of the elements between those of an output, ``shaped`` gives what it wrote in the workload's
     own shapes.
@@ -30,38 +47,44 @@ class Confined:
         shaped: Callable[[Sequence[Array]], Sequence[Array]] = list,
     ) -> None:
         self._shaped = shaped
-        self._fences = Fences()
-        self._module = Module(image, image.target.threads, memory=self._fences)
-        self._inputs = [self._fences.copy(array, "inputs") for array in inputs]
-        self._outputs = [self._fences.array(s.shape, s.dtype, "outputs") for s in image.outputs]
-        self._gaps = [
-            (output, gap, output[gap])
-            for output, gap in zip(self._outputs, gaps, strict=bool(gaps))
-            if gap is not None
-        ]
-
-    def run(self) -> None:
-        """Once, without timing it."""
-        self._module(*self._inputs, out=self._outputs)
-
-    def sample(self, repeat: int) -> NDArray[Any]:
-        """Nanoseconds of each of some runs."""
-        return self._module.time(self._inputs, out=self._outputs, warmup=0, repeat=repeat).astype(np.float64)
+        self._running = _on_device(image, inputs) if image.target.group_items else _in_process(image, inputs)
+        self.run = self._running.run
+        self.sample = self._running.sample
+        found = zip(self._running.outputs(), gaps, strict=True) if gaps else ()
+        self._gaps = [None if gap is None else (gap, output[gap]) for output, gap in found]
 
     def error(self, reference: Sequence[Array]) -> float:
         """The relative error of what the last run wrote."""
-        return relative_error(self._shaped(self._outputs), reference)
+        return relative_error(self._shaped(self._running.outputs()), reference)
 
     def harm(self) -> str:
         """What it wrote that it must not write to, or nothing."""
-        for output, gap, before in self._gaps:
-            if not np.array_equal(output[gap].view(np.uint8), before.view(np.uint8)):
+        outputs: Sequence[Any] = self._running.outputs() if any(self._gaps) else ()
+        for output, kept in zip(outputs, self._gaps, strict=False):
+            if kept is not None and not _same_bytes(output[kept[0]], kept[1]):
                 return "wrote between the elements of its outputs"
-        return self._fences.harm()
+        return self._running.harm()
 
     def close(self) -> None:
         """Free its memory and code."""
-        self._module.close()
+        self._running.close()
 
 
-__all__ = ["Confined"]
+def _same_bytes(one: Array, other: Array) -> bool:
+    return np.array_equal(one.view(np.uint8), other.view(np.uint8))
+
+
+def _in_process(image: ModuleImage, inputs: Sequence[Array]) -> Running:
+    from autotune.tuning.measure.fenced_module import FencedModule
+
+    return FencedModule(image, inputs)
+
+
+def _on_device(image: ModuleImage, inputs: Sequence[Array]) -> Running:
+    from autotune.tuning.measure.device_run import device_of
+    from autotune.tuning.measure.fenced_device import FencedRun
+
+    return FencedRun(image, device_of(image.target), inputs)
+
+
+__all__ = ["Confined", "Running"]

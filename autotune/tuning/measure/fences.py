@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from autotune.graph.ir import Array
 from autotune.runtime.device import ALIGNMENT, Memory, address_of
 
-_ZONE = 4096
+ZONE = 4096
 """Bytes of a zone: a row too many of most tiles ends within it."""
 _CHUNK = 1 << 18
 """Bytes that are compared at a time, so that they stay in a cache."""
-_PATTERN = np.random.default_rng(0).integers(0, 256, _ZONE, np.uint8)
+_PATTERN = np.random.default_rng(0).integers(0, 256, ZONE, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece:
+class Piece:
     """Memory between two zones; ``original`` is what it must still hold, None where it may be written."""
 
     use: str
@@ -33,13 +33,13 @@ class _Piece:
 
     def harm(self) -> str:
         """What was written here that must not be, or nothing."""
-        before = np.flatnonzero(self.whole[:_ZONE] != _PATTERN)
+        before = np.flatnonzero(self.whole[:ZONE] != _PATTERN)
         if before.size:
-            return f"wrote beside its {self.use}, from {_ZONE - int(before[0])} bytes before their begin"
-        after = np.flatnonzero(self.whole[-_ZONE:] != _PATTERN)
+            return f"wrote beside its {self.use}, from {ZONE - int(before[0])} bytes before their begin"
+        after = np.flatnonzero(self.whole[-ZONE:] != _PATTERN)
         if after.size:
             return f"wrote beside its {self.use}, up to {int(after[-1]) + 1} bytes behind their end"
-        memory = self.whole[_ZONE:-_ZONE]
+        memory = self.whole[ZONE:-ZONE]
         if self.original is not None and not _equal(memory, self.original):
             return f"changed its {self.use}"
         return ""
@@ -49,7 +49,7 @@ class Fences(Memory):
     """Memory of a module that is watched; ``allocate`` and ``constants`` are what a module asks for."""
 
     def __init__(self) -> None:
-        self._pieces: list[_Piece] = []
+        self._pieces: list[Piece] = []
 
     def allocate(self, nbytes: int, use: str) -> NDArray[np.uint8]:
         """Memory that may be written, filled with the pattern of its zones."""
@@ -76,18 +76,23 @@ class Fences(Memory):
         return next(filter(None, (piece.harm() for piece in self._pieces)), "")
 
     def _fenced(self, nbytes: int, use: str, original: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
-        memory = np.empty(nbytes + 2 * _ZONE + ALIGNMENT, np.uint8)
+        memory = np.empty(nbytes + 2 * ZONE + ALIGNMENT, np.uint8)
         start = -address_of(memory) % ALIGNMENT
-        whole = memory[start : start + nbytes + 2 * _ZONE]
-        whole[:_ZONE] = whole[-_ZONE:] = _PATTERN
-        inner = whole[_ZONE:-_ZONE]
-        inner[...] = np.resize(_PATTERN, nbytes) if original is None else original
-        self._pieces.append(_Piece(use, whole, original))
-        return inner
+        whole = memory[start : start + nbytes + 2 * ZONE]
+        fill(whole, original)
+        self._pieces.append(Piece(use, whole, original))
+        return whole[ZONE:-ZONE]
+
+
+def fill(whole: NDArray[np.uint8], original: NDArray[np.uint8] | None = None) -> None:
+    """Write the pattern to both zones, and ``original`` or more of the pattern between them."""
+    whole[:ZONE] = whole[-ZONE:] = _PATTERN
+    inner = whole[ZONE:-ZONE]
+    inner[...] = np.resize(_PATTERN, inner.size) if original is None else original
 
 
 def _equal(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
     return all(np.array_equal(one[i : i + _CHUNK], other[i : i + _CHUNK]) for i in range(0, len(one), _CHUNK))
 
 
-__all__ = ["Fences"]
+__all__ = ["ZONE", "Fences", "Piece", "fill"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,34 @@ from autotune.workers.serve import Handler, serve
 if TYPE_CHECKING:
     from autotune.runtime.placed_module import PlacedModule
 
-_VERSIONS: dict[int, tuple[Module | PlacedModule, dict[str, NDArray[Any]]]] = {}
+
+class Version(Protocol):
+    """A version of the model with its inputs; each reading begins with a run that is not counted."""
+
+    def time(self, runs: int) -> NDArray[Any]:
+        """Nanoseconds of each of some runs."""
+
+    def profiles(self, runs: int) -> NDArray[np.float64]:
+        """Nanoseconds [runs, dispatches]; raises MeasureError where that is not known."""
+
+
+class _OnHost:
+    """A module of this process, or one of several devices."""
+
+    def __init__(self, module: Module | PlacedModule, seed: int) -> None:
+        self._module = module
+        self._inputs = random_inputs(module.inputs, seed)
+
+    def time(self, runs: int) -> NDArray[Any]:
+        return self._module.time(self._inputs, warmup=1, repeat=runs)
+
+    def profiles(self, runs: int) -> NDArray[np.float64]:
+        if not isinstance(self._module, Module):
+            raise MeasureError("a program of several devices has no profile by dispatch")
+        return self._module.profiles(self._inputs, runs)
+
+
+_VERSIONS: dict[int, Version] = {}
 
 
 class Shared(Memory):
@@ -62,16 +89,20 @@ def warm_up(request: dict[str, Any]) -> dict[str, Any]:
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
     """Load ``path``, an image or a program, as a version of the model, with random inputs; nanoseconds of a run."""
-    path = Path(request["path"])
-    module = _placed(path) if path.suffix == ".atm" else _module(path)
-    inputs = random_inputs(module.inputs, request["seed"])
-    _VERSIONS[request["version"]] = module, inputs
-    return {"ns": int(module.time(inputs, warmup=1, repeat=1).min())}
+    path, seed = Path(request["path"]), request["seed"]
+    version = _OnHost(_placed(path), seed) if path.suffix == ".atm" else _version(path, seed)
+    _VERSIONS[request["version"]] = version
+    return {"ns": int(version.time(1).min())}
 
 
-def _module(path: Path) -> Module:
+def _version(path: Path, seed: int) -> Version:
     image = _READER.image(path)
-    return Module(image, image.target.threads, memory=_MEMORY)
+    if not image.target.group_items:
+        return _OnHost(Module(image, image.target.threads, memory=_MEMORY), seed)
+    from autotune.tuning.measure.device_run import DeviceRun, device_of
+
+    inputs = random_inputs(image.inputs, seed)
+    return DeviceRun(image, device_of(image.target), [inputs[spec.name] for spec in image.inputs])
 
 
 def _placed(path: Path) -> PlacedModule:
@@ -85,16 +116,12 @@ def _placed(path: Path) -> PlacedModule:
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:
     """Nanoseconds of each dispatch, the least of ``runs`` runs of one version."""
-    module, inputs = _VERSIONS[request["version"]]
-    if not isinstance(module, Module):
-        raise MeasureError("a program of several devices has no profile by dispatch")
-    return {"ns": module.profiles(inputs, request["runs"]).min(axis=0).tolist()}
+    return {"ns": _VERSIONS[request["version"]].profiles(request["runs"]).min(axis=0).tolist()}
 
 
 def time(request: dict[str, Any]) -> dict[str, Any]:
     """Nanoseconds of each of ``runs`` runs of one version."""
-    module, inputs = _VERSIONS[request["version"]]
-    return {"ns": module.time(inputs, warmup=1, repeat=request["runs"]).tolist()}
+    return {"ns": _VERSIONS[request["version"]].time(request["runs"]).tolist()}
 
 
 HANDLERS: dict[str, Handler] = {"warm_up": warm_up, "load": load, "profile": profile, "time": time}
@@ -108,4 +135,4 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-__all__ = ["HANDLERS", "Shared", "load", "main", "profile", "time", "warm_up"]
+__all__ = ["HANDLERS", "Shared", "Version", "load", "main", "profile", "time", "warm_up"]

@@ -119,7 +119,7 @@ class ProcessPool:
             "default_ns": default_ns if default_ns < float("inf") else None,
         }
         try:
-            limit, room = self._prepare(built.candidate.workload, built.candidate.seed)
+            limit, room = self._prepare(built.candidate)
             if default_ns < float("inf"):
                 limit += 100 * default_ns / 1e9
             measured = _measurement(self._workers.call("runner", request, limit, "running", room))
@@ -133,13 +133,13 @@ class ProcessPool:
         if measured.outcome in (Outcome.OUT_OF_BOUNDS, Outcome.WRONG_RESULT):
             self._workers.kill("runner")
 
-    def _prepare(self, workload: str, seed: int) -> tuple[float, int]:
+    def _prepare(self, what: Candidate | BuiltOption) -> tuple[float, int]:
         """Have the inputs and the reference computed under a limit of their own.
 
         Returns the seconds that a candidate may run, more where large weights have to be packed, and the bytes
         that it may take. Raises NoReferenceError.
         """
-        request = {"do": "prepare", "workload": workload, "seed": seed}
+        request = {"do": "prepare", "workload": what.workload, "target": what.target, "seed": what.seed}
         try:
             answer = self._workers.call("runner", request, self.limits.prepare_s, "computing the reference")
         except Died as death:
@@ -151,7 +151,7 @@ class ProcessPool:
         """Check a whole option in the one runner."""
         request = {"do": "check", **vars(option), "payloads": dict(option.payloads)}
         try:
-            limit, room = self._prepare(option.workload, option.seed)
+            limit, room = self._prepare(option)
             limit += self.limits.prepare_s
             checked = _measurement(
                 self._workers.call("runner", request, limit, f"checking {option.name}", room)

@@ -38,6 +38,7 @@ from search_spaces.space import Space
 from search_spaces.spaces import space_for
 
 if TYPE_CHECKING:
+    from autotune.codegen.code import DispatchCode
     from autotune.tuning.measure.confined import Confined
 
 Request = dict[str, Any]
@@ -125,6 +126,11 @@ def build(request: Request) -> Answer:
             constants=program.constants,
             strides=program.strides,
         )
+        if target.group_items:
+            from autotune.tuning.measure.driver_build import driver_build
+
+            driver_build(code, target)
+        payload = _payload(workload, schedule, code, target)
     except Exception as error:  # noqa: BLE001 - whatever a candidate raises is its outcome
         return {
             "failed": _outcome(of_exception(error, running=False)),
@@ -135,9 +141,19 @@ def build(request: Request) -> Answer:
     return {
         "trace_key": trace_key,
         "trace_json": trace_json,
-        "payload": wire.to_json(code),
+        "payload": payload,
         "footprint": takes,
     }
+
+
+def _payload(workload: AnyWorkload, schedule: Schedule, code: DispatchCode, target: Target) -> Request:
+    """The code as JSON; what a program of a user's own computes, it computes each time."""
+    if isinstance(workload, ProgramWorkload):
+        return wire.to_json(code)
+    from autotune.compiler.assemble import on_wire
+    from autotune.compiler.planned import GIVEN, Planned
+
+    return on_wire(Planned(workload, schedule.trace, GIVEN), code, target)
 
 
 def _scheduled(request: Request) -> tuple[AnyWorkload, RegionProgram, Schedule]:
@@ -153,7 +169,12 @@ def _scheduled(request: Request) -> tuple[AnyWorkload, RegionProgram, Schedule]:
 
 
 def prepare(request: Request) -> Answer:
-    """Compute inputs and reference, under a time limit of their own."""
+    """Compute inputs and reference, and open the device, under a time limit of their own."""
+    target = Target.from_json(request["target"])
+    if target.group_items:
+        from autotune.tuning.measure.device_run import device_of
+
+        device_of(target)
     return {"nbytes": _prepared(request["workload"], request["seed"]).nbytes}
 
 
@@ -257,9 +278,7 @@ def _confined(
     if option is not None:
         parts = substitute(parts, {workload.key: option})
     built = {
-        d.workload.key: BuiltWorkload(
-            Planned(d.workload, Trace(()), GIVEN), wire.from_json(payloads[d.workload.key])
-        )
+        d.workload.key: BuiltWorkload.of_wire(Planned(d.workload, Trace(()), GIVEN), payloads[d.workload.key])
         for d in parts.dispatches
     }
     image, _ = assemble(parts, built, Target.from_json(target), {})

@@ -24,19 +24,26 @@ class Kernel:
     def __init__(self, kernel: Any, start: Start) -> None:
         self._kernel = kernel
         self._launch = start.launch
+        self._buffers = start.buffers
         self._lock = threading.Lock()
 
     def start(self, queue: Any, bindings: Sequence[Buffer], tiles: int) -> Any:
         """Put it into a queue of the device, which gives an event; no tiles are nothing, and None."""
-        if not tiles:
-            return None
+        return self._enqueued(queue, bindings, tiles, tiles) if tiles else None
+
+    def compile(self, queue: Any, binding: Buffer, tiles: int) -> Any:
+        """Start as many work items as so many tiles need, of which none does anything: drivers make machine code at the
+        first start of a kernel, for its sizes. ``binding`` stands for all buffers."""
+        return self._enqueued(queue, [binding] * self._buffers, tiles, 0)
+
+    def _enqueued(self, queue: Any, bindings: Sequence[Buffer], tiles: int, end: int) -> Any:
         group = self._launch.block
         whole = [n * m for n, m in zip(self._launch.blocks(tiles), group, strict=True)]
         arguments: list[Any] = []
         for buffer in bindings:
             arguments += [buffer.allocation.storage, np.uint64(buffer.offset)]
         with self._lock:
-            return self._kernel(queue, whole, group, *arguments, np.int64(0), np.int64(tiles))
+            return self._kernel(queue, whole, group, *arguments, np.int64(0), np.int64(end))
 
 
 def load(context: Any, code: Code) -> list[Kernel]:

@@ -60,6 +60,15 @@ class OpenclEngine:
         """Kernels; raises BuildError."""
         return opencl_code.load(self._context, code)
 
+    def compile(self, kernels: Sequence[opencl_code.Kernel], tiles: Sequence[int], binding: Buffer) -> None:
+        """Have the driver make machine code for so many tiles of each kernel; raises DeviceError.
+
+        Drivers that keep it do not make it again, in other processes neither.
+        """
+        for kernel, count in zip(kernels, tiles, strict=True):
+            kernel.compile(self._queue, binding, max(count, 1))
+        self._finish("compiling")
+
     def prepare(self, commands: Sequence[Command], slots: int) -> tuple[Command, ...]:
         """The commands as they are."""
         return tuple(commands)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.hardware import usable_cores
 from autotune.settings import environment_name
 
 
@@ -15,6 +16,12 @@ def pytest_configure() -> None:
     """Default schedules are those of the table of processors, whatever was measured of this machine or chosen on it."""
     os.environ[environment_name("machine")] = "table"
     os.environ[environment_name("defaults")] = "anew"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than cores: tests that start processes, kill them and wait leave a core idle."""
+    return usable_cores() + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -39,7 +39,7 @@ def test_a_recording_is_small_and_of_todays_space(path: Path) -> None:
 
 def test_ours_finds_no_less_than_random() -> None:
     methods = [Method("guided"), Method("random")]
-    found = compare(recordings(), methods, trials=TRIALS, seeds=SEEDS, by=ALONE)
+    found = compare(recordings()[::3], methods, trials=TRIALS, seeds=SEEDS, by=ALONE)
     ours, random = (found.regret(number, TRIALS).mean for number in range(2))
     assert ours <= random
     assert ours < 0.05

@@ -11,7 +11,7 @@ from tests.tuning.kills import KilledJob, kill_often
 
 @pytest.mark.parametrize(
     ("model", "kills"),
-    [("zoo:tiny_cnn", 4), pytest.param("zoo:squeezenet", 30, marks=pytest.mark.slow)],
+    [("zoo:tiny_cnn", 2), pytest.param("zoo:squeezenet", 30, marks=pytest.mark.slow)],
 )
 def test_a_job_that_is_killed_again_and_again_loses_nothing_and_ends(
     tmp_path: Path, model: str, kills: int

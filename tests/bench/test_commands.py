@@ -176,3 +176,18 @@ def test_mistakes_are_one_line_with_exit_code_2(
     assert code == 2
     assert message in err
     assert "Traceback" not in err
+
+
+def test_several_requests_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    ways = ("call", "submit", "submit_all", "await")
+    found = measured(
+        capsys,
+        *("requests", "tiny_cnn", "--threads", "1", "--in-flight", "1,3", "--ways", ",".join(ways)),
+        *("--seconds", "0.2", "--peers", "none", "--json"),
+    )["data"]
+    assert [(each["in_flight"], each["way"]) for each in found] == [(n, way) for n in (1, 3) for way in ways]
+    for each in found:
+        assert each["requests"] > 0
+        assert each["wrong"] == 0
+        assert sum(each["latencies_ns"].values()) == each["requests"]
+        assert len(each["rss_bytes"]) == 5

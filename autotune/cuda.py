@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from autotune.errors import DeviceError, MissingExtraError, TargetError
+from autotune.errors import DeviceError, DeviceLostError, MissingExtraError, TargetError
 
 if TYPE_CHECKING:
     from autotune.target import Target
@@ -35,13 +35,21 @@ def driver() -> Any:
 class CudaError(DeviceError):
     """A function of the driver failed; ``code`` is its number."""
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int = 0) -> None:
         super().__init__(message)
         self.code = code
 
 
+class CudaLostError(CudaError, DeviceLostError):
+    """... and it will fail from now on: the driver gives every later call in this process the same error."""
+
+
 OUT_OF_MEMORY = 2
 """Number of the error for a device without memory."""
+
+_LAST = frozenset({46, 101, 201, 214, 220, 226, 700, 702, 709, 714, 715, 716, 717, 718, 719, 721})
+"""Numbers of errors after which a device takes no more work: it is not there any more or its context is gone, memory
+that broke, and what a kernel did that may have spoilt its memory (wrong addresses, instructions, time-outs)."""
 
 
 def call(function: str, *arguments: Any) -> Any:
@@ -49,7 +57,8 @@ def call(function: str, *arguments: Any) -> Any:
     found = driver()
     result, *values = getattr(found, function)(*arguments)
     if int(result):
-        raise CudaError(f"{function}: {_name(found, result)}", int(result))
+        kind = CudaLostError if int(result) in _LAST else CudaError
+        raise kind(f"{function}: {_name(found, result)}", int(result))
     return values[0] if len(values) == 1 else tuple(values)
 
 
@@ -85,4 +94,4 @@ def target_of(device: Any) -> Target:
     return Target.parse(known[-1])
 
 
-__all__ = ["OUT_OF_MEMORY", "CudaError", "attribute", "call", "count", "driver", "target_of"]
+__all__ = ["OUT_OF_MEMORY", "CudaError", "CudaLostError", "attribute", "call", "count", "driver", "target_of"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import AutotuneError, DeviceClosedError, DeviceError, UsageError
 from autotune.runtime.hal.buffer import HOST_SPACE, Allocation, Buffer
+from autotune.runtime.hal.errors import again
 from autotune.runtime.hal.executable import Entry, Executable
 
 if TYPE_CHECKING:
@@ -241,8 +242,12 @@ class Recorder:
 
 def failed(device: str, name: str, index: int, command: Command, error: BaseException) -> AutotuneError:
     """The error of a command, with where it happened: what travels along the timelines."""
-    kind = type(error) if isinstance(error, AutotuneError) else DeviceError
-    return kind(f"{error or type(error).__name__}\n  at command {index} of {name} on {device}: {command}")
+    text = f"{error or type(error).__name__}\n  at command {index} of {name} on {device}: {command}"
+    if not isinstance(error, AutotuneError):
+        return DeviceError(text)
+    found = again(error)  # of its kind, with what it knows beside the text
+    found.args = (text,)
+    return found
 
 
 def _overlap(one: Reference, other: Reference) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from autotune.errors import DeviceClosedError, DeviceLostError, UsageError
+from autotune.errors import DeviceClosedError, DeviceError, DeviceLostError, UsageError
 from autotune.runtime.hal.allocator import Allocator
 from autotune.runtime.hal.buffer import Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import Recorder
@@ -82,7 +82,11 @@ class Device:
     def allocate(self, nbytes: int, label: str = "") -> Buffer:
         """Uninitialised memory; raises DeviceMemoryError, and as :meth:`check` does."""
         self.check()
-        return self.allocator.allocate(nbytes, label)
+        try:
+            return self.allocator.allocate(nbytes, label)
+        except DeviceLostError as error:
+            self.lose(error)
+            raise
 
     def load(self, code: Code) -> Executable:
         """Code that can be dispatched. Raises UsageError for code of another format, BuildError."""
@@ -140,9 +144,10 @@ class Device:
         self.allocator.refuse(DeviceClosedError(f"{self.name} is closed"))
         timeout = None if self._lost is None else _LOST_S
         idle = [queue.close(timeout) for queue in self._queues]
-        self.allocator.trim()
-        if all(idle):
-            self.engine.close()
+        with nullcontext() if self._lost is None else suppress(DeviceError):  # it may refuse even that
+            self.allocator.trim()
+            if all(idle):
+                self.engine.close()
 
     def __enter__(self) -> Device:
         return self

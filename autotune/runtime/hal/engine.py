@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,7 +80,10 @@ class CommandEngine(Engine, Protocol):
         """Repeat a pattern."""
 
     def barrier(self) -> None:
-        """Return when all commands before are done."""
+        """Let all commands that follow wait for all before."""
+
+    def finish(self, name: str) -> None:
+        """Return when all commands of submission ``name`` are done; raises DeviceError for one that failed."""
 
 
 def run_each(
@@ -94,13 +98,15 @@ def run_each(
     """Run commands one by one, each behind the one before; False when they were stopped."""
     for index, command in enumerate(commands):
         if stopped():
-            engine.barrier()
+            engine.finish(name)
             return False
         try:
             _run(engine, space, command, table)
         except Exception as error:
+            with suppress(DeviceError):  # what was begun uses memory; the first error counts
+                engine.finish(name)
             raise failed(device, name, index, command, error) from error
-    engine.barrier()
+    engine.finish(name)
     return True
 
 

@@ -107,10 +107,7 @@ class CudaEngine:
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         """All of them into the thread's stream, and wait for it."""
         self._enter()
-        try:
-            return run_each(self, self._space, self._name, name, prepared, table, stopped)
-        finally:
-            self._finish(name)
+        return run_each(self, self._space, self._name, name, prepared, table, stopped)
 
     def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
         """Start a kernel; no tiles are nothing."""
@@ -150,6 +147,13 @@ class CudaEngine:
     def barrier(self) -> None:
         """Commands of a stream run one after another."""
 
+    def finish(self, name: str) -> None:
+        """Wait for the stream; raises CudaError."""
+        try:
+            cuda.call("cuStreamSynchronize", self._stream)
+        except cuda.CudaError as error:
+            raise type(error)(f"{name} failed on {self._name}: {error}", error.code) from error
+
     def enter_thread(self) -> None:
         """A thread gets its stream with its first command."""
 
@@ -173,12 +177,6 @@ class CudaEngine:
                 "cuStreamCreate", 1
             )  # not after the default stream's work
         return stream
-
-    def _finish(self, name: str) -> None:
-        try:
-            cuda.call("cuStreamSynchronize", self._stream)
-        except cuda.CudaError as error:
-            raise DeviceError(f"{name} failed on {self._name}: {error}") from error
 
 
 def _address(buffer: Buffer) -> int:

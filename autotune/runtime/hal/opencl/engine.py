@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.errors import DeviceError
+from autotune.errors import DeviceError, DeviceLostError
 from autotune.opencl import pyopencl
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.command_buffer import Command, Dispatch
 from autotune.runtime.hal.engine import Stopped, run_each
 from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.opencl import code as opencl_code
+from autotune.runtime.hal.opencl.errors import driver_errors
 from autotune.runtime.hal.timed import Span, Timed
 
 
@@ -42,13 +43,17 @@ class OpenclEngine:
         if nbytes > self._device.max_mem_alloc_size:
             raise MemoryError(f"{self._name} gives {self._device.max_mem_alloc_size} bytes at once at most")
         try:
-            return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(nbytes, 1))
-        except (self._cl.MemoryError, self._cl.LogicError) as error:
+            with driver_errors(self._name):
+                return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(nbytes, 1))
+        except DeviceLostError:
+            raise
+        except DeviceError as error:
             raise MemoryError(str(error)) from error
 
     def release(self, storage: Any) -> None:
-        """Free a buffer."""
-        storage.release()
+        """Free a buffer; raises DeviceError."""
+        with driver_errors(self._name):
+            storage.release()
 
     def host_view(self, storage: Any) -> None:
         """This process cannot reach it."""
@@ -67,7 +72,7 @@ class OpenclEngine:
         """
         for kernel, count in zip(kernels, tiles, strict=True):
             kernel.compile(self._queue, binding, max(count, 1))
-        self._finish("compiling")
+        self.finish("compiling")
 
     def prepare(self, commands: Sequence[Command], slots: int) -> tuple[Command, ...]:
         """The commands as they are."""
@@ -77,10 +82,7 @@ class OpenclEngine:
         """All of them into the thread's queue, and wait for it."""
         if isinstance(prepared, Timed):
             return self._run_timed(name, prepared, table, stopped)
-        try:
-            return run_each(self, self._space, self._name, name, prepared, table, stopped)
-        finally:
-            self._finish(name)
+        return run_each(self, self._space, self._name, name, prepared, table, stopped)
 
     def _run_timed(self, name: str, prepared: Timed, table: Sequence[Buffer], stopped: Stopped) -> bool:
         """The same in a queue that keeps the times of its kernels."""
@@ -97,7 +99,8 @@ class OpenclEngine:
     def dispatch(self, command: Dispatch, bindings: Sequence[Buffer]) -> None:
         """Start a kernel."""
         kernel: opencl_code.Kernel = command.executable.handle[command.entry]
-        event = kernel.start(self._queue, bindings, command.tiles)
+        with driver_errors(self._name):
+            event = kernel.start(self._queue, bindings, command.tiles)
         if (started := getattr(self._threads, "started", None)) is not None:
             started.append(event)
 
@@ -105,29 +108,39 @@ class OpenclEngine:
         """Copy between buffers."""
         if source.nbytes:
             places = {"src_offset": source.offset, "dst_offset": target.offset, "byte_count": source.nbytes}
-            self._cl.enqueue_copy(self._queue, target.allocation.storage, source.allocation.storage, **places)
+            storages = target.allocation.storage, source.allocation.storage
+            with driver_errors(self._name):
+                self._cl.enqueue_copy(self._queue, *storages, **places)
 
     def read(self, source: Buffer, target: NDArray[np.uint8]) -> None:
         """Copy to this process, after what is before in the queue."""
         if source.nbytes:
             storage, offset = source.allocation.storage, source.offset
-            self._cl.enqueue_copy(self._queue, target, storage, src_offset=offset, is_blocking=True)
+            with driver_errors(self._name):
+                self._cl.enqueue_copy(self._queue, target, storage, src_offset=offset, is_blocking=True)
 
     def write(self, source: NDArray[np.uint8], target: Buffer) -> None:
         """Copy from this process."""
         if target.nbytes:
             storage, offset = target.allocation.storage, target.offset
-            self._cl.enqueue_copy(self._queue, storage, source, dst_offset=offset, is_blocking=True)
+            with driver_errors(self._name):
+                self._cl.enqueue_copy(self._queue, storage, source, dst_offset=offset, is_blocking=True)
 
     def fill(self, target: Buffer, pattern: bytes) -> None:
         """Repeat a pattern."""
         if target.nbytes:
             kind = np.frombuffer(pattern, np.uint8)
             storage = target.allocation.storage
-            self._cl.enqueue_fill_buffer(self._queue, storage, kind, target.offset, target.nbytes)
+            with driver_errors(self._name):
+                self._cl.enqueue_fill_buffer(self._queue, storage, kind, target.offset, target.nbytes)
 
     def barrier(self) -> None:
         """Commands of a queue run one after another."""
+
+    def finish(self, name: str) -> None:
+        """Wait for the thread's queue; raises DeviceError."""
+        with driver_errors(f"{name} failed on {self._name}"):
+            self._queue.finish()
 
     def enter_thread(self) -> None:
         """A thread gets its queue with its first command."""
@@ -151,12 +164,6 @@ class OpenclEngine:
             keeping = self._cl.command_queue_properties.PROFILING_ENABLE
             queue = self._threads.timing_queue = self._cl.CommandQueue(self._context, properties=keeping)
         return queue
-
-    def _finish(self, name: str) -> None:
-        try:
-            self._queue.finish()
-        except self._cl.Error as error:
-            raise DeviceError(f"{name} failed on {self._name}: {error}") from error
 
 
 def _spans(events: Sequence[Any]) -> list[Span]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import gcd
 
 
 def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -34,6 +35,20 @@ def aligned_strides(shape: Sequence[int], alignments: Mapping[int, tuple[int, in
         strides.append(step)
         step *= max(shape[dim], 1)
     return tuple(reversed(strides))
+
+
+def periodic_runs(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """A period and a run, such that all elements lie in the first ``run`` of a period; (0, 0) where all there are do.
+
+    >>> periodic_runs((1, 7, 7, 32), (99, 7 * 64, 64, 1)), periodic_runs((2, 3), (3, 1)), periodic_runs((2, 3), (1, 2))
+    ((64, 32), (0, 0), (0, 0))
+    """
+    outer = sorted((step, extent) for extent, step in zip(shape, strides, strict=True) if extent > 1)
+    run = 1
+    while outer and outer[0][0] == run:
+        run *= outer.pop(0)[1]
+    period = gcd(*(step for step, _ in outer))
+    return (period, run) if run < period and all(step > 0 for step, _ in outer) else (0, 0)
 
 
 def reshaped_strides(

@@ -65,6 +65,7 @@ def command(
     """
     from autotune.cli.affinity_lines import affinity_json, affinity_lines
     from autotune.cli.prediction_lines import lines_of
+    from autotune.compiler.explain import beside
     from autotune.tuning.accuracy import checked
     from autotune.tuning.api import compile_with_database, predict
     from autotune.tuning.placing import where_it_runs
@@ -106,6 +107,7 @@ def command(
                 **compilation_json(done, where),
                 "in_place": [_in_place_json(item) for item in done.partition.in_place],
                 "arena_bytes": done.image.arena_bytes,
+                "beside": beside(done.image),
                 "prediction": predicted.to_json(),
             }
         )
@@ -114,6 +116,8 @@ def command(
     for record in records:
         click.echo(str(record))
     click.echo(str(done.partition))
+    for name, others in beside(done.image).items():
+        click.echo(f"{name} may run beside {', '.join(others)}")
     print_compilation(done, where)
     click.echo(done.memory_plan.render())
 

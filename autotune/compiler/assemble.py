@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from autotune.compiler.hoist import (
 from autotune.compiler.index_checks import index_checks
 from autotune.compiler.planned import Planned
 from autotune.graph.ir import Array
+from autotune.passes.dispatch_order import extended, in_order
 from autotune.passes.partition import Dispatch, Partition
 from autotune.passes.plan_memory import Lifetime, MemoryPlan, plan_memory, value_lifetimes
+from autotune.runtime.conflicts import overlapping
 from autotune.runtime.device import Host, scratch_bytes
 from autotune.runtime.image import Binding, Command, DispatchInfo, IndexCheck, ModuleImage, TensorSpec
 from autotune.target import Target
@@ -63,6 +65,10 @@ def packing_code(planned: Planned, code: DispatchCode, target: Target) -> Dispat
     return code_of_constants(planned, here)
 
 
+_MEMORY_FOR_OVERLAP = 1.1
+"""How much larger the arena may be for dispatches that run beside each other."""
+
+
 @dataclass(frozen=True)
 class MemoryNeeds:
     """Bytes that a model takes beside its inputs and outputs: values between dispatches, scratch memory of all threads,
@@ -99,6 +105,7 @@ def assemble(
 
 class _Assembly:
     def __init__(self, partition: Partition, built: Mapping[str, BuiltWorkload], target: Target) -> None:
+        partition = in_order(partition, target.threads)
         self.partition = partition
         self.built = built
         self.target = target
@@ -107,7 +114,7 @@ class _Assembly:
         self.hoisting = self.hoisting_target is not None
         self.inputs = {name: i for i, name in enumerate(partition.inputs)}
         self.outputs = {partition.placements[name].root: i for i, name in enumerate(partition.outputs)}
-        self.plan = plan_memory(self._lifetimes())
+        self.plan = self._memory_plan()
         self.hoisted: Mapping[HoistedKey, Array] = {}
         self.constants: dict[object, tuple[int, Array]] = {}
 
@@ -125,7 +132,7 @@ class _Assembly:
             outputs=self._specs(self.partition.outputs, self.partition.output_names),
             objects=tuple(self.built[key].code.object_code for key in self.order),
             constants=tuple(array for _, array in self.constants.values()),
-            commands=tuple(commands),
+            commands=overlapping(commands, checks),
             dispatches=tuple(self._info(dispatch) for dispatch in self.partition.dispatches),
             arena_bytes=self.plan.arena_bytes,
             metadata=metadata,
@@ -171,6 +178,16 @@ class _Assembly:
         kernels = self._code(dispatch).kernels
         return [kernel for kernel in kernels if not (kernel.hoisted and self.hoisting)]
 
+    def _memory_plan(self) -> MemoryPlan:
+        """Where dispatches are to run beside each other, memory of one is not used again by another beside it; unless
+        that takes much more."""
+        lifetimes = self._lifetimes()
+        least = plan_memory(lifetimes)
+        if self.partition.order != "concurrency":
+            return least
+        apart = plan_memory(extended(self.partition, lifetimes))
+        return apart if apart.arena_bytes <= _MEMORY_FOR_OVERLAP * least.arena_bytes else least
+
     def _lifetimes(self) -> list[Lifetime]:
         """Workspaces of each dispatch, and the values between them."""
         workspaces = [
@@ -196,7 +213,16 @@ class _Assembly:
             bindings=tuple(self._binding(dispatch, code.buffers[i]) for i in kernel.buffers),
             tiles=kernel.tiles,
             scratch_bytes=kernel.scratch_bytes,
+            writes=tuple(
+                position
+                for position, index in enumerate(kernel.buffers)
+                if self._is_written(code.buffers[index])
+            ),
         )
+
+    def _is_written(self, spec: BufferSpec) -> bool:
+        """Whether a kernel may write to a buffer: of those that it shares with others of its dispatch each may."""
+        return spec.role in ("output", "workspace") or (spec.role == "hoisted" and not self.hoisting)
 
     def _binding(self, dispatch: Dispatch, spec: BufferSpec) -> Binding:
         if spec.role == "hoisted" and self.hoisting:
@@ -205,8 +231,10 @@ class _Assembly:
         if spec.role in ("workspace", "hoisted"):
             offset = self.plan.offsets[_workspace(dispatch, spec)]
             return Binding("arena", 0, offset, spec.nbytes)
-        value = argument_value(dispatch, spec.name)
-        return self._memory(value, np.dtype(spec.dtype).itemsize, 0, spec.nbytes)
+        value, width = argument_value(dispatch, spec.name), np.dtype(spec.dtype).itemsize
+        reach = self.partition.reach(value)
+        whole = self._memory(value, width, 0, spec.nbytes)
+        return replace(whole, period=reach.period * width, run=reach.run * width)
 
     def _located(self, value: str, first: int, elements: int) -> Binding:
         """Some elements of a value."""

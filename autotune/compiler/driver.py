@@ -21,6 +21,7 @@ from autotune.compiler.proof import prove_all
 from autotune.database.goal import MAX_SLOWDOWN, Goal
 from autotune.errors import MissError
 from autotune.garbage import collector_paused
+from autotune.passes.dispatch_order import Aim, in_order
 from autotune.passes.partition import PartitionOptions
 from autotune.passes.pipeline import Observer
 from autotune.passes.preference import TOLERANCE, Preference
@@ -67,6 +68,7 @@ def compile_in_detail(
     objective: str = "latency",
     max_slowdown: float = MAX_SLOWDOWN,
     lock: Lock | None = None,
+    order: Aim | None = None,
 ) -> Compilation:
     """Compile a model to an image that :class:`autotune.runtime.module.Module` runs, and all that explains it.
 
@@ -79,6 +81,8 @@ def compile_in_detail(
     With the ``objective`` "memory" or "size" (of the artifact) the smallest algorithms and schedules are used that take
     up to ``max_slowdown`` times as long as the fastest: schedules by comparisons or readings inside a model,
     algorithms by comparisons or, where there was none, by estimates.
+    Dispatches are ordered so that independent ones run beside each other, or, with the objective "memory", as the model
+    has them; ``order`` says otherwise.
     With a ``lock`` options and schedules are those that it has; :func:`compile_locked` gives the rest as it is there.
     With ``verify`` isl proves every schedule before its code runs, and the memory plan is gone through.
 
@@ -106,7 +110,7 @@ def compile_in_detail(
         else:
             plan = locked_plan(lock, workloads)
         building = Building(list(plan.schedules.values()), chosen_target, workers)
-        parts = plan.apply(parts)
+        parts = in_order(plan.apply(parts), chosen_target.threads, order or preference.aim)
         report = coverage(parts, plan)
         if require_hit and report.missed:
             raise MissError(_miss_message(parts.name, report))
@@ -147,7 +151,8 @@ def predict_in_detail(
     with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:
         preference = Preference(tolerance, goal=Goal.of(objective, max_slowdown))
         plan = plan_of(workloads, chosen_target, store, preference, workers=workers, parts=parts)
-    return forecast(plan.apply(parts), plan, chosen_target)
+    ordered = in_order(plan.apply(parts), chosen_target.threads, preference.aim)
+    return forecast(ordered, plan, chosen_target)
 
 
 def compile_locked(

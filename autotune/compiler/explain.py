@@ -15,6 +15,7 @@ from autotune.compiler.proof import ProofReport
 from autotune.passes.partition import Partition
 from autotune.passes.pipeline import dump_folder
 from autotune.passes.plan_memory import MemoryPlan
+from autotune.runtime.conflicts import done_before
 from autotune.runtime.image import ModuleImage
 
 
@@ -62,8 +63,20 @@ def dump(compilation: Compilation, built: Mapping[str, BuiltWorkload]) -> None:
         _write(stem.with_suffix(".ll"), workload.code.ir)
 
 
+def beside(image: ModuleImage) -> dict[str, list[str]]:
+    """By name each dispatch that may start before earlier ones are done, and those."""
+    found = dict[str, list[str]]()
+    for number, done in enumerate(done_before(image.commands)):
+        mine = image.commands[number].dispatch
+        others = dict.fromkeys(each.dispatch for each in image.commands[done:number] if each.dispatch != mine)
+        if others:
+            names = found.setdefault(image.dispatches[mine].name, [])
+            names += [name for other in others if (name := image.dispatches[other].name) not in names]
+    return found
+
+
 def _write(path: Path, text: str) -> None:
     path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
 
 
-__all__ = ["Compilation", "dump"]
+__all__ = ["Compilation", "beside", "dump"]

@@ -20,6 +20,7 @@ from autotune.graph.ir import Graph
 from autotune.graph.region import Workload
 from autotune.passes.affinity import Affinities, affinities
 from autotune.passes.device_rules import DeviceRules
+from autotune.passes.dispatch_order import in_order
 from autotune.passes.partition import OF_A_MODEL, Partition, partition
 from autotune.passes.pipeline import Observer, placed_passes, run_passes
 from autotune.passes.preference import TOLERANCE, Preference
@@ -110,7 +111,7 @@ def _compiled(
     """One segment by the plan and the code of all segments of its target."""
     used = {region.key for d in parts.dispatches for region in plan.regions(d.workload)}
     own = {key: workload for key, workload in built.items() if key in used}
-    applied = plan.apply(parts)
+    applied = in_order(plan.apply(parts), target.threads)
     report = replace(coverage(applied, plan), rankings=())
     image, memory = assemble(applied, own, target, {**metadata, "coverage": report.to_json()})
     compilation = Compilation(image, report, applied, memory, plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from autotune.errors import InternalError
 from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
@@ -13,6 +14,7 @@ from autotune.passes.chains import LEAST_BYTES
 from autotune.passes.fuse import FusionOptions, Group, fuse
 from autotune.passes.origins import union
 from autotune.passes.views import Placement, ViewAnalysis, is_dense, separate_outputs, view_kind
+from autotune.strides import periodic_runs
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,26 @@ class InPlace:
         return f"{results} = {self.node.op}({operands}) in place{copies}; {self.nbytes} bytes not moved"
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Elements of a root from ``begin`` to ``end``; of each ``period`` the first ``run`` only, if there is one."""
+
+    root: str
+    begin: int
+    end: int
+    period: int = 0
+    run: int = 0
+
+    def meets(self, other: Reach) -> bool:
+        """Whether both may have an element."""
+        if self.root != other.root or self.begin >= other.end or other.begin >= self.end:
+            return False
+        if not self.period or self.period != other.period:
+            return True
+        ahead = (other.begin - self.begin) % self.period
+        return ahead < self.run or self.period - ahead < other.run
+
+
 @dataclass(frozen=True, eq=False)
 class Partition:
     """Dispatches in an order they can run in, and where every value lies.
@@ -67,10 +89,21 @@ class Partition:
     constants: Mapping[str, Array]
     output_names: tuple[str, ...]
     in_place: tuple[InPlace, ...] = ()
+    order: Literal["given", "memory", "concurrency"] = "given"
+    """What the order of the dispatches was chosen for; "given" while nothing was chosen."""
 
     def root_nbytes(self, root: str) -> int:
         """Bytes of a root's memory, which is dense."""
         return self.types[root].nbytes
+
+    def reach(self, value: str) -> Reach:
+        """The elements of its root that a value is in; all of a flat root that was made for strides."""
+        placed, shape = self.placements[value], self.types[value].shape
+        if len(placed.strides) != len(shape):
+            return Reach(placed.root, 0, self.types[placed.root].size)
+        last = sum((extent - 1) * step for extent, step in zip(shape, placed.strides, strict=True))
+        runs = periodic_runs(shape, placed.strides)
+        return Reach(placed.root, placed.offset, placed.offset + last + 1, *runs)
 
     def __str__(self) -> str:
         lines = [f"partition {self.name} {{"]

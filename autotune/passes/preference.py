@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autotune.database.goal import FASTEST, Goal
+from autotune.database.goal import FASTEST, Goal, Objective
 from autotune.errors import UsageError
+from autotune.passes.dispatch_order import Aim
 
 TOLERANCE = 1e-4
 """The error that is tolerated unless a user says otherwise, over the largest magnitude of the result."""
@@ -26,6 +27,11 @@ class Preference:
     def __post_init__(self) -> None:
         if not self.tolerance >= 0:
             raise UsageError(f"tolerance {self.tolerance}; allowed: 0 (exact algorithms only) or more")
+
+    @property
+    def aim(self) -> Aim:
+        """What dispatches are ordered for."""
+        return "memory" if self.goal.objective is Objective.MEMORY else "concurrency"
 
 
 __all__ = ["TOLERANCE", "Preference"]

@@ -2,10 +2,17 @@
 
 Every worker walks the same command list. The tiles of a command are split into one range a worker,
 so that a worker meets the same part of a tensor from one command to the next; a worker claims chunks
-of its own range with an atomic addition, and when that is empty, of its neighbours' (work stealing;
-one shared counter a range does for the deque of Blumofe and Leiserson, because tiles are known in
-advance). Between commands the workers meet in a barrier (``waiting``). Single-tile commands run on
-worker 0 and need no barrier among themselves. Worker 0 is the thread that calls.
+of its own range, and when that is empty, of its neighbours' (work stealing; one shared counter a range
+does for the deque of Blumofe and Leiserson, because tiles are known in advance).
+
+A command row says how many commands of the program must be done before it starts (``AWAIT``): the last
+that it depends on, and all before that. A worker that finds nothing left of a command says so
+(``waiting``) and goes on; it waits where it comes to a command that depends on what others are still at.
+Arriving and waiting apart are the "fuzzy barrier" of Gupta (ASPLOS 1989): where a command depends on the one before
+it they are a barrier, and where it does not, nobody waits for the others' last tiles. All workers go in the
+same order, so that one counter a worker does for the dependency counts of a graph.
+
+Commands ``ALONE`` run on worker 0: single tiles that depend on one another. Worker 0 is the thread that calls.
 
 Written in the subset of Python that ``translate`` turns into LLVM IR; ``native`` compiles it.
 """
@@ -28,12 +35,15 @@ from autotune.runtime.atomics import (
 )
 from autotune.runtime.layout import (
     ADDRESSES,
+    ALONE,
+    ARRIVE,
     ARRIVED,
-    BARRIER,
+    AWAIT,
     BEGIN,
     CANCELLED,
     CHUNK,
     CLAIMED,
+    CLAIMS,
     COMMAND_SLOTS,
     COMMANDS,
     COUNT,
@@ -52,7 +62,6 @@ from autotune.runtime.layout import (
     PATCH_SLOTS,
     PATCH_SOURCE,
     PATCHES,
-    PHASE,
     PROGRAM,
     REQUEST,
     SCRATCH,
@@ -119,24 +128,36 @@ def _run_alone(program: int, workers: int, events: int) -> None:
 
 
 @native
-def _claim_range(counter: int, begin: int, end: int, chunk: int, command: int, scratch: int) -> int:
-    """Run chunks of one worker's range until nothing is left to claim; returns how many tiles."""
+def _claim_range(
+    counter: int, claims: int, begin: int, end: int, chunk: int, command: int, scratch: int
+) -> int:
+    """Run chunks of one worker's range until nothing is left to claim; returns how many tiles.
+
+    ``claims`` is what the counter says while nothing of the range is claimed. It may say less: then nobody was here
+    yet. Or it says more than the range has chunks: then somebody is at a later command, as nothing is left of this.
+    """
     kernel = load(at(command, KERNEL))
     table = load(at(command, TABLE))
     done = 0
-    while load_relaxed(counter) < end - begin:
-        first = begin + fetch_add(counter, chunk)
-        if first >= end:
-            break
-        last = min(first + chunk, end)
-        call_kernel(kernel, table, first, last, scratch)
-        done += last - first
+    seen = load_relaxed(counter)
+    claimed = max(seen, claims) - claims
+    first = begin + min(claimed, CLAIMS) * chunk
+    while first < end:
+        before = compare_exchange(counter, seen, claims + claimed + 1)
+        if before == seen:
+            last = min(first + chunk, end)
+            call_kernel(kernel, table, first, last, scratch)
+            done += last - first
+            before = load_relaxed(counter)
+        seen = before
+        claimed = max(seen, claims) - claims
+        first = begin + min(claimed, CLAIMS) * chunk
     return done
 
 
 @native
 def _run_tiles(
-    state: int, worker: int, workers: int, phase: int, command: int, scratch: int, event: int
+    state: int, worker: int, workers: int, claims: int, command: int, scratch: int, event: int
 ) -> None:
     """This worker's part of one command: its own range first, then its neighbours'."""
     tiles = load(at(command, TILES))
@@ -146,9 +167,9 @@ def _run_tiles(
         owner = worker + distance
         if owner >= workers:
             owner -= workers
-        counter = at(worker_at(state, owner), CLAIMED + phase)
+        counter = at(worker_at(state, owner), CLAIMED)
         begin, end = tiles * owner // workers, tiles * (owner + 1) // workers
-        done = _claim_range(counter, begin, end, chunk, command, scratch)
+        done = _claim_range(counter, claims, begin, end, chunk, command, scratch)
         total += done
         if event and distance:
             store(at(event, TILES_STOLEN), load(at(event, TILES_STOLEN)) + done)
@@ -157,51 +178,70 @@ def _run_tiles(
 
 
 @native
+def _run_on_caller(command: int, scratch: int, event: int) -> None:
+    """All of a command that only worker 0 runs."""
+    tiles = load(at(command, TILES))
+    call_kernel(load(at(command, KERNEL)), load(at(command, TABLE)), 0, tiles, scratch)
+    if event:
+        store(at(event, TILES_RUN), tiles)
+
+
+@native
+def _say_met(events: int, workers: int, first: int, last: int) -> None:
+    """The caller knows these commands done."""
+    now = clock_ns()
+    for step in range(first, last):
+        store(at(events, step * workers * EVENT_SLOTS + MET), now)
+
+
+@native
 def run_share(state: int, worker: int, workers: int) -> None:
     """One worker's walk over the commands of the pool's current program.
 
-    Once all have reached the last barrier, the caller may return and free the program: the others must
-    not touch program or events after it.
+    Once all have arrived for the last time, the caller may return and free the program: the others must
+    not touch program or events after that.
     """
     program = load(at(state, PROGRAM))
     events = load(at(state, EVENTS))
-    own = worker_at(state, worker)
-    arrival, phase = load(at(own, ARRIVED)), load(at(own, PHASE))
+    before = load(at(worker_at(state, worker), ARRIVED))
     command = load(at(program, COMMANDS))
     scratch = load(at(program, SCRATCH)) + worker * load(at(program, SCRATCH_STRIDE))
     event = at(events, worker * EVENT_SLOTS) if events else 0
-    count = load(at(program, SHARED)) if worker else load(at(program, COUNT))
     request = load(at(program, REQUEST))
+    shared, met = load(at(program, SHARED)), 0
+    count = shared if worker else load(at(program, COUNT))
     for step in range(count):
-        if event:
-            store(at(event, BEGIN), clock_ns())
-            store(at(event, TILES_RUN), 0)
-            store(at(event, TILES_STOLEN), 0)
-        if load(at(command, TILES)) > 1:
-            # Nobody reads the other counter now: all passed the barrier of the command that used it.
-            store(at(own, CLAIMED + 1 - phase), 0)
-            if not _stopped(request):
-                _run_tiles(state, worker, workers, phase, command, scratch, event)
-            phase = 1 - phase
-        elif worker == 0 and not _stopped(request):
-            kernel, table = load(at(command, KERNEL)), load(at(command, TABLE))
-            call_kernel(kernel, table, 0, 1, scratch)
+        number = before + step + 1
+        alone, arriving = load(at(command, ALONE)), load(at(command, ARRIVE))
+        if worker == 0 or not alone:
+            wait = load(at(command, AWAIT))
+            if wait > met:
+                await_arrivals(state, worker, workers, before + wait)
+                if event and worker == 0:
+                    _say_met(events, workers, met, wait)
+                met = wait
             if event:
-                store(at(event, TILES_RUN), 1)
+                store(at(event, BEGIN), clock_ns())
+                store(at(event, TILES_RUN), 0)
+                store(at(event, TILES_STOLEN), 0)
+            if _stopped(request):
+                pass
+            elif alone:
+                _run_on_caller(command, scratch, event)
+            else:
+                _run_tiles(state, worker, workers, number * CLAIMS, command, scratch, event)
+            if event:
+                store(at(event, END), clock_ns())
         if event:
-            store(at(event, END), clock_ns())
-        if load(at(command, BARRIER)):
-            arrival += 1
-            arrive(state, worker, workers, arrival)
-            # Only the caller waits in the last one: the others wait for the next run, which begins after it.
-            if worker == 0 or step + 1 < count:
-                await_arrivals(state, worker, workers, arrival)
-        if event:
-            if worker == 0:
-                store(at(event, MET), clock_ns())
             event = at(event, workers * EVENT_SLOTS)
         command = at(command, COMMAND_SLOTS)
-    store(at(own, PHASE), phase)
+        if arriving:
+            arrive(state, worker, workers, number)
+    if worker == 0:
+        if shared > met:
+            await_arrivals(state, worker, workers, before + shared)
+        if events:
+            _say_met(events, workers, met, count)
 
 
 @native

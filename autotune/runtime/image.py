@@ -16,6 +16,8 @@ from autotune.target import Target
 Space = Literal["input", "output", "constant", "arena"]
 SPACES: tuple[Space, ...] = ("input", "output", "constant", "arena")
 
+READ_ONLY: tuple[Space, ...] = ("input", "constant")
+
 DTYPES = (
     "float64",
     "float32",
@@ -39,21 +41,41 @@ class Binding:
     """Memory that one entry of a kernel's pointer table refers to.
 
     ``index`` says which input, output or constant (0 for the arena); ``offset`` and ``nbytes`` are
-    the range in bytes that the kernel may touch there.
+    the range in bytes that the kernel may touch there. Where there is a ``period``, of each so many bytes of the range
+    it touches the first ``run`` only.
     """
 
     space: Space
     index: int
     offset: int
     nbytes: int
+    period: int = 0
+    run: int = 0
+
+    def meets(self, other: Binding) -> bool:
+        """Whether both may touch the same byte.
+
+        >>> a, b = Binding("arena", 0, 0, 160, 64, 32), Binding("arena", 0, 32, 160, 64, 32)
+        >>> a.meets(a), a.meets(b), a.meets(Binding("arena", 0, 32, 160))
+        (True, False, True)
+        """
+        if (self.space, self.index) != (other.space, other.index):
+            return False
+        if self.offset >= other.offset + other.nbytes or other.offset >= self.offset + self.nbytes:
+            return False
+        if not self.period or self.period != other.period:
+            return True
+        ahead = (other.offset - self.offset) % self.period
+        return ahead < self.run or self.period - ahead < other.run
 
 
 @dataclass(frozen=True)
 class Command:
     """One kernel call: ``tiles`` independent tiles of ``symbol`` in object ``object_index``.
 
-    Commands run in order with a barrier between. ``dispatch`` is an index into
-    :attr:`ModuleImage.dispatches`; ``scratch_bytes`` is per worker.
+    Commands begin in order; one starts when all before it are done, but for the last ``beside`` of them. ``dispatch``
+    is an index into :attr:`ModuleImage.dispatches`; ``scratch_bytes`` is per worker; ``writes`` are the positions of
+    the bindings that it may write to, and where there are none, all that are no inputs or constants.
     """
 
     dispatch: int
@@ -62,6 +84,15 @@ class Command:
     bindings: tuple[Binding, ...]
     tiles: int
     scratch_bytes: int
+    writes: tuple[int, ...] = ()
+    beside: int = 0
+
+    @property
+    def written(self) -> tuple[Binding, ...]:
+        """What it may write to."""
+        if self.writes:
+            return tuple(self.bindings[position] for position in self.writes)
+        return tuple(binding for binding in self.bindings if binding.space not in READ_ONLY)
 
 
 @dataclass(frozen=True)
@@ -161,6 +192,7 @@ class ModuleImage:
 
 __all__ = [
     "DTYPES",
+    "READ_ONLY",
     "SPACES",
     "Binding",
     "Command",

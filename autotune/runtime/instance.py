@@ -105,21 +105,24 @@ class Instance:
         checks: dict[int, list[int]] = {}
         for number, check in enumerate(self._image.checks):
             checks.setdefault(check.command, []).append(number)
+        starts: list[int] = []
         for index, command in enumerate(self._image.commands):
+            starts.append(len(self.dispatch_of))
+            after = starts[index - command.beside]
             for number in checks.get(index, ()):
-                self._check_indices(builder, number)
+                self._check_indices(builder, number, after)
             self.dispatch_of.append(command.dispatch)
             address = code.address(command.object_index, command.symbol)
             table = [self._pointer(binding) for binding in command.bindings]
-            builder.dispatch(address, table, command.tiles, command.scratch_bytes)
+            builder.dispatch(address, table, command.tiles, command.scratch_bytes, after=after)
         return builder.finish(self._checks.memory)
 
-    def _check_indices(self, builder: ProgramBuilder, number: int) -> None:
+    def _check_indices(self, builder: ProgramBuilder, number: int, after: int) -> None:
         """Record a check; its dispatch need not wait for it, as its kernels clamp what they read."""
         check = self._image.checks[number]
         table = [self._pointer(check.binding), self._checks.address(number)]
         self.dispatch_of.append(check.dispatch)
-        builder.dispatch(executor().check, table, self._checks.tiles(number), 0, awaited=False)
+        builder.dispatch(executor().check, table, self._checks.tiles(number), 0, after=after)
 
     def _pointer(self, binding: Binding) -> Pointer:
         if binding.space == "input":

@@ -26,7 +26,7 @@ ADDRESSES: Final = 6  # address of this call's input addresses, then output addr
 PARALLEL: Final = 7  # 1 when some command has more than one tile
 TEAM: Final = 8  # workers
 STATE: Final = 9  # address of the pool's state, 0 for one worker
-SHARED: Final = 10  # commands up to the last barrier: what workers other than 0 may read
+SHARED: Final = 10  # commands up to the last that several workers run: what workers other than 0 may read
 CHECKS: Final = 11  # address of the check rows
 CHECKED: Final = 12  # how many
 REQUEST: Final = 13  # address of the request row of this run
@@ -45,7 +45,9 @@ KERNEL: Final = 0  # address of the machine code
 TABLE: Final = 1  # address of its pointer table
 TILES: Final = 2
 CHUNK: Final = 3  # tiles that a worker claims at a time
-BARRIER: Final = 4  # 1: all workers meet after this command
+AWAIT: Final = 4  # how many commands of the program must be done before this one starts
+ARRIVE: Final = 5  # 1: all workers say when they are done with this command and those before it
+ALONE: Final = 6  # 1: worker 0 runs all of it
 COMMAND_SLOTS: Final = 8
 
 # Patch row.
@@ -104,20 +106,22 @@ SPIN_NS: Final = 4  # how long a worker that waits spins at most, before it slee
 TURN: Final = 5  # mutex: whoever has it has the workers for a run
 SERVING: Final = 6  # how many workers wait for runs or take part in one
 PARKED: Final = LINE  # how many workers sleep until the next run
-SLEEPERS: Final = LINE + 1  # how many sleep in a barrier
-WOKEN: Final = LINE + 2  # the last barrier whose sleepers were woken: the word that they sleep on
+SLEEPERS: Final = LINE + 1  # how many sleep until others arrive
+WOKEN: Final = LINE + 2  # the arrival whose sleepers were woken last: the word that they sleep on
 WORKERS: Final = 2 * LINE  # start of the workers' own slots
 WORKER_SLOTS: Final = 2 * LINE
-ARRIVED: Final = 0  # counts the barriers that this worker has reached
+CLAIMS: Final = 1 << 16  # more than a worker's range of a command has chunks
+ARRIVED: Final = 0  # counts the commands that this worker is done with
 PATIENCE_NS: Final = 1  # how long it spins now; private to the worker
-CLAIMED: Final = LINE  # tiles claimed from this worker's range: two slots, used in turn
-PHASE: Final = LINE + 2  # which of the two is in use; private to the worker
-SERVED: Final = LINE + 3  # 1 while a thread is this worker
+CLAIMED: Final = (
+    LINE  # the command that was claimed from last, as ARRIVED counts, times CLAIMS; plus chunks claimed
+)
+SERVED: Final = LINE + 1  # 1 while a thread is this worker
 
 # Event row of one worker and one command; times in ns of the monotonic clock.
 BEGIN: Final = 0
 END: Final = 1  # the worker found no more tiles
-MET: Final = 2  # the barrier after the command was passed; worker 0 only
+MET: Final = 2  # the caller knew all workers done with the command; worker 0 only
 TILES_RUN: Final = 3
 TILES_STOLEN: Final = 4  # of these, from another worker's range
 EVENT_SLOTS: Final = 5

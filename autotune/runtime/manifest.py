@@ -13,7 +13,7 @@ from autotune.runtime.image import Command, DispatchInfo, IndexCheck, TensorSpec
 from autotune.target import Target
 
 FORMAT = "autotune-module"
-VERSION = 4
+VERSION = 5
 
 _T = TypeVar("_T")
 

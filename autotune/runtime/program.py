@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +27,24 @@ Pointer = int | Argument
 
 
 @dataclass(frozen=True)
+class _Waits:
+    """For each command whether worker 0 runs it ``alone``, and how many commands are ``awaited`` before it.
+
+    The first ``shared`` commands are up to the last one that is not alone.
+    """
+
+    alone: Sequence[bool]
+    awaited: Sequence[int]
+    shared: int
+
+
+@dataclass(frozen=True)
 class _Dispatch:
     kernel: int
     table: tuple[Pointer, ...]
     tiles: int
     scratch_bytes: int
-    awaited: bool
+    after: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,13 +79,14 @@ class ProgramBuilder:
         tiles: int,
         scratch_bytes: int,
         *,
-        awaited: bool = True,
+        after: int | None = None,
     ) -> None:
-        """Record a call of the kernel at an address; it starts when the one before is done.
+        """Record a call of the kernel at an address; it starts when the first ``after`` calls are done (None: all).
 
-        Unless ``awaited``, the one after may start before a single tile of this one is done.
+        Those from there on may be running meanwhile, whatever they were recorded to wait for.
         """
-        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, awaited or tiles > 1))
+        after = len(self._dispatches) if after is None else after
+        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, after))
 
     def finish(self, checks: NDArray[np.int64] | None = None) -> Program:
         """Lay everything out in one piece of memory, but the check rows; raises nothing, records no more."""
@@ -97,35 +111,47 @@ class ProgramBuilder:
         memory[layout.PATCHES] = base + 8 * patches_at
         memory[layout.PATCH_COUNT] = patches
         memory[layout.ADDRESSES] = base + 8 * arguments_at
-        memory[layout.PARALLEL] = any(d.tiles > 1 for d in dispatches)
-        memory[layout.SHARED] = max(
-            (index + 1 for index, d in enumerate(dispatches) if d.tiles > 1), default=0
-        )
+        waits = self._waits()
+        memory[layout.PARALLEL] = not all(waits.alone)
+        memory[layout.SHARED] = waits.shared
         memory[layout.TEAM] = self._workers
         memory[layout.STATE] = self._state
         memory[layout.REQUEST] = base + 8 * layout.NO_REQUEST
         if checks is not None:
             memory[layout.CHECKS], memory[layout.CHECKED] = address_of(checks), len(checks)
-        self._write_rows(memory, rows_at, base + 8 * tables_at)
+        self._write_rows(memory, rows_at, base + 8 * tables_at, waits)
         self._write_tables(memory, tables_at, patches_at)
         return Program(base, memory.data, (memory, scratch))
 
-    def _write_rows(self, memory: NDArray[np.int64], at: int, table: int) -> None:
-        """One row a command; a barrier follows all parallel work and precedes it.
+    def _waits(self) -> _Waits:
+        """Who runs each command and what it waits for.
 
-        What is not awaited stands behind the barrier that its successor needs.
+        Worker 0 runs those of one tile that can run beside nothing else: it has done those before when it comes to the
+        next, and no atomic operation is needed among them. Others of one tile go to whoever comes first.
         """
-        barriers, following = list[bool](), False
-        for dispatch in reversed(self._dispatches):
-            barriers.append(dispatch.awaited and (dispatch.tiles > 1 or following))
-            following = dispatch.tiles > 1 or (following and not dispatch.awaited)
-        for index, (dispatch, barrier) in enumerate(zip(self._dispatches, reversed(barriers), strict=True)):
+        count = len(self._dispatches)
+        after = list(accumulate((d.after for d in self._dispatches), max))
+        beside = [position > done for position, done in enumerate(after)]
+        alone = [
+            d.tiles <= 1 and not beside[i] and not (i + 1 < count and beside[i + 1])
+            for i, d in enumerate(self._dispatches)
+        ]
+        shared_before = [0, *accumulate((0 if a else i + 1 for i, a in enumerate(alone)), max)]
+        awaited = [shared_before[d] if a else d for d, a in zip(after, alone, strict=True)]
+        return _Waits(alone, awaited, shared_before[-1])
+
+    def _write_rows(self, memory: NDArray[np.int64], at: int, table: int, waits: _Waits) -> None:
+        """One row a command."""
+        arriving = {*waits.awaited, waits.shared}
+        for index, dispatch in enumerate(self._dispatches):
             row = memory[at + index * layout.COMMAND_SLOTS :]
             row[layout.KERNEL] = dispatch.kernel
             row[layout.TABLE] = table
             row[layout.TILES] = dispatch.tiles
             row[layout.CHUNK] = max(1, dispatch.tiles // (self._workers * _CHUNKS_A_WORKER))
-            row[layout.BARRIER] = barrier
+            row[layout.AWAIT] = waits.awaited[index]
+            row[layout.ARRIVE] = index + 1 in arriving
+            row[layout.ALONE] = waits.alone[index]
             table += 8 * len(dispatch.table)
 
     def _write_tables(self, memory: NDArray[np.int64], at: int, patch_at: int) -> None:

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
-from autotune.runtime.image import DTYPES, SPACES, Binding, Command, IndexCheck, ModuleImage, TensorSpec
+from autotune.runtime.conflicts import conflicts
+from autotune.runtime.image import (
+    DTYPES,
+    READ_ONLY,
+    SPACES,
+    Binding,
+    Command,
+    IndexCheck,
+    ModuleImage,
+    TensorSpec,
+)
 
 MAX_BYTES = 1 << 46
 MAX_RANK = 32
@@ -39,9 +49,13 @@ def _problems(image: ModuleImage) -> Iterator[str]:
     for index, command in enumerate(image.commands):
         for problem in _command_problems(image, command, sizes):
             yield f"command {index} ({command.symbol[:80]!r}): {problem}"
+        if problem_of_order := _order_problem(index, command):
+            yield f"command {index} ({command.symbol[:80]!r}): {problem_of_order}"
     for index, check in enumerate(image.checks):
         for problem in _check_problems(image, check, sizes):
             yield f"index check {index}: {problem}"
+    for one, other in conflicts(image.commands, image.checks):
+        yield f"commands {one} and {other} may run at the same time, and one writes what the other touches"
     yield from _symbol_problems(image)
 
 
@@ -75,6 +89,18 @@ def _command_problems(image: ModuleImage, command: Command, sizes: dict[str, lis
             yield f"binding {position}: {problem}"
 
 
+def _order_problem(number: int, command: Command) -> str:
+    """What is wrong with what a command says of its order; empty when nothing is."""
+    if not 0 <= command.beside <= number:
+        return f"it may run beside {command.beside} of the {number} before it"
+    if not all(0 <= position < len(command.bindings) for position in command.writes):
+        return f"it writes bindings {command.writes} of {len(command.bindings)}"
+    given = [position for position in command.writes if command.bindings[position].space in READ_ONLY]
+    return (
+        f"it writes binding {given[0]}, which is {command.bindings[given[0]].space} memory" if given else ""
+    )
+
+
 def _check_problems(image: ModuleImage, check: IndexCheck, sizes: dict[str, list[int]]) -> Iterator[str]:
     if not (0 <= check.command < len(image.commands) and 0 <= check.dispatch < len(image.dispatches)):
         yield f"command {check.command}, dispatch {check.dispatch}"
@@ -94,6 +120,8 @@ def _binding_problem(binding: Binding, sizes: dict[str, list[int]]) -> str:
     available = sizes[binding.space]
     if not 0 <= binding.index < len(available):
         return f"{binding.space} {binding.index} of {len(available)}"
+    if not 0 <= binding.run <= binding.period <= MAX_BYTES:
+        return f"{binding.run} bytes of each {binding.period}"
     end = binding.offset + binding.nbytes
     if binding.offset < 0 or binding.nbytes < 0 or end > available[binding.index]:
         return (

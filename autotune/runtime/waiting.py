@@ -1,4 +1,4 @@
-"""How the workers of a pool wait: for each other in a barrier, and for the next run.
+"""How the workers of a pool wait: for what the others are still at, and for the next run.
 
 Who waits spins for a while and then sleeps until woken. It never yields its core (``sched_yield``): beside
 processes that compute, that costs it some of their time slices, milliseconds each, while a thread that has slept
@@ -10,22 +10,24 @@ Shared-Memory Multiprocessor": a wait that ends while the worker spins says that
 own, and from then on it spins for as long as it may; one that ends asleep, that they may be waiting for this
 very core, and it spins for a quarter of the time. A pool of more workers than cores does not spin.
 
-**Barrier.** Each worker has a counter of its own, ``ARRIVED``: with two workers that costs one cache-line transfer,
-and a shared counter would cost two. Who sleeps does so on ``WOKEN``, the number of the last barrier whose
-sleepers were woken; ``SLEEPERS`` counts them.
+**Arrivals.** Each worker has a counter of its own, ``ARRIVED``, of the commands that it is done with: with two workers
+that costs one cache-line transfer, and a shared counter would cost two. All workers arrive at the same numbers, one
+after another. Who sleeps until all have come to a number does so on ``WOKEN``, the last number whose sleepers were
+woken; ``SLEEPERS`` counts them.
 
     a worker arrives                            a worker goes to sleep
     1. ARRIVED[own] = arrival                   a. SLEEPERS += 1
     2. if SLEEPERS:                             b. seen = WOKEN
-    3.     if all of ARRIVED >= arrival:        c. unless all of ARRIVED >= arrival:
+    3.     if all of ARRIVED >= arrival:        c. unless all of ARRIVED >= awaited:
     4.         WOKEN = arrival, wake all        d.     sleep if WOKEN is still ``seen``, then again from b
 
 No wake-up is lost. 1, 2, 3, a and c are sequentially consistent: all workers see them in one order. Take the worker
-whose 1 is the last. If it read 0 at 2, that was before the sleeper's a, and so the sleeper finds all arrived at c.
-Otherwise it finds all arrived at 3, and comes to 4. A sleeper that reads ``WOKEN`` after that sees the barrier's
-number; one that has read it before does not fall asleep at d, as the value is another, or does so before 4 and
-is woken by it. ``WOKEN`` never returns to an earlier value: each worker is done with 4 before it arrives at the
-next barrier.
+whose 1 for the number that is awaited is the last. If it read 0 at 2, that was before the sleeper's a, and so the
+sleeper finds all arrived at c. Otherwise it finds all arrived at 3, and comes to 4. A sleeper that reads ``WOKEN``
+after that sees this number or a later one; one that has read it before does not fall asleep at d, as the value is
+another, or does so before 4 and is woken by it. Who is woken by an earlier number sleeps again. ``WOKEN`` never returns
+to an earlier value: each worker is done with 4 before it arrives at the next number, and nobody finds all arrived at
+that before.
 
 **Runs.** Idle workers sleep on ``GENERATION``, the number of the run, and ``PARKED`` counts them. The order is the
 same, with the addition to ``GENERATION`` in the place of 1.
@@ -86,7 +88,7 @@ def _awaited_here(state: int, worker: int, counter: int, value: int) -> bool:
 
 @native
 def _all_arrived(state: int, workers: int, arrival: int) -> bool:
-    """Whether every worker has reached a barrier."""
+    """Whether every worker has come to a number."""
     worker = 0
     while worker < workers and load_ordered(at(worker_at(state, worker), ARRIVED)) >= arrival:
         worker += 1
@@ -95,7 +97,7 @@ def _all_arrived(state: int, workers: int, arrival: int) -> bool:
 
 @native
 def _sleep_until_met(state: int, workers: int, arrival: int) -> None:
-    """Sleep until every worker has reached a barrier."""
+    """Sleep until every worker has come to a number."""
     fetch_add(at(state, SLEEPERS), 1)
     woken = at(state, WOKEN)
     seen = load_acquire(woken)
@@ -107,7 +109,7 @@ def _sleep_until_met(state: int, workers: int, arrival: int) -> None:
 
 @native
 def arrive(state: int, worker: int, workers: int, arrival: int) -> None:
-    """Say that a worker has reached a barrier."""
+    """Say that a worker has come to a number."""
     exchange(at(worker_at(state, worker), ARRIVED), arrival)
     if load_ordered(at(state, SLEEPERS)) and _all_arrived(state, workers, arrival):
         store_release(at(state, WOKEN), arrival)
@@ -116,7 +118,7 @@ def arrive(state: int, worker: int, workers: int, arrival: int) -> None:
 
 @native
 def await_arrivals(state: int, worker: int, workers: int, arrival: int) -> None:
-    """Wait until every worker has reached a barrier."""
+    """Wait until every worker has come to a number."""
     for other in range(workers):
         theirs = at(worker_at(state, other), ARRIVED)
         if load_acquire(theirs) < arrival and not _awaited_here(state, worker, theirs, arrival):

@@ -107,7 +107,7 @@ def image(
 ) -> ModuleImage:
     """An image with one command a step: (body, from, to, tiles)."""
     commands = tuple(
-        Command(index, index, f"k{index}", (source, target), tiles, scratch_bytes)
+        Command(index, index, f"k{index}", (source, target), tiles, scratch_bytes, (1,))
         for index, (_, source, target, tiles) in enumerate(steps)
     )
     return ModuleImage(

@@ -134,7 +134,7 @@ def _set(*keys: Any, to: Any) -> Callable[[dict[str, Any], dict[str, bytes]], No
 
 HOSTILE = [
     (_set("format", to="other"), "its format is not 'autotune-module'"),
-    (_set("version", to=1), "format version 1; this release reads version 4"),
+    (_set("version", to=1), "format version 1; this release reads version 5"),
     (_set("unknown", to=1), "manifest: expected an object with"),
     (_set("inputs", to={}), "manifest.inputs: expected"),
     (_set("arena_bytes", to="32"), "manifest.arena_bytes: expected"),

@@ -25,35 +25,53 @@ def column(program: Program, field: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("tiles", "barriers", "shared"),
+    ("tiles", "awaited", "arriving", "shared"),
     [
-        ([], [], 0),
-        ([1, 1, 1], [0, 0, 0], 0),
-        ([8], [1], 1),
-        ([8, 8], [1, 1], 2),
-        ([1, 8], [1, 1], 2),
-        ([8, 1], [1, 0], 1),
-        ([1, 1, 8, 1, 1, 8, 1, 1], [0, 1, 1, 0, 1, 1, 0, 0], 6),
+        ([], [], [], 0),
+        ([1, 1, 1], [0, 0, 0], [0, 0, 0], 0),
+        ([8], [0], [1], 1),
+        ([8, 8], [0, 1], [1, 1], 2),
+        ([1, 8], [0, 1], [1, 1], 2),
+        ([8, 1], [0, 1], [1, 0], 1),
+        ([1, 1, 8, 1, 1, 8, 1, 1], [0, 0, 2, 3, 3, 5, 6, 6], [0, 1, 1, 0, 1, 1, 0, 0], 6),
     ],
 )
-def test_barriers_surround_parallel_commands(tiles: list[int], barriers: list[int], shared: int) -> None:
+def test_workers_meet_before_and_after_parallel_commands(
+    tiles: list[int], awaited: list[int], arriving: list[int], shared: int
+) -> None:
     program = recorded(tiles)
-    assert column(program, layout.BARRIER) == barriers
-    # Workers read commands up to the last barrier only: behind it the caller may free them.
+    assert column(program, layout.AWAIT) == awaited
+    assert column(program, layout.ARRIVE) == arriving
+    assert column(program, layout.ALONE) == [count == 1 for count in tiles]
+    # Workers read commands up to the last that they have a part in only: behind it the caller may free them.
     assert program.header[layout.SHARED] == shared
     assert program.header[layout.PARALLEL] == (shared > 0)
 
 
 @pytest.mark.parametrize(
-    ("tiles", "barriers"),
-    [((4, 4), [1, 0, 1]), ((1, 4), [1, 0, 1]), ((1, 1), [0, 0, 0]), ((4, 1), [1, 0, 0])],
+    ("after", "awaited", "arriving", "alone"),
+    [
+        ([0, 1, 2, 3], [0, 1, 2, 3], [1, 1, 1, 1], [0, 0, 1, 0]),  # each depends on the one before
+        ([0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1], [0, 0, 0, 0]),  # nobody waits before the end
+        ([0, 0, 2, 2], [0, 0, 2, 2], [0, 1, 0, 1], [0, 0, 0, 0]),  # the single tile runs beside the last
+        (
+            [0, 1, 0, 3],
+            [0, 1, 1, 3],
+            [1, 0, 1, 1],
+            [0, 0, 0, 0],
+        ),  # it waits for what the one before waits for
+    ],
 )
-def test_nothing_waits_for_what_is_not_awaited(tiles: tuple[int, int], barriers: list[int]) -> None:
+def test_commands_wait_for_what_they_depend_on(
+    after: list[int], awaited: list[int], arriving: list[int], alone: list[int]
+) -> None:
     buffer = ProgramBuilder(2, 0, 0)
-    buffer.dispatch(0, [], tiles[0], 0)
-    buffer.dispatch(0, [], 1, 0, awaited=False)
-    buffer.dispatch(0, [], tiles[1], 0)
-    assert column(buffer.finish(), layout.BARRIER) == barriers
+    for tiles, position in zip((8, 8, 1, 8), after, strict=True):
+        buffer.dispatch(0, [], tiles, 0, after=position)
+    program = buffer.finish()
+    assert column(program, layout.AWAIT) == awaited
+    assert column(program, layout.ARRIVE) == arriving
+    assert column(program, layout.ALONE) == alone
 
 
 def test_tables_follow_one_another_and_patches_point_into_them() -> None:

@@ -50,11 +50,12 @@ class LoadedImage:
         entries = _entries(self.image)
         found = []
         for piece in pieces:
-            recorder = self.device.record(label)
+            recorder, done = self.device.record(label), piece.start
             for number in piece:
                 command = self.image.commands[number]
-                if number > piece.start:
+                if number - command.beside > done:
                     recorder.barrier()
+                    done = number
                 self._check_indices(recorder, number, arena)
                 bindings = [self._reference(binding, arena) for binding in command.bindings]
                 entry = entries[_key(self.image, number)]

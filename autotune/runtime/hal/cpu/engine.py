@@ -67,7 +67,10 @@ class CpuEngine:
             if isinstance(command, (Copy, Fill)):
                 steps.append((index, command))
                 open_segment = None
-            elif not isinstance(command, Barrier):  # kernels of a program wait for each other anyway
+            elif isinstance(command, Barrier):
+                if open_segment is not None:
+                    open_segment.barrier()
+            else:
                 if open_segment is None:
                     open_segment = Segment(self.pool)
                     steps.append((index, open_segment))

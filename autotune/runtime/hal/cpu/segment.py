@@ -26,6 +26,9 @@ class Segment:
     def __init__(self, pool: ThreadPool) -> None:
         self._pool = pool
         self._commands: list[tuple[int, Dispatch | CheckIndices]] = []
+        self._after: list[int] = []
+        """For each command how many are before the last barrier: it waits for those."""
+        self._fence = 0
         self._slots: dict[int, int] = {}
         """The argument of the program for each slot that is used."""
         self._events: NDArray[np.int64] | None = None
@@ -43,10 +46,15 @@ class Segment:
     def add(self, index: int, command: Dispatch | CheckIndices) -> None:
         """The next command, which is number ``index`` of all."""
         self._commands.append((index, command))
+        self._after.append(self._fence)
         references = command.bindings if isinstance(command, Dispatch) else (command.indices,)
         for each in references:
             if isinstance(each, Slot):
                 self._slots.setdefault(each.index, len(self._slots))
+
+    def barrier(self) -> None:
+        """What is added from now on waits for all that is there."""
+        self._fence = len(self._commands)
 
     def finish(self) -> None:
         """Lay out the program; no more commands then."""
@@ -54,14 +62,14 @@ class Segment:
         self._rows = CheckRows([check for _, check in self._checks])
         builder = ProgramBuilder(self._pool.workers, self._pool.address, len(self._slots))
         number = 0
-        for _, command in self._commands:
+        for (_, command), after in zip(self._commands, self._after, strict=True):
             if isinstance(command, Dispatch):
                 kernel = command.executable.handle.addresses[command.entry]
                 bindings = [self._pointer(each) for each in command.bindings]
-                builder.dispatch(kernel, bindings, command.tiles, command.kernel.scratch_bytes)
+                builder.dispatch(kernel, bindings, command.tiles, command.kernel.scratch_bytes, after=after)
             else:
                 table: list[Pointer] = [self._pointer(command.indices), self._rows.address(number)]
-                builder.dispatch(executor().check, table, self._rows.tiles(number), 0, awaited=False)
+                builder.dispatch(executor().check, table, self._rows.tiles(number), 0, after=after)
                 number += 1
         self._program = builder.finish(self._rows.memory)
         arguments = [TensorSpec(f"slot {slot}", (), "uint8") for slot in self._slots]

@@ -23,6 +23,7 @@ _MODELS = (
     "mobilenetv2",
     "densenet121",
     "mlp",
+    "tiny_cnn",
 )
 
 

@@ -114,7 +114,10 @@ class Instance:
             self.dispatch_of.append(command.dispatch)
             address = code.address(command.object_index, command.symbol)
             table = [self._pointer(binding) for binding in command.bindings]
-            builder.dispatch(address, table, command.tiles, command.scratch_bytes, after=after)
+            touched = sum(binding.nbytes for binding in command.bindings)
+            builder.dispatch(
+                address, table, command.tiles, command.scratch_bytes, after=after, touched=touched
+            )
         return builder.finish(self._checks.memory)
 
     def _check_indices(self, builder: ProgramBuilder, number: int, after: int) -> None:
@@ -122,7 +125,8 @@ class Instance:
         check = self._image.checks[number]
         table = [self._pointer(check.binding), self._checks.address(number)]
         self.dispatch_of.append(check.dispatch)
-        builder.dispatch(executor().check, table, self._checks.tiles(number), 0, after=after)
+        tiles, touched = self._checks.tiles(number), check.binding.nbytes
+        builder.dispatch(executor().check, table, tiles, 0, after=after, touched=touched)
 
     def _pointer(self, binding: Binding) -> Pointer:
         if binding.space == "input":

@@ -13,6 +13,8 @@ from autotune.runtime import layout
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of, allocate, scratch_bytes
 
 _CHUNKS_A_WORKER = 4
+_SMALL_BYTES = 1 << 16
+"""A single tile that touches less takes about a microsecond, and to share it costs as much (1.2 of tiny_cnn's time)."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class _Dispatch:
     tiles: int
     scratch_bytes: int
     after: int
+    small: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +83,16 @@ class ProgramBuilder:
         scratch_bytes: int,
         *,
         after: int | None = None,
+        touched: int | None = None,
     ) -> None:
         """Record a call of the kernel at an address; it starts when the first ``after`` calls are done (None: all).
 
-        Those from there on may be running meanwhile, whatever they were recorded to wait for.
+        Those from there on may be running meanwhile, whatever they were recorded to wait for. ``touched`` is how many
+        bytes it reads and writes, where that is known: a single tile of few stays with the caller.
         """
         after = len(self._dispatches) if after is None else after
-        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, after))
+        small = touched is not None and touched < _SMALL_BYTES
+        self._dispatches.append(_Dispatch(kernel, tuple(table), tiles, scratch_bytes, after, small))
 
     def finish(self, checks: NDArray[np.int64] | None = None) -> Program:
         """Lay everything out in one piece of memory, but the check rows; raises nothing, records no more."""
@@ -126,14 +132,14 @@ class ProgramBuilder:
     def _waits(self) -> _Waits:
         """Who runs each command and what it waits for.
 
-        Worker 0 runs those of one tile that can run beside nothing else: it has done those before when it comes to the
-        next, and no atomic operation is needed among them. Others of one tile go to whoever comes first.
+        Worker 0 runs those of one tile that can run beside nothing else, or are small: it has done those before when it
+        comes to the next, and no atomic operation is needed among them. Others of one tile go to whoever comes first.
         """
         count = len(self._dispatches)
         after = list(accumulate((d.after for d in self._dispatches), max))
         beside = [position > done for position, done in enumerate(after)]
         alone = [
-            d.tiles <= 1 and not beside[i] and not (i + 1 < count and beside[i + 1])
+            d.tiles <= 1 and (d.small or not (beside[i] or (i + 1 < count and beside[i + 1])))
             for i, d in enumerate(self._dispatches)
         ]
         shared_before = [0, *accumulate((0 if a else i + 1 for i, a in enumerate(alone)), max)]

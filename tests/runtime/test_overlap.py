@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import ArtifactError
+from autotune.runtime import program
 from autotune.runtime.conflicts import conflicts, done_before, overlapping
 from autotune.runtime.image import Binding, Command, IndexCheck, ModuleImage
 from autotune.runtime.module import Module
@@ -44,22 +45,38 @@ def in_order(steps: Steps, runs: int) -> np.ndarray:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(STEP, min_size=2, max_size=60), st.sampled_from([1, 2, 2, 3, 4, 8]), st.integers(1, 4))
-def test_random_graphs_compute_what_one_worker_does(steps: Steps, threads: int, runs: int) -> None:
+@given(
+    st.lists(STEP, min_size=2, max_size=60),
+    st.sampled_from([1, 2, 2, 3, 4, 8]),
+    st.integers(1, 4),
+    st.sampled_from([0, 8 * SIZE * VECTORS + 1]),
+)
+def test_random_graphs_compute_what_one_worker_does(
+    steps: Steps, threads: int, runs: int, small: int
+) -> None:
     y = np.zeros(VECTORS * SIZE, np.int64)
-    with Module(graph(steps), threads) as module:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            program, "_SMALL_BYTES", small
+        )  # single tiles go to whoever comes first, or all to the caller
+        made = Module(graph(steps), threads)
+    with made as module:
         outputs = module._signature.given_outputs([y], ([], []))
         module._run(([], []), outputs, runs)
     assert np.array_equal(y.reshape(VECTORS, SIZE), in_order(steps, runs))
 
 
-def test_independent_single_tiles_run_on_different_workers() -> None:
+@pytest.mark.parametrize(("small", "expected"), [(0, {0, 1}), (1 << 16, {0})])
+def test_independent_single_tiles_run_on_different_workers_unless_they_are_small(
+    small: int, expected: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "_SMALL_BYTES", small)
     steps = [("slow", binding("input", 1), binding("output", 1, offset=8 * n), 1) for n in range(16)]
     made = image(steps, inputs=(spec("x", 1),), outputs=(spec("y", 16),))
     together = replace(made, commands=overlapping(made.commands, ()))
     with Module(made, 2) as alone, Module(together, 2) as module:
         workers = [{e.worker for e in m.timeline([np.ones(1, np.int64)])} for m in (alone, module)]
-    assert workers == [{0}, {0, 1}]
+    assert workers == [{0}, expected]
 
 
 @settings(max_examples=100, deadline=None)

@@ -66,10 +66,15 @@ class Segment:
             if isinstance(command, Dispatch):
                 kernel = command.executable.handle.addresses[command.entry]
                 bindings = [self._pointer(each) for each in command.bindings]
-                builder.dispatch(kernel, bindings, command.tiles, command.kernel.scratch_bytes, after=after)
+                touched = sum(each.nbytes for each in command.bindings)
+                scratch = command.kernel.scratch_bytes
+                builder.dispatch(kernel, bindings, command.tiles, scratch, after=after, touched=touched)
             else:
+                touched = command.indices.nbytes
                 table: list[Pointer] = [self._pointer(command.indices), self._rows.address(number)]
-                builder.dispatch(executor().check, table, self._rows.tiles(number), 0, after=after)
+                builder.dispatch(
+                    executor().check, table, self._rows.tiles(number), 0, after=after, touched=touched
+                )
                 number += 1
         self._program = builder.finish(self._rows.memory)
         arguments = [TensorSpec(f"slot {slot}", (), "uint8") for slot in self._slots]

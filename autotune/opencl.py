@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotune.errors import MissingExtraError, TargetError
 from autotune.hardware import instruction_sets
-from autotune.pocl import name_processor
+from autotune.pocl import PROCESSORS, name_processor
 
 if TYPE_CHECKING:
     from autotune.target import Target
@@ -49,15 +49,14 @@ def devices() -> tuple[Any, ...]:
 
 
 def _level() -> str:
-    """The instruction set of this machine's processor, as clang has called it since 2020.
+    """The instruction set of this machine's processor.
 
     Whatever the machine counts as by the settings: the driver's own functions are compiled for the processor.
     """
     from autotune.target import Target
 
     have = instruction_sets()
-    levels = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
-    return next((name for name in levels if have >= {*Target.parse(name).features}), "x86-64")
+    return next((name for name in PROCESSORS if have >= {*Target.parse(name).features}), "x86-64")
 
 
 def _devices_of(platform: Any) -> list[Any]:

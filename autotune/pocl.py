@@ -7,7 +7,10 @@ code with barriers it compiles without optimisations, with which all random prog
 It does not run on processors newer than itself. Its LLVM of 2022 calls one that it does not know "generic", which its
 own compiler then refuses ("unknown target CPU 'generic'", pocl issue 1049), and no option or variable of PoCL names
 another. So the name is put right where the driver keeps it: the field behind the target triple in its description of
-the device. Nothing is touched unless both fields hold exactly what is expected of this version.
+the device. Nothing is touched unless both fields hold exactly what is expected of this version. The name is that of the
+processor that PoCL's own library of functions was compiled for: LLVM inlines functions only into code that has all of
+their features, and "x86-64-v4" lacks some that "skylake-avx512" has. Each `vload16` would be a call, around which all
+vectors go to memory and back: code took 2 to 4 times as long.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from typing import Any
 
 _TRIPLE = b"x86_64-unknown-linux-gnu"
 _UNKNOWN = b"generic"
+PROCESSORS = {"x86-64-v4": "skylake-avx512", "x86-64-v3": "haswell", "x86-64-v2": "nehalem"}
+"""Names of clang's for instruction sets, the most capable first."""
 _WORDS = 256
 """Of the description that are looked through; the field is word 80."""
 
@@ -39,7 +44,7 @@ def _is_pocl(device: Any) -> bool:
 def name_processor(device: Any, level: str) -> bool:
     """Tell PoCL's compiler which instruction set a device has, where it does not know its processor.
 
-    ``level`` is a name that clang knows, as "x86-64-v3". Returns whether that was necessary.
+    ``level`` is a level of x86-64, as "x86-64-v3". Returns whether that was necessary.
     """
     if not _is_pocl(device) or not os.path.exists("/proc/self/mem"):
         return False
@@ -54,7 +59,9 @@ def name_processor(device: Any, level: str) -> bool:
     found = [n for n in range(1, _WORDS) if texts[n] == _UNKNOWN and texts[n - 1] == _TRIPLE]
     if len(found) != 1:
         return False
-    ctypes.c_uint64.from_address(device.int_ptr + 8 * found[0]).value = ctypes.addressof(_kept(level))
+    ctypes.c_uint64.from_address(device.int_ptr + 8 * found[0]).value = ctypes.addressof(
+        _kept(PROCESSORS.get(level, level))
+    )
     return True
 
 
@@ -72,4 +79,4 @@ def _text(memory: int, address: int) -> bytes:
         return b""
 
 
-__all__ = ["name_processor", "options"]
+__all__ = ["PROCESSORS", "name_processor", "options"]

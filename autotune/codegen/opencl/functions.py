@@ -116,10 +116,12 @@ static {to} at_{dtype}_of_{source}({type} x) {{
 
 
 def definition(name: str) -> str:
-    """The text of a function."""
+    """The text of a function, or of a type: ``at_float8`` is a ``float8`` that lies where a ``float`` may lie."""
     if name in _HALF:
         return _HALF[name]
     kind, _, rest = name.removeprefix("at_").partition("_")
+    if not rest:
+        return f"typedef {kind} {name} __attribute__((aligned({8 if kind.startswith('double') else 4})));"
     if "_of_" in name:
         dtype, _, source = name.removeprefix("at_").partition("_of_")
         return _saturated(dtype, source)

@@ -50,9 +50,14 @@ class _Kernel:
         self.kernel = kernel
         self.target = target
         self.code = Writer(functions)
-        self.inner = Statements(self.code, target.lanes("float32"), together=has_thread_axes(kernel.body))
+        self.inner = Statements(
+            self.code,
+            target.lanes("float32"),
+            together=has_thread_axes(kernel.body),
+            pointed="cpu" in target.features,
+        )
         for number, buffer in enumerate(kernel.buffers):
-            self.inner.pointers[buffer] = f"b{number}"
+            self.inner.pointers[buffer], self.inner.spaces[buffer] = f"b{number}", "__global"
 
     def tiles(self) -> Launch:
         """Write a kernel without thread axes."""

@@ -30,17 +30,20 @@ _MEET = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
 
 
 class Statements:
-    """Writes statements; ``lanes`` is what the device likes for float32.
+    """Writes statements; ``lanes`` is what the device likes for float32, ``pointed`` how it accesses lanes in memory
+    (:mod:`autotune.codegen.opencl.vectors`).
 
     ``together`` says that the work items of a group share memory and meet at barriers: else each is alone.
     """
 
-    def __init__(self, code: Writer, lanes: int, *, together: bool) -> None:
+    def __init__(self, code: Writer, lanes: int, *, together: bool, pointed: bool) -> None:
         self.code = code
         self.together = together
         self.pointers: dict[Buffer, str] = {}
+        self.spaces: dict[Buffer, str] = {}
+        """Address spaces of buffers."""
         self.expressions = Expressions(code, self.pointers.__getitem__)
-        self.vectors = Vectors(self.expressions, lanes)
+        self.vectors = Vectors(self.expressions, lanes, self.spaces if pointed else None)
         self.local_bytes = 0
         self.private_bytes = 0
         """Memory of each work item."""
@@ -67,6 +70,7 @@ class Statements:
         """Memory that is one for all work items of a group."""
         if buffer not in self.pointers:
             name = self.pointers[buffer] = self.code.fresh(buffer.name)
+            self.spaces[buffer] = "__local"
             count = max(buffer.elements, 1)
             self.code.local.append((memory_type(buffer.dtype), name, count))
             self.local_bytes += count * ITEM_BYTES[buffer.dtype]
@@ -143,7 +147,7 @@ class Statements:
                 self.code.line(f"{memory_type(buffer.dtype)} {name}[{count}];")
             self.private_bytes += count * ITEM_BYTES[buffer.dtype]
             before = self.pointers.get(buffer)
-            self.pointers[buffer] = name
+            self.pointers[buffer], self.spaces[buffer] = name, "__private"
             self.statement(node.body)
             if before is not None:
                 self.pointers[buffer] = before

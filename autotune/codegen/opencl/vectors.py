@@ -1,13 +1,16 @@
 """Vectorized loops as vectors of OpenCL C, where all that they do is arithmetic on neighbours in memory.
 
-Lanes are computed in float32, float64 or int32 with the language's vectors of 2, 4, 8 or 16; accesses are ``vload`` and
-``vstore``, which take any alignment of an element. Loops that do more (another type, a choice that differs from lane
-to lane, lanes that are folded into one element) are loops over scalars, which compilers of CPUs vectorize themselves.
+Lanes are computed in float32, float64 or int32 with the language's vectors of 2, 4, 8 or 16. Accesses take any
+alignment of an element: on GPUs they are ``vload`` and ``vstore``. On CPUs those are functions of a library, which a
+driver may make of parts, so that accumulators are no longer kept in registers, or leave as calls: there they are
+pointers to vectors of less alignment, which all compilers made from clang know. Loops that do more (another type, a
+choice that differs from lane to lane, lanes that are folded into one element) are loops over scalars, which compilers
+of CPUs vectorize themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,10 +84,16 @@ class _Lanes:
 
 
 class Vectors:
-    """Writes vectorized loops; ``lanes`` is what the device likes for float32."""
+    """Writes vectorized loops; ``lanes`` is what the device likes for float32.
 
-    def __init__(self, expressions: Expressions, lanes: int) -> None:
+    ``spaces`` are the address spaces of buffers, where memory is accessed by pointers to vectors.
+    """
+
+    def __init__(
+        self, expressions: Expressions, lanes: int, spaces: Mapping[Buffer, str] | None = None
+    ) -> None:
         self.expressions = expressions
+        self.spaces = spaces
         self.code = expressions.code
         self.lanes = lanes
         self.packed: dict[Buffer, int] = {}
@@ -166,6 +175,9 @@ class Vectors:
             if store.buffer in self.packed:
                 self.code.line(f"{pointer}[{_vector_number(place, lanes.count)}] = {value.text};")
                 return
+            if self.spaces is not None:
+                self.code.line(f"{self._pointed(store.buffer, place, lanes.count)} = {value.text};")
+                return
             self.code.line(f"vstore{lanes.count}({value.text}, 0, {pointer} + {_bracketed(place)});")
 
     def _value(self, node: Expr, lanes: _Lanes) -> tuple[Value, bool]:
@@ -212,7 +224,16 @@ class Vectors:
         pointer = self.expressions.pointer(node.buffer)
         if node.buffer in self.packed:
             return Value(f"{pointer}[{_vector_number(place, lanes.count)}]", node.dtype, None, 1)
+        if self.spaces is not None:
+            return Value(self._pointed(node.buffer, place, lanes.count, "const "), node.dtype, None, 1)
         return Value(f"vload{lanes.count}(0, {pointer} + {_bracketed(place)})", node.dtype, None, 1)
+
+    def _pointed(self, buffer: Buffer, place: Value, lanes: int, const: str = "") -> str:
+        """Lanes in memory from an element on."""
+        assert self.spaces is not None
+        kind = self.code.function(f"at_{vector_type(buffer.dtype, lanes)}")
+        pointer = self.expressions.pointer(buffer)
+        return f"*({self.spaces[buffer]} {const}{kind} *)({pointer} + {_bracketed(place)})"
 
     def _call(self, node: Call, lanes: _Lanes) -> Value:
         from autotune.codegen.opencl.expressions import FUNCTIONS

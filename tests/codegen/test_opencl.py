@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from autotune import te
 from autotune.codegen.backend import compile_schedule
 from autotune.codegen.code import Launch
 from autotune.errors import BuildError, MissingExtraError
+from autotune.pocl import name_processor
 from autotune.target import Target
 from tests.codegen.opencl_device import needs_opencl, run_on_device
 
@@ -100,9 +104,31 @@ def test_groups_that_are_too_large_are_refused() -> None:
         compile_schedule(s, [a, c], GENERIC)
 
 
-def test_a_device_without_float64_says_so() -> None:
-    from dataclasses import replace
+def test_vectors_in_memory_are_pointers_on_cpus_and_functions_on_gpus() -> None:
+    a = te.placeholder((24,), name="A")
+    c = te.compute(a.shape, lambda i: a[i] + 1.0, name="C")
+    s = te.create_schedule(c)
+    s[c].vectorize(s[c].op.axis[0])
+    cpu = replace(GENERIC, features=("cpu", "fp64"), vector_bits=512)
+    sources = [compile_schedule(s, [a, c], target).object_code.decode() for target in (GENERIC, cpu)]
+    assert ["vload4(0, b0" in source for source in sources] == [True, False]
+    assert "typedef float16 at_float16 __attribute__((aligned(4)));" in sources[1]
+    assert "*(__global at_float8 *)(b1 + 16) = " in sources[1]
 
+
+def test_a_processor_unknown_to_pocl_is_called_as_its_library_was_compiled_for() -> None:
+    words = (ctypes.c_uint64 * 256)()
+    texts = [ctypes.create_string_buffer(text) for text in (b"x86_64-unknown-linux-gnu", b"generic")]
+    words[79], words[80] = (ctypes.addressof(text) for text in texts)
+    device = SimpleNamespace(
+        platform=SimpleNamespace(version="OpenCL 3.0 PoCL 3.0"), int_ptr=ctypes.addressof(words)
+    )
+    assert name_processor(device, "x86-64-v4")
+    assert ctypes.string_at(words[80]) == b"skylake-avx512"
+    assert not name_processor(device, "x86-64-v4")  # it has a name now
+
+
+def test_a_device_without_float64_says_so() -> None:
     a = te.placeholder((4,), "float64", name="A")
     c = te.compute(a.shape, lambda i: a[i] + 1.0, name="C")
     with pytest.raises(BuildError, match=r"computes in float64, which .* has not; use float32"):

@@ -14,7 +14,7 @@ from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.hal.queue import Submission
 from autotune.runtime.hal.recording import load_image
-from autotune.runtime.hal.timed import timed
+from autotune.runtime.hal.timed import Span, timed
 from autotune.runtime.image import ModuleImage
 from autotune.target import Target
 
@@ -65,7 +65,10 @@ class DeviceRun:
         return np.asarray([each.end_ns - each.begin_ns for each in made], np.float64)
 
     def sample(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds of the kernels of each of some runs, by the device's own clock where it has one."""
+        """Nanoseconds of each of some runs from the first kernel's beginning to the last one's end.
+
+        By the device's own clock, where it times kernels.
+        """
         if self._watched is None:
             return np.asarray(
                 [s.end_ns - s.begin_ns for s in (self._submit() for _ in range(runs))], np.float64
@@ -73,7 +76,7 @@ class DeviceRun:
         return np.asarray([self._kernels().sum() for _ in range(runs)], np.float64)
 
     def profiles(self, runs: int) -> NDArray[np.float64]:
-        """Nanoseconds [runs, dispatches] of the kernels of each dispatch, by the device's own clock.
+        """Nanoseconds [runs, dispatches], by the device's own clock: each from the end of the dispatch before.
 
         A run before the first is not counted. Raises MeasureError where the device does not time kernels.
         """
@@ -87,11 +90,11 @@ class DeviceRun:
         return found
 
     def _kernels(self) -> NDArray[np.float64]:
-        """Run once: nanoseconds of each kernel."""
+        """Run once: nanoseconds of each kernel, as :func:`lasting` counts them."""
         assert self._watched is not None
         commands, spans = self._watched
         self._device.compute.submit(commands, self._table).wait()
-        return np.asarray([end - begin for begin, end in spans.spans], np.float64)
+        return lasting(spans.spans)
 
     def _submit(self) -> Submission:
         made = self._device.compute.submit(self._commands, self._table)
@@ -99,4 +102,18 @@ class DeviceRun:
         return made
 
 
-__all__ = ["DeviceRun", "device_of"]
+def lasting(spans: Sequence[Span]) -> NDArray[np.float64]:
+    """Nanoseconds of each kernel of a queue: from the end of the one before, or the beginning of the first, to its end.
+
+    What lies between kernels is the next one's: a schedule of many kernels is not as fast as their sum.
+
+    >>> lasting([(10, 20), (25, 40)]).tolist()
+    [10.0, 20.0]
+    """
+    if not spans:
+        return np.zeros(0)
+    ends = np.maximum.accumulate([end for _, end in spans])
+    return np.diff([spans[0][0], *ends]).astype(np.float64)
+
+
+__all__ = ["DeviceRun", "device_of", "lasting"]

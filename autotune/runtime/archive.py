@@ -8,7 +8,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -21,9 +21,10 @@ from autotune.files import replacing
 from autotune.runtime.device import ALIGNMENT
 
 _MEMBER = re.compile(
-    r"manifest\.json|(images/[0-9]{1,4}/)?"
-    r"(executors/[0-9]{1,3}\.o|objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin)"
+    r"manifest\.json|executors/[0-9]{1,3}\.o|objects/[0-9]{1,9}\.o|constants/[0-9]{1,9}\.bin"
 )
+_PIECE = 256 << 10
+"""Bytes that are read at once, to be hashed while they are in a core's cache."""
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _ENCRYPTED = 1
 _EXTRA = struct.Struct("<HH")
@@ -83,11 +84,23 @@ def read_members(file: BinaryIO) -> dict[str, Member]:
         if start + entry.file_size > total:
             raise ArtifactError(f"member {name} ends behind the end of the file")
         found[name] = Member(start, entry.file_size, entry.CRC)
+    _check_apart(found)
     return found
+
+
+def _check_apart(members: dict[str, Member]) -> None:
+    """No byte belongs to two members."""
+    end, last = 0, ""
+    for name, member in sorted(members.items(), key=lambda item: (item[1].start, item[1].nbytes)):
+        if member.start < end:
+            raise ArtifactError(f"members {last} and {name} overlap")
+        end, last = member.start + member.nbytes, name
 
 
 def _data_start(file: BinaryIO, header: int) -> int:
     """Where a member's data begins, behind its local header."""
+    if header < 0:
+        raise ArtifactError("a member begins before the file")
     file.seek(header)
     data = file.read(_LOCAL_HEADER.size)
     if len(data) < _LOCAL_HEADER.size or data[:4] != MAGIC:
@@ -102,15 +115,20 @@ def map_file(file: BinaryIO) -> NDArray[np.uint8]:
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # no file that can be mapped, or an empty one
         raise ArtifactError(f"it cannot be mapped into memory: {error}") from error
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # where the page cache has huge pages: it then reads as much at once, too
+            pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)
 
 
-def read_into(file: BinaryIO, member: Member, memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A member's bytes, in memory of their size."""
+def read_pieces(file: BinaryIO, member: Member, memory: NDArray[np.uint8]) -> Iterator[memoryview]:
+    """Read a member's bytes into memory of their size; yields each piece when it is there."""
     file.seek(member.start)
-    if file.readinto(memory.data) != member.nbytes:  # type: ignore[attr-defined]
-        raise ArtifactError("the file is truncated")
-    return memory
+    for begin in range(0, member.nbytes, _PIECE):
+        piece = memory[begin : begin + _PIECE].data
+        if file.readinto(piece) != piece.nbytes:  # type: ignore[attr-defined]
+            raise ArtifactError("the file is truncated")
+        yield piece
 
 
 def read_bytes(file: BinaryIO, member: Member) -> bytes:
@@ -151,7 +169,7 @@ __all__ = [
     "map_file",
     "padding",
     "read_bytes",
-    "read_into",
     "read_members",
+    "read_pieces",
     "writing",
 ]

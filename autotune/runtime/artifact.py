@@ -3,29 +3,27 @@
 The file is a ZIP archive without compression (any unzip program lists it)::
 
     manifest.json        format, version, target, inputs, outputs, commands, dispatches, arena size,
-                         metadata, library kernels called, and the path, size and SHA-256 of every other member
+                         metadata, library kernels called, and the path, size and hash of every other member
     executors/<n>.o      the runtime's own machine code, which it would have to compile otherwise
     objects/<n>.o        relocatable object code of a dispatch
     constants/<n>.bin    a constant tensor: dense, row-major, little-endian
 
 Equal images make equal bytes. Nothing is pickled, nothing is extracted to disk.
 
-Loading checks, in this order and before machine code is mapped: the archive (names, sizes that add up
-to no more than the file, no compression), the manifest's version and types, the target against this
-machine, sizes and hashes of the members, that this process has all library kernels that are called,
-and that every memory range a command binds lies inside its tensor or arena. Hashes detect damage, they
-are no signature: object code runs with the rights of the process, so load artifacts only from where
-you would run programs from.
+Loading checks, in this order and before machine code is mapped: the archive (names, places inside of the file that
+do not overlap, no compression), the manifest's version and types, the target against this machine, sizes and hashes
+of the members, that this process has all library kernels that are called, and that every memory range a command binds
+lies inside its tensor or arena. Constants that stay in the file are hashed on demand only: nothing reads them before
+a kernel does. Hashes detect damage, they are no signature: object code runs with the rights of the process, so load
+artifacts only from where you would run programs from.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -36,10 +34,10 @@ from numpy.typing import NDArray
 from autotune import library
 from autotune.codegen.symbols import object_symbols
 from autotune.errors import ArtifactError, BuildError
-from autotune.hardware import architecture, device_name, usable_cores
+from autotune.hardware import architecture, device_name
 from autotune.runtime import native
-from autotune.runtime.archive import Member, map_file, padding, read_bytes, read_into, read_members, writing
-from autotune.runtime.device import allocate, constant_places
+from autotune.runtime.archive import Member, padding, read_bytes, read_members, writing
+from autotune.runtime.contents import ContentsReader, ContentsWriter
 from autotune.runtime.image import DTYPES, ModuleImage
 from autotune.runtime.manifest import FORMAT, VERSION, Blob, ConstantBlob, ExecutorBlob, Manifest
 from autotune.runtime.verify import verify
@@ -47,8 +45,6 @@ from autotune.runtime.verify import verify
 MANIFEST = "manifest.json"
 T = TypeVar("T")
 _MAX_MANIFEST_BYTES = 256 << 20
-_LARGE = 1 << 18
-"""Bytes that are worth another core."""
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 _MATH = """
@@ -68,33 +64,30 @@ EXTERNAL_SYMBOLS = frozenset(
 
 def save(image: ModuleImage, path: str | os.PathLike[str]) -> None:
     """Write an image to a file, all or nothing; raises ArtifactError."""
-    manifest, contents = packed(image)
-    write_archive(path, manifest.to_json(), contents)
+    contents = ContentsWriter()
+    manifest = packed(image, contents)
+    write_archive(path, manifest.to_json(), contents.members)
 
 
-def load(path: str | os.PathLike[str], *, mapped: bool = False) -> ModuleImage:
-    """Read and check an artifact; raises ArtifactError with the reason and the path. See :func:`unpacked`."""
-    return opened(path, partial(_load, mapped=mapped))
+def load(path: str | os.PathLike[str], *, mapped: bool = False, check: bool = False) -> ModuleImage:
+    """Read and check an artifact of one image; raises ArtifactError with the reason and the path.
+
+    See :class:`autotune.runtime.contents.ContentsReader`.
+    """
+    return opened(path, partial(_load, mapped=mapped, check=check))
 
 
-def packed(image: ModuleImage, folder: str = "") -> tuple[Manifest, dict[str, Any]]:
-    """The manifest of an image and the contents of its members, in a folder of the archive; raises ArtifactError."""
+def packed(image: ModuleImage, contents: ContentsWriter) -> Manifest:
+    """The manifest of an image, whose code and constants are added to those of the archive; raises ArtifactError."""
     verify(image)
     _check_externals(image.objects)
-    constants = [little_endian(constant) for constant in image.constants]
-    objects = {f"{folder}objects/{i}.o": data for i, data in enumerate(image.objects)}
-    data = {f"{folder}constants/{i}.bin": a.reshape(-1).view(np.uint8) for i, a in enumerate(constants)}
-    executors = _executors(image, folder)
-    own = [ExecutorBlob(native.fingerprint(), blob) for blob in _blobs(executors)]
-    contents: dict[str, Any] = {**executors, **objects, **data}
-    return manifest_of(image, _blobs(objects), _blobs(data), own), contents
-
-
-def _executors(image: ModuleImage, folder: str) -> dict[str, bytes]:
-    """The executor that runs an image, where it runs on machines like this one."""
-    if image.target.arch != architecture():
-        return {}
-    return {f"{folder}executors/0.o": native.machine_code()}
+    executors = []
+    if image.target.arch == architecture():
+        code = contents.code("executors", native.machine_code())
+        executors.append(ExecutorBlob(native.fingerprint(), code))
+    objects = [contents.code("objects", data) for data in image.objects]
+    constants = [contents.constant(constant) for constant in image.constants]
+    return manifest_of(image, objects, constants, executors)
 
 
 def write_archive(path: str | os.PathLike[str], manifest: str, contents: Mapping[str, Any]) -> None:
@@ -103,7 +96,7 @@ def write_archive(path: str | os.PathLike[str], manifest: str, contents: Mapping
         for name, data in {MANIFEST: manifest.encode(), **contents}.items():
             entry = zipfile.ZipInfo(name, _DATE)
             entry.extra = padding(file.tell(), name)
-            archive.writestr(entry, bytes(data))
+            archive.writestr(entry, data)
 
 
 def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
@@ -117,9 +110,12 @@ def opened(path: str | os.PathLike[str], read: Callable[[BinaryIO], T]) -> T:
         raise ArtifactError(f"artifact {path}: {error}") from error
 
 
-def _load(file: BinaryIO, *, mapped: bool) -> ModuleImage:
+def _load(file: BinaryIO, *, mapped: bool, check: bool) -> ModuleImage:
     data, members = manifest_and_members(file)
-    return unpacked(Manifest.from_json(data), file, members, mapped=mapped)
+    manifest = Manifest.from_json(data)
+    contents = ContentsReader(file, members, mapped=mapped, check=check)
+    contents.check_listed(manifest.blobs)
+    return unpacked(manifest, contents)
 
 
 def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
@@ -130,30 +126,14 @@ def manifest_and_members(file: BinaryIO) -> tuple[bytes, dict[str, Member]]:
     return _manifest_bytes(file, members.pop(MANIFEST)), members
 
 
-def unpacked(
-    manifest: Manifest, file: BinaryIO, members: dict[str, Member], *, mapped: bool = False
-) -> ModuleImage:
-    """The image of a manifest, whose members are exactly these, with everything checked; raises ArtifactError.
-
-    Large constants are read into memory, or ``mapped`` from the file.
-    """
+def unpacked(manifest: Manifest, contents: ContentsReader) -> ModuleImage:
+    """The image of a manifest, with everything checked that is read; raises ArtifactError."""
     _check_target(manifest)
-    code = [*(each.blob for each in manifest.executors), *manifest.objects]
-    stored = [constant.blob for constant in manifest.constants]
-    _check_sizes([*code, *stored], members)
-    read = [read_bytes(file, members[blob.path]) for blob in code]
-    arrays: list[NDArray[np.uint8]] = []
-
-    def contents() -> Iterator[bytes | memoryview]:
-        yield from read
-        for array in _constants(file, [members[blob.path] for blob in stored], mapped=mapped):
-            arrays.append(array)
-            yield array.data
-
-    _check_hashes([*code, *stored], contents())
-    executors, objects = read[: len(manifest.executors)], tuple(read[len(manifest.executors) :])
+    executors = [contents.code(each.blob, "executors") for each in manifest.executors]
+    objects = tuple(contents.code(blob, "objects") for blob in manifest.objects)
     _check_externals(objects)
     _check_libraries(objects, manifest.libraries)
+    arrays = contents.constants([constant.blob for constant in manifest.constants])
     image = image_of(manifest, objects, arrays)
     verify(image)
     _take_executor(manifest, executors)
@@ -192,50 +172,6 @@ def _check_target(manifest: Manifest) -> None:
             f"({architecture()}, {device_name()}) has no {', '.join(missing)}: "
             "compile the model for this machine"
         )
-
-
-def _check_sizes(blobs: list[Blob], members: dict[str, Member]) -> None:
-    """The manifest lists exactly the members of the archive, with their sizes."""
-    listed = [blob.path for blob in blobs]
-    if sorted(listed) != sorted(members):
-        different = sorted(set(listed) ^ set(members)) or ["a member listed twice"]
-        raise ArtifactError(f"manifest and archive differ: {different[0][:80]}")
-    for blob in blobs:
-        if members[blob.path].nbytes != blob.nbytes:
-            raise ArtifactError(f"{blob.path} has another size than the manifest says")
-
-
-def _constants(file: BinaryIO, members: Sequence[Member], *, mapped: bool) -> Iterator[NDArray[np.uint8]]:
-    """Constants where they stay: small ones side by side on huge pages, large ones there too or ``mapped``."""
-    whole = map_file(file) if mapped and members else None
-    for member, place in zip(members, constant_places([each.nbytes for each in members]), strict=True):
-        if whole is not None and place is None:
-            yield whole[member.start : member.start + member.nbytes]
-        else:
-            yield read_into(file, member, allocate(member.nbytes) if place is None else place)
-
-
-def _check_hashes(blobs: Sequence[Blob], contents: Iterable[bytes | memoryview]) -> None:
-    """The contents are what the manifest says."""
-    for blob, digest in zip(blobs, _digests(contents), strict=True):
-        if digest != blob.sha256:
-            raise ArtifactError(f"{blob.path} is damaged: its SHA-256 is not the manifest's")
-
-
-def _digests(contents: Iterable[bytes | memoryview]) -> list[str]:
-    """SHA-256 of each in hex; while one is read, large ones before it are hashed on other cores."""
-    with ThreadPoolExecutor(usable_cores()) as hashing:
-        found = [
-            hashing.submit(_digest, data).result
-            if memoryview(data).nbytes >= _LARGE
-            else partial(_digest, data)
-            for data in contents
-        ]
-        return [digest() for digest in found]
-
-
-def _digest(data: bytes | memoryview) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _check_externals(objects: tuple[bytes, ...]) -> None:
@@ -335,22 +271,9 @@ def manifest_of(
     )
 
 
-def _blobs(contents: Mapping[str, Any]) -> list[Blob]:
-    digests = _digests([memoryview(data) for data in contents.values()])
-    return [
-        Blob(name, len(data), digest) for (name, data), digest in zip(contents.items(), digests, strict=True)
-    ]
-
-
-def little_endian(array: NDArray[Any]) -> NDArray[Any]:
-    """The same values, dense and little-endian (``ascontiguousarray`` makes scalars vectors)."""
-    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(array.shape)
-
-
 __all__ = [
     "EXTERNAL_SYMBOLS",
     "image_of",
-    "little_endian",
     "load",
     "manifest_and_members",
     "manifest_of",

@@ -17,19 +17,35 @@ def on_device(image: ModuleImage) -> PlacedModule:
     Raises UsageError where there is none, and what loading the code there raises.
     """
     target = image.target
-    own = device_for(target)
-    if own is None:
+    found = device_for(target)
+    if found is None:
         raise UsageError(
             f"{image.name!r} was compiled for {target.arch} ({target.name}), and there is no such device here\n"
             "  `autotune devices` lists those there are"
         )
-    return PlacedModule(of_image(image, own.name))
+    return PlacedModule(of_image(image, found.name))
 
 
 def device_for(target: Target) -> DeviceInfo | None:
-    """The device that code for ``target`` is made for, else the first of that kind; None where there is none."""
-    found = [info for info in devices() if info.target is not None and info.target.arch == target.arch]
+    """The device that code for a target was compiled for, else the first that can run it; None where none can."""
+    found = [info for info in devices() if info.target is not None and _runs(info.target, target)]
     return next((info for info in found if info.target == target), found[0] if found else None)
+
+
+def _runs(device: Target, code: Target) -> bool:
+    """Whether a device has what code for another one may use. That it is no GPU only makes it slow."""
+    if device.arch != code.arch or (code.is_nvidia and _capability(device) < _capability(code)):
+        return False
+    return (
+        {*code.features} - {"gpu"} <= {*device.features}
+        and device.group_items >= code.group_items
+        and device.shared_bytes >= code.shared_bytes
+    )
+
+
+def _capability(target: Target) -> int:
+    """Of a GPU of NVIDIA: 90 for sm_90."""
+    return int(target.cpu.rpartition("_")[2])
 
 
 __all__ = ["device_for", "on_device"]

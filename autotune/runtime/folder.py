@@ -1,20 +1,21 @@
 """Images of a folder: object code and constants that several of them have in common are there once.
 
-Versions of a model that take turns differ in a few kernels. Contents lie in files named by their SHA-256; an image is
+Versions of a model that take turns differ in a few kernels. Contents lie in files named by their hash; an image is
 a manifest that names them. Both sides are processes of one job: contents are not checked when they are read.
 """
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import ArtifactError
-from autotune.runtime.artifact import image_of, little_endian, manifest_of
+from autotune.runtime.artifact import image_of, manifest_of
+from autotune.runtime.contents import little_endian
 from autotune.runtime.device import address_of, allocate
+from autotune.runtime.hashes import DATA, hash_of
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.manifest import Blob, Manifest
 
@@ -52,11 +53,12 @@ class FolderWriter:
         return self._constants[key][1]
 
     def _written(self, data: NDArray[np.uint8]) -> Blob:
-        digest = hashlib.sha256(data.data).hexdigest()
-        path = self._folder / digest
+        digest = hash_of(DATA, data.data)
+        name = digest.replace(":", "-")
+        path = self._folder / name
         if not path.exists():
             path.write_bytes(data.data)
-        return Blob(digest, data.nbytes, digest)
+        return Blob(name, data.nbytes, digest)
 
 
 class FolderReader:

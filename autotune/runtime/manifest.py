@@ -20,11 +20,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Blob:
-    """A member of the archive: its size in bytes and the SHA-256 of its contents in hex."""
+    """A member of the archive: its size in bytes and a hash of its contents (:mod:`autotune.runtime.hashes`)."""
 
     path: str
     nbytes: int
-    sha256: str
+    hash: str
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,12 @@ class Manifest:
     objects: tuple[Blob, ...]
     constants: tuple[ConstantBlob, ...]
     executors: tuple[ExecutorBlob, ...]
+
+    @property
+    def blobs(self) -> list[Blob]:
+        """All members that it names."""
+        code = [*(each.blob for each in self.executors), *self.objects]
+        return [*code, *(constant.blob for constant in self.constants)]
 
     def to_json(self) -> str:
         """Canonical JSON, parsed back by :meth:`from_json`."""

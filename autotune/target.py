@@ -167,11 +167,12 @@ class Target:
 
         Where the setting ``host`` names a level, the machine counts as that. Needs no LLVM where the system tells.
         """
-        if settings.current().host or not instruction_sets():
-            return Target.detect().lacks(self)
+        own, level = instruction_sets(), _LEVELS.get(settings.current().host)
+        if not own or (settings.current().host and (level is None or not {*level.features} <= own)):
+            return Target.detect().lacks(self)  # which says what is wrong with the level
         if self.arch != architecture():
             return [self.arch]
-        return sorted({*self.features} - instruction_sets())
+        return sorted({*self.features} - (own if level is None else {*level.features}))
 
     def lacks(self, other: Target) -> list[str]:
         """Features, or the architecture, that code for ``other`` needs beyond this machine; empty when it runs."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -12,7 +13,6 @@ from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
     compilation_json,
-    compile_options,
     database_option,
     json_option,
     model_argument,
@@ -21,21 +21,30 @@ from autotune.cli.options import (
     placement_option,
     print_compilation,
     print_json,
+    shape_option,
+    targets_option,
+    threads_option,
+    tolerance_option,
     verify_option,
 )
 
 if TYPE_CHECKING:
     from autotune.compiler.driver import CompileOptions
+    from autotune.compiler.explain import Compilation
 
 
 @click.command(
-    epilog="Example: autotune compile model.onnx -o model.atm --db tuning.db, or for a small artifact "
-    f"autotune compile model.onnx -o small.atm --objective size --max-slowdown 1.05. {EPILOG_DATABASE}"
+    epilog="Example: autotune compile model.onnx -o model.atm --db tuning.db, for a small artifact "
+    "autotune compile model.onnx -o small.atm --objective size --max-slowdown 1.05, for two kinds of machines "
+    f"--target x86-64-v3 --target x86-64-v4. {EPILOG_DATABASE}"
 )
 @model_argument
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The artifact to write.")
 @database_option
-@compile_options
+@targets_option
+@threads_option
+@tolerance_option
+@shape_option
 @objective_options
 @oversubscription_option
 @click.option(
@@ -53,6 +62,7 @@ if TYPE_CHECKING:
 def command(
     model: str,
     output: Path,
+    targets: tuple[str, ...],
     database: str | None,
     allow_oversubscription: bool,
     require_hit: bool,
@@ -61,19 +71,41 @@ def command(
     details: bool,
     verify: bool,
     as_json: bool,
-    **options: Unpack[CompileOptions],
+    **given: Any,
 ) -> None:
     """Compile MODEL with the best schedules known; workloads without one get the default schedule."""
+    options = cast("CompileOptions", {"target": targets[0], **given})
     announce(f"compiling {model}")
     from autotune.cli.affinity_lines import placed_json, placed_lines
     from autotune.compiler.placed import PlacedCompilation
-    from autotune.runtime import artifact, program_artifact
+    from autotune.runtime import artifact, program_artifact, variants
     from autotune.tuning.accuracy import checked
     from autotune.tuning.api import check_threads_here
     from autotune.tuning.placing import compile_anywhere
+    from autotune.tuning.several_targets import compile_for_targets
 
-    check_threads_here(options["target"], options["threads"], allow_oversubscription=allow_oversubscription)
+    for target in targets:
+        check_threads_here(target, options["threads"], allow_oversubscription=allow_oversubscription)
     start = time.perf_counter()
+    if len(targets) > 1:
+        several, where = compile_for_targets(
+            model,
+            targets,
+            database=database,
+            lock=lock,
+            placement=placement,
+            require_hit=require_hit,
+            verify=verify,
+            **options,
+        )
+        variants.save([done.image for done in several], output)
+        made = {
+            "artifact": str(output),
+            "bytes": output.stat().st_size,
+            "seconds": time.perf_counter() - start,
+        }
+        _show_several(targets, several, where, made, details=details, as_json=as_json)
+        return
     done, where = compile_anywhere(
         model,
         database=database,
@@ -102,6 +134,27 @@ def command(
         return
     print_compilation(done, where, details=details)
     click.echo(f"wrote {output}: {output.stat().st_size / 1e6:.1f} MB in {seconds:.1f} s")
+
+
+def _show_several(
+    targets: Sequence[str],
+    several: Sequence[Compilation],
+    where: str | None,
+    made: Mapping[str, Any],
+    *,
+    details: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        each = {target: compilation_json(done, where) for target, done in zip(targets, several, strict=True)}
+        print_json({**made, "targets": each})
+        return
+    for target, done in zip(targets, several, strict=True):
+        click.echo(f"for {target}")
+        print_compilation(done, where, details=details)
+    click.echo(
+        f"wrote {made['artifact']}: {made['bytes'] / 1e6:.1f} MB for {len(targets)} targets in {made['seconds']:.1f} s"
+    )
 
 
 __all__ = ["command"]

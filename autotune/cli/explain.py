@@ -60,16 +60,27 @@ def command(
 ) -> None:
     """Show each pass, dispatch, schedule and the memory plan; what was tuned and what was not, and why.
 
+    Of an artifact: what it is for, what it holds, whether all of it is whole, and what would run here.
+
     What a run of the model will take comes first, before anything is compiled: its latency with a 95 % interval, by
     dispatch, and its memory.
     """
     from autotune.cli.affinity_lines import affinity_json, affinity_lines
+    from autotune.cli.artifact_lines import artifact_json, artifact_lines, examined
     from autotune.cli.prediction_lines import lines_of
     from autotune.compiler.explain import beside
+    from autotune.runtime.archive import is_archive
     from autotune.tuning.accuracy import checked
     from autotune.tuning.api import compile_with_database, predict
     from autotune.tuning.placing import where_it_runs
 
+    if is_archive(model):
+        held = examined(model)
+        if as_json:
+            print_json(artifact_json(model, held))
+        else:
+            click.echo("\n".join(artifact_lines(model, held)))
+        return
     placed = where_it_runs(model, options["shapes"], placement)
     if only_affinity:
         if as_json:

@@ -75,15 +75,31 @@ def runs_options(command: F) -> F:
 
 def machine_options(command: F) -> F:
     """``--target`` and ``--threads``."""
-    command = click.option(
-        "--threads", type=int, metavar="N", help="Workers a model uses. [default: all usable cores]"
-    )(command)
     return click.option(
         "--target",
         default="host",
         show_default=True,
         metavar="NAME",
         help="host, or a level such as x86-64-v3. AUTOTUNE_HOST=x86-64-v3 makes the host count as that level.",
+    )(threads_option(command))
+
+
+threads_option = click.option(
+    "--threads", type=int, metavar="N", help="Workers a model uses. [default: all usable cores]"
+)
+
+
+def targets_option(command: F) -> F:
+    """``--target``, any number of times: arrives as ``targets``."""
+    return click.option(
+        "--target",
+        "targets",
+        multiple=True,
+        default=("host",),
+        show_default=True,
+        metavar="NAME",
+        help="host, a level such as x86-64-v3, or a device such as cuda:sm_90; once for each that the artifact is for: "
+        "loading takes the one that fits best.",
     )(command)
 
 
@@ -286,6 +302,8 @@ __all__ = [
     "runs_options",
     "seed_option",
     "shape_option",
+    "targets_option",
+    "threads_option",
     "tolerance_option",
     "verify_option",
 ]

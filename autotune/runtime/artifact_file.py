@@ -61,7 +61,7 @@ def _load(file: BinaryIO, *, mapped: bool, check: bool, target: str | None) -> M
             )
         return unpacked_program(manifest, contents)
     if target not in (None, label(manifest.target)):
-        raise UsageError(f"compiled for {label(manifest.target)}, not for {target!r}")
+        raise UsageError(f"the artifact has no target {target!r}; it has {label(manifest.target)}")
     return unpacked(manifest, contents)
 
 

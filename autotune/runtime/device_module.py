@@ -10,6 +10,9 @@ from autotune.runtime.image import ModuleImage
 from autotune.runtime.placed_module import PlacedModule
 from autotune.target import Target
 
+_KINDS = {"accelerator", "cpu", "gpu", "local"}
+"""Features that say what suits a device, not what it can run."""
+
 
 def on_device(image: ModuleImage) -> PlacedModule:
     """The module of an image on the device that it was compiled for, else on the first of that kind.
@@ -37,7 +40,7 @@ def _runs(device: Target, code: Target) -> bool:
     if device.arch != code.arch or (code.is_nvidia and _capability(device) < _capability(code)):
         return False
     return (
-        {*code.features} - {"gpu"} <= {*device.features}
+        {*code.features} - _KINDS <= {*device.features}
         and device.group_items >= code.group_items
         and device.shared_bytes >= code.shared_bytes
     )

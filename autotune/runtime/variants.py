@@ -80,14 +80,14 @@ def choose(targets: Sequence[Target], wanted: str | None = None) -> int:
     """
     labels = [label(target) for target in targets]
     if wanted is not None and wanted not in labels:
-        raise UsageError(f"compiled for {listing(wanted, labels)}, not for {wanted!r}")
+        raise UsageError(f"the artifact has no target {wanted!r}; it has {listing(wanted, labels)}")
     numbers = range(len(targets)) if wanted is None else [labels.index(wanted)]
     fitting = [number for number in numbers if not why_not(targets[number])]
     if fitting:
         return max(fitting, key=lambda number: _capability(targets[number]))
-    what = "its target" if len(numbers) == 1 else f"none of its {len(numbers)} targets"
+    what = "cannot run its target" if len(numbers) == 1 else f"can run none of its {len(numbers)} targets"
     raise ArtifactError(
-        f"this machine ({architecture()}, {device_name()}) can run {'not ' * (len(numbers) == 1)}{what}:"
+        f"this machine ({architecture()}, {device_name()}) {what}:"
         + "".join(f"\n  {labels[number]}: {why_not(targets[number])}" for number in numbers)
         + "\n  compile the model for this machine"
     )

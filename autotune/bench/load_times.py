@@ -21,6 +21,10 @@ from autotune.errors import MeasureError
 from autotune.runtime import artifact
 
 OURS = "autotune"
+MAPPED = "autotune, mapped"
+SMALL = "autotune, for size"
+MAX_SLOWDOWN = 1.2
+"""Of the artifact for size."""
 PEER = "ONNX Runtime"
 PREPARED = "ONNX Runtime, optimized before"
 _SCRIPT = Path(__file__).with_name("worker_load.py")
@@ -91,11 +95,21 @@ def _commands(
     problem: Problem, peers: Sequence[System], threads: int, folder: Path
 ) -> dict[str, tuple[str, ...]]:
     """By system, the command of one life; everything that it reads is in the folder afterwards."""
-    artifact.save(compile_in_detail(problem.graph, threads=threads).image, folder / "model.atm")
+    fast = compile_in_detail(problem.graph, threads=threads).image
+    small = compile_in_detail(
+        problem.graph, threads=threads, objective="size", max_slowdown=MAX_SLOWDOWN
+    ).image
+    artifact.save(fast, folder / "model.atm")
+    artifact.save(small, folder / "small.atm")
     mine = write_inputs(problem, folder / "mine", peer=False)
     root = str(Path(autotune.__file__).parents[1])
     commands = {
-        OURS: _command(sys.executable, "autotune", root, folder / "model.atm", threads, True, mine.values())
+        name: _command(sys.executable, "autotune", root, folder / file, threads, mapped, mine.values())
+        for name, file, mapped in (
+            (OURS, "model.atm", False),
+            (MAPPED, "model.atm", True),
+            (SMALL, "small.atm", False),
+        )
     }
     for peer in peers:
         theirs = write_inputs(problem, folder / "theirs", peer=True)
@@ -111,9 +125,9 @@ def _commands(
 
 
 def _command(
-    python: str, system: str, root: str, model: Path, threads: int, optimize: bool, inputs: Iterable[str]
+    python: str, system: str, root: str, model: Path, threads: int, way: bool, inputs: Iterable[str]
 ) -> tuple[str, ...]:
-    rest = (str(model), str(threads), "yes" if optimize else "no", *inputs)
+    rest = (str(model), str(threads), "yes" if way else "no", *inputs)
     return (python, "-I", str(_SCRIPT), system, root, *rest)
 
 
@@ -143,7 +157,9 @@ def tables(found: Sequence[Loading], threads: str) -> list[Table]:
     note = "medians of fresh processes that took turns; files in the page cache; memory after the first run"
     made = [Table(f"Loading, {threads}", ("model, system", *_COLUMNS), tuple(rows), (note,))]
     if any(each.system == PEER for each in found):
-        made += [_ratios(found, peer, threads) for peer in (PEER, PREPARED)]
+        made += [
+            _ratios(found, own, peer, threads) for own in (OURS, MAPPED, SMALL) for peer in (PEER, PREPARED)
+        ]
     return made
 
 
@@ -156,19 +172,19 @@ def _cells(each: Loading) -> tuple[str, ...]:
     )
 
 
-def _ratios(found: Sequence[Loading], peer: str, threads: str) -> Table:
+def _ratios(found: Sequence[Loading], own: str, peer: str, threads: str) -> Table:
     by = {(each.model, each.system): each for each in found}
     fields = ("load_ns", "total_ns", "processor_ns", "pss_bytes", "uss_bytes", "peak_bytes")
     models = list(dict.fromkeys(each.model for each in found))
     ratios = {
-        model: [by[model, OURS].typical(what) / by[model, peer].typical(what) for what in fields]
+        model: [by[model, own].typical(what) / by[model, peer].typical(what) for what in fields]
         for model in models
     }
     rows = [(model, *(ratio(value) for value in values)) for model, values in ratios.items()]
     means = [geometric_mean(column) for column in zip(*ratios.values(), strict=True)]
     rows.append(("geometric mean", *(ratio(value) for value in means)))
     columns = ("model", "load", "together", "processor", "PSS", "USS", "peak")
-    return Table(f"autotune ÷ {peer}, {threads}", columns, tuple(rows))
+    return Table(f"{own} ÷ {peer}, {threads}", columns, tuple(rows))
 
 
 __all__ = ["Life", "Loading", "measure", "tables"]

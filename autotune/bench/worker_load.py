@@ -1,8 +1,9 @@
 """One life of a system: import it, load a model, run it once, and say what that took, as a line of JSON.
 
 Run as a script by any Python that has NumPy and the system. Arguments: ``autotune`` or ``onnxruntime``, the folder to
-import it from or ``-``, the model, how many threads, whether ONNX Runtime still optimizes it, and the inputs as .npy
-files, in order. Memory is the kernel's own account (``/proc/self/smaps_rollup``), in bytes.
+import it from or ``-``, the model, how many threads, ``yes`` or ``no`` for whether ONNX Runtime still optimizes it or
+our constants are mapped, and the inputs as .npy files, in order. Memory is the kernel's own account
+(``/proc/self/smaps_rollup``), in bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 def main() -> None:
     """Live, and tell."""
-    system, folder, model, threads, optimize, *inputs = sys.argv[1:]
+    system, folder, model, threads, way, *inputs = sys.argv[1:]
     if folder != "-":
         sys.path.insert(0, folder)
     begin = time.perf_counter_ns()
@@ -25,7 +26,7 @@ def main() -> None:
 
     load = _importer(system)
     imported = time.perf_counter_ns()
-    run = load(model, int(threads), optimize == "yes")
+    run = load(model, int(threads), way == "yes")
     loaded = time.perf_counter_ns()
     arrays = [np.load(path) for path in inputs]  # not counted: the caller's
     ready = time.perf_counter_ns()
@@ -53,8 +54,8 @@ def _autotune() -> Callable[[str, int, bool], Callable[[list[Any]], list[Any]]]:
 
     read = autotune.load
 
-    def load(model: str, threads: int, _: bool) -> Callable[[list[Any]], list[Any]]:
-        module = read(model, threads)
+    def load(model: str, threads: int, mapped: bool) -> Callable[[list[Any]], list[Any]]:
+        module = read(model, threads, mapped=mapped)
         return lambda arrays: list(module(*arrays))
 
     return load

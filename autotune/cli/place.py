@@ -36,6 +36,19 @@ if TYPE_CHECKING:
     help="Devices of `autotune devices`; all of the model on the first is what a placement has to beat.",
 )
 @click.option(
+    "--aim",
+    type=click.Choice(["latency", "throughput"]),
+    default="latency",
+    show_default=True,
+    help="One run as short as possible, or as many requests a second as possible.",
+)
+@click.option(
+    "--in-flight",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Requests at a time, for throughput. [default: one more than devices]",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -49,6 +62,8 @@ if TYPE_CHECKING:
 def command(
     model: str,
     devices: str,
+    aim: str,
+    in_flight: int | None,
     output: Path | None,
     database: str | None,
     tolerance: float,
@@ -69,6 +84,8 @@ def command(
         database=database,
         tolerance=tolerance,
         shapes=shapes,
+        aim=aim,
+        in_flight=in_flight,
         seed=seed,
         progress=announce,
     )
@@ -91,15 +108,18 @@ def _lines(report: PlacementReport) -> list[str]:
 
     alone = ", ".join(f"{name} {time(seconds)}" for name, seconds in report.alone_seconds.items())
     lines = [f"{report.model}: {report.units} parts; expected of all on one device: {alone}"]
+    if report.in_flight:
+        lines.append(f"with {report.in_flight} requests in flight; times are from one answer to the next")
     if len(report.measured) == 1:
         lines.append(f"none of {report.evaluated} placements promises to be faster than {report.devices[0]}")
     for number, each in enumerate(report.measured if len(report.measured) > 1 else ()):
         off = "" if each.off is None else f", {abs(each.off):.0%} {'more' if each.off > 0 else 'less'}"
         gain = f"; {each.ratio}" if each.ratio is not None else ""
+        after = "" if each.alone_seconds is None else f"; one after another {time(each.alone_seconds)}"
         used = " (used)" if number == report.accepted else ""
         lines.append(
             f"  on {', '.join(each.devices)}: expected {time(each.expected_seconds)}, "
-            f"measured {time(each.measured_seconds)}{off}{gain}{used}"
+            f"measured {time(each.measured_seconds)}{off}{gain}{after}{used}"
         )
     if report.accepted:
         lines += [f"--place '{pattern}={device}'" for pattern, device in report.placement.items()]

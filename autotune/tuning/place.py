@@ -13,7 +13,8 @@ from autotune.errors import UsageError
 from autotune.passes.device_rules import DeviceRules
 from autotune.passes.preference import TOLERANCE
 from autotune.runtime.hal.driver import open_device
-from autotune.tuning.paired import PLAN_MARGIN, Readings, fastest, ratio
+from autotune.tuning.paired import PLAN_MARGIN, Series, fastest, ratio
+from autotune.tuning.placement_aim import PlacementAim, aim_of
 from autotune.tuning.placement_costs import PlacementCosts, Placing, measured_costs
 from autotune.tuning.placement_search import SearchedPlacement, search_placements
 from autotune.tuning.placing import known_devices, target_of
@@ -39,13 +40,18 @@ _PROMISE = 0.99
 
 @dataclass(frozen=True)
 class MeasuredPlacement:
-    """A placement: what it was expected to take and took, in seconds, and its ratio to the incumbent."""
+    """A placement: what it was expected to take and took, in seconds, and its ratio to the incumbent.
+
+    For throughput that is from one answer to the next; ``alone_seconds`` is then what a request takes when they follow
+    each other, None for the incumbent.
+    """
 
     placement: dict[str, str]
     devices: tuple[str, ...]
     expected_seconds: float
     measured_seconds: float | None
     ratio: Ratio | None
+    alone_seconds: float | None = None
 
     @property
     def off(self) -> float | None:
@@ -66,6 +72,8 @@ class PlacementReport:
     alone_seconds: dict[str, float]
     measured: tuple[MeasuredPlacement, ...]
     accepted: int
+    aim: str = "latency"
+    in_flight: int = 0
 
     @property
     def placement(self) -> dict[str, str]:
@@ -84,23 +92,28 @@ def place(
     database: DatabaseLike | None = None,
     tolerance: float = TOLERANCE,
     shapes: Shapes | None = None,
+    aim: str = "latency",
+    in_flight: int | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda text: None,
 ) -> PlacementReport:
     """Search a placement of a model on devices, of which the first is what it runs on without one.
 
     What the search finds is used only if whole runs in turns show it to be faster than all of it on the first device,
-    by the test of :mod:`autotune.tuning.paired`. Raises UsageError for devices that are not there, fewer than two,
-    or one twice; and what compiling and the devices raise.
+    by the test of :mod:`autotune.tuning.paired`. With the ``aim`` "throughput" as many requests as possible are to be
+    answered in a second, ``in_flight`` at a time (by default one more than there are devices), there and on the first
+    device. Raises UsageError for devices that are not there, fewer than two, or one twice, for another aim; and what
+    compiling and the devices raise.
     """
     from autotune.compiler.dividing import imported, on_one_device
     from autotune.tuning.api import with_database
 
+    wanted = aim_of(aim, in_flight, len(devices))
     _check(devices)
     graph = on_one_device(imported(model, shapes))
 
     def run(store: Database | None) -> PlacementReport:
-        return _Job(graph, tuple(devices), store, tolerance, seed, progress).run()
+        return _Job(graph, tuple(devices), wanted, store, tolerance, seed, progress).run()
 
     return with_database(database, run)[0]
 
@@ -123,6 +136,7 @@ class _Job:
         self,
         graph: Graph,
         devices: tuple[str, ...],
+        aim: PlacementAim,
         database: Database | None,
         tolerance: float,
         seed: int,
@@ -130,6 +144,7 @@ class _Job:
     ) -> None:
         self.graph = graph
         self.devices = devices
+        self.aim = aim
         self.database = database
         self.tolerance = tolerance
         self.seed = seed
@@ -141,18 +156,42 @@ class _Job:
         costs = measured_costs(self.graph, alone, {name: open_device(name) for name in self.devices})
         self.progress(f"searching where {len(costs.units)} parts run")
         ops = tuple(unit.op for unit in costs.units)
-        found = search_placements(costs.seconds, ops, len(self.devices), seed=self.seed)
-        seconds = {placement.placing: placement.seconds for placement in found}
-        first = self._on(0, costs)
-        promising = [each for each in found if each.seconds < _PROMISE * seconds[first]][:CANDIDATES]
-        chosen = [SearchedPlacement(first, seconds[first]), *promising]
-        placements = [self._placement(each.placing, costs) for each in chosen]
+        aim, starts = self.aim, self.aim.starts(costs)
+        found = search_placements(
+            lambda placing: aim.score(costs, placing), ops, len(self.devices), starts=starts, seed=self.seed
+        )
+        chosen = self._chosen(found, costs)
+        placements = [self._placement(placing, costs) for placing, _ in chosen]
         programs = [alone[0], *(self._compiled(placement) for placement in placements[1:])]
         measured, accepted = self._measured(chosen, placements, programs)
-        by_device = {name: seconds[self._on(n, costs)] for n, name in enumerate(self.devices)}
+        by_device = {name: aim.seconds(costs, self._on(n, costs)) for n, name in enumerate(self.devices)}
         return PlacementReport(
-            self.graph.name, self.devices, len(costs.units), len(found), by_device, measured, accepted
+            self.graph.name,
+            self.devices,
+            len(costs.units),
+            len(found),
+            by_device,
+            measured,
+            accepted,
+            aim.name,
+            aim.in_flight,
         )
+
+    def _chosen(
+        self, found: Sequence[SearchedPlacement], costs: PlacementCosts
+    ) -> list[tuple[Placing, float]]:
+        """The incumbent and the best that promise to be faster, with the seconds that are expected of each."""
+        first = self._on(0, costs)
+        expected = {first: self.aim.seconds(costs, first)}
+        for each in found:
+            if len(expected) > CANDIDATES:
+                break
+            seconds = self.aim.seconds(costs, each.placing)
+            if seconds < _PROMISE * expected[first]:
+                expected[each.placing] = seconds
+            elif each.seconds > expected[first]:
+                break
+        return [*expected.items()]
 
     @staticmethod
     def _on(device: int, costs: PlacementCosts) -> Placing:
@@ -178,34 +217,51 @@ class _Job:
 
     def _measured(
         self,
-        chosen: Sequence[SearchedPlacement],
+        chosen: Sequence[tuple[Placing, float]],
         placements: Sequence[dict[str, str]],
         programs: Sequence[DeviceProgram],
     ) -> tuple[tuple[MeasuredPlacement, ...], int]:
         """Whole runs of all in turns, and which is used."""
-        read: list[Readings | None] = [None] * len(chosen)
-        if len(chosen) > 1:
-            self.progress(f"measuring {len(chosen) - 1} against all on {self.devices[0]}, in turns")
-            with Turns(self.seed) as turns:
-                for number, program in enumerate(programs):
-                    turns.add(program if number or self.devices[0] != WITHOUT else program.images[0])
-                read = turns.time(_ROUNDS, lambda: False)
-        series = [None if readings is None else np.median(readings, axis=1) for readings in read]
+        series, alone = self._series(programs) if len(chosen) > 1 else ([None], [None])
         accepted = fastest(series, _EACH, PLAN_MARGIN)
         incumbent = series[0]
         found = [
             MeasuredPlacement(
                 placement,
                 program.devices,
-                each.seconds,
-                None if mine is None else 1e-9 * float(np.median(mine)),
+                expected,
+                _seconds(mine),
                 None
                 if mine is None or incumbent is None or mine is incumbent
                 else ratio(mine, incumbent, _EACH),
+                _seconds(by_itself),
             )
-            for each, placement, program, mine in zip(chosen, placements, programs, series, strict=True)
+            for (_, expected), placement, program, mine, by_itself in zip(
+                chosen, placements, programs, series, alone, strict=True
+            )
         ]
         return tuple(found), accepted
+
+    def _series(
+        self, programs: Sequence[DeviceProgram]
+    ) -> tuple[list[Series | None], Sequence[Series | None]]:
+        """What each takes with as many requests in flight as is asked for; and, of several, one after another."""
+        self.progress(f"measuring {len(programs) - 1} against all on {self.devices[0]}, in turns")
+        alone = programs[1:] if self.aim.in_flight else ()
+        with Turns(self.seed) as turns:
+            for number, program in enumerate(programs):
+                version = program if number or self.devices[0] != WITHOUT else program.images[0]
+                turns.add(version, self.aim.in_flight)
+            for program in alone:
+                turns.add(program)
+            read = turns.time(_ROUNDS, lambda: False)
+        series = [None if readings is None else np.median(readings, axis=1) for readings in read]
+        together, after = series[: len(programs)], series[len(programs) :]
+        return together, [None, *after] if alone else [None] * len(programs)
+
+
+def _seconds(series: Series | None) -> float | None:
+    return None if series is None else 1e-9 * float(np.median(series))
 
 
 __all__ = ["CANDIDATES", "MeasuredPlacement", "PlacementReport", "place"]

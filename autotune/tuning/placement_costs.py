@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from autotune.compiler.makespan import makespan
+from autotune.compiler.makespan import Task, makespan
 from autotune.compiler.program_tasks import Flow, tasks_of
+from autotune.compiler.throughput import Throughput, throughput
 from autotune.graph.devices import floating_values
 from autotune.graph.ir import Graph
 from autotune.graph.region import anchors
@@ -65,9 +66,22 @@ class PlacementCosts:
     def seconds(self, placing: Placing) -> float:
         """The makespan of a placement as a caller sees it; infinite where a device has too little memory."""
         division = self._divided(placing)
-        numbers = {device.name: number for number, device in enumerate(self.devices)}
         if self._too_large(division):
             return math.inf
+        used = {step.device for step in division.segments}
+        rates = {device.name: device.rates for device in self.devices if device.name in used}
+        return makespan(self._tasks(placing, division)).total + returning(rates)
+
+    def throughput(self, placing: Placing, depth: int) -> Throughput | None:
+        """The same with so many requests in flight; None where a device has too little memory for them."""
+        division = self._divided(placing)
+        if self._too_large(division, depth):
+            return None
+        return throughput(self._tasks(placing, division), depth)
+
+    def _tasks(self, placing: Placing, division: Division) -> list[Task]:
+        """What a request submits."""
+        numbers = {device.name: number for number, device in enumerate(self.devices)}
         unit_of = self._unit_of()
         floating, counted, durations = floating_values(division.graph), set[int](), list[float]()
         for step in division.steps:
@@ -90,9 +104,7 @@ class PlacementCosts:
         rates = {device.name: device.rates for device in self.devices}
         spaces = {device.name: device.space for device in self.devices}
         cores = {device.name: device.cores for device in self.devices}
-        tasks = tasks_of(Flow.of_division(division), durations, rates, spaces, cores)
-        used = {step.device for step in division.segments}
-        return makespan(tasks).total + returning({name: rates[name] for name in used})
+        return tasks_of(Flow.of_division(division), durations, rates, spaces, cores)
 
     def rules(self, placing: Placing) -> dict[str, str]:
         """The placement in patterns: operators with the device of most of theirs, and names of the others."""
@@ -127,12 +139,12 @@ class PlacementCosts:
     def _unit_of(self) -> dict[str, int]:
         return {name: number for number, unit in enumerate(self.units) for name in unit.nodes}
 
-    def _too_large(self, division: Division) -> bool:
-        """Whether the constants and the values between steps of a device are more than its memory."""
+    def _too_large(self, division: Division, requests: int = 1) -> bool:
+        """Whether a device has less memory than its constants, and the values between steps of requests, need."""
         needed = dict.fromkeys((device.name for device in self.devices), 0)
         for segment in division.segments:
-            values = [*segment.graph.constants, *segment.graph.outputs]
-            needed[segment.device] += sum(segment.graph.type_of(value).nbytes for value in values)
+            for values, times in ((segment.graph.constants, 1), (segment.graph.outputs, requests)):
+                needed[segment.device] += times * sum(segment.graph.type_of(value).nbytes for value in values)
         return any(needed[device.name] > device.memory_bytes for device in self.devices)
 
 

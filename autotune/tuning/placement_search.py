@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from autotune.tuning.placement_costs import Placing
@@ -34,14 +34,15 @@ def search_placements(
     ops: tuple[str, ...],
     devices: int,
     *,
+    starts: Sequence[Placing] = (),
     seed: int = 0,
     evaluations: int = 400,
 ) -> list[SearchedPlacement]:
     """Placements of units with these operators, the best first, with those of all on one device among them.
 
-    At most so many ``evaluations``, and one a device.
+    It begins with those, and with further ``starts``. At most so many ``evaluations``, and one of each beginning.
     """
-    return _Search(estimate, ops, devices, seed, evaluations).run()
+    return _Search(estimate, ops, devices, starts, seed, evaluations).run()
 
 
 class _Search:
@@ -50,22 +51,23 @@ class _Search:
         estimate: Callable[[Placing], float],
         ops: tuple[str, ...],
         devices: int,
+        starts: Sequence[Placing],
         seed: int,
         evaluations: int,
     ) -> None:
         self.estimate = estimate
         self.ops = ops
         self.devices = devices
+        self.starts = [*((device,) * len(ops) for device in range(devices)), *starts]
         self.random = random.Random(seed)
         self.left = evaluations
         self.known: dict[Placing, float] = {}
 
     def run(self) -> list[SearchedPlacement]:
-        starts = [(device,) * len(self.ops) for device in range(self.devices)]
-        for start in starts:
+        for start in self.starts:
             self.known[start] = self.estimate(start)
         moves = self._moves()
-        for start in sorted(starts, key=self.known.__getitem__):
+        for start in sorted(self.starts, key=self.known.__getitem__):
             self._walk(start, moves)
         while self.left > 0 and moves:
             at = min(self.known, key=self.known.__getitem__)

@@ -148,6 +148,7 @@ class Turns:
         self._command = command
         self._open = ExitStack()
         self._paths: list[Path] = []
+        self._in_flight: list[int] = []
         self._left: list[int] = []
         """The versions that have not ended a process."""
         self._run_ns: dict[int, float] = {}
@@ -169,8 +170,13 @@ class Turns:
         """Start processes ahead, while versions are still made."""
         self._processes.start(processes)
 
-    def add(self, version: ModuleImage | DeviceProgram) -> None:
-        """One more version; one of several devices can be timed as a whole only. Raises ArtifactError, OSError."""
+    def add(self, version: ModuleImage | DeviceProgram, in_flight: int = 0) -> None:
+        """One more version; one of several devices can be timed as a whole only.
+
+        With so many requests ``in_flight`` its times are those from one answer to the next. Raises ArtifactError,
+        OSError.
+        """
+        self._in_flight.append(in_flight)
         number = len(self._paths)
         self._left.append(number)
         if isinstance(version, DeviceProgram):
@@ -283,6 +289,7 @@ class Turns:
                     self._processes.end()
                     return []
                 request = {"do": "load", "version": number, "path": str(self._paths[number])}
+                request["in_flight"] = self._in_flight[number]
                 answer = self._ask(number, {**request, "seed": self._seed}, _LOAD_S)
                 if answer is None:
                     break

@@ -1,7 +1,8 @@
 """The worker of whole models: versions of one are in one process and take turns.
 
 Run as ``python -m autotune.tuning.measure.models``; JSON lines in and out, see :mod:`autotune.workers.serve`. Requests:
-``warm_up``, ``load`` (a version), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn, the whole model).
+``warm_up``, ``load`` (a version), ``profile`` (a turn, dispatch by dispatch) and ``time`` (a turn, the whole model,
+its runs one after another or several in flight).
 The first run of a turn is never counted: it finds the caches as another model left them. In the runs after it every
 dispatch finds them as it does in use.
 
@@ -23,6 +24,7 @@ from autotune.runtime.device import Memory
 from autotune.runtime.folder import FolderReader
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
+from autotune.tuning.measure.in_flight import keep_in_flight
 from autotune.tuning.random_inputs import random_inputs
 from autotune.workers.serve import Handler, serve
 
@@ -54,6 +56,18 @@ class _OnHost:
         if not isinstance(self._module, Module):
             raise MeasureError("a program of several devices has no profile by dispatch")
         return self._module.profiles(self._inputs, runs)
+
+
+class _InFlight(_OnHost):
+    """The same with several requests in flight, where a reading is the time from one answer to the next."""
+
+    def __init__(self, module: Module | PlacedModule, seed: int, depth: int) -> None:
+        super().__init__(module, seed)
+        self._depth = depth
+
+    def time(self, runs: int) -> NDArray[Any]:
+        arrays = [self._inputs[spec.name] for spec in self._module.inputs]
+        return np.array([keep_in_flight(self._module, arrays, self._depth, runs).period_ns])
 
 
 _VERSIONS: dict[int, Version] = {}
@@ -89,8 +103,11 @@ def warm_up(request: dict[str, Any]) -> dict[str, Any]:
 
 def load(request: dict[str, Any]) -> dict[str, Any]:
     """Load ``path``, an image or a program, as a version of the model, with random inputs; nanoseconds of a run."""
-    path, seed = Path(request["path"]), request["seed"]
-    version = _OnHost(_placed(path), seed) if path.suffix == ".atm" else _version(path, seed)
+    path, seed, depth = Path(request["path"]), request["seed"], request["in_flight"]
+    if depth:
+        version: Version = _InFlight(_together(path, depth), seed, depth)
+    else:
+        version = _OnHost(_placed(path), seed) if path.suffix == ".atm" else _version(path, seed)
     _VERSIONS[request["version"]] = version
     return {"ns": int(version.time(1).min())}
 
@@ -105,13 +122,23 @@ def _version(path: Path, seed: int) -> Version:
     return DeviceRun(image, device_of(image.target), [inputs[spec.name] for spec in image.inputs])
 
 
-def _placed(path: Path) -> PlacedModule:
+def _together(path: Path, depth: int) -> Module | PlacedModule:
+    """A module whose requests have memory of their own."""
+    if path.suffix == ".atm":
+        return _placed(path, depth)
+    image = _READER.image(path)
+    if image.target.group_items:
+        raise MeasureError("requests in flight on an OpenCL device are those of a program, not of an image")
+    return Module(image, image.target.threads)
+
+
+def _placed(path: Path, depth: int | None = None) -> PlacedModule:
     from autotune.runtime.artifact_file import load_any
     from autotune.runtime.placed_module import PlacedModule
 
     program = load_any(path)
     assert not isinstance(program, ModuleImage)
-    return PlacedModule(program)
+    return PlacedModule(program, in_flight=depth)
 
 
 def profile(request: dict[str, Any]) -> dict[str, Any]:

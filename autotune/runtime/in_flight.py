@@ -175,11 +175,16 @@ class InFlight:
             if self._waiting:
                 self._starter.submit(self._advance)
             if error is None:
-                request.set_result(outputs)
+                request.succeed(outputs)
             else:
-                request.set_exception(error)
+                request.fail(error)
+
+        def interrupt() -> None:
+            for _, submission in list(waiting.submitted):
+                submission.cancel()
 
         memory.start(waiting.inputs, outputs, done, waiting.submitted)
+        request.when_cancelled(interrupt)
 
     def _refuse(self, waiting: _Waiting, memory: RequestMemory | None, error: BaseException) -> None:
         """End a request that could not begin."""
@@ -187,7 +192,7 @@ class InFlight:
             self._give_back(memory)
         request = waiting.request
         if request.running() or request.set_running_or_notify_cancel():
-            request.set_exception(error)
+            request.fail(error)
 
     def _give_back(self, memory: RequestMemory) -> None:
         """Keep it for the next request, or give it to others that need it more."""

@@ -112,9 +112,9 @@ class PlacedModule:
         """Run the model in the background; requests of a module begin in the order of submission.
 
         The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
-        a coroutine, ``await`` gives the same. Where too many requests are on their way it waits for room, and, before
-        the first one, for devices above their watermarks; at most ``timeout`` seconds. Raises InputError, UsageError
-        when closed, DeviceTimeoutError.
+        a coroutine, ``await`` gives the same. Cancelled while it runs, it ends behind the commands that devices are at.
+        Where too many requests are on their way it waits for room, and, before the first one, for devices above their
+        watermarks; at most ``timeout`` seconds. Raises InputError, UsageError when closed, DeviceTimeoutError.
         """
         return self._submit(arrays, None, timeout)
 

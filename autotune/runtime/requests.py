@@ -43,6 +43,7 @@ class Request(Future[_Result]):
             if deadline <= 0:
                 raise UsageError(f"the deadline of a request is in more than 0 seconds, got {deadline:g}")
             self.row[layout.DEADLINE_NS] = monotonic_ns() + int(deadline * 1e9)
+        self._interrupt: Callable[[], object] | None = None
 
     def __await__(self) -> Generator[Any, None, _Result]:
         import asyncio  # whoever awaits has it
@@ -56,7 +57,16 @@ class Request(Future[_Result]):
         if self._fate.setdefault("end", "cancelled") != "cancelled":
             return False
         self.row[layout.CANCELLED] = 1
+        interrupt = self._interrupt
+        if interrupt is not None:
+            interrupt()
         return True
+
+    def when_cancelled(self, interrupt: Callable[[], object]) -> None:
+        """Call a function when it is cancelled while it runs, at once where it was: for what reads no ``row``."""
+        self._interrupt = interrupt
+        if self.row[layout.CANCELLED]:
+            interrupt()
 
     def cancelled(self) -> bool:
         """Whether it ended without a result because it was cancelled."""
@@ -83,19 +93,29 @@ class Request(Future[_Result]):
         """Run, and keep what comes of it."""
         if not self.set_running_or_notify_cancel():
             return
-        error: BaseException | None = None
         try:
             if self._deadline is not None:
                 self.check()
             result = call(self)
-        except BaseException as raised:  # noqa: BLE001 - raised again by the future
-            error = raised
-        if self._fate.setdefault("end", "over") == "cancelled":
-            error = CancelledError()
-        if error is None:
+        except BaseException as error:  # noqa: BLE001 - raised again by the future
+            self.fail(error)
+        else:
+            self.succeed(result)
+
+    def succeed(self, result: _Result) -> None:
+        """It ran to its end: keep the result, unless it was cancelled meanwhile."""
+        if self._over():
             self.set_result(result)
         else:
-            self.set_exception(error)
+            self.set_exception(CancelledError())
+
+    def fail(self, error: BaseException) -> None:
+        """It ended with an error: keep that, unless it was cancelled meanwhile."""
+        self.set_exception(error if self._over() else CancelledError())
+
+    def _over(self) -> bool:
+        """Whether it ends before anybody cancelled it: then nobody can any more."""
+        return self._fate.setdefault("end", "over") != "cancelled"
 
 
 class Requests:

@@ -159,6 +159,23 @@ def test_requests_can_be_awaited_and_cancelled(program, devices, monkeypatch):
             np.testing.assert_allclose(found[0], answer(X + n), 1e-5, 1e-6)
 
 
+def test_a_request_that_runs_is_cancelled_alone(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    with PlacedModule(program, devices=devices) as module:
+        made: list[Submitted] = [[], []]
+        first, second = (module._submit([X + n], None, None, each) for n, each in enumerate(made))
+        assert gate.entered.acquire(timeout=60)  # the first is in its second stage
+        assert second.cancel()
+        with pytest.raises(CancelledError):
+            second.result(60)
+        assert second.cancelled()
+        gate.open()
+        check([first], [X])
+        assert not first.cancel()
+        assert gate.count == 1  # the second stage of the cancelled one never began
+        check([module.submit(X)], [X])
+
+
 def test_room_is_bounded(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
     with PlacedModule(program, devices=devices, in_flight=1, room=2) as module:

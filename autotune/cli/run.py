@@ -56,6 +56,12 @@ _PROFILED = 20
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what each device and worker did in one run, for Perfetto or chrome://tracing.",
 )
+@click.option(
+    "--requests",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Show N requests in the trace, one more at a time than the model has devices.",
+)
 @database_option
 @shape_option
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
@@ -71,6 +77,7 @@ def command(
     repeat: int | None,
     profiled: bool,
     trace: Path | None,
+    requests: int | None,
     database: str | None,
     shapes: dict[str, tuple[int, ...]] | None,
     threads: int | None,
@@ -81,6 +88,8 @@ def command(
 ) -> None:
     """Run MODEL, or an artifact that `autotune compile` wrote, and print its outputs and latency."""
     given = _given(inputs)
+    if requests is not None and trace is None:
+        raise UsageError("--requests is for --trace, which is not given")
     module = _module(model, database, shapes, threads, placement, allow_oversubscription)
     arrays = _inputs(module, given, random, seed)
     outputs = module.run(arrays)
@@ -96,9 +105,7 @@ def command(
     if folder is not None:
         _save(outputs, folder)
     if trace is not None:
-        from autotune.profiling.trace_events import trace_of
-
-        _write(trace, json.dumps(trace_of(module.recording(arrays))))
+        _write(trace, json.dumps(_trace(module, arrays, requests)))
     if profiled:
         from autotune.profiling.profile import profile
 
@@ -164,6 +171,19 @@ def _inputs(module: Module | PlacedModule, given: dict[str, Any], random: bool, 
         if spec.dtype == "bfloat16" and array is not None and array.dtype == "V2":
             arrays[spec.name] = array.view(spec.dtype)  # a file has no name for it
     return arrays | random_inputs(missing, seed)
+
+
+def _trace(module: Module | PlacedModule, arrays: dict[str, Any], requests: int | None) -> dict[str, Any]:
+    """The trace of one run, or of requests that are in flight together."""
+    from autotune.profiling.trace_events import trace_of
+    from autotune.runtime.placed_module import PlacedModule
+
+    if requests is None:
+        return trace_of(module.recording(arrays))
+    if not isinstance(module, PlacedModule):
+        raise UsageError("--requests is for models on several devices: name them with --place")
+    recording = module.recording(arrays, requests, in_flight=module.in_flight)
+    return trace_of(recording, range(requests))
 
 
 def _given(texts: Sequence[str]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""A recorded run in the Trace Event Format, which Perfetto and chrome://tracing show.
+"""Recorded runs in the Trace Event Format, which Perfetto and chrome://tracing show.
 
 A device is a process, its queue and its workers are threads: metadata events name them. Every command of a worker and
 every step of a queue is a complete event ("X"). Counters ("C") are the workers that are busy, and the tiles stolen so
-far. Times are in µs from the beginning of the run.
+far. Times are in µs from the beginning of the first run.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ _QUEUE = 0
 """The row of a device's steps; its workers follow."""
 
 
-def trace_of(recording: Recording, run: int = 0) -> dict[str, Any]:
-    """The trace of one of the recorded runs."""
+def trace_of(recording: Recording, runs: Sequence[int] = (0,)) -> dict[str, Any]:
+    """The trace of some of the recorded runs, on the same rows; each event says of which run it is."""
     steps = recording.steps
-    origin = min((_begin(step, run) for step in steps), default=0)
+    origin = min((_begin(step, run) for step in steps for run in runs), default=0)
     devices = dict.fromkeys(step.device for step in steps)
     events = list[Event]()
     for process, device in enumerate(devices):
         own = [step for step in steps if step.device == device]
         events += _names(process, device, own)
-        for step in own:
-            events.append(_step(process, step, run, origin))
-            events += _commands(process, step, run, origin)
-        events += _counters(process, own, run, origin)
+        for run in runs:
+            for step in own:
+                events.append(_step(process, step, run, origin))
+                events += _commands(process, step, run, origin)
+        events += _counters(process, own, runs, origin)
     return {"displayTimeUnit": "ns", "traceEvents": events}
 
 
@@ -70,7 +71,7 @@ def _step(process: int, step: StepRecording, run: int, origin: int) -> Event:
         {"bytes": step.moved_bytes} if step.image is None else {"dispatches": len(step.image.dispatches)}
     )
     begin, end = int(step.begin_ns[run]), int(step.end_ns[run])
-    return _complete(step.label, process, _QUEUE, begin - origin, end - begin, arguments)
+    return _complete(step.label, process, _QUEUE, begin - origin, end - begin, arguments | {"request": run})
 
 
 def _commands(process: int, step: StepRecording, run: int, origin: int) -> Iterator[Event]:
@@ -86,6 +87,7 @@ def _commands(process: int, step: StepRecording, run: int, origin: int) -> Itera
                     "tiles": row[layout.TILES_RUN],
                     "stolen": row[layout.TILES_STOLEN],
                     "nodes": list(info.nodes),
+                    "request": run,
                 }
                 begin, end = row[layout.BEGIN], row[layout.END]
                 yield _complete(info.name, process, 1 + worker, begin - origin, end - begin, arguments)
@@ -105,12 +107,15 @@ def _complete(
     }
 
 
-def _counters(process: int, steps: Sequence[StepRecording], run: int, origin: int) -> Iterator[Event]:
+def _counters(
+    process: int, steps: Sequence[StepRecording], runs: Sequence[int], origin: int
+) -> Iterator[Event]:
     """How many workers are busy, wherever that changes, and tiles stolen, wherever some were."""
     rows = [
         step.events[run].reshape(-1, layout.EVENT_SLOTS)
         for step in steps
         if step.events is not None and step.known_workers
+        for run in runs
     ]
     if not rows:
         return

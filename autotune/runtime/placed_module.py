@@ -63,8 +63,8 @@ class PlacedModule:
         self._signature = Signature(program.name, program.inputs, program.outputs)
         self._loaded = LoadedProgram.of(program, opened)
         self._threads = sum(opened[name].info.cores for name in program.devices)
-        most = len(program.devices) + 1 if in_flight is None else in_flight
-        self._requests = InFlight(self._loaded, most, room)
+        self._in_flight = len(program.devices) + 1 if in_flight is None else in_flight
+        self._requests = InFlight(self._loaded, self._in_flight, room)
 
     @property
     def program(self) -> DeviceProgram:
@@ -90,6 +90,11 @@ class PlacedModule:
     def devices(self) -> tuple[str, ...]:
         """The devices that it runs on."""
         return self._program.devices
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests run at once, at most."""
+        return self._in_flight
 
     @property
     def threads(self) -> int:
@@ -151,18 +156,19 @@ class PlacedModule:
         steps = self._program.steps
         return [StepEvent(n, steps[n].device, s.begin_ns, s.end_ns) for n, s in submitted]
 
-    def recording(self, inputs: Inputs, runs: int = 1) -> Recording:
-        """Runs that follow each other, with what every worker did: what a profile or a trace is made of.
+    def recording(self, inputs: Inputs, runs: int = 1, *, in_flight: int = 1) -> Recording:
+        """Runs with what every worker did, so many ``in_flight`` at a time: what a profile or a trace is made of.
 
-        A run before the first is not counted. They have memory of their own: requests beside them go on. Raises
+        As many before the first are not counted. They have memory of their own: requests beside them go on. Raises
         UsageError for less than one run.
         """
-        if runs < 1:
-            raise UsageError(f"at least 1 run is recorded, got {runs}")
+        if runs < 1 or in_flight < 1:
+            what, got = ("recorded", runs) if runs < 1 else ("in flight", in_flight)
+            raise UsageError(f"at least 1 run is {what}, got {got}")
         if self._requests.closed:
             raise self._requests.too_late()
         arrays = self._signature.inputs(self._arrays(inputs))
-        return recorded_runs(self._loaded, arrays[0], self._signature.fresh_outputs()[0], runs)
+        return recorded_runs(self._loaded, arrays[0], self._fresh, runs, in_flight)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a file that :func:`autotune.load` reads; raises ArtifactError."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from threading import Event
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 
 import numpy as np
 
@@ -15,42 +17,102 @@ from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemor
 from autotune.runtime.recording import Recording, StepRecording
 
 
-def recorded_runs(loaded: LoadedProgram, inputs: Arrays, outputs: Arrays, runs: int) -> Recording:
-    """Requests one after another with memory of their own; one before the first is not counted.
+def recorded_runs(
+    loaded: LoadedProgram,
+    inputs: Arrays,
+    outputs: Callable[[], Arrays],
+    runs: int,
+    in_flight: int = 1,
+) -> Recording:
+    """Requests with memory of their own, so many ``in_flight`` at a time; as many before the first are not counted.
 
-    Raises DeviceMemoryError, and what a device fails with.
+    The time of each is from its submission to its end. Raises DeviceMemoryError, and what a device fails with.
     """
-    memory = RequestMemory(loaded)
+    memories = list[RequestMemory]()
     try:
-        steps = [_Step(loaded, memory, number, runs) for number in range(len(loaded.program.steps))]
-        walls = np.zeros(runs, np.int64)
-        for run in range(-1, runs):
-            begin = time.perf_counter_ns()
-            spans = _spans(memory, inputs, outputs)
-            if run >= 0:
-                walls[run] = time.perf_counter_ns() - begin
-                for number, span in spans.items():
-                    steps[number].take(run, span)
-        moved = [step.recording for number, step in enumerate(steps) if memory.commands[number] is not None]
-        return Recording(loaded.program.name, walls, tuple(moved))
+        for _ in range(in_flight):
+            memories.append(RequestMemory(loaded))
+        lanes = [_Lane(loaded, memory, outputs(), runs, in_flight) for memory in memories]
+        ended: SimpleQueue[_Ended] = SimpleQueue()
+        begun = 0
+        for lane in lanes:
+            lane.begin(begun, inputs, ended)
+            begun += 1
+        running, error = len(lanes), None
+        while running:
+            request = ended.get()
+            running -= 1
+            error = error or request.error
+            if error is None:
+                request.lane.take(request)
+                if begun < runs + in_flight:
+                    request.lane.begin(begun, inputs, ended)
+                    begun, running = begun + 1, running + 1
+        if error is not None:
+            raise error
+        return _joined(loaded.program.name, lanes)
     finally:
-        memory.free()
+        for memory in memories:
+            memory.free()
 
 
-def _spans(memory: RequestMemory, inputs: Arrays, outputs: Arrays) -> dict[int, tuple[int, int]]:
-    """When each step of one request began and ended."""
-    over, errors = Event(), list[BaseException | None]()
+@dataclass(frozen=True, eq=False)
+class _Ended:
+    """A request that is over, with its number and its time; the first ones are not counted."""
 
-    def done(error: BaseException | None) -> None:
-        errors.append(error)
-        over.set()
+    lane: _Lane
+    number: int
+    wall_ns: int
+    submitted: Submitted
+    error: BaseException | None
 
-    submitted: Submitted = []
-    memory.start(inputs, outputs, done, submitted)
-    over.wait()
-    if errors[0] is not None:
-        raise errors[0]
-    return {number: (each.begin_ns, each.end_ns) for number, each in submitted}
+
+class _Lane:
+    """The memory of a request that is in flight, and what was recorded of those that had it."""
+
+    def __init__(
+        self, loaded: LoadedProgram, memory: RequestMemory, outputs: Arrays, runs: int, uncounted: int
+    ) -> None:
+        self._memory = memory
+        self._outputs = outputs
+        self._uncounted = uncounted
+        numbers = [n for n, commands in enumerate(memory.commands) if commands is not None]
+        self._steps = {number: _Step(loaded, memory, number, runs) for number in numbers}
+        self.walls = np.zeros(runs, np.int64)
+
+    @property
+    def recordings(self) -> list[StepRecording]:
+        """Zeros for requests that had other memory; without transfers that move nothing."""
+        return [step.recording for step in self._steps.values()]
+
+    def begin(self, number: int, inputs: Arrays, ended: SimpleQueue[_Ended]) -> None:
+        """Submit a request."""
+        submitted: Submitted = []
+        begin = time.perf_counter_ns()
+
+        def done(error: BaseException | None) -> None:
+            ended.put(_Ended(self, number, time.perf_counter_ns() - begin, submitted, error))
+
+        self._memory.start(inputs, self._outputs, done, submitted)
+
+    def take(self, request: _Ended) -> None:
+        """Keep what was written of the request that just ended."""
+        run = request.number - self._uncounted
+        for number, submission in request.submitted:
+            self._steps[number].take(run, (submission.begin_ns, submission.end_ns))
+        if run >= 0:
+            self.walls[run] = request.wall_ns
+
+
+def _joined(name: str, lanes: Sequence[_Lane]) -> Recording:
+    """What all lanes recorded, each of other requests."""
+    steps = []
+    for parts in zip(*(lane.recordings for lane in lanes), strict=True):
+        begins, ends = (sum(each) for each in zip(*((p.begin_ns, p.end_ns) for p in parts), strict=True))
+        rows = [part.events for part in parts if part.events is not None]
+        events = np.asarray(sum(rows)) if rows else None
+        steps.append(replace(parts[0], begin_ns=np.asarray(begins), end_ns=np.asarray(ends), events=events))
+    return Recording(name, np.asarray(sum(lane.walls for lane in lanes)), tuple(steps))
 
 
 class _Step:
@@ -87,15 +149,19 @@ class _Step:
         )
 
     def take(self, run: int, span: tuple[int, int]) -> None:
-        """Keep what was written of the request that just ended."""
+        """Keep what was written of the request that just ended, unless its number is negative."""
+        if run >= 0:
+            self._keep(run, span)
+        for rows in self._rows:
+            rows.fill(0)
+
+    def _keep(self, run: int, span: tuple[int, int]) -> None:
         self.recording.begin_ns[run], self.recording.end_ns[run] = span
         events = self.recording.events
         if events is not None and self._timed is not None:
             events[run, :, 0, [layout.BEGIN, layout.END]] = np.transpose(self._timed.spans)
         elif events is not None:
             events[run] = np.concatenate(self._rows)
-        for rows in self._rows:
-            rows.fill(0)
 
 
 def _segments(commands: CommandBuffer) -> list[Segment]:

@@ -30,7 +30,7 @@ def test_devices_are_processes_and_workers_threads() -> None:
 
 
 def test_events_are_in_their_rows_in_microseconds_from_the_beginning() -> None:
-    found = [event for event in trace_of(on_two_devices(), run=1)["traceEvents"] if event["ph"] == "X"]
+    found = [event for event in trace_of(on_two_devices(), [1])["traceEvents"] if event["ph"] == "X"]
     assert [(e["name"], e["pid"], e["tid"], e["ts"], e["dur"]) for e in found] == [
         ("made_up", 0, 0, 0.0, 9.0),
         ("000_conv", 0, 1, 0.0, 4.0),
@@ -41,8 +41,14 @@ def test_events_are_in_their_rows_in_microseconds_from_the_beginning() -> None:
         ("transfer t", 1, 0, 10.0, 2.0),
         ("run y", 1, 0, 12.0, 5.0),
     ]
-    assert found[4]["args"] == {"kind": "convolution", "tiles": 3, "stolen": 1, "nodes": [*"abcd"]}
-    assert found[6]["args"] == {"bytes": 4096}
+    assert found[4]["args"] == {
+        "kind": "convolution",
+        "tiles": 3,
+        "stolen": 1,
+        "nodes": [*"abcd"],
+        "request": 1,
+    }
+    assert found[6]["args"] == {"bytes": 4096, "request": 1}
 
 
 def test_counters_say_how_many_workers_are_busy_and_what_was_stolen() -> None:

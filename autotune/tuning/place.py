@@ -22,6 +22,7 @@ from autotune.tuning.turns import Rounds, Turns
 
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model, Shapes
+    from autotune.compiler.throughput import Throughput
     from autotune.database.opening import DatabaseLike
     from autotune.database.store import Database
     from autotune.graph.ir import Graph
@@ -83,6 +84,40 @@ class PlacementReport:
     def to_json(self) -> dict[str, Any]:
         """All of it, as plain values."""
         return asdict(self) | {"placement": self.placement}
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """The placement on several devices that is expected to be the best, compiled and not measured as a whole."""
+
+    placement: dict[str, str]
+    program: DeviceProgram
+    expected: Throughput
+
+
+def propose(
+    model: Model,
+    devices: Sequence[str],
+    in_flight: int,
+    *,
+    database: DatabaseLike | None = None,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+) -> Proposal | None:
+    """The stages of a pipeline, for so many requests in flight; None where all on one device is expected to be better.
+
+    Raises as :func:`place` does.
+    """
+    from autotune.compiler.dividing import imported, on_one_device
+    from autotune.tuning.api import with_database
+
+    _check(devices)
+    aim, graph = aim_of("throughput", in_flight, len(devices)), on_one_device(imported(model, None))
+
+    def run(store: Database | None) -> Proposal | None:
+        return _Job(graph, tuple(devices), aim, store, tolerance, seed, lambda text: None).propose()
+
+    return with_database(database, run)[0]
 
 
 def place(
@@ -150,7 +185,17 @@ class _Job:
         self.seed = seed
         self.progress = progress
 
-    def run(self) -> PlacementReport:
+    def propose(self) -> Proposal | None:
+        _, costs, found = self._searched()
+        best = found[0].placing
+        expected = costs.throughput(best, self.aim.in_flight)
+        if len({*best}) < 2 or expected is None:
+            return None
+        placement = self._placement(best, costs)
+        return Proposal(placement, self._compiled(placement), expected)
+
+    def _searched(self) -> tuple[list[DeviceProgram], PlacementCosts, list[SearchedPlacement]]:
+        """All of the model on each device, what its parts cost there, and placements, the best first."""
         self.progress(f"measuring {self.graph.name} on {', '.join(self.devices)}")
         alone = [self._compiled({"*": device}) for device in self.devices]
         costs = measured_costs(self.graph, alone, {name: open_device(name) for name in self.devices})
@@ -160,6 +205,10 @@ class _Job:
         found = search_placements(
             lambda placing: aim.score(costs, placing), ops, len(self.devices), starts=starts, seed=self.seed
         )
+        return alone, costs, found
+
+    def run(self) -> PlacementReport:
+        aim, (alone, costs, found) = self.aim, self._searched()
         chosen = self._chosen(found, costs)
         placements = [self._placement(placing, costs) for placing, _ in chosen]
         programs = [alone[0], *(self._compiled(placement) for placement in placements[1:])]
@@ -264,4 +313,4 @@ def _seconds(series: Series | None) -> float | None:
     return None if series is None else 1e-9 * float(np.median(series))
 
 
-__all__ = ["CANDIDATES", "MeasuredPlacement", "PlacementReport", "place"]
+__all__ = ["CANDIDATES", "MeasuredPlacement", "PlacementReport", "Proposal", "place", "propose"]

@@ -1,4 +1,4 @@
-"""Models in stages on several devices, several requests in flight: beside one at a time, and one module of all cores."""
+"""Models in stages on several devices, several in flight: beside one at a time, and one module of all cores."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from autotune.cli import options_bench as shared
 
 ABOUT = (
     "Models whose parts are stages on several devices, with several requests in flight: beside requests one at a time "
-    "on the same stages, and beside the same model as one module of all cores. The stages are those that the search for "
-    "a placement expects to be the best for throughput."
+    "on the same stages, and beside the same model as one module of all cores. The stages are those that the search "
+    "for a placement expects to be the best for throughput."
 )
 _MODELS = ("squeezenet", "inception_v1", "mobilenetv2", "encoder")
 

@@ -20,12 +20,13 @@ CALLER = "the caller"
 class Throughput:
     """Seconds of each lane for one request, and those that a request takes ``alone``; at most ``depth`` are in flight.
 
-    Lanes are devices, their copies, cores that several devices share, and the caller.
+    Lanes are devices, their copies, cores that several devices share, and the caller, who makes ``submissions``.
     """
 
     busy: Mapping[str, float]
     alone: float
     depth: int
+    submissions: int
 
     @property
     def bottleneck(self) -> str:
@@ -55,7 +56,7 @@ def throughput(tasks: Sequence[Task], depth: int) -> Throughput:
     for lanes in {frozenset(each) for each in sharers.values() if len(each) > 1}:
         busy[f"cores of {' and '.join(sorted(lanes))}"] = sum(busy[lane] for lane in lanes)
     busy[CALLER] = sum(task.submission for task in tasks)
-    return Throughput(busy, makespan(tasks).total, depth)
+    return Throughput(busy, makespan(tasks).total, depth, sum(bool(task.lane) for task in tasks))
 
 
 __all__ = ["CALLER", "Throughput", "throughput"]

@@ -231,6 +231,7 @@ class _Job:
     ) -> list[tuple[Placing, float]]:
         """The incumbent and the best that promise to be faster, with the seconds that are expected of each."""
         first = self._on(0, costs)
+        scores = {each.placing: each.seconds for each in found}
         expected = {first: self.aim.seconds(costs, first)}
         for each in found:
             if len(expected) > CANDIDATES:
@@ -238,7 +239,7 @@ class _Job:
             seconds = self.aim.seconds(costs, each.placing)
             if seconds < _PROMISE * expected[first]:
                 expected[each.placing] = seconds
-            elif each.seconds > expected[first]:
+            elif each.seconds > scores[first]:
                 break
         return [*expected.items()]
 

@@ -1,7 +1,8 @@
 """Runs compiled models: images, artifacts, modules, and the native executor under them.
 
 In the order a model passes through: ``image`` (a compiled model as values), ``artifact`` (the same in
-a file; ``manifest``, ``archive`` and ``verify`` are its parts), ``module`` (ready to run; ``call_record``
+a file; ``manifest``, ``archive``, ``contents``, ``hashes`` and ``verify`` are its parts; ``variants`` holds several
+targets, and ``artifact_file`` reads every kind), ``module`` (ready to run; ``call_record``
 makes it a builtin function, ``arguments`` checks what that does not take, ``requests`` are calls in the
 background, ``streams`` several of them at once, each on an ``instance``), ``program`` and ``layout`` (the
 recorded program), ``device`` (memory), ``pool`` (worker threads), ``native`` (compiles the executor), ``executor``,

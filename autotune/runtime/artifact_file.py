@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from autotune.errors import UsageError
 from autotune.runtime.artifact import manifest_and_members, opened, unpacked
@@ -85,22 +85,14 @@ def _read(file: BinaryIO, *, mapped: bool, check: bool) -> tuple[AnyManifest, Co
 
 
 def _manifest(data: bytes) -> AnyManifest:
-    raw = _parsed(data)
-    kind = None if raw is None else raw.get("format")
-    if raw is not None and kind == PROGRAM_FORMAT:
-        return ProgramManifest.from_json(raw)
-    if raw is not None and kind == VARIANTS_FORMAT:
-        return VariantsManifest.from_json(raw)
-    return Manifest.from_json(data)
-
-
-def _parsed(data: bytes) -> dict[str, Any] | None:
-    """A manifest as JSON; None for what is no object, of which :class:`Manifest` says what is wrong."""
     try:
         raw = json.loads(data)
     except (ValueError, RecursionError):
-        return None
-    return raw if isinstance(raw, dict) else None
+        return Manifest.from_json(data)  # which says what is wrong
+    kind = raw.get("format") if isinstance(raw, dict) else None
+    if kind == PROGRAM_FORMAT:
+        return ProgramManifest.from_json(raw)
+    return VariantsManifest.from_json(raw) if kind == VARIANTS_FORMAT else Manifest.from_parsed(raw)
 
 
 def _images(manifest: AnyManifest) -> tuple[Manifest, ...]:

@@ -10,6 +10,8 @@ from autotune.runtime.image import ModuleImage
 from autotune.runtime.placed_module import PlacedModule
 from autotune.target import Target
 
+_DRIVERS = {"opencl": "opencl", "nvptx64": "cuda"}
+"""By the architecture of code."""
 _KINDS = {"accelerator", "cpu", "gpu", "local"}
 """Features that say what suits a device, not what it can run."""
 
@@ -31,7 +33,10 @@ def on_device(image: ModuleImage) -> PlacedModule:
 
 def device_for(target: Target) -> DeviceInfo | None:
     """The device that code for a target was compiled for, else the first that can run it; None where none can."""
-    found = [info for info in devices() if info.target is not None and _runs(info.target, target)]
+    if target.arch not in _DRIVERS:
+        return None
+    every = devices(_DRIVERS[target.arch])  # what others need, such as LLVM, may not be here
+    found = [info for info in every if info.target is not None and _runs(info.target, target)]
     return next((info for info in found if info.target == target), found[0] if found else None)
 
 

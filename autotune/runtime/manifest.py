@@ -85,6 +85,11 @@ class Manifest:
             raw = json.loads(data)
         except (ValueError, RecursionError) as error:
             raise ArtifactError(f"the manifest is not JSON: {error}") from error
+        return Manifest.from_parsed(raw)
+
+    @staticmethod
+    def from_parsed(raw: Any) -> Manifest:
+        """The same of JSON that was parsed."""
         if not isinstance(raw, dict) or raw.get("format") != FORMAT:
             raise ArtifactError(f"not an artifact: its format is not {FORMAT!r}")
         if raw.get("version") != VERSION:

@@ -42,9 +42,9 @@ def driver(name: str) -> Driver:
     return made
 
 
-def devices() -> list[DeviceInfo]:
-    """All devices of all drivers that can be used here."""
-    return [info for name in DRIVERS for info in _found(name)[0]]
+def devices(*drivers: str) -> list[DeviceInfo]:
+    """All devices that can be used here, of the drivers of these names or of all."""
+    return [info for name in drivers or DRIVERS for info in _found(name)[0]]
 
 
 def absent() -> dict[str, str]:

@@ -33,7 +33,7 @@ _MODELS = ("squeezenet", "inception_v1", "mobilenetv2", "encoder")
     metavar="N",
     help="Requests at a time. [default: one more than devices]",
 )
-@shared.number_option("--rounds", 8, "Turns of each.")
+@shared.number_option("--rounds", 12, "Turns of each.")
 @shared.with_output
 def command(
     output: shared.Output,

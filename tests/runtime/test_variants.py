@@ -101,7 +101,9 @@ def test_choosing_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("autotune.target._own_instruction_set", missing)
     monkeypatch.setenv("AUTOTUNE_HOST", "x86-64")
-    assert variants.choose([Target.parse("x86-64-v2"), Target.parse("cuda:sm_90"), Target.parse("x86-64")]) == 2
+    assert (
+        variants.choose([Target.parse("x86-64-v2"), Target.parse("cuda:sm_90"), Target.parse("x86-64")]) == 2
+    )
 
 
 def test_equal_constants_are_there_once(path: Path) -> None:

@@ -64,8 +64,11 @@ TABLES = (
     schema.comparisons,
     schema.readings,
     schema.plans,
+    schema.placements,
 )
 """What is referred to comes before what refers to it."""
+_NUMBERED = (schema.runs, schema.comparisons, schema.readings, schema.plans, schema.placements)
+"""Those whose rows have numbers of their own."""
 
 
 def _everything() -> dict[Table, Select[Any]]:
@@ -102,7 +105,7 @@ def _settled(
 
 def _renumbered(connection: Connection, table: Table, row: dict[str, Any]) -> dict[str, Any]:
     """A row to insert: without a number of its own, and with the number that its run has in this database."""
-    if table not in (schema.runs, schema.comparisons, schema.readings, schema.plans):
+    if table not in _NUMBERED:
         return row
     found = {name: value for name, value in row.items() if name in table.c and name != "id"}
     if found.get("run_id") is not None:

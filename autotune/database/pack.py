@@ -5,7 +5,7 @@ The file is a ZIP archive::
     manifest.json      format, version, schema, versions, models and targets, and of each table the number of rows, the
                        bytes and their SHA-256
     TABLE.jsonl        the rows of a table, a JSON object a line: workloads, targets, spaces, jobs, layers, runs,
-                       comparisons, readings, plans
+                       comparisons, readings, plans, placements
     signature          of manifest.json, where it was signed: 64 bytes of ed25519
 
 Equal databases make equal bytes. Nothing is extracted: rows go through the checks of their columns into a temporary
@@ -45,6 +45,8 @@ VERSION = 1
 
 _MANIFEST, _SIGNATURE = "manifest.json", "signature"
 _MEMBERS: Mapping[str, Table] = {f"{table.name}.jsonl": table for table in TABLES}
+_SCHEMAS: Mapping[int, frozenset[str]] = {10: frozenset({schema.placements.name}), schema.VERSION: frozenset()}
+"""The schemas of packs that can be read, and the tables that each of them lacks."""
 _MOST_MANIFEST, _MOST_LINE, _SIGNATURE_BYTES = 16 << 20, 16 << 20, 64
 _MOST_RATIO, _SMALL = 200, 1 << 20
 """How many times larger than the archive its rows may be, unless they are small: schedules compress to a 50th."""
@@ -158,6 +160,10 @@ def _stage(connection: Connection, archive: zipfile.ZipFile, key: Path | None) -
         signing.check(data, signature, key)
     tables = _tables_of(data)
     for name, table in _MEMBERS.items():
+        if table.name not in tables:
+            if name in entries:
+                raise PackError(f"unexpected member {name!r}")
+            continue
         if name not in entries:
             raise PackError(f"it has no {name}")
         _stage_table(connection, table, archive, entries[name], tables[table.name])
@@ -200,14 +206,18 @@ def _tables_of(data: bytes) -> dict[str, Mapping[str, Any]]:
         raise PackError(f"{_MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise PackError(f"it is no pack: its format is not {FORMAT!r}")
-    for name, known in (("version", VERSION), ("schema", schema.VERSION)):
-        if manifest.get(name) != known:
+    lacking = next((names for known, names in _SCHEMAS.items() if manifest.get("schema") == known), None)
+    for name, known, fits in (
+        ("version", VERSION, manifest.get("version") == VERSION),
+        ("schema", schema.VERSION, lacking is not None),
+    ):
+        if not fits:
             raise PackError(
                 f"its {name} is {str(manifest.get(name))[:20]}, this autotune reads {known}; export it again by this "
                 "version, from a database that `autotune db upgrade` brought up to date"
             )
     tables = manifest.get("tables")
-    names = {table.name for table in TABLES}
+    names = {table.name for table in TABLES} - (lacking or frozenset())
     if not isinstance(tables, dict) or tables.keys() != names:
         raise PackError(f"{_MANIFEST} has not the tables {', '.join(sorted(names))}")
     for name, said in tables.items():

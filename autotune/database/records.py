@@ -259,6 +259,33 @@ class PlanReading:
         return json.dumps({"options": dict(self.options), "schedules": dict(self.schedules)}, sort_keys=True)
 
 
+@dataclass(frozen=True)
+class PlacementReading:
+    """What a placement of a model took as a whole, beside all of the model on the first device.
+
+    ``placement`` has devices by patterns of names and operators. ``expected_ns`` is its estimate; ``measured_ns``, the
+    ``ratio`` and its ``rounds`` are None and 0 where it was not measured. ``code`` is the SHA-256 (hex) of the program
+    that ran. ``won``: of those of its search it is the one to use. ``inside`` names the model; it and ``created`` are
+    set by the database.
+    """
+
+    devices: tuple[str, ...]
+    placement: Mapping[str, str]
+    expected_ns: float
+    code: str
+    measured_ns: float | None = None
+    ratio: Ratio | None = None
+    rounds: int = 0
+    won: bool = False
+    inside: str = ""
+    created: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The devices and the placement as canonical JSON."""
+        return json.dumps({"devices": self.devices, "placement": dict(self.placement)}, sort_keys=True)
+
+
 class Storable(Protocol):
     """A workload of a graph or of a user's own program, as far as it is stored."""
 
@@ -340,6 +367,7 @@ __all__ = [
     "Latency",
     "Origin",
     "Outcome",
+    "PlacementReading",
     "PlanReading",
     "Ratio",
     "Reading",

@@ -21,6 +21,7 @@ from autotune.database.records import (
     Latency,
     Origin,
     Outcome,
+    PlacementReading,
     PlanReading,
     Ratio,
     Reading,
@@ -260,15 +261,17 @@ def _ratio(row: Row[Any]) -> Ratio | None:
     return Ratio(_number(row.ratio, "ratio"), interval)  # type: ignore[arg-type]
 
 
+def _ratio_columns(ratio: Ratio | None) -> dict[str, float | None]:
+    low, high = (ratio and ratio.interval) or (None, None)
+    return {"ratio": None if ratio is None else ratio.median, "ratio_low": low, "ratio_high": high}
+
+
 def plan_to_row(plan: PlanReading) -> dict[str, Any]:
     """The columns of a plan that is about to be stored."""
-    low, high = plan.ratio.interval or (None, None)
     return {
         "key": hashlib.sha256(plan.text.encode()).hexdigest(),
         "json": plan.text,
-        "ratio": plan.ratio.median,
-        "ratio_low": low,
-        "ratio_high": high,
+        **_ratio_columns(plan.ratio),
         "rounds": plan.rounds,
         "won": plan.won,
     }
@@ -285,6 +288,34 @@ def plan_from_row(row: Row[Any]) -> PlanReading:
             dict(made["options"]),
             dict(made["schedules"]),
             ratio,
+            _whole(row.rounds, "rounds"),
+            bool(row.won),
+            _text(row.inside, "inside"),
+            _time(row.created, "created"),
+        )
+
+
+def placement_to_row(placement: PlacementReading) -> dict[str, Any]:
+    """The columns of a placement that is about to be stored."""
+    same = {name: getattr(placement, name) for name in ("code", "expected_ns", "measured_ns", "rounds", "won")}
+    name = hashlib.sha256(placement.text.encode()).hexdigest()
+    return {"name": name, "json": storable(placement.text), **same, **_ratio_columns(placement.ratio)}
+
+
+def placement_from_row(row: Row[Any]) -> PlacementReading:
+    """A placement that was searched; raises DatabaseError for a damaged row."""
+    with _sound(f"row {row.id} of placements"):
+        made = json.loads(_text(row.json, "json"))
+        devices, placement = made["devices"], made["placement"]
+        if not all(isinstance(text, str) for text in (*devices, *placement, *placement.values())):
+            raise ValueError("its placement has no names")
+        return PlacementReading(
+            tuple(devices),
+            dict(placement),
+            _number(row.expected_ns, "expected_ns"),
+            _text(row.code, "code"),
+            None if row.measured_ns is None else _number(row.measured_ns, "measured_ns"),
+            _ratio(row),
             _whole(row.rounds, "rounds"),
             bool(row.won),
             _text(row.inside, "inside"),

@@ -19,13 +19,13 @@ from sqlalchemy import (
     text,
 )
 
-VERSION = 10
+VERSION = 11
 """Version of the schema that this code writes.
 
 Version 2 added contests, version 3 verdicts, version 4 layers; version 5 has comparisons in the place of contests and
 verdicts; version 6 added readings, versions 7 and 9 the footprints of runs, version 8 plans, version
-10 the keys of readings and the indexes by which a database of a million runs answers. An older database is brought up
-to date when it is opened to write.
+10 the keys of readings and the indexes by which a database of a million runs answers, version 11 placements. An older
+database is brought up to date when it is opened to write.
 """
 OLDEST = 1
 """The oldest version that this code can bring up to date."""
@@ -191,6 +191,30 @@ plans = Table(
 )
 """Whole plans that were read while a job searched or compared: a row for each time; those that ``won`` are used."""
 
+placements = Table(
+    "placements",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("key", String(64), nullable=False),
+    Column("name", String(64), nullable=False),
+    Column("json", Text, nullable=False),
+    Column("code", String(64), nullable=False),
+    Column("expected_ns", Float, nullable=False),
+    Column("measured_ns", Float),
+    Column("ratio", Float),
+    Column("ratio_low", Float),
+    Column("ratio_high", Float),
+    Column("rounds", Integer, nullable=False),
+    Column("won", Boolean, nullable=False),
+    Column("inside", Text, nullable=False),
+    Column("job", ForeignKey("jobs.id"), index=True),
+    Column("created", Float, nullable=False),
+    UniqueConstraint("key", "name", "created", name="one_placement_each"),
+    Index("placed", "key", "created"),
+)
+"""Where the parts of models run: a row a placement; those of a search have the same time ``created``, and one has
+``won``. ``key`` is that of a model on some devices."""
+
 layers = Table(
     "layers",
     metadata,
@@ -208,6 +232,7 @@ __all__ = [
     "layers",
     "meta",
     "metadata",
+    "placements",
     "plans",
     "readings",
     "runs",

@@ -25,6 +25,7 @@ from autotune.database.records import (
     Comparison,
     JobRow,
     Key,
+    PlacementReading,
     PlanReading,
     Reading,
     Run,
@@ -183,6 +184,26 @@ class Database:
         columns = schema.plans.c
         query = select(schema.plans).where(columns.job == job).order_by(columns.id)
         return self._all(query, rows.plan_from_row)
+
+    def placed(self, key: str, placements: Sequence[PlacementReading], inside: str, job: str = "") -> None:
+        """Store the placements of a search, all at once; the one that won is used from then on.
+
+        ``key`` is that of a model on some devices. Raises DatabaseError unless one has won.
+        """
+        measured.store_placements(self.session, key, placements, inside, job)
+
+    def placements(self, key: str) -> list[PlacementReading]:
+        """All placements of a model on some devices that were searched, the oldest first."""
+        columns = schema.placements.c
+        query = select(schema.placements).where(columns.key == key)
+        return self._all(query.order_by(columns.created, columns.id), rows.placement_from_row)
+
+    def placement(self, key: str) -> PlacementReading | None:
+        """The placement to use: that which won the newest search; None if there was none."""
+        columns = schema.placements.c
+        query = select(schema.placements).where(columns.key == key, columns.won)
+        newest = query.order_by(columns.created.desc(), columns.id.desc()).limit(1)
+        return next(iter(self._all(newest, rows.placement_from_row)), None)
 
     def best(self, workload_key: str, target_key: str, space_key: str) -> Run | Miss:
         """The schedule to use for exactly this key, or why there is none.

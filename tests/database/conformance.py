@@ -24,7 +24,7 @@ from autotune.database import (
 )
 from autotune.database.address import DatabaseAddress
 from autotune.database.merge import forget, merge
-from autotune.database.records import PlanReading, Ratio, Reading
+from autotune.database.records import PlacementReading, PlanReading, Ratio, Reading
 from autotune.database.session import Session
 from autotune.errors import DatabaseError, SchemaVersionError
 from tests.database.crowd import WRITERS, crowd
@@ -254,6 +254,25 @@ class Conformance:
             assert replace(first, created=0.0) == replace(plan, inside="net")
             assert (second.ratio, second.schedules, second.won) == (Ratio(1.1), {}, False)
             assert database.plans("another") == []
+
+    def test_placements_come_back_as_they_were_stored(self, where: str) -> None:
+        one = PlacementReading(("cpu:0", "cpu:1"), {"*": "cpu:0"}, 9e6, "a", 8.5e6)
+        both = replace(one, placement={"Conv": "cpu:1", "*": "cpu:0"}, ratio=Ratio(0.9, (0.8, 0.95)), rounds=24)
+        with Database(where) as database:
+            prepare(database)
+            mine = database.claim_job(job(), lambda owner: False)
+            assert database.placement("k") is None
+            database.placed("k", [one, replace(both, won=True)], "net", mine.id)
+            first, second = database.placements("k")
+            assert replace(first, created=0.0) == replace(one, inside="net")
+            assert database.placement("k") == second
+            assert replace(second, created=0.0) == replace(both, inside="net", won=True)
+            database.placed("k", [replace(one, won=True)], "net")
+            assert len(database.placements("k")) == 3
+            assert replace(database.placement("k"), created=0.0) == replace(one, inside="net", won=True)
+            assert database.placements("another") == []
+            with pytest.raises(DatabaseError, match="needs one that is used"):
+                database.placed("k", [one, both], "net")
 
     def test_a_comparison_of_another_search_space_says_nothing_of_this_one(self, where: str) -> None:
         other = replace(KEY, space="t" * 64)

@@ -17,7 +17,7 @@ import pytest
 from autotune.database import Database
 from autotune.database.merge import TABLES, merge
 from autotune.database.pack import opened_pack, write
-from autotune.database.records import PlanReading, Ratio, Reading
+from autotune.database.records import PlacementReading, PlanReading, Ratio, Reading
 from autotune.errors import MissingExtraError, PackError, UsageError
 from tests.database.examples import HOST, KEY, compare, job, prepare, run, schedules
 
@@ -37,6 +37,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
         compare(database, schedules((first, 76.0), (second, 70.0), won="b"))
         database.read_inside(KEY, [Reading("b", 0.9, 3, 100.0)], "net", "j1")
         database.read_plans([PlanReading({}, {"w": "t"}, Ratio(0.9), 3)], "net", "j1")
+        database.placed("k" * 64, [PlacementReading(("cpu",), {"*": "cpu"}, 1.0, "c", won=True)], "net", "j1")
         yield database
 
 
@@ -76,8 +77,23 @@ def test_the_manifest_says_what_is_inside(pack: Path) -> None:
     assert manifest["targets"][HOST.key]["threads"] == 2
     assert {name: said["rows"] for name, said in manifest["tables"].items()} == {
         "workloads": 1, "targets": 2, "spaces": 2, "jobs": 1, "layers": 1, "runs": 3, "comparisons": 2, "readings": 1,
-        "plans": 1,
+        "plans": 1, "placements": 1,
     }  # fmt: skip
+
+
+def test_a_pack_of_a_schema_without_placements_is_read(filled: Database, pack: Path) -> None:
+    def older(members: Members) -> Members:
+        said = json.loads(members["manifest.json"])
+        said["schema"] = 10
+        del said["tables"]["placements"]
+        return {**members, "manifest.json": json.dumps(said).encode()}
+
+    rewritten(pack, older)
+    with pytest.raises(PackError, match="unexpected member 'placements.jsonl'"), opened_pack(pack):
+        pass
+    rewritten(pack, lambda members: {n: data for n, data in members.items() if n != "placements.jsonl"})
+    with opened_pack(pack) as found:
+        assert everything(found) == everything(filled) | {"placements": []}
 
 
 def rewritten(pack: Path, change: Callable[[Members], Members]) -> None:
@@ -140,7 +156,7 @@ HOSTILE: dict[str, tuple[Callable[[Members], Members], str]] = {
     "nested": (lambda m: {**m, "manifest.json": b"[" * 10**6}, "manifest.json is not JSON: "),
     "another format": (manifest(format="zip"), "it is no pack: its format is not 'autotune-pack'"),
     "a newer version": (manifest(version=2), "its version is 2, this autotune reads 1; export it again by this "),
-    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 10; export it again by this "),
+    "another schema": (manifest(schema=8), "its schema is 8, this autotune reads 11; export it again by this "),
     "other tables": (manifest(tables={}), "manifest.json has not the tables comparisons, jobs, "),
     "tables that are none": (manifest(tables=3), "manifest.json has not the tables comparisons, jobs, "),
     "no number": (

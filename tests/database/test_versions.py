@@ -134,6 +134,7 @@ def check_contents(database: Database, version: int) -> None:
     assert len(database.layers()) == (version >= 4)
     assert [reading.ratio for reading in database.readings(KEY)] == ([0.9] if version >= 6 else [])
     assert len(database.plans("j1")) == (version >= 8)
+    assert len(database.placements("k" * 64)) == (version >= 11)
     assert best.footprint == (Footprint(4096, 9000, 1024) if version >= 9 else None)
     assert len(database.runs()) == 3
 

@@ -30,7 +30,7 @@ class Settings:
     defaults: str = ""
     """``anew`` to choose every default schedule by a search; empty to use what was chosen before on this machine."""
     slowdown: str = ""
-    """For tests: CPU devices that take so many times as long as they would, ``cpu:0=4,cpu:1=2``."""
+    """For tests: CPU and OpenCL devices that take so many times as long as they would, ``cpu:0=4,cpu:1=2``."""
 
     @classmethod
     def from_environment(cls) -> Settings:

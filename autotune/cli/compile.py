@@ -14,6 +14,7 @@ from autotune.cli.options import (
     announce,
     compilation_json,
     database_option,
+    devices_option,
     json_option,
     model_argument,
     objective_options,
@@ -27,6 +28,7 @@ from autotune.cli.options import (
     tolerance_option,
     verify_option,
 )
+from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.compiler.driver import CompileOptions
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     help="Make exactly the code that a lock pins, for its target; no database is read.",
 )
 @placement_option
+@devices_option
 @click.option("--details", is_flag=True, help="Print a line a dispatch.")
 @verify_option
 @json_option
@@ -68,6 +71,7 @@ def command(
     require_hit: bool,
     lock: Path | None,
     placement: dict[str, str] | None,
+    devices: tuple[str, ...],
     details: bool,
     verify: bool,
     as_json: bool,
@@ -88,6 +92,8 @@ def command(
         check_threads_here(target, options["threads"], allow_oversubscription=allow_oversubscription)
     start = time.perf_counter()
     if len(targets) > 1:
+        if devices:
+            raise UsageError("--devices say what is compiled for: leave out the targets")
         several, where = compile_for_targets(
             model,
             targets,
@@ -111,6 +117,7 @@ def command(
         database=database,
         lock=lock,
         placement=placement,
+        devices=devices,
         require_hit=require_hit,
         verify=verify,
         **options,

@@ -13,6 +13,7 @@ from autotune.cli.options import (
     compilation_json,
     compile_options,
     database_option,
+    devices_option,
     json_option,
     model_argument,
     objective_options,
@@ -21,8 +22,10 @@ from autotune.cli.options import (
     print_json,
     verify_option,
 )
+from autotune.errors import UsageError
 
 if TYPE_CHECKING:
+    from autotune.compiler.dividing import Model
     from autotune.compiler.driver import CompileOptions
     from autotune.passes.partition import InPlace
     from autotune.passes.pipeline import PassRecord
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     help="Only say what the model would take: no machine code is made.",
 )
 @placement_option
+@devices_option
 @click.option(
     "--affinity",
     "only_affinity",
@@ -54,6 +58,7 @@ def command(
     verify: bool,
     only_predicted: bool,
     placement: dict[str, str] | None,
+    devices: tuple[str, ...],
     only_affinity: bool,
     as_json: bool,
     **options: Unpack[CompileOptions],
@@ -72,16 +77,24 @@ def command(
     from autotune.runtime.archive import is_archive
     from autotune.tuning.accuracy import checked
     from autotune.tuning.api import compile_with_database, predict
-    from autotune.tuning.placing import where_it_runs
+    from autotune.tuning.placing import by_database, where_it_runs
 
     if is_archive(model):
+        if devices:
+            raise UsageError(f"--devices was given for {model}, which is compiled already; it is for models")
         held = examined(model)
         if as_json:
             print_json(artifact_json(model, held))
         else:
             click.echo("\n".join(artifact_lines(model, held)))
         return
-    placed = where_it_runs(model, options["shapes"], placement)
+    what: Model = model
+    if devices:
+        what, searched = by_database(model, options["shapes"], devices, database, placement)
+        placement, options["shapes"] = dict(searched.placement), None
+        if not as_json:
+            click.echo(str(searched))
+    placed = where_it_runs(what, options["shapes"], placement)
     if only_affinity:
         if as_json:
             print_json(None if placed is None else affinity_json(placed))
@@ -91,10 +104,10 @@ def command(
             click.echo("\n".join(affinity_lines(placed)))
         return
     if placed is not None:
-        _explain_placed(model, database, placement, verify, as_json, options)
+        _explain_placed(model, what, database, placement, verify, as_json, options)
         return
     announce(f"predicting {model}")
-    predicted = predict(model, database=database, **options)
+    predicted = predict(what, database=database, **options)
     if only_predicted:
         if as_json:
             print_json(predicted.to_json())
@@ -104,13 +117,13 @@ def command(
     announce(f"compiling {model}")
     records: list[PassRecord] = []
     done, where = compile_with_database(
-        model,
+        what,
         database=database,
         observer=lambda record, graph: records.append(record),
         verify=verify,
         **options,
     )
-    done = checked(done, model)
+    done = checked(done, what)
     if as_json:
         print_json(
             {
@@ -135,6 +148,7 @@ def command(
 
 def _explain_placed(
     model: str,
+    what: Model,
     database: str | None,
     placement: dict[str, str] | None,
     verify: bool,
@@ -158,7 +172,7 @@ def _explain_placed(
     announce(f"compiling {model}")
     records: list[PassRecord] = []
     done, where = compile_anywhere(
-        model,
+        what,
         database=database,
         placement=placement,
         observer=lambda record, graph: records.append(record),

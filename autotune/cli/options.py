@@ -148,6 +148,22 @@ def placement_option(command: F) -> F:
     )(command)
 
 
+def devices_option(command: F) -> F:
+    """``--devices``: arrives as ``devices``, a tuple of names; empty without it."""
+    return click.option(
+        "--devices",
+        metavar="A,B,...",
+        callback=lambda context, parameter, text: parse_devices(text),
+        help="Use the placement on these devices that the database has (`autotune place`, `autotune tune --devices`); "
+        "without one all of the model is on the first.",
+    )(command)
+
+
+def parse_devices(text: str | None) -> tuple[str, ...]:
+    """Names of devices that commas separate; none for None."""
+    return tuple(name for name in (text or "").split(",") if name)
+
+
 def _placement(texts: Sequence[str]) -> dict[str, str] | None:
     from autotune.tuning.placing import parse_placement
 
@@ -286,6 +302,7 @@ __all__ = [
     "compilation_json",
     "compile_options",
     "database_option",
+    "devices_option",
     "json_option",
     "machine_options",
     "memory_json",
@@ -293,6 +310,7 @@ __all__ = [
     "model_argument",
     "objective_options",
     "oversubscription_option",
+    "parse_devices",
     "parse_shapes",
     "placement_option",
     "print_compilation",

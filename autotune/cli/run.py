@@ -13,6 +13,7 @@ from autotune.cli.options import (
     EPILOG_DATABASE,
     announce,
     database_option,
+    devices_option,
     json_option,
     model_argument,
     oversubscription_option,
@@ -67,6 +68,7 @@ _PROFILED = 20
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
 @oversubscription_option
 @placement_option
+@devices_option
 @seed_option
 @json_option
 def command(
@@ -83,6 +85,7 @@ def command(
     threads: int | None,
     allow_oversubscription: bool,
     placement: dict[str, str] | None,
+    devices: tuple[str, ...],
     seed: int,
     as_json: bool,
 ) -> None:
@@ -90,7 +93,7 @@ def command(
     given = _given(inputs)
     if requests is not None and trace is None:
         raise UsageError("--requests is for --trace, which is not given")
-    module = _module(model, database, shapes, threads, placement, allow_oversubscription)
+    module = _module(model, database, shapes, threads, placement, devices, allow_oversubscription)
     arrays = _inputs(module, given, random, seed)
     outputs = module.run(arrays)
     facts: dict[str, Any] = {
@@ -124,6 +127,7 @@ def _module(
     shapes: dict[str, tuple[int, ...]] | None,
     threads: int | None,
     placement: dict[str, str] | None,
+    devices: tuple[str, ...],
     allow_oversubscription: bool,
 ) -> Module | PlacedModule:
     from autotune.runtime.archive import is_archive
@@ -131,7 +135,7 @@ def _module(
     if is_archive(model):
         from autotune.runtime.module import load
 
-        for option, value in (("--shape", shapes), ("--place", placement)):
+        for option, value in (("--shape", shapes), ("--place", placement), ("--devices", devices)):
             if value:
                 raise UsageError(
                     f"{option} was given for {model}, which is compiled already; it is for models"
@@ -146,6 +150,7 @@ def _module(
         threads=threads,
         shapes=shapes,
         placement=placement,
+        devices=devices,
         allow_oversubscription=allow_oversubscription,
     )
 

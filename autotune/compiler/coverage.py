@@ -52,6 +52,8 @@ class CoverageReport:
 
     dispatches: tuple[DispatchCoverage, ...]
     rankings: tuple[Ranking, ...] = ()
+    placement: str = ""
+    """Where devices were asked for: which placement was found, or that none was."""
 
     @property
     def tuned(self) -> tuple[DispatchCoverage, ...]:
@@ -70,14 +72,16 @@ class CoverageReport:
         return sum(d.flops for d in self.tuned) / total if total else 0.0
 
     def __str__(self) -> str:
-        """One line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``."""
+        """One line, e.g. ``12 of 43 dispatches tuned, 61 % of FLOPs; 30 default confirmed, 1 unconfirmed``;
+        one before it says which placement there is, where devices were asked for."""
         share = f"{100 * self.flops_fraction:.0f} % of FLOPs"
         line = f"{len(self.tuned)} of {len(self.dispatches)} dispatches tuned, {share}"
         count = Counter(d.evidence.state for d in self.dispatches)
         rest = [
             f"{count[state]} {state.counted}" for state in State if count[state] and state is not State.TUNED
         ]
-        return "; ".join([line, *([", ".join(rest)] if rest else []), f"schedules: {self.tiers}"])
+        line = "; ".join([line, *([", ".join(rest)] if rest else []), f"schedules: {self.tiers}"])
+        return f"{self.placement}\n{line}" if self.placement else line
 
     @property
     def tiers(self) -> str:

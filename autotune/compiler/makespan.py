@@ -98,7 +98,12 @@ class _Run:
             now, _, lane = heapq.heappop(self.events)
             waiting = self.queued.get(lane)
             # What is queued but not ready yet has an event of its own.
-            if waiting and waiting[0][0] <= now and self._free_at(waiting[0][1]) <= now:
+            if not waiting or waiting[0][0] > now:
+                continue
+            free = self._free_at(waiting[0][1])
+            if free > now:  # another lane has its cores
+                heapq.heappush(self.events, (free, waiting[0][1], lane))
+            else:
                 self._begin(heapq.heappop(waiting)[1], now)
         return Makespan(tuple(self.found))
 
@@ -127,8 +132,7 @@ class _Run:
             self.missing[reader] -= 1
             if not self.missing[reader]:
                 self._queue(reader)
-        for lane in self.queued if task.cores else (task.lane,):
-            heapq.heappush(self.events, (end, number, lane))
+        heapq.heappush(self.events, (end, number, task.lane))
 
 
 __all__ = ["Makespan", "ScheduledTask", "Task", "makespan"]

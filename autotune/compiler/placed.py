@@ -41,6 +41,8 @@ class PlacedCompilation:
     affinities: Affinities
     division: Division
     segments: tuple[Compilation, ...]
+    placement: str = ""
+    """What the coverage says of the placement, if it was looked up."""
 
     @property
     def coverage(self) -> CoverageReport:
@@ -49,6 +51,7 @@ class PlacedCompilation:
         return CoverageReport(
             tuple(dispatch for segment in self.segments for dispatch in segment.coverage.dispatches),
             tuple(ranking for plan in plans.values() for ranking in plan.rankings.values()),
+            self.placement,
         )
 
 

@@ -45,7 +45,10 @@ VERSION = 1
 
 _MANIFEST, _SIGNATURE = "manifest.json", "signature"
 _MEMBERS: Mapping[str, Table] = {f"{table.name}.jsonl": table for table in TABLES}
-_SCHEMAS: Mapping[int, frozenset[str]] = {10: frozenset({schema.placements.name}), schema.VERSION: frozenset()}
+_SCHEMAS: Mapping[int, frozenset[str]] = {
+    10: frozenset({schema.placements.name}),
+    schema.VERSION: frozenset(),
+}
 """The schemas of packs that can be read, and the tables that each of them lacks."""
 _MOST_MANIFEST, _MOST_LINE, _SIGNATURE_BYTES = 16 << 20, 16 << 20, 64
 _MOST_RATIO, _SMALL = 200, 1 << 20

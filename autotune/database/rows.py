@@ -297,7 +297,9 @@ def plan_from_row(row: Row[Any]) -> PlanReading:
 
 def placement_to_row(placement: PlacementReading) -> dict[str, Any]:
     """The columns of a placement that is about to be stored."""
-    same = {name: getattr(placement, name) for name in ("code", "expected_ns", "measured_ns", "rounds", "won")}
+    same = {
+        name: getattr(placement, name) for name in ("code", "expected_ns", "measured_ns", "rounds", "won")
+    }
     name = hashlib.sha256(placement.text.encode()).hexdigest()
     return {"name": name, "json": storable(placement.text), **same, **_ratio_columns(placement.ratio)}
 

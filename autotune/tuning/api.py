@@ -215,6 +215,7 @@ def compile(
     allow_oversubscription: bool = False,
     lock: str | Path | None = None,
     placement: Mapping[str, str] | None = None,
+    devices: Sequence[str] = (),
 ) -> Module | PlacedModule:
     """Compile a model with the best schedules known; workloads without one get the default schedule.
 
@@ -225,9 +226,10 @@ def compile(
     ``lock`` is a file that `autotune lock` wrote: exactly the code that it pins is made, for its target, no database is
     read, and none of the other arguments is given (docs/locks.md).
     ``placement`` names devices for parts of the model: patterns of values, nodes or operators, and names such as
-    "cpu:1". With it, or where the model itself names devices, the result is a PlacedModule, which runs on all of them
-    (docs/placement.md); the devices say for what and for how many threads to compile. So is what is compiled for
-    the ``target`` "opencl", a device as a whole (docs/opencl.md).
+    "cpu:1". ``devices`` are those that :func:`autotune.place` searched a placement on: the database has it, else all of
+    the model is on the first of them. With either, or where the model itself names devices, the result is a
+    PlacedModule, which runs on all of them (docs/placement.md); the devices say for what and for how many threads to
+    compile. So is what is compiled for the ``target`` "opencl", a device as a whole (docs/opencl.md).
 
     Raises PlacementError for devices that contradict one another or are not there, LockError for a lock that does not
     fit, MissError with ``require_hit`` when nothing was searched for a workload (there is a choice, but no candidate
@@ -245,6 +247,7 @@ def compile(
         database=database,
         lock=lock,
         placement=placement,
+        devices=devices,
         target=target,
         threads=threads,
         tolerance=tolerance,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from autotune.database.records import Ratio
-from autotune.errors import UsageError
+from autotune.compiler.program_memory import IN_FLIGHT, shortage
+from autotune.database.records import PlacementReading, Ratio
+from autotune.errors import PlacementError
 from autotune.passes.device_rules import DeviceRules
 from autotune.passes.preference import TOLERANCE
 from autotune.runtime.hal.driver import open_device
 from autotune.tuning.paired import PLAN_MARGIN, Series, fastest, ratio
 from autotune.tuning.placement_aim import PlacementAim, aim_of
+from autotune.tuning.placement_answer import WITHOUT, checked_devices, code_of, code_of_image, placement_key
 from autotune.tuning.placement_costs import PlacementCosts, Placing, measured_costs
 from autotune.tuning.placement_search import SearchedPlacement, search_placements
 from autotune.tuning.placing import known_devices, target_of
@@ -27,11 +30,10 @@ if TYPE_CHECKING:
     from autotune.database.store import Database
     from autotune.graph.ir import Graph
     from autotune.runtime.device_program import DeviceProgram
+    from autotune.runtime.hal.device import DeviceInfo
 
 CANDIDATES = 2
 """Placements that are measured beside the incumbent; they share the error rate."""
-WITHOUT = "cpu"
-"""The device that a model runs on which names none: by a module of one device, without submissions."""
 _PROCESSES = 8
 _EACH = 3
 _ROUNDS = Rounds(most=_PROCESSES * _EACH, least=_PROCESSES * _EACH, processes=_PROCESSES, turn_ns=60e6)
@@ -41,7 +43,8 @@ _PROMISE = 0.99
 
 @dataclass(frozen=True)
 class MeasuredPlacement:
-    """A placement: what it was expected to take and took, in seconds, and its ratio to the incumbent.
+    """A placement: what it was expected to take and took, in seconds, its ratio to the incumbent, and the SHA-256 (hex)
+    of its code.
 
     For throughput that is from one answer to the next; ``alone_seconds`` is then what a request takes when they follow
     each other, None for the incumbent.
@@ -53,6 +56,7 @@ class MeasuredPlacement:
     measured_seconds: float | None
     ratio: Ratio | None
     alone_seconds: float | None = None
+    code: str = ""
 
     @property
     def off(self) -> float | None:
@@ -111,11 +115,12 @@ def propose(
     from autotune.compiler.dividing import imported, on_one_device
     from autotune.tuning.api import with_database
 
-    _check(devices)
+    infos = known_devices()
+    names = _checked(devices, infos)
     aim, graph = aim_of("throughput", in_flight, len(devices)), on_one_device(imported(model, None))
 
     def run(store: Database | None) -> Proposal | None:
-        return _Job(graph, tuple(devices), aim, store, tolerance, seed, lambda text: None).propose()
+        return _Job(graph, names, infos, aim, store, "", tolerance, seed, lambda text: None).propose()
 
     return with_database(database, run)[0]
 
@@ -131,39 +136,43 @@ def place(
     in_flight: int | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda text: None,
+    job: str = "",
 ) -> PlacementReport:
     """Search a placement of a model on devices, of which the first is what it runs on without one.
 
     What the search finds is used only if whole runs in turns show it to be faster than all of it on the first device,
-    by the test of :mod:`autotune.tuning.paired`. With the ``aim`` "throughput" as many requests as possible are to be
-    answered in a second, ``in_flight`` at a time (by default one more than there are devices), there and on the first
-    device. Raises UsageError for devices that are not there, fewer than two, or one twice, for another aim; and what
-    compiling and the devices raise.
+    by the test of :mod:`autotune.tuning.paired`. For latency the result goes to the database with ``job`` beside it,
+    where :func:`autotune.compile` finds it by the same devices; the placement that is there already is measured again,
+    beside what the search finds. With the ``aim`` "throughput" as many requests as possible are to be answered in a
+    second, ``in_flight`` at a time (by default one more than there are devices), there and on the first device; the
+    result is not stored.
+
+    Raises UsageError for devices that are not there, fewer than two, or one twice, and for another aim, PlacementError
+    where no placement fits into their memory; and what compiling and the devices raise.
     """
     from autotune.compiler.dividing import imported, on_one_device
+    from autotune.database.opening import opened
     from autotune.tuning.api import with_database
 
     wanted = aim_of(aim, in_flight, len(devices))
-    _check(devices)
+    infos = known_devices()
+    names = _checked(devices, infos)
     graph = on_one_device(imported(model, shapes))
 
     def run(store: Database | None) -> PlacementReport:
-        return _Job(graph, tuple(devices), wanted, store, tolerance, seed, progress).run()
+        return _Job(graph, names, infos, wanted, store, job, tolerance, seed, progress).run()
 
-    return with_database(database, run)[0]
+    if not wanted.stored:
+        return with_database(database, run)[0]
+    with opened(database) as store:
+        return run(store)
 
 
-def _check(devices: Sequence[str]) -> None:
-    known = known_devices()
-    for name in devices:
-        if name not in known:
-            raise UsageError(f"there is no device {name!r}\n  devices here: {', '.join(known)}")
-        target_of(known[name])
-    if len({*devices}) < len(devices) or len(devices) < 2:
-        raise UsageError(
-            f"a placement is searched on two devices or more, each named once: got {', '.join(devices) or 'none'}\n"
-            "  name the one first that the model runs on otherwise, such as cpu,cpu:0,cpu:1"
-        )
+def _checked(devices: Sequence[str], infos: Mapping[str, DeviceInfo]) -> tuple[str, ...]:
+    names = checked_devices(devices, infos)
+    for name in names:
+        target_of(infos[name])
+    return names
 
 
 class _Job:
@@ -171,16 +180,21 @@ class _Job:
         self,
         graph: Graph,
         devices: tuple[str, ...],
+        infos: Mapping[str, DeviceInfo],
         aim: PlacementAim,
         database: Database | None,
+        job: str,
         tolerance: float,
         seed: int,
         progress: Callable[[str], None],
     ) -> None:
         self.graph = graph
         self.devices = devices
+        self.infos = infos
         self.aim = aim
         self.database = database
+        self.job = job
+        self.key = placement_key(graph, devices, infos)
         self.tolerance = tolerance
         self.seed = seed
         self.progress = progress
@@ -211,8 +225,13 @@ class _Job:
         aim, (alone, costs, found) = self.aim, self._searched()
         chosen = self._chosen(found, costs)
         placements = [self._placement(placing, costs) for placing, _ in chosen]
-        programs = [alone[0], *(self._compiled(placement) for placement in placements[1:])]
+        programs = [
+            alone[placing[0]] if len({*placing}) == 1 else self._compiled(placement)
+            for (placing, _), placement in zip(chosen, placements, strict=True)
+        ]
         measured, accepted = self._measured(chosen, placements, programs)
+        if aim.stored and self.database is not None:
+            self._store(self.database, measured, accepted)
         by_device = {name: aim.seconds(costs, self._on(n, costs)) for n, name in enumerate(self.devices)}
         return PlacementReport(
             self.graph.name,
@@ -229,19 +248,52 @@ class _Job:
     def _chosen(
         self, found: Sequence[SearchedPlacement], costs: PlacementCosts
     ) -> list[tuple[Placing, float]]:
-        """The incumbent and the best that promise to be faster, with the seconds that are expected of each."""
+        """What is measured, with the seconds that are expected of each: all on the first device, what the database has,
+        and what promises most."""
+        scores = {each.placing: each.seconds for each in found if math.isfinite(each.seconds)}
+        if not scores:
+            requests = self.aim.in_flight or IN_FLIGHT
+            tried = [costs.needs(self._on(number, costs), requests) for number in range(len(self.devices))]
+            raise PlacementError(shortage(self.graph.name, tried, costs.memory, requests))
         first = self._on(0, costs)
-        scores = {each.placing: each.seconds for each in found}
+        if first not in scores:
+            first = next(iter(scores))
         expected = {first: self.aim.seconds(costs, first)}
-        for each in found:
+        kept = self._kept(costs)
+        if kept is not None and math.isfinite(seconds := self.aim.seconds(costs, kept)):
+            expected[kept] = seconds
+        for placing, score in scores.items():
             if len(expected) > CANDIDATES:
                 break
-            seconds = self.aim.seconds(costs, each.placing)
+            seconds = self.aim.seconds(costs, placing)
             if seconds < _PROMISE * expected[first]:
-                expected[each.placing] = seconds
-            elif each.seconds > scores[first]:
+                expected[placing] = seconds
+            elif score > scores[first]:
                 break
         return [*expected.items()]
+
+    def _kept(self, costs: PlacementCosts) -> Placing | None:
+        """What the database has, if it is of this aim."""
+        if not self.aim.stored or self.database is None:
+            return None
+        found = self.database.placement(self.key)
+        return None if found is None else costs.placing(found.placement)
+
+    def _store(self, database: Database, measured: Sequence[MeasuredPlacement], accepted: int) -> None:
+        readings = [
+            PlacementReading(
+                self.devices,
+                each.placement,
+                1e9 * each.expected_seconds,
+                each.code,
+                None if each.measured_seconds is None else 1e9 * each.measured_seconds,
+                each.ratio,
+                0 if each.measured_seconds is None else _ROUNDS.most,
+                number == accepted,
+            )
+            for number, each in enumerate(measured)
+        ]
+        database.placed(self.key, readings, self.graph.name, self.job)
 
     @staticmethod
     def _on(device: int, costs: PlacementCosts) -> Placing:
@@ -255,11 +307,10 @@ class _Job:
     def _compiled(self, placement: dict[str, str]) -> DeviceProgram:
         from autotune.compiler.placed import compile_placed
 
-        infos = known_devices()
         done = compile_placed(
             self.graph,
-            DeviceRules(placement, tuple(infos)),
-            lambda name: target_of(infos[name]),
+            DeviceRules(placement, tuple(self.infos)),
+            lambda name: target_of(self.infos[name]),
             database=self.database,
             tolerance=self.tolerance,
         )
@@ -272,7 +323,7 @@ class _Job:
         programs: Sequence[DeviceProgram],
     ) -> tuple[tuple[MeasuredPlacement, ...], int]:
         """Whole runs of all in turns, and which is used."""
-        series, alone = self._series(programs) if len(chosen) > 1 else ([None], [None])
+        series, alone = self._series(placements, programs)
         accepted = fastest(series, _EACH, PLAN_MARGIN)
         incumbent = series[0]
         found = [
@@ -285,6 +336,7 @@ class _Job:
                 if mine is None or incumbent is None or mine is incumbent
                 else ratio(mine, incumbent, _EACH),
                 _seconds(by_itself),
+                code_of(program) if placement != {"*": WITHOUT} else code_of_image(program.images[0]),
             )
             for (_, expected), placement, program, mine, by_itself in zip(
                 chosen, placements, programs, series, alone, strict=True
@@ -293,17 +345,20 @@ class _Job:
         return tuple(found), accepted
 
     def _series(
-        self, programs: Sequence[DeviceProgram]
+        self, placements: Sequence[dict[str, str]], programs: Sequence[DeviceProgram]
     ) -> tuple[list[Series | None], Sequence[Series | None]]:
         """What each takes with as many requests in flight as is asked for; and, of several, one after another."""
-        self.progress(f"measuring {len(programs) - 1} against all on {self.devices[0]}, in turns")
-        alone = programs[1:] if self.aim.in_flight else ()
+        self.progress(f"measuring {len(programs)} in turns, all on {self.devices[0]} among them")
+        versions = [
+            program if placement != {"*": WITHOUT} else program.images[0]
+            for placement, program in zip(placements, programs, strict=True)
+        ]
+        alone = versions[1:] if self.aim.in_flight else []
         with Turns(self.seed) as turns:
-            for number, program in enumerate(programs):
-                version = program if number or self.devices[0] != WITHOUT else program.images[0]
+            for version in versions:
                 turns.add(version, self.aim.in_flight)
-            for program in alone:
-                turns.add(program)
+            for version in alone:
+                turns.add(version)
             read = turns.time(_ROUNDS, lambda: False)
         series = [None if readings is None else np.median(readings, axis=1) for readings in read]
         together, after = series[: len(programs)], series[len(programs) :]

@@ -32,6 +32,11 @@ class PlacementAim:
         """One of :data:`AIMS`."""
         return AIMS[bool(self.in_flight)]
 
+    @property
+    def stored(self) -> bool:
+        """Whether the database keeps what is found: placements in it are for one run after another."""
+        return not self.in_flight
+
     def seconds(self, costs: PlacementCosts, placing: Placing) -> float:
         """What is expected of a placement: of a run, or from one answer to the next."""
         if not self.in_flight:

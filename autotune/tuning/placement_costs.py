@@ -12,18 +12,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from autotune.compiler.makespan import Task, makespan
+from autotune.compiler.program_memory import IN_FLIGHT, DeviceMemory, MemoryNeed, needs_of, short_of
 from autotune.compiler.program_tasks import Flow, tasks_of
 from autotune.compiler.throughput import Throughput, throughput
 from autotune.graph.devices import floating_values
 from autotune.graph.ir import Graph
 from autotune.graph.region import anchors
 from autotune.passes.affinity import PlaceOnDevices
-from autotune.passes.device_rules import DeviceRules
+from autotune.passes.device_rules import DeviceRules, gathered
+from autotune.passes.propagate import propagate
 from autotune.passes.segments import Division, GraphSegment, divide_by_device
 from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.rates import DeviceRates
-from autotune.tuning.device_times import image_times, rates_of, returning
+from autotune.tuning.device_times import cores_of, image_times, rates_of, returning
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Unit:
 
 @dataclass(frozen=True)
 class DeviceCosts:
-    """A device: seconds to begin and end a segment on it, its rates, its memory space, its memory in bytes, and the
-    cores of a CPU device, which several may share."""
+    """A device: seconds to begin and end a segment on it, its rates, its memory space, what may be used of its memory
+    in bytes, the cores that it runs on, which several may share, and what it shares its memory with."""
 
     name: str
     launch: float
@@ -49,6 +52,7 @@ class DeviceCosts:
     space: str
     memory_bytes: int
     cores: tuple[int, ...] = ()
+    pool: str = HOST_SPACE
 
 
 Placing = tuple[int, ...]
@@ -66,7 +70,7 @@ class PlacementCosts:
     def seconds(self, placing: Placing) -> float:
         """The makespan of a placement as a caller sees it; infinite where a device has too little memory."""
         division = self._divided(placing)
-        if self._too_large(division):
+        if short_of(needs_of(division), self.memory):
             return math.inf
         used = {step.device for step in division.segments}
         rates = {device.name: device.rates for device in self.devices if device.name in used}
@@ -75,7 +79,7 @@ class PlacementCosts:
     def throughput(self, placing: Placing, depth: int) -> Throughput | None:
         """The same with so many requests in flight; None where a device has too little memory for them."""
         division = self._divided(placing)
-        if self._too_large(division, depth):
+        if short_of(needs_of(division, depth), self.memory):
             return None
         return throughput(self._tasks(placing, division), depth)
 
@@ -125,6 +129,22 @@ class PlacementCosts:
                 found |= {name: device for name, device in named.items() if device != usual}
         return found
 
+    def placing(self, placement: Mapping[str, str]) -> Placing | None:
+        """The devices that a placement in patterns gives the units; None where it names a device that is not here, or
+        tears a unit apart."""
+        names = [device.name for device in self.devices]
+        if not {*placement.values()} <= {*names}:
+            return None
+        homes = propagate(self.graph, gathered(self.graph, DeviceRules(placement, tuple(names)))).nodes
+        device_of: dict[str, set[str]] = {}
+        for node in self.graph.nodes:
+            for origin in node.origins if node.present_outputs[0] in homes else ():
+                device_of.setdefault(origin, set()).add(homes[node.present_outputs[0]].device)
+        found = [set().union(*(device_of[name] for name in unit.nodes)) for unit in self.units]
+        return (
+            tuple(names.index(min(each)) for each in found) if all(len(each) == 1 for each in found) else None
+        )
+
     def _divided(self, placing: Placing) -> Division:
         unit_of = self._unit_of()
         nodes = tuple(
@@ -139,13 +159,14 @@ class PlacementCosts:
     def _unit_of(self) -> dict[str, int]:
         return {name: number for number, unit in enumerate(self.units) for name in unit.nodes}
 
-    def _too_large(self, division: Division, requests: int = 1) -> bool:
-        """Whether a device has less memory than its constants, and the values between steps of requests, need."""
-        needed = dict.fromkeys((device.name for device in self.devices), 0)
-        for segment in division.segments:
-            for values, times in ((segment.graph.constants, 1), (segment.graph.outputs, requests)):
-                needed[segment.device] += times * sum(segment.graph.type_of(value).nbytes for value in values)
-        return any(needed[device.name] > device.memory_bytes for device in self.devices)
+    @property
+    def memory(self) -> dict[str, DeviceMemory]:
+        """What may be used of the memory of each device."""
+        return {device.name: DeviceMemory(device.memory_bytes, device.pool) for device in self.devices}
+
+    def needs(self, placing: Placing, requests: int = IN_FLIGHT) -> dict[str, MemoryNeed]:
+        """The memory that a placement needs on each device, at least, with so many requests in flight."""
+        return needs_of(self._divided(placing), requests)
 
 
 def measured_costs(
@@ -166,9 +187,9 @@ def measured_costs(
                 own[nodes] = own.get(nodes, 0.0) + seconds
         times.append(own)
         parts += list(own)
-        memory = device.info.memory_bytes
-        cores = device.info.core_ids
-        costs.append(DeviceCosts(name, found.launch, rates[name], device.space, memory, cores))
+        memory, info = device.allocator.admitted, device.info
+        pool = HOST_SPACE if info.kind == "cpu" else device.space
+        costs.append(DeviceCosts(name, found.launch, rates[name], device.space, memory, cores_of(info), pool))
     units = list[Unit]()
     for nodes in _merged(graph, parts):
         inside = set(nodes)

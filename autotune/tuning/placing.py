@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from autotune.database.store import Database
     from autotune.passes.pipeline import Observer
     from autotune.target import Target
+    from autotune.tuning.placement_answer import PlacementAnswer
+
+_LOG = logging.getLogger("autotune.tuning")
 
 PlacementMap = Mapping[str, str]
 """Patterns of values, nodes or operators, and names of devices."""
@@ -38,6 +42,7 @@ def compile_anywhere(
     database: DatabaseLike | None,
     lock: str | Path | None = None,
     placement: PlacementMap | None = None,
+    devices: Sequence[str] = (),
     require_hit: bool = False,
     observer: Observer | None = None,
     verify: bool = False,
@@ -45,13 +50,14 @@ def compile_anywhere(
 ) -> tuple[Compilation | PlacedCompilation, str | None]:
     """What :func:`autotune.tuning.api.compile_with_database` does, for several devices where any are named.
 
+    ``devices`` are those that a placement was searched on: the database has it, else all of the model is on the first.
     Raises PlacementError for devices that contradict each other, are not there, or are named for nothing.
     """
     from autotune.compiler.dividing import imported
     from autotune.tuning.api import compile_with_database, with_database
 
     if lock is not None:
-        if placement:
+        if placement or devices:
             raise UsageError(f"the lock {lock} pins code for one device: leave out the placement")
         return compile_with_database(
             model,
@@ -63,6 +69,18 @@ def compile_anywhere(
             **options,
         )
     graph, shapes = imported(model, options["shapes"]), options["shapes"]
+    if devices:
+        graph, answer = by_database(graph, None, devices, database, placement, require_hit=require_hit)
+        done, where = compile_anywhere(
+            graph,
+            database=database,
+            placement=answer.placement,
+            require_hit=require_hit,
+            observer=observer,
+            verify=verify,
+            **(options | {"shapes": None}),
+        )
+        return _answered(done, answer), where
     if not placement and not is_annotated(graph):
         options["shapes"] = None
         done, where = compile_with_database(
@@ -95,6 +113,49 @@ def compile_anywhere(
         )
 
     return with_database(database, compiled)
+
+
+def _answered(
+    done: Compilation | PlacedCompilation, answer: PlacementAnswer
+) -> Compilation | PlacedCompilation:
+    """The same with the placement in its coverage."""
+    from autotune.compiler.placed import PlacedCompilation
+    from autotune.tuning.placement_answer import code_of, code_of_image
+
+    if isinstance(done, PlacedCompilation):
+        return replace(done, placement=str(replace(answer, code=code_of(done.program))))
+    said = str(replace(answer, code=code_of_image(done.image)))
+    return replace(done, coverage=replace(done.coverage, placement=said))
+
+
+def by_database(
+    model: Model,
+    shapes: Shapes | None,
+    devices: Sequence[str],
+    database: DatabaseLike | None,
+    placement: PlacementMap | None = None,
+    *,
+    require_hit: bool = False,
+) -> tuple[Graph, PlacementAnswer]:
+    """The graph of a model without the devices that it names, and its placement on ``devices`` by a database, the
+    default one for None; a warning says that there is none.
+
+    Raises UsageError for devices that are not there and for a ``placement`` beside them, MissError with
+    ``require_hit``.
+    """
+    from autotune.compiler.dividing import imported, on_one_device
+    from autotune.tuning.api import with_database
+    from autotune.tuning.placement_answer import placement_for
+
+    if placement:
+        raise UsageError("a placement and devices to look one up for were given\n  leave out one of them")
+    graph, infos = on_one_device(imported(model, shapes)), known_devices()
+    answer, _ = with_database(
+        database, lambda store: placement_for(graph, devices, infos, store, require_hit=require_hit)
+    )
+    if answer.found is None:
+        _LOG.warning("%s: %s", graph.name, answer)
+    return graph, answer
 
 
 def where_it_runs(model: Model, shapes: Shapes | None, placement: PlacementMap | None) -> Affinities | None:
@@ -160,6 +221,7 @@ def target_of(info: DeviceInfo) -> Target:
 
 __all__ = [
     "PlacementMap",
+    "by_database",
     "compile_anywhere",
     "known_devices",
     "parse_placement",

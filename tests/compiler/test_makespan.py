@@ -62,6 +62,20 @@ def test_a_task_cannot_wait_for_a_later_one():
         makespan([Task("a", waits=(1,)), Task("a")])
 
 
+def test_what_waits_for_the_cores_of_another_lane_is_not_forgotten():
+    both, one = frozenset({0, 1}), frozenset({0})
+    tasks = [
+        Task("b", 5.0, cores=both),
+        Task("c", 1.0),
+        Task("a", 2.0, (1,), cores=one),
+        Task("b", 1.0, (2,), cores=both),
+    ]
+    found = makespan(tasks)
+    assert sorted(task.task for task in found.tasks) == [0, 1, 2, 3]
+    assert [(task.task, task.begin) for task in found.tasks] == [(0, 0.0), (1, 0.0), (2, 5.0), (3, 7.0)]
+    assert found.total == 8.0
+
+
 RATES = dict.fromkeys(("cpu:0", "cpu:1", "far"), DeviceRates(0.0, 0.5, 0.01))
 CORES = {"cpu:0": (0,), "cpu:1": (1,), "far": ()}
 SPACES = {"cpu:0": HOST_SPACE, "cpu:1": HOST_SPACE, "far": "far"}

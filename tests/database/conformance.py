@@ -257,7 +257,9 @@ class Conformance:
 
     def test_placements_come_back_as_they_were_stored(self, where: str) -> None:
         one = PlacementReading(("cpu:0", "cpu:1"), {"*": "cpu:0"}, 9e6, "a", 8.5e6)
-        both = replace(one, placement={"Conv": "cpu:1", "*": "cpu:0"}, ratio=Ratio(0.9, (0.8, 0.95)), rounds=24)
+        both = replace(
+            one, placement={"Conv": "cpu:1", "*": "cpu:0"}, ratio=Ratio(0.9, (0.8, 0.95)), rounds=24
+        )
         with Database(where) as database:
             prepare(database)
             mine = database.claim_job(job(), lambda owner: False)

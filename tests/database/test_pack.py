@@ -89,7 +89,7 @@ def test_a_pack_of_a_schema_without_placements_is_read(filled: Database, pack: P
         return {**members, "manifest.json": json.dumps(said).encode()}
 
     rewritten(pack, older)
-    with pytest.raises(PackError, match="unexpected member 'placements.jsonl'"), opened_pack(pack):
+    with pytest.raises(PackError, match=r"unexpected member 'placements\.jsonl'"), opened_pack(pack):
         pass
     rewritten(pack, lambda members: {n: data for n, data in members.items() if n != "placements.jsonl"})
     with opened_pack(pack) as found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,11 +13,14 @@ import autotune
 from autotune.cli.main import run as run_cli
 from autotune.compiler.dividing import imported
 from autotune.compiler.placed import compile_placed
+from autotune.compiler.program_memory import shortage
+from autotune.database import Database
 from autotune.errors import UsageError
 from autotune.passes.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.rates import DeviceRates
 from autotune.tuning.place import place
+from autotune.tuning.placement_answer import placement_key
 from autotune.tuning.placement_costs import DeviceCosts, PlacementCosts, Placing, Unit
 from autotune.tuning.placement_search import search_placements
 from autotune.tuning.placing import known_devices, parse_placement, target_of
@@ -153,9 +157,66 @@ def test_a_slowed_device_is_left_from_the_command_line(tmp_path, monkeypatch, ca
     monkeypatch.setattr(driver, "_opened", {})
     path = tmp_path / "placement.json"
     model = "zoo:tiny_cnn"
-    assert run_cli(["place", model, "--devices", "cpu:0,cpu:1", "-o", str(path), "--json"]) == 0
+    devices, database = ["--devices", "cpu:0,cpu:1"], ["--db", str(tmp_path / "tuning.db")]
+    Database(database[1]).close()
+    assert (
+        run_cli(["compile", model, *devices, *database, "--require-hit", "-o", str(tmp_path / "m.atm")]) == 1
+    )
+    assert "no placement of 'tiny_cnn' on cpu:0, cpu:1 was searched" in capsys.readouterr().err
+    assert run_cli(["place", model, *devices, *database, "-o", str(path), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["accepted"] > 0
     assert set(report["placement"].values()) == {"cpu:1"}
     with autotune.compile(model, placement=json.loads(path.read_text())) as module:
         assert module.devices == ("cpu:1",)
+    with autotune.compile(model, devices=("cpu:1", "cpu:0"), database=database[1]) as module:
+        assert module.devices == ("cpu:1",)
+    assert run_cli(["compile", model, *devices, *database, "-o", str(tmp_path / "m.atm")]) == 0
+    said = capsys.readouterr().out.splitlines()[1]
+    assert said.startswith("placement on cpu:0, cpu:1: on cpu:1, searched ")
+    assert said.endswith(" over all on cpu:0")
+    with Database(database[1], read_only=True) as store:
+        first, *others = store.placements(
+            placement_key(imported(model, None), ("cpu:0", "cpu:1"), known_devices())
+        )
+    assert (first.placement, first.won, first.ratio) == ({"*": "cpu:0"}, False, None)
+    (used,) = (each for each in others if each.won)
+    assert (used.placement, used.ratio.changed) == ({"*": "cpu:1"}, True)
+    monkeypatch.delenv("AUTOTUNE_SLOWDOWN")  # another device: what was found for the slowed one is not of it
+    assert run_cli(["explain", model, *devices, *database, "--affinity"]) == 0
+    assert "placement on cpu:0, cpu:1: not searched, all of it is on cpu:0; " in capsys.readouterr().out
+
+
+def test_placements_and_devices_exclude_each_other():
+    with pytest.raises(UsageError) as caught:
+        autotune.compile(small_convnet(), devices=("cpu:0", "cpu:1"), placement={"*": "cpu:0"})
+    assert str(caught.value) == (
+        "a placement and devices to look one up for were given\n  leave out one of them"
+    )
+
+
+def test_where_no_placement_fits_it_is_said_who_needs_what():
+    made = costs({}, memory=300)
+    needs = [made.needs((device,) * len(made.units)) for device in (0, 1)]
+    assert [set(each) for each in needs] == [{"cpu:0"}, {"cpu:1"}]
+    said = shortage("net", needs, made.memory)
+    need = needs[0]["cpu:0"]
+    assert said.splitlines()[:2] == [
+        "no placement of 'net' on cpu:0, cpu:1 fits into their memory",
+        f"  cpu:0 has 300 bytes; all of the model needs {need.total} bytes there: {need.constants} bytes of constants, "
+        f"{need.values} bytes of values of 2 requests",
+    ]
+
+
+def test_devices_that_share_their_memory_must_fit_into_it_together():
+    made = costs({})
+    whole = made.needs((0,) * len(made.units))["cpu:0"].total
+    halves = tuple(int(2 * unit >= len(made.units)) for unit in range(len(made.units)))
+    parts = made.needs(halves)
+    assert {*parts} == {"cpu:0", "cpu:1"}
+    limit = max(need.total for need in parts.values())
+    shared = costs({}, memory=limit)
+    assert limit < whole
+    assert shared.seconds(halves) == float("inf")
+    apart = tuple(replace(device, pool=device.name) for device in shared.devices)
+    assert replace(shared, devices=apart).seconds(halves) < float("inf")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -101,16 +102,13 @@ def test_what_crosses_is_not_cut_where_copies_take_long():
 
 def test_memory_of_all_requests_in_flight_counts():
     made = costs(("host", "host"), 0.0)
-    division = made._divided((0,) * len(made.units))
-    sizes = [
-        sum(division.segments[0].graph.type_of(v).nbytes for v in values)
-        for values in (division.segments[0].graph.constants, division.segments[0].graph.outputs)
-    ]
-    assert not made._too_large(division, 4)
-    tight = [DeviceCosts(d.name, 0.0, d.rates, d.space, sizes[0] + 2 * sizes[1]) for d in made.devices]
-    small = PlacementCosts(made.graph, made.units, tuple(tight))
-    assert small.throughput((0,) * len(made.units), 2) is not None
-    assert small.throughput((0,) * len(made.units), 3) is None
+    whole = (0,) * len(made.units)
+    two, three = made.needs(whole, 2)["cpu:0"], made.needs(whole, 3)["cpu:0"]
+    assert (two.constants, 3 * two.values) == (three.constants, 2 * three.values)
+    assert made.throughput(whole, 4) is not None
+    small = replace(made, devices=tuple(replace(device, memory_bytes=two.total) for device in made.devices))
+    assert small.throughput(whole, 2) is not None
+    assert small.throughput(whole, 3) is None
 
 
 def test_aims_may_be_wrong():

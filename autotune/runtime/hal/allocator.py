@@ -100,6 +100,11 @@ class Allocator:
         """Whether new work is held back now."""
         return (self._over or bool(self._returned)) and self._closed_gate()
 
+    @property
+    def admitted(self) -> int:
+        """The most bytes with which new work may begin: the high watermark, or the capacity where there is none."""
+        return min(self._capacity, self._high)
+
     def limit(self, *, high: int, low: int | None = None) -> None:
         """Hold back new submissions once ``high`` bytes are in use, until it is ``low`` (three quarters of it) or less.
 

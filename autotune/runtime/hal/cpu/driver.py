@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from autotune.errors import UsageError
 from autotune.hardware import cache_sizes, device_name, usable_memory
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.cpu.cores import core_ids, cores_of, parts, workers_of
 from autotune.runtime.hal.device import Device, DeviceInfo
-from autotune.settings import current, environment_name
+from autotune.runtime.hal.slowdown import described, slowdown_of
 from autotune.target import Target
 
 
@@ -39,25 +38,7 @@ def open_cores(name: str, cores: tuple[int, ...], workers: int | None = None) ->
     if workers is not None:
         info = replace(info, cores=workers)
     bound = cores if set(cores) != set(core_ids()) else ()
-    return Device(info, CpuEngine(name, info.cores, bound, _slowdown(name)))
-
-
-def _slowdown(name: str) -> float:
-    """How many times as long a device is to take, by the setting for tests."""
-    setting = current().slowdown
-    for entry in filter(None, setting.split(",")):
-        device, _, text = entry.rpartition("=")
-        try:
-            factor = float(text)
-        except ValueError:
-            factor = 0.0
-        if not device or not 1.0 <= factor <= 1000.0:
-            raise UsageError(
-                f"{environment_name('slowdown')}={setting!r}: {entry!r} is not DEVICE=FACTOR, a factor from 1 to 1000"
-            )
-        if device == name:
-            return factor
-    return 1.0
+    return Device(info, CpuEngine(name, info.cores, bound, slowdown_of(name)))
 
 
 def _info(name: str, cores: tuple[int, ...]) -> DeviceInfo:
@@ -66,7 +47,7 @@ def _info(name: str, cores: tuple[int, ...]) -> DeviceInfo:
         name=name,
         driver="cpu",
         kind="cpu",
-        description=device_name(),
+        description=described(device_name(), name),
         cores=workers,
         memory_bytes=usable_memory(),
         space=HOST_SPACE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from autotune.runtime.hal.command_buffer import Barrier, Command, Copy, Fill, fa
 from autotune.runtime.hal.cpu.segment import Segment
 from autotune.runtime.hal.engine import Stopped
 from autotune.runtime.hal.executable import Code
+from autotune.runtime.hal.slowdown import slowed
 from autotune.runtime.pool import ThreadPool, pool_of, stay_on
 
 
@@ -82,12 +82,7 @@ class CpuEngine:
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         """Step by step; False when stopped between two."""
-        if self._slowdown == 1.0:
-            return self._run(name, prepared, table, stopped)
-        begin = time.perf_counter()
-        complete = self._run(name, prepared, table, stopped)
-        time.sleep((self._slowdown - 1.0) * (time.perf_counter() - begin))
-        return complete
+        return slowed(self._slowdown, lambda: self._run(name, prepared, table, stopped))
 
     def _run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         for index, step in prepared:

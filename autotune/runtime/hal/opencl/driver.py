@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from autotune.opencl import devices, kind, target_of
 from autotune.runtime.hal.device import Device, DeviceInfo
+from autotune.runtime.hal.slowdown import described, slowdown_of
 
 _NAME = re.compile(r"opencl(?::(\d+))?")
 
@@ -33,7 +34,9 @@ def open_number(name: str, number: int) -> Device:
     """Open device ``number`` of all under a name."""
     from autotune.runtime.hal.opencl.engine import OpenclEngine
 
-    return Device(_info(name, number), OpenclEngine(name, _space(number), devices()[number]))
+    return Device(
+        _info(name, number), OpenclEngine(name, _space(number), devices()[number], slowdown_of(name))
+    )
 
 
 def _info(name: str, number: int) -> DeviceInfo:
@@ -43,7 +46,7 @@ def _info(name: str, number: int) -> DeviceInfo:
         name=name,
         driver="opencl",
         kind=kind(device),
-        description=f"{target.device}, {str(device.platform.version).strip()}",
+        description=described(f"{target.device}, {str(device.platform.version).strip()}", name),
         cores=target.cores,
         memory_bytes=int(device.global_mem_size),
         space=_space(number),

@@ -19,18 +19,23 @@ from autotune.runtime.hal.engine import Stopped, run_each
 from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.opencl import code as opencl_code
 from autotune.runtime.hal.opencl.errors import driver_errors
+from autotune.runtime.hal.slowdown import slowed
 from autotune.runtime.hal.timed import Span, Timed
 
 
 class OpenclEngine:
-    """A device of pyopencl's. Commands of a thread go to a queue in order, so that barriers cost nothing."""
+    """A device of pyopencl's. Commands of a thread go to a queue in order, so that barriers cost nothing.
+
+    For tests, all that runs may be made to take ``slowdown`` times as long.
+    """
 
     formats: tuple[str, ...] = ("opencl-c",)
     times_kernels = True
 
-    def __init__(self, name: str, space: str, device: Any) -> None:
+    def __init__(self, name: str, space: str, device: Any, slowdown: float = 1.0) -> None:
         self._name = name
         self._space = space
+        self._slowdown = slowdown
         self._cl = pyopencl()
         self._device = device
         self._context = _context(device)
@@ -80,6 +85,9 @@ class OpenclEngine:
 
     def run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         """All of them into the thread's queue, and wait for it."""
+        return slowed(self._slowdown, lambda: self._run(name, prepared, table, stopped))
+
+    def _run(self, name: str, prepared: Any, table: Sequence[Buffer], stopped: Stopped) -> bool:
         if isinstance(prepared, Timed):
             return self._run_timed(name, prepared, table, stopped)
         return run_each(self, self._space, self._name, name, prepared, table, stopped)
@@ -90,7 +98,7 @@ class OpenclEngine:
         self._threads.queue = self._timing_queue
         self._threads.started = started = list[Any]()
         try:
-            whole = self.run(name, prepared.commands, table, stopped)
+            whole = self._run(name, prepared.commands, table, stopped)
             prepared.spans = _spans(started)
             return whole
         finally:

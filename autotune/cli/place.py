@@ -112,7 +112,7 @@ def _lines(report: PlacementReport) -> list[str]:
         lines.append(f"with {report.in_flight} requests in flight; times are from one answer to the next")
     if len(report.measured) == 1:
         lines.append(f"none of {report.evaluated} placements promises to be faster than {report.devices[0]}")
-    for number, each in enumerate(report.measured if len(report.measured) > 1 else ()):
+    for number, each in enumerate(report.measured):
         off = "" if each.off is None else f", {abs(each.off):.0%} {'more' if each.off > 0 else 'less'}"
         gain = f"; {each.ratio}" if each.ratio is not None else ""
         after = "" if each.alone_seconds is None else f"; one after another {time(each.alone_seconds)}"

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from autotune.tuning.api import compile, predict, query, retrain, tune
     from autotune.tuning.budget import Budget
     from autotune.tuning.events import StopTuning, TuningEvent
+    from autotune.tuning.place import place
     from autotune.tuning.program import TunedSchedule, tune_schedule
+    from autotune.tuning.tune_devices import tune_on_devices
 
 __version__ = "0.1.0"
 
@@ -36,11 +38,13 @@ _WHERE = {
     "build": "autotune.function",
     "compile": "autotune.tuning.api",
     "load": "autotune.runtime.module",
+    "place": "autotune.tuning.place",
     "predict": "autotune.tuning.api",
     "profile": "autotune.profiling.profile",
     "query": "autotune.tuning.api",
     "retrain": "autotune.tuning.api",
     "tune": "autotune.tuning.api",
+    "tune_on_devices": "autotune.tuning.tune_devices",
     "tune_schedule": "autotune.tuning.program",
 }
 """Module of each public name; packages such as ``te`` are imported by their own name."""
@@ -77,11 +81,13 @@ __all__ = [
     "errors",
     "load",
     "lower",
+    "place",
     "predict",
     "profile",
     "query",
     "retrain",
     "te",
     "tune",
+    "tune_on_devices",
     "tune_schedule",
 ]

@@ -14,6 +14,7 @@ from autotune.cli.options import (
     database_option,
     json_option,
     model_argument,
+    parse_devices,
     print_json,
     seed_option,
     shape_option,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the placement as JSON, for --place @FILE.",
+    help="Write the placement as JSON, too, for --place @FILE.",
 )
 @database_option
 @tolerance_option
@@ -74,13 +75,14 @@ def command(
     """Search on which devices the parts of MODEL run.
 
     The model is measured on each device, placements are searched by the makespan that this promises, and the best of
-    them take turns with all of the model on the first device. One is used only if it is surely faster.
+    them take turns with all of the model on the first device. One is used only if it is surely faster. It goes to the
+    database: --devices of compile, run and explain finds it.
     """
     from autotune.tuning.place import place
 
     report = place(
         model,
-        [name for name in devices.split(",") if name],
+        parse_devices(devices),
         database=database,
         tolerance=tolerance,
         shapes=shapes,
@@ -97,10 +99,11 @@ def command(
     if as_json:
         print_json(report.to_json())
         return
-    click.echo("\n".join(_lines(report)))
+    click.echo("\n".join(report_lines(report)))
 
 
-def _lines(report: PlacementReport) -> list[str]:
+def report_lines(report: PlacementReport) -> list[str]:
+    """What a search found, and how to use it."""
     from autotune.tuning.units import nanoseconds
 
     def time(seconds: float | None) -> str:
@@ -128,4 +131,4 @@ def _lines(report: PlacementReport) -> list[str]:
     return lines
 
 
-__all__ = ["command"]
+__all__ = ["command", "report_lines"]

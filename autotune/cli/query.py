@@ -13,12 +13,14 @@ from autotune.cli.options import (
     announce,
     compile_options,
     database_option,
+    devices_option,
     json_option,
     objective_options,
     print_json,
 )
 
 if TYPE_CHECKING:
+    from autotune.compiler.dividing import Shapes
     from autotune.compiler.driver import CompileOptions
     from autotune.target import Target
     from autotune.tuning.api import Answer
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Show the workload, its search space, what is near where nothing was measured, and the schedule.",
 )
+@devices_option
 @json_option
 def command(
     what: str,
@@ -56,6 +59,7 @@ def command(
     with_front: bool,
     only: str | None,
     explain: bool,
+    devices: tuple[str, ...],
     as_json: bool,
     **options: Unpack[CompileOptions],
 ) -> None:
@@ -63,7 +67,8 @@ def command(
 
     A line a dispatch says what runs, how fast, how sure that is, and what is possible. Where nothing was measured it
     is what was found for another target or for other sizes, or the default. A key may be shortened to its first digits:
-    of one workload all is shown that is known, or why nothing is, and what to run.
+    of one workload all is shown that is known, or why nothing is, and what to run. With --devices it is the placement
+    of MODEL on them, and those that were searched.
     """
     announce(f"looking up {what}")
     from autotune.cli import answer_lines
@@ -71,6 +76,9 @@ def command(
     from autotune.target import Target
     from autotune.tuning.api import is_key, query
 
+    if devices:
+        _placement(what, devices, database, options["shapes"], as_json=as_json)
+        return
     details = explain or with_front or top > 1 or is_key(what)
     found = query(
         what, database=database, top=top, with_front=with_front, with_near=details, only=only, **options
@@ -90,6 +98,21 @@ def command(
         lines += [f"    {line}" for line in answer_lines.explained(answer, chosen)] if explain else []
     for line in lines:
         click.echo(line)
+
+
+def _placement(
+    model: str, devices: tuple[str, ...], database: str | None, shapes: Shapes | None, *, as_json: bool
+) -> None:
+    """The placement of a model on devices, and what was searched beside it."""
+    from autotune.tuning.placing import by_database
+
+    _, answer = by_database(model, shapes, devices, database)
+    if as_json:
+        print_json(answer.to_json())
+        return
+    click.echo(str(answer))
+    for line in answer.lines():
+        click.echo(f"  {line}")
 
 
 def _missing(answers: Sequence[Answer], what: str, database: str | None, *, details: bool) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
 import click
@@ -17,14 +18,17 @@ from autotune.cli.options import (
     json_option,
     model_argument,
     oversubscription_option,
+    parse_devices,
     print_proofs,
     proofs_json,
     seed_option,
     verify_option,
 )
+from autotune.errors import UsageError
 
 if TYPE_CHECKING:
     from autotune.compiler.driver import ModelOptions
+    from autotune.tuning.budget import Budget
 
 DEFAULT_BUDGET = "10m"
 
@@ -56,6 +60,12 @@ DEFAULT_BUDGET = "10m"
     is_flag=True,
     help="Do not begin with what was found for near workloads: of other shapes, with other threads.",
 )
+@click.option(
+    "--devices",
+    metavar="A,B,...",
+    callback=lambda context, parameter, text: parse_devices(text),
+    help="Search schedules for all of these devices, and where the parts of the model run, in turns.",
+)
 @verify_option
 @json_option
 def command(
@@ -68,6 +78,7 @@ def command(
     sampler: str,
     objective: str,
     no_transfer: bool,
+    devices: tuple[str, ...],
     verify: bool,
     as_json: bool,
     **options: Unpack[ModelOptions],
@@ -89,6 +100,18 @@ def command(
         load_isl()  # missing is noticed before the search, not after it
     if budget is None and trials is None:
         budget = DEFAULT_BUDGET
+    if devices:
+        others = {
+            "--target": options["target"] != "host",
+            "--threads": options["threads"] is not None,
+            "--objective": objective != "latency",
+            "--no-transfer": no_transfer,
+            "--verify": verify,
+        }
+        refuse_beside_devices(others)
+        return _tune_on_devices(
+            model, devices, Budget(budget, trials), database, seed, sampler, as_json, options
+        )
     report = tune(
         model,
         budget=Budget(budget, trials),
@@ -104,6 +127,54 @@ def command(
     )
     if verify:
         _verify_winners(model, database, as_json, options)
+    return INTERRUPTED if report.stopped else 0
+
+
+def refuse_beside_devices(given: Mapping[str, bool]) -> None:
+    """Raise UsageError for options that are given beside --devices although they mean one device."""
+    names = [name for name, there in given.items() if there]
+    if names:
+        raise UsageError(
+            f"{', '.join(names)} given beside --devices\n  the devices say for what is tuned: leave out one of them"
+        )
+
+
+def _tune_on_devices(
+    model: str,
+    devices: tuple[str, ...],
+    budget: Budget,
+    database: str | None,
+    seed: int,
+    sampler: str,
+    as_json: bool,
+    options: ModelOptions,
+) -> int:
+    from autotune.cli.main import INTERRUPTED
+    from autotune.cli.place import report_lines
+    from autotune.tuning.progress import display
+    from autotune.tuning.tune_devices import tune_on_devices
+
+    def say(text: str) -> None:
+        if not as_json:
+            click.echo(text)
+
+    report = tune_on_devices(
+        model,
+        devices,
+        budget=budget,
+        database=database,
+        seed=seed,
+        sampler=sampler,
+        tolerance=options["tolerance"],
+        shapes=options["shapes"],
+        progress=lambda: display(sys.stdout, as_json=as_json),
+        say=say,
+    )
+    for placed in report.placed:
+        if as_json:
+            click.echo(json.dumps({"event": "placement", **placed.to_json()}))
+        else:
+            click.echo("\n".join(report_lines(placed)))
     return INTERRUPTED if report.stopped else 0
 
 

@@ -198,6 +198,12 @@ class Database:
         query = select(schema.placements).where(columns.key == key)
         return self._all(query.order_by(columns.created, columns.id), rows.placement_from_row)
 
+    def placements_of(self, job: str) -> list[PlacementReading]:
+        """The placements that a job has searched, the oldest first."""
+        columns = schema.placements.c
+        query = select(schema.placements).where(columns.job == job)
+        return self._all(query.order_by(columns.created, columns.id), rows.placement_from_row)
+
     def placement(self, key: str) -> PlacementReading | None:
         """The placement to use: that which won the newest search; None if there was none."""
         columns = schema.placements.c

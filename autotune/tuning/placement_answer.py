@@ -17,6 +17,7 @@ from autotune.graph.text import print_graph
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.device import DeviceInfo
 from autotune.runtime.image import ModuleImage
+from autotune.tuning.units import nanoseconds
 
 if TYPE_CHECKING:
     from autotune.database.store import Database
@@ -52,13 +53,23 @@ class PlacementAnswer:
                 "`autotune place` with the same model, devices and database does that"
             )
         used = ", ".join(dict.fromkeys(self.found.placement.values()))
-        day = time.strftime("%Y-%m-%d", time.gmtime(self.found.created))
         if self.found.ratio is None:
             gain = f"nothing was surely faster than all on {self.found.devices[0]}"
         else:
             gain = f"{self.found.ratio} over all on {self.found.devices[0]}"
-        changed = self.code and self.code != self.found.code
-        return f"placement on {among}: on {used}, searched {day}, {gain}{'; with other code than now' * bool(changed)}"
+        changed = "; with other code than now" if self.code and self.code != self.found.code else ""
+        return f"placement on {among}: on {used}, searched {_day(self.found)}, {gain}{changed}"
+
+    def lines(self) -> list[str]:
+        """A line a placement that was searched, the oldest first: where it runs, and what it was expected to take and
+        took."""
+        return [
+            f"{_day(each)} on {', '.join(dict.fromkeys(each.placement.values()))}: "
+            f"expected {nanoseconds(each.expected_ns)}, measured {nanoseconds(each.measured_ns)}"
+            + (f"; {each.ratio}" if each.ratio is not None else "")
+            + (" (used)" if each == self.found else "")
+            for each in self.readings
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as plain values; ``found`` is null where nothing was searched."""
@@ -145,6 +156,10 @@ def code_of_image(image: ModuleImage) -> str:
 
 def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _day(reading: PlacementReading) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(reading.created))
 
 
 def _json(reading: PlacementReading) -> dict[str, Any]:

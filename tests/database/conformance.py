@@ -273,6 +273,7 @@ class Conformance:
             assert len(database.placements("k")) == 3
             assert replace(database.placement("k"), created=0.0) == replace(one, inside="net", won=True)
             assert database.placements("another") == []
+            assert [found.won for found in database.placements_of(mine.id)] == [False, True]
             with pytest.raises(DatabaseError, match="needs one that is used"):
                 database.placed("k", [one, both], "net")
 

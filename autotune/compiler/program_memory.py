@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from autotune.graph.ir import Graph
 from autotune.passes.segments import Division
 
-IN_FLIGHT = 2
-"""Requests that a module runs at once, each with values of its own."""
+IN_FLIGHT = 1
+"""Requests that have to have values of their own at once: without memory for more they take turns."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,10 +19,10 @@ from autotune.runtime.hal.rates import DeviceRates, measure_rates
 from autotune.runtime.hal.recording import LoadedImage, load_image
 from autotune.runtime.image import ModuleImage
 from autotune.tuning.random_inputs import random_inputs
+from autotune.tuning.request_rates import request_rates
 
-_TIMES = 9
+_TIMES = 15
 _WARM_UP = 2
-_REST_S = 1e-3
 _SEED = 0
 
 
@@ -37,31 +37,45 @@ class ImageTimes:
 
 @dataclass(frozen=True)
 class Expected:
-    """What is expected of a run of a program, in seconds; ``returning`` is from the last step to the caller."""
+    """What is expected of a run of a program, in seconds; ``around`` is of the caller before and after it."""
 
     program: DeviceProgram
     tasks: tuple[Task, ...]
     run: Makespan
-    returning: float
+    around: float
 
     @property
     def seconds(self) -> float:
         """As the caller sees it."""
-        return self.run.total + self.returning
+        return self.run.total + self.around
 
 
 def expected_of(program: DeviceProgram, devices: Mapping[str, Device]) -> Expected:
-    """The makespan of a program from its steps, each run alone on its device, and the rates of the devices."""
-    rates = rates_of({name: devices[name] for name in program.devices})
+    """The makespan of a program from its steps, each run on its device while nothing else runs, and the rates of the
+    devices.
+
+    The steps run one after another as in a request, so that each finds its constants where the others leave them.
+    """
+    rates = rates_of({name: devices[name] for name in program.devices}, touched_bytes(program.images))
     runs = {step.image: step.device for step in program.steps if step.kind == "run"}
-    seconds = {
-        number: whole_seconds(devices[runs[number]], image) for number, image in enumerate(program.images)
-    }
+    benches = {number: _Bench(devices[runs[number]], image) for number, image in enumerate(program.images)}
+    rows = [{n: bench.once() for n, bench in benches.items()} for _ in range(_WARM_UP + _TIMES)]
+    seconds = {n: float(np.median([row[n] for row in rows[_WARM_UP:]])) for n in benches}
     durations = [seconds[step.image] if step.kind == "run" else 0.0 for step in program.steps]
     spaces = {name: devices[name].space for name in program.devices}
     cores = {name: cores_of(devices[name].info) for name in program.devices}
     tasks = tasks_of(Flow.of_program(program), durations, rates, spaces, cores)
-    return Expected(program, tuple(tasks), makespan(tasks), returning(rates))
+    return Expected(program, tuple(tasks), makespan(tasks), around(rates))
+
+
+def touched_bytes(images: Iterable[ModuleImage]) -> int:
+    """Bytes that runs of images read and write: constants, inputs, outputs and what lies between."""
+    return sum(
+        sum(array.nbytes for array in image.constants)
+        + sum(spec.nbytes for spec in (*image.inputs, *image.outputs))
+        + image.arena_bytes
+        for image in images
+    )
 
 
 def cores_of(info: DeviceInfo) -> tuple[int, ...]:
@@ -72,22 +86,35 @@ def cores_of(info: DeviceInfo) -> tuple[int, ...]:
     return core_ids()
 
 
-def rates_of(devices: Mapping[str, Device]) -> dict[str, DeviceRates]:
-    """The rates of devices that work together: each has work handed over from another, where there is one."""
+def rates_of(devices: Mapping[str, Device], nbytes: int = 0) -> dict[str, DeviceRates]:
+    """The rates of devices that work together: each has work handed over from another, where there is one.
+
+    ``nbytes`` are those that a run of the model reads and writes: what the caller needs is not in its caches after it.
+    """
     found = {}
     for name, device in devices.items():
-        others = (each for each in devices.values() if each is not device)
-        found[name] = measure_rates(device, next(others, None))
+        other = next((each for each in devices.values() if each is not device), None)
+        rates = measure_rates(device, other)
+        pair = {name: device} if other is None else {name: device, other.name: other}
+        requests, each = request_rates(pair, nbytes)
+        found[name] = replace(
+            rates,
+            submission_seconds=max(each, rates.submission_seconds),
+            start_seconds=requests.start,
+            answer_seconds=requests.answer,
+        )
     return found
 
 
-def returning(rates: Mapping[str, DeviceRates]) -> float:
-    """From the end of the last step to the caller, whose thread is woken."""
-    return max(rate.handover_seconds for rate in rates.values())
+def around(rates: Mapping[str, DeviceRates]) -> float:
+    """What a request takes of its caller before it submits anything, and after its last step is over."""
+    return max(rate.start_seconds for rate in rates.values()) + max(
+        rate.answer_seconds for rate in rates.values()
+    )
 
 
 def whole_seconds(device: Device, image: ModuleImage) -> float:
-    """Seconds of an image on a device, the least of a few runs; raises as a submission does."""
+    """Seconds of an image on a device, the median of a few runs; raises as a submission does."""
     return _Bench(device, image).whole()
 
 
@@ -122,38 +149,42 @@ class _Bench:
         self._table: list[Buffer] = [host_buffer(a) if here else device.upload(a, image.name) for a in arrays]
 
     def whole(self) -> float:
-        return self._seconds([self._loaded.record("timed")])[0]
+        return self._seconds([self._commands])[0]
+
+    def once(self) -> float:
+        return self._row([self._commands])[0]
+
+    @cached_property
+    def _commands(self) -> CommandBuffer:
+        return self._loaded.record("timed")
 
     def parts(self) -> list[float]:
         return self._seconds(self._loaded.record_each("timed"))
 
     def _seconds(self, recorded: Sequence[CommandBuffer]) -> list[float]:
-        """The least time of each of some command buffers that run after another: other work does not touch it.
+        """The median time of each of some command buffers that run after another."""
+        rows = [self._row(recorded) for _ in range(_WARM_UP + _TIMES)]
+        return [float(seconds) for seconds in np.median(rows[_WARM_UP:], axis=0)]
 
-        Before that the device rests, as it does while others work, and its inputs come from another core's caches.
-        """
-        queue = self._device.compute
-        rows = []
-        for _ in range(_WARM_UP + _TIMES):
-            time.sleep(_REST_S)
-            for array in self._inputs:
-                array[...] = array.copy()
-            made = []
-            for commands in recorded:
-                table = self._table[: len(commands.slots)]
-                made.append(queue.submit(commands, table))
-                made[-1].wait()
-            rows.append([submission.end_ns - submission.begin_ns for submission in made])
-        return [float(ns) * 1e-9 for ns in np.min(rows[_WARM_UP:], axis=0)]
+    def _row(self, recorded: Sequence[CommandBuffer]) -> list[float]:
+        """One run of each; before that its inputs come from another core's caches."""
+        for array in self._inputs:
+            array[...] = array.copy()
+        made = []
+        for commands in recorded:
+            made.append(self._device.compute.submit(commands, self._table[: len(commands.slots)]))
+            made[-1].wait()
+        return [1e-9 * (submission.end_ns - submission.begin_ns) for submission in made]
 
 
 __all__ = [
     "Expected",
     "ImageTimes",
+    "around",
     "cores_of",
     "expected_of",
     "image_times",
     "rates_of",
-    "returning",
+    "touched_bytes",
     "whole_seconds",
 ]

@@ -26,7 +26,7 @@ from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.rates import DeviceRates
-from autotune.tuning.device_times import cores_of, image_times, rates_of, returning
+from autotune.tuning.device_times import around, cores_of, image_times, rates_of, touched_bytes
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class PlacementCosts:
             return math.inf
         used = {step.device for step in division.segments}
         rates = {device.name: device.rates for device in self.devices if device.name in used}
-        return makespan(self._tasks(placing, division)).total + returning(rates)
+        return makespan(self._tasks(placing, division)).total + around(rates)
 
     def throughput(self, placing: Placing, depth: int) -> Throughput | None:
         """The same with so many requests in flight; None where a device has too little memory for them."""
@@ -175,7 +175,7 @@ def measured_costs(
     """Measure a model on devices; each program is all of it on one of them."""
     times, costs = list[dict[tuple[str, ...], float]](), list[DeviceCosts]()
     parts: list[tuple[str, ...]] = []
-    rates = rates_of(devices)
+    rates = rates_of(devices, touched_bytes(programs[0].images))
     for program in programs:
         (name,), (image,) = program.devices, program.images
         device = devices[name]

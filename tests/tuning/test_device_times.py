@@ -11,7 +11,7 @@ from autotune.passes.device_rules import DeviceRules
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.cpu.driver import open_cores
 from autotune.target import Target
-from autotune.tuning.device_times import expected_of, image_times, returning, whole_seconds
+from autotune.tuning.device_times import around, expected_of, image_times, whole_seconds
 from tests.graph.graphs import small_convnet
 
 
@@ -59,7 +59,8 @@ def test_a_device_may_be_slowed_for_tests(monkeypatch):
         )
 
 
-def test_the_caller_is_woken_in_the_end():
+def test_a_request_has_a_beginning_and_an_answer():
     from autotune.runtime.hal.rates import DeviceRates
 
-    assert returning({"one": DeviceRates(1.0, 2.0, 3.0), "two": DeviceRates(1.0, 4.0, 3.0)}) == 4.0
+    one, two = DeviceRates(1.0, 2.0, 3.0, 5.0, 0.25), DeviceRates(1.0, 4.0, 3.0, 4.0, 0.5)
+    assert around({"one": one, "two": two}) == 5.5

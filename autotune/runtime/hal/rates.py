@@ -30,12 +30,15 @@ _COPIED_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class DeviceRates:
-    """Seconds of the caller a submission; from the end of work elsewhere to the beginning of what waits for it; and of
-    copying a byte."""
+    """Seconds of the caller a submission; from the end of work elsewhere to the beginning of what waits for it; of
+    copying a byte; and of the caller before a request's first submission and after its last step, where they were read.
+    """
 
     submission_seconds: float
     handover_seconds: float
     copy_seconds_per_byte: float
+    start_seconds: float = 0.0
+    answer_seconds: float = 0.0
 
 
 def measure_rates(device: Device, other: Device | None = None) -> DeviceRates:

@@ -154,7 +154,7 @@ class _Job:
             row = self._phase(with_target)
             if row is None:
                 continue
-            report = tuned(target, _part(self.budget, share / len(targets), len(targets) * 2, number))
+            report = tuned(target, _part(self.budget, share, len(targets), number))
             self.report = replace(self.report, tuned=(*self.report.tuned, report))
             self._ended(row, JobRow.STOPPED if report.stopped else JobRow.DONE)
             if report.stopped:
@@ -177,8 +177,9 @@ class _Job:
         return dict(next(each for each in reversed(found) if each.won).placement)
 
     def _of(self, placement: dict[str, str]) -> list[Target]:
-        """The targets of the devices that a placement uses."""
-        return list(dict.fromkeys(self.targets[name] for name in placement.values()))
+        """The targets of the devices that a placement uses, in the order of the devices."""
+        used = {*placement.values()}
+        return list(dict.fromkeys(target for name, target in self.targets.items() if name in used))
 
     def _phase(self, name: str) -> JobRow | None:
         """The row of a phase; None for one that is done."""
@@ -213,12 +214,14 @@ class _Job:
 
 
 def _part(budget: Budget, share: float, parts: int, number: int) -> Budget:
-    """A share of the time, and an equal part of the trials, the rest of which goes to the first ones."""
-    trials = budget.trials
-    limit = budget.limit_s
+    """Part ``number`` of equal ones of a share of the time, and of the trials, of which placing takes none."""
+    limit, trials = budget.limit_s, None
+    if budget.trials is not None:
+        whole = round(budget.trials * share / (_FIRST + _SECOND))
+        trials = max(1, whole // parts + (number < whole % parts))
     return Budget(
-        seconds=None if limit is None else share * limit,
-        trials=None if trials is None else max(1, trials // parts + (number < trials % parts)),
+        seconds=None if limit is None else share * limit / parts,
+        trials=trials,
         per_workload=budget.per_workload,
     )
 

@@ -1,0 +1,104 @@
+"""Schedules and placements in turns: which searches follow each other, and what is done again after a stop."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from autotune.cli.tune import refuse_beside_devices
+from autotune.database import Database
+from autotune.database.records import PlacementReading
+from autotune.errors import UsageError
+from autotune.target import Target
+from autotune.tuning.budget import Budget
+from autotune.tuning.place import MeasuredPlacement, PlacementReport
+from autotune.tuning.report import Report
+from autotune.tuning.tune_devices import _Job
+
+ONE, MANY = Target.parse("x86-64-v3", threads=1), Target.parse("x86-64-v3", threads=2)
+TARGETS = {"cpu:0": ONE, "cpu:1": ONE, "cpu": MANY}
+
+
+class Searches:
+    """Searches that write down what they were asked, and are stopped at a number."""
+
+    def __init__(
+        self, database: Database, placements: list[Mapping[str, str]], stop_at: int | None = None
+    ) -> None:
+        self.asked: list[object] = []
+        self.database = database
+        self.placements = placements
+        self.stop_at = stop_at
+        self.job = _Job("net", database, TARGETS, Budget("100s", 10), lambda text: None)
+        self.job.claim(["the same"])
+
+    def tuned(self, target: Target, budget: Budget) -> Report:
+        self.asked.append((target.threads, budget.limit_s, budget.trials))
+        return cast("Report", SimpleNamespace(stopped=len(self.asked) - 1 == self.stop_at))
+
+    def placed(self) -> PlacementReport:
+        if len(self.asked) == self.stop_at:
+            raise KeyboardInterrupt
+        self.asked.append("placement")
+        placement = dict(self.placements.pop(0))
+        reading = PlacementReading(tuple(TARGETS), placement, 1.0, "c", won=True)
+        self.database.placed("k", [reading], "net", self.job.id)
+        measured = MeasuredPlacement(placement, tuple(placement.values()), 1.0, 1.0, None)
+        return PlacementReport("net", tuple(TARGETS), 1, 1, {}, (measured,), 0)
+
+    def run(self) -> Any:
+        return self.job.run(self.tuned, self.placed)
+
+
+def test_schedules_are_searched_for_each_target_and_again_for_those_that_are_used(tmp_path):
+    with Database(tmp_path / "tuning.db") as database:
+        searches = Searches(database, [{"*": "cpu:1"}, {"*": "cpu:0"}])
+        report = searches.run()
+        assert searches.asked == [(1, 30.0, 4), (2, 30.0, 3), "placement", (1, 25.0, 3), "placement"]
+        assert (len(report.tuned), len(report.placed), report.stopped, report.skipped) == (3, 2, False, ())
+        assert [job.state for job in database.jobs()] == ["done"] * 6
+        again = Searches(database, [{"*": "cpu:1"}, {"*": "cpu:0"}])
+        assert len(again.run().tuned) == 3  # a job that is done is not continued
+
+
+@pytest.mark.parametrize("stop_at", range(5))
+def test_a_stopped_job_goes_on_where_it_was(tmp_path, stop_at):
+    placements: list[Mapping[str, str]] = [{"Conv": "cpu", "*": "cpu:1"}, {"*": "cpu:0"}]
+    with Database(tmp_path / "tuning.db") as database:
+        first = Searches(database, placements, stop_at)
+        report = first.run()
+        assert report.stopped
+        second = Searches(database, placements)
+        assert second.job.id == first.job.id
+        rest = second.run()
+        assert not rest.stopped
+        whole = [(1, 30.0, 4), (2, 30.0, 3), "placement", (1, 12.5, 2), (2, 12.5, 1), "placement"]
+        assert [*first.asked[:stop_at], *second.asked] == whole
+        assert len(rest.skipped) == stop_at
+
+
+def test_a_job_whose_process_is_gone_goes_on(tmp_path):
+    with Database(tmp_path / "tuning.db") as database:
+        first = Searches(database, [])
+        assert first.job._phase("a search") is not None
+        for row in database.jobs():
+            database.update_job(replace(row, owner=f"{platform.node()}:1:0.00"))  # a process of another time
+        second = Searches(database, [])
+        assert second.job.id == first.job.id
+        found = second.job._phase("a search")
+        assert found is not None
+        assert len(database.jobs()) == 2
+
+
+def test_options_of_one_device_are_refused_beside_several():
+    refuse_beside_devices({"--threads": False})
+    with pytest.raises(UsageError) as caught:
+        refuse_beside_devices({"--threads": True, "--verify": True, "--target": False})
+    assert str(caught.value) == (
+        "--threads, --verify given beside --devices\n  the devices say for what is tuned: leave out one of them"
+    )

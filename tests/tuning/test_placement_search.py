@@ -204,7 +204,7 @@ def test_where_no_placement_fits_it_is_said_who_needs_what():
     assert said.splitlines()[:2] == [
         "no placement of 'net' on cpu:0, cpu:1 fits into their memory",
         f"  cpu:0 has 300 bytes; all of the model needs {need.total} bytes there: {need.constants} bytes of constants, "
-        f"{need.values} bytes of values of 2 requests",
+        f"{need.values} bytes of values",
     ]
 
 

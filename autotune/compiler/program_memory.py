@@ -83,6 +83,7 @@ def shortage(
     requests: int = IN_FLIGHT,
 ) -> str:
     """Who needs what, in words, of placements of which none fits."""
+    of_requests = "" if requests == 1 else f" of {requests} requests"
     lines = [f"no placement of {model!r} on {', '.join(memory)} fits into their memory"]
     for needs in tried:
         for name in short_of(needs, memory):
@@ -90,7 +91,7 @@ def shortage(
             lines.append(
                 f"  {name} has {_size(memory[name].nbytes)}; {'all' if len(needs) == 1 else 'a part'} of the model "
                 f"needs {_size(need.total)} there: {_size(need.constants)} of constants, "
-                f"{_size(need.values)} of values of {requests} requests"
+                f"{_size(need.values)} of values{of_requests}"
             )
     return "\n".join(lines)
 

@@ -169,7 +169,8 @@ def test_hostile_manifests_are_refused(path: Path) -> None:
         "an artifact of several targets has"
     )
     assert error(lambda m: m["variants"].pop()).startswith("manifest and archive differ: ")
-    assert error(lambda m: m["variants"][0].update(arena_bytes=-1)).endswith("arena of -1 bytes")
+    # The one that is chosen is checked, and which that is depends on the machine.
+    assert error(lambda m: [v.update(arena_bytes=-1) for v in m["variants"]]).endswith("arena of -1 bytes")
     assert (
         error(lambda m: m.update(format="autotune-other"))
         == "not an artifact: its format is not 'autotune-module'"

@@ -66,6 +66,14 @@ class ModelImportError(AutotuneError):
     """A model that cannot be read or is not supported."""
 
 
+class UnknownParameterError(ModelImportError):
+    """A value decides what is compiled (a shape, axes, bounds), but depends on inputs; ``inputs`` are those."""
+
+    def __init__(self, message: str, inputs: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.inputs = inputs
+
+
 class UnsupportedOpError(ModelImportError):
     """The model uses operators that have no definition here; all of them are listed."""
 

@@ -1,4 +1,4 @@
-"""ONNX models (opset 7 to 23) as graphs.
+"""ONNX models (opset 7 to 28) as graphs.
 
 Initialisers become constants; what depends on shapes only (Shape, Gather of it, Concat of that, ...)
 is evaluated here, so that the graph has parameters as attributes. Model functions are expanded, and
@@ -44,24 +44,33 @@ MAX_VALUE_BYTES = 1 << 40
 _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
 
 
-def load(source: ModelSource, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Graph:
+def load(
+    source: ModelSource,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, Array] | None = None,
+) -> Graph:
     """Import a model: a path, ``"zoo:NAME"``, the bytes of a file, or an ``onnx.ModelProto``.
 
-    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name.
+    ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name. ``values`` gives inputs that are
+    constant from here on, such as a shape or axes that decide what is compiled: the graph has no such inputs.
 
     Raises:
-        UsageError: no such file or zoo model; ``shapes`` names no input or does not fit.
+        UsageError: no such file or zoo model; ``shapes`` or ``values`` name no input or do not fit.
+        UnknownParameterError: what is compiled depends on inputs without a value.
         UnsupportedOpError: operators that are not supported, all listed.
         ModelImportError: anything else in the model that cannot be imported.
     """
     model = read_model(source)
-    return _Importer(model, dict(shapes or {})).run()
+    return _Importer(model, dict(shapes or {}), dict(values or {})).run()
 
 
 class _Importer:
     """State of one import. The graph grows node by node, with all types known."""
 
-    def __init__(self, model: LoadedModel, shapes: dict[str, Sequence[int]]) -> None:
+    def __init__(
+        self, model: LoadedModel, shapes: dict[str, Sequence[int]], values: dict[str, Array]
+    ) -> None:
         self.origin = model.origin
         self.opset = model.opset
         self.node_names = model.node_names
@@ -71,6 +80,7 @@ class _Importer:
         self.proto = expand_schema_functions(model)
         self.reader = TensorReader(model.origin, model.folder)
         self.shapes = shapes
+        self.values = values
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
@@ -82,6 +92,17 @@ class _Importer:
 
     def constant_of(self, value: str) -> Array | None:
         return self.constants.get(value)
+
+    def inputs_behind(self, value: str) -> tuple[str, ...]:
+        made = {output: node for node in self.nodes for output in node.outputs}
+        waiting, found = [value], dict[str, None]()
+        while waiting:
+            name = waiting.pop()
+            if name in found or name in self.constants or name == ABSENT:
+                continue
+            found[name] = None
+            waiting += made[name].inputs if name in made else ()
+        return tuple(sorted(name for name in found if name not in made))
 
     def run(self) -> Graph:
         graph = self.proto.graph
@@ -117,7 +138,7 @@ class _Importer:
         if twice:
             raise ModelImportError(f"{self.origin}: input {twice[0]!r} is declared twice")
         names = [value.name for value in values]
-        unknown = set(self.shapes) - set(names)
+        unknown = {*self.shapes, *self.values} - set(names)
         if unknown:
             raise UsageError(
                 f"{self.origin} has no input {sorted(unknown)[0]!r}\n"
@@ -130,6 +151,9 @@ class _Importer:
             tensor = value.type.tensor_type
             dtype = element_dtype(tensor.elem_type, f"{self.origin}: input {value.name!r}")
             shape = _declared_shape(tensor)
+            if value.name in self.values:
+                self._define_constant(value.name, self._given_value(value.name, dtype, shape))
+                continue
             if value.name in self.shapes:
                 shape = self._given_shape(value.name, shape)
             if shape is None or not all(isinstance(extent, int) for extent in shape):
@@ -140,15 +164,20 @@ class _Importer:
                 self.types[value.name] = found
         if open_inputs:
             raise ModelImportError(_open_shapes_message(self.origin, open_inputs))
-        return tuple(value.name for value in values)
+        return tuple(value.name for value in values if value.name not in self.constants)
+
+    def _given_value(self, name: str, dtype: str, declared: list[int | str] | None) -> Array:
+        array = np.asarray(self.values[name])
+        if str(array.dtype) != dtype or not _fits(array.shape, declared):
+            raise UsageError(
+                f"value {TensorType.of(array)} does not fit input {name!r} of {self.origin}, "
+                f"which is {dtype}{_shape_text(declared or ['?'])}"
+            )
+        return array
 
     def _given_shape(self, name: str, declared: list[int | str] | None) -> list[int | str]:
         given = [int(extent) for extent in self.shapes[name]]
-        fits = declared is None or (
-            len(given) == len(declared)
-            and all(isinstance(d, str) or d == g for d, g in zip(declared, given, strict=True))
-        )
-        if not fits or any(extent <= 0 for extent in given):
+        if not _fits(given, declared) or any(extent <= 0 for extent in given):
             raise UsageError(
                 f"shape {tuple(given)} does not fit input {name!r} of {self.origin}, "
                 f"which is {_shape_text(declared or ['?'])}"
@@ -270,6 +299,14 @@ def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:
         origin = named[0] if named else origin or node_name(proto)
         found.append(origin)
     return found[::-1]
+
+
+def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
+    """Whether an input declared so can have a shape."""
+    return declared is None or (
+        len(shape) == len(declared)
+        and all(isinstance(d, str) or d == g for d, g in zip(declared, shape, strict=True))
+    )
 
 
 def _declared_shape(tensor: Any) -> list[int | str] | None:

@@ -76,9 +76,7 @@ def _constant_inputs(node: OnnxNode) -> list[Array]:
     for value in node.inputs:
         array = node.scope.constant_of(value)
         if array is None:
-            raise node.fail(
-                f"input {value!r} is not a constant\n  it must be known when the model is compiled"
-            )
+            raise node.unknown(f"input {value!r}", value)
         arrays.append(array)
     return arrays
 

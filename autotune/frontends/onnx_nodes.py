@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-from autotune.errors import ModelImportError
+from autotune.errors import ModelImportError, UnknownParameterError
 from autotune.frontends.onnx_schema import schema_of
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, TensorType
@@ -29,6 +29,9 @@ class Scope(Protocol):
 
     def constant_of(self, value: str) -> Array | None:
         """Array of a value if it is constant."""
+
+    def inputs_behind(self, value: str) -> tuple[str, ...]:
+        """The inputs of the model that a value depends on."""
 
 
 @dataclass
@@ -55,6 +58,16 @@ class OnnxNode:
     def fail(self, reason: str) -> ModelImportError:
         """An error that names this node."""
         return ModelImportError(f"node {self.name!r} ({self.op}): {reason}")
+
+    def unknown(self, what: str, value: str) -> UnknownParameterError:
+        """An error for a value that is not constant but decides what is compiled."""
+        inputs = self.scope.inputs_behind(value)
+        example = ", ".join(f"{name!r}: ..." for name in inputs)
+        found = self.fail(
+            f"{what} is not a constant\n  it must be known when the model is compiled"
+            + (f": give values={{{example}}}, what it depends on" if inputs else "")
+        )
+        return UnknownParameterError(str(found), inputs)
 
 
 @dataclass(frozen=True)
@@ -118,10 +131,7 @@ def _parameters_to_attributes(node: OnnxNode) -> None:
             continue
         array = node.scope.constant_of(value)
         if array is None:
-            raise node.fail(
-                f"input {parameter.name!r} ({value!r}) is not a constant\n"
-                "  it must be known when the model is compiled"
-            )
+            raise node.unknown(f"input {parameter.name!r} ({value!r})", value)
         node.attrs[parameter.name] = (
             array.reshape(-1)[0].item() if parameter.scalar else tuple(array.reshape(-1).tolist())
         )

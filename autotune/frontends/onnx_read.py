@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 
-MIN_OPSET, MAX_OPSET = 7, 23
+MIN_OPSET, MAX_OPSET = 1, 28
 ZOO_PREFIX = "zoo:"
 BYTES = "model in bytes"
 _DEFAULT_DOMAINS = ("", "ai.onnx")
@@ -54,7 +54,7 @@ def read_model(source: ModelSource) -> LoadedModel:
 
     Raises:
         UsageError: the file does not exist or is no file; there is no such zoo model.
-        ModelImportError: this is no ONNX model, or one of an opset outside 7 to 23.
+        ModelImportError: this is no ONNX model, or one of an opset outside 1 to 28.
     """
     proto, origin, folder = _parse(source)
     _check_is_model(proto, origin)

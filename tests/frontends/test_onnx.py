@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from autotune.errors import ModelImportError, UnsupportedOpError, UsageError
+from autotune.errors import ModelImportError, UnknownParameterError, UnsupportedOpError, UsageError
 from autotune.frontends import zoo, zoo_built
 from autotune.frontends.model_builder import ModelBuilder
 from autotune.frontends.onnx import load
@@ -277,8 +277,8 @@ def test_no_graph():
 
 
 def test_opset_out_of_range():
-    text = message(one_node("Relu", (2,), opset=6))
-    assert "has opset 6; supported are 7 to 23" in text
+    text = message(one_node("Relu", (2,), opset=29))
+    assert "has opset 29; supported are 1 to 28" in text
 
 
 def test_unsupported_operators_are_all_listed():
@@ -341,8 +341,32 @@ def test_parameter_that_is_not_constant():
     model = b.finish([b.node("Relu", ["y"], "z")])
     assert message(model) == (
         "node 'y' (Reshape): input 'shape' ('s') is not a constant\n"
-        "  it must be known when the model is compiled"
+        "  it must be known when the model is compiled: give values={'s': ...}, what it depends on"
     )
+
+
+def test_values_of_inputs_that_are_parameters():
+    b = ModelBuilder("open")
+    twice = b.node("Add", [b.input("s", (1,), "int64"), b.input("t", (1,), "int64")], "twice")
+    b.node("Reshape", [b.input("x", (2, 3)), twice], "y")
+    model = b.finish([b.node("Relu", ["y"], "z")])
+    with pytest.raises(UnknownParameterError) as error:
+        load(model)
+    assert error.value.inputs == ("s", "t")
+    graph = load(model, values={"s": np.array([4]), "t": np.array([2])})
+    assert graph.inputs == ("x",)
+    assert graph.types["z"].shape == (6,)
+
+
+def test_value_that_does_not_fit():
+    model = one_node("Relu", (2,))
+    with pytest.raises(UsageError, match=r"value int64\[3\] does not fit input 'x' of .*, which is float32"):
+        load(model, values={"x": np.array([1, 2, 3])})
+
+
+def test_old_attributes_are_not_passed_over():
+    text = message(one_node("Add", (2, 3), 6, [np.ones(2, np.float32)], broadcast=1, axis=0))
+    assert "axis" in text or "broadcast" in text
 
 
 def test_training_mode():

@@ -2,7 +2,7 @@
 
 Initialisers become constants; what depends on shapes only (Shape, Gather of it, Concat of that, ...)
 is evaluated here, so that the graph has parameters as attributes. Model functions are expanded, and
-so are ONNX operators that are unknown here but have a definition in terms of known ones.
+so are, to any depth, ONNX operators that are unknown here but have a definition in terms of known ones.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import device_in
-from autotune.frontends.onnx_composed import COMPOSED, compose
+from autotune.frontends.onnx_composed import COMPOSED, SEVERAL_OUTPUTS, Emitter
 from autotune.frontends.onnx_constants import attribute_value, fold_special
-from autotune.frontends.onnx_nodes import (
-    OnnxNode,
-    convert,
-)
+from autotune.frontends.onnx_functions import Definition, definition_of
+from autotune.frontends.onnx_nodes import OnnxNode, convert
 from autotune.frontends.onnx_read import (
     LoadedModel,
     ModelSource,
@@ -31,7 +29,7 @@ from autotune.frontends.onnx_read import (
     read_model,
 )
 from autotune.frontends.onnx_schema import check_node, node_name
-from autotune.frontends.onnx_support import check_supported, expand_schema_functions
+from autotune.frontends.onnx_support import check_supported, is_known
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
@@ -77,7 +75,8 @@ class _Importer:
         self.devices = model.devices
         self.at = ""
         self.device = ""
-        self.proto = expand_schema_functions(model)
+        self.proto = model.proto
+        self.read = _names_read(model.proto.graph)
         self.reader = TensorReader(model.origin, model.folder)
         self.shapes = shapes
         self.values = values
@@ -106,7 +105,7 @@ class _Importer:
 
     def run(self) -> Graph:
         graph = self.proto.graph
-        check_supported(graph, self.origin)
+        check_supported(graph.node, self.origin, self.opset)
         for tensor in graph.initializer:
             if tensor.name in self.types:
                 raise ModelImportError(f"{self.origin}: initialiser {tensor.name!r} is defined twice")
@@ -187,6 +186,9 @@ class _Importer:
     def _import_node(self, proto: Any) -> None:
         check_node(proto, self)
         name = node_name(proto)
+        if not is_known(proto.op_type):
+            self._import_definition(proto)
+            return
         attrs = {a.name: self._attribute(a, name, proto.op_type) for a in proto.attribute}
         node = OnnxNode(proto.op_type, name, list(proto.input), list(proto.output), attrs, self)
         twice = [output for output in proto.output if output != ABSENT and output in self.types]
@@ -203,6 +205,20 @@ class _Importer:
         except GraphError as error:
             raise ModelImportError(f"{self.origin}: {error}") from error
 
+    def _import_definition(self, proto: Any) -> None:
+        """The nodes that ONNX defines an operator by, in the place of its node."""
+        body = definition_of(proto, self.opset, self.type_of, self._fresh(f"{node_name(proto)}."))
+        assert body is not None, "checked before nodes are imported"
+        check_supported(body.nodes, f"{self.origin}: the definition of {proto.op_type}", body.opset)
+        self._import_nodes_of(body)
+
+    def _import_nodes_of(self, body: Definition) -> None:
+        outer, self.opset = self.opset, body.opset
+        self.read |= body.read
+        for inner in body.nodes:
+            self._import_node(inner)
+        self.opset = outer
+
     def _attribute(self, proto: Any, node: str, op: str) -> Any:
         value = attribute_value(
             proto, lambda t: self.reader.read(t, f"attribute {proto.name!r} of node {node!r}")
@@ -216,7 +232,10 @@ class _Importer:
 
     def _append(self, node: OnnxNode) -> None:
         if node.op in COMPOSED:
-            compose(node, partial(self._emit, node))
+            define = self._define_constant
+            COMPOSED[node.op](
+                node, Emitter(node, partial(self._append_plain, name=node.name), define, self._fresh)
+            )
             return
         if node.flatten_to is None:
             self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)
@@ -227,20 +246,6 @@ class _Importer:
         self._append_plain(node.op, [flat], [result], node.attrs, node.name)
         shape = {"shape": self.type_of(node.inputs[0]).shape}
         self._append_plain("Reshape", [result], node.outputs, shape, node.outputs[0])
-
-    def _emit(
-        self,
-        node: OnnxNode,
-        op: str,
-        inputs: Sequence[str],
-        attrs: Mapping[str, Attr],
-        suffix: str,
-        output: str = "",
-    ) -> str:
-        """Add one of the nodes that a node becomes; returns its output."""
-        output = output or self._fresh(f"{node.outputs[0]}.{suffix}")
-        self._append_plain(op, list(inputs), [output], attrs, node.name)
-        return output
 
     def _append_plain(
         self, op: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Attr], name: str
@@ -270,12 +275,9 @@ class _Importer:
 
     def _cut_outputs(self, node: OnnxNode) -> None:
         """Drop optional outputs (Dropout's mask, MaxPool's indices) that nothing reads."""
-        if node.op == "Split":
+        if node.op in SEVERAL_OUTPUTS:
             return
-        extra = {output for output in node.outputs[1:] if output != ABSENT}
-        read = {v for other in self.proto.graph.node for v in other.input} if extra else set()
-        read |= {value.name for value in self.proto.graph.output} if extra else set()
-        used = sorted(extra & read)
+        used = sorted({output for output in node.outputs[1:] if output != ABSENT} & self.read)
         if used:
             raise ModelImportError(
                 f"{self.origin}: {node.fail(f'its optional output {used[0]!r} is not supported')}"
@@ -289,6 +291,16 @@ class _Importer:
 
     def _fresh(self, name: str) -> str:
         return fresh_name(name, self.types)
+
+
+def _names_read(graph: Any) -> set[str]:
+    """What nodes of a graph read, and its outputs; those of its subgraphs too."""
+    found = {value.name for value in graph.output}
+    for node in graph.node:
+        found.update(node.input)
+        for attribute in node.attribute:
+            found.update(*(_names_read(inner) for inner in (attribute.g, *attribute.graphs)))
+    return found
 
 
 def _origins(graph: Any, names: Mapping[str, str]) -> list[str]:

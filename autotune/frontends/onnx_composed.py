@@ -1,29 +1,64 @@
-"""ONNX operators that become several here, where ONNX's own definition is less precise or overflows."""
+"""ONNX operators that become several here, where ONNX's own definition is less precise, overflows, or is none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from autotune.frontends.onnx_nodes import OnnxNode
-from autotune.graph.ir import Attr
+from autotune.graph.ir import ABSENT, Array, Attr, TensorType
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import is_float
 
-COMPOSED = ("ReduceLogSumExp",)
+
+class _Append(Protocol):
+    def __call__(self, op: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Attr]) -> None: ...
 
 
-class Emit(Protocol):
-    """Adds a node; returns its output, named ``output`` or by the suffix."""
+@dataclass(frozen=True)
+class Emitter:
+    """Adds the nodes that a node becomes."""
+
+    node: OnnxNode
+    append: _Append
+    define: Callable[[str, Array], None]
+    fresh: Callable[[str], str]
 
     def __call__(
-        self, op: str, inputs: Sequence[str], attrs: Mapping[str, Attr], suffix: str, output: str = ""
-    ) -> str: ...
+        self,
+        op: str,
+        inputs: Sequence[str],
+        attrs: Mapping[str, Attr] | None = None,
+        suffix: str = "",
+        output: str = "",
+    ) -> str:
+        """Add a node; returns its output, which is ``output`` or named by the suffix."""
+        output = output or self.fresh(f"{self.node.outputs[0]}.{suffix or op.lower()}")
+        self.append(op, list(inputs), [output], attrs or {})
+        return output
+
+    def constant(self, value: Array | float | int, dtype: str) -> str:
+        """A constant."""
+        name = self.fresh(f"{self.node.outputs[0]}.constant")
+        self.define(name, np.asarray(value).astype(dtype))
+        return name
+
+    def type_of(self, value: str) -> TensorType:
+        """The type of a value."""
+        return self.node.scope.type_of(value)
+
+    def wants(self, index: int) -> bool:
+        """Whether the node has an output."""
+        return index < len(self.node.outputs) and self.node.outputs[index] != ABSENT
 
 
-def compose(node: OnnxNode, emit: Emit) -> None:
+Composer: TypeAlias = Callable[[OnnxNode, Emitter], None]
+
+
+def _log_sum_exp(node: OnnxNode, emit: Emitter) -> None:
     """log(sum(e^x)) as log(sum(e^(x - top))) + top with a finite top: e^x overflows at 89 in float32."""
     found, (output,) = node.input_type(0), node.outputs
     wide = accumulated_in(found.dtype) if is_float(found.dtype) else "float64"
@@ -44,4 +79,82 @@ def compose(node: OnnxNode, emit: Emit) -> None:
     emit("Cast", [value], {"to": found.dtype}, "", output)
 
 
-__all__ = ["COMPOSED", "compose"]
+def _layer_normalization(node: OnnxNode, emit: Emitter) -> None:
+    """Its mean and inverse deviation beside the operator, from what it reads."""
+    output = node.outputs[0]
+    emit("LayerNormalization", node.inputs, node.attrs, "", output)
+    if not emit.wants(1) and not emit.wants(2):
+        return
+    x, axis = node.input_type(0), int(node.attrs.get("axis", -1))
+    axes = tuple(range(axis % x.rank, x.rank))
+    wide = emit("Cast", node.inputs[:1], {"to": accumulated_in(x.dtype)}, "wide")
+    mean = emit("ReduceMean", [wide], {"axes": axes}, "mean", node.outputs[1] if emit.wants(1) else "")
+    if emit.wants(2):
+        centred = emit("Sub", [wide, mean], {}, "centred")
+        variance = emit("ReduceMean", [emit("Mul", [centred, centred])], {"axes": axes}, "variance")
+        epsilon = emit.constant(float(node.attrs.get("epsilon", 1e-5)), emit.type_of(variance).dtype)
+        deviation = emit("Sqrt", [emit("Add", [variance, epsilon])], {}, "deviation")
+        emit("Reciprocal", [deviation], {}, "", node.outputs[2])
+
+
+def _dropout(node: OnnxNode, emit: Emitter) -> None:
+    """Nothing is dropped: the mask is true everywhere."""
+    emit("Dropout", node.inputs, {}, "", node.outputs[0])
+    if emit.wants(1):
+        emit(
+            "Expand", [emit.constant(True, "bool")], {"shape": node.input_type(0).shape}, "", node.outputs[1]
+        )
+
+
+def _batch_normalization(node: OnnxNode, emit: Emitter) -> None:
+    """In training mode by the statistics of the batch, of which running ones follow."""
+    if not node.attrs.pop("training_mode", 0):
+        node.attrs.pop("momentum", None)
+        emit("BatchNormalization", node.inputs, node.attrs, "", node.outputs[0])
+        return
+    x, momentum = node.input_type(0), float(node.attrs.pop("momentum", 0.9))
+    axes = tuple(axis for axis in range(x.rank) if axis != 1)
+    wide = emit("Cast", node.inputs[:1], {"to": accumulated_in(x.dtype)}, "wide")
+    mean = emit("ReduceMean", [wide], {"axes": axes}, "mean")
+    centred = emit("Sub", [wide, mean], {}, "centred")
+    variance = emit("ReduceMean", [emit("Mul", [centred, centred])], {"axes": axes}, "variance")
+    found = []
+    for value, running in ((mean, 3), (variance, 4)):
+        old = node.input_type(running)
+        flat = emit("Cast", [emit("Reshape", [value], {"shape": old.shape})], {"to": old.dtype}, "flat")
+        found.append(flat)
+        if emit.wants(running - 2):
+            kept = emit("Mul", [node.inputs[running], emit.constant(momentum, old.dtype)], {}, "kept")
+            new = emit("Mul", [flat, emit.constant(1 - momentum, old.dtype)], {}, "new")
+            emit("Add", [kept, new], {}, "", node.outputs[running - 2])
+    emit("BatchNormalization", [*node.inputs[:3], *found], node.attrs, "", node.outputs[0])
+
+
+def _lp_normalization(node: OnnxNode, emit: Emitter) -> None:
+    """x / norm; zero where the norm is."""
+    x, order = node.input_type(0), int(node.attrs.get("p", 2))
+    axes = (int(node.attrs.get("axis", -1)) % x.rank,)
+    wide = emit("Cast", node.inputs, {"to": accumulated_in(x.dtype)}, "wide")
+    dtype = emit.type_of(wide).dtype
+    terms = emit("Abs", [wide]) if order == 1 else emit("Mul", [wide, wide], {}, "squares")
+    norm = emit("ReduceSum", [terms], {"axes": axes}, "sum")
+    if order == 2:
+        norm = emit("Sqrt", [norm])
+    zero, one = emit.constant(0, dtype), emit.constant(1, dtype)
+    divisor = emit("Where", [emit("Equal", [norm, zero]), one, norm], {}, "divisor")
+    emit("Cast", [emit("Div", [wide, divisor])], {"to": x.dtype}, "", node.outputs[0])
+
+
+COMPOSED: Mapping[str, Composer] = {
+    "BatchNormalization": _batch_normalization,
+    "Dropout": _dropout,
+    "LayerNormalization": _layer_normalization,
+    "LpNormalization": _lp_normalization,
+    "ReduceLogSumExp": _log_sum_exp,
+}
+"""What adds the nodes for a node whose parameters are attributes already."""
+
+SEVERAL_OUTPUTS = ("BatchNormalization", "Dropout", "LayerNormalization", "Split")
+"""Operators of which more than the first output can be asked for."""
+
+__all__ = ["COMPOSED", "SEVERAL_OUTPUTS", "Composer", "Emitter"]

@@ -96,7 +96,6 @@ def _parameters(op: str, opset: int) -> tuple[Parameter, ...]:
 
 
 MEANINGLESS: Mapping[str, tuple[str, ...]] = {
-    "BatchNormalization": ("momentum",),
     "Cast": ("saturate", "round_mode"),
     "Dropout": ("ratio", "seed"),
     "LayerNormalization": ("stash_type",),
@@ -216,8 +215,6 @@ def _quantize(node: OnnxNode) -> None:
 
 
 def _batch_norm(node: OnnxNode) -> None:
-    if node.attrs.pop("training_mode", 0):
-        raise node.fail("training_mode=1 is for training\n  export the model for inference")
     if not node.attrs.pop("spatial", 1):
         raise node.fail("spatial=0 (statistics a position) is not supported")
 
@@ -234,11 +231,21 @@ def _cast_like(node: OnnxNode) -> None:
 
 
 def _dropout(node: OnnxNode) -> None:
-    mode = node.input(2)
-    training = None if mode == ABSENT else node.scope.constant_of(mode)
-    if mode != ABSENT and (training is None or training.any()):
-        raise node.fail("its training_mode must be the constant false")
+    training = _scalar(node, 2, "training_mode", 0.0)
+    if training and _scalar(node, 1, "ratio", 0.5):
+        raise node.fail("training_mode is for training\n  export the model for inference")
     del node.inputs[1:]
+
+
+def _scalar(node: OnnxNode, index: int, name: str, default: float) -> float:
+    """A number that must be known when the model is compiled."""
+    value = node.input(index)
+    if value == ABSENT:
+        return default
+    found = node.scope.constant_of(value)
+    if found is None:
+        raise node.unknown(f"input {name!r} ({value!r})", value)
+    return float(found.reshape(-1)[0])
 
 
 def _reshape(node: OnnxNode) -> None:

@@ -41,7 +41,7 @@ def check_node(proto: Any, scope: Scope) -> None:
     schema = schema_of(proto.op_type, scope.opset)
     _check_parts(proto)
     names = [name for name in proto.input if name != ABSENT]
-    types = {name: _type_proto(scope.type_of(name)) for name in names}
+    types = {name: type_proto(scope.type_of(name)) for name in names}
     values = {name: _tensor_proto(array) for name in names if (array := _parameter(scope, name)) is not None}
     newest = schema_of(proto.op_type, _NEWEST)
     try:
@@ -98,7 +98,7 @@ def schema_of(op: str, opset: int) -> Any:
 
 
 @cache
-def _type_proto(tensor_type: TensorType) -> Any:
+def type_proto(tensor_type: TensorType) -> Any:
     from onnx import helper
 
     element = helper.np_dtype_to_tensor_dtype(np.dtype(tensor_type.dtype))
@@ -156,4 +156,4 @@ def _signature(schema: Any) -> str:
     return f"{text}\n  attributes: {', '.join(attributes) or 'none'}"
 
 
-__all__ = ["check_node", "node_name", "schema_of"]
+__all__ = ["check_node", "node_name", "schema_of", "type_proto"]

@@ -177,6 +177,36 @@ def test_operators_that_onnx_defines_by_others_are_expanded(op):
     check_against_onnx(one_node(op, (3, 4), opset=18))
 
 
+@pytest.mark.parametrize("op", ["SwiGLU", "SoftmaxCrossEntropyLoss"])
+def test_definitions_in_definitions_are_expanded(op):
+    """SwiGLU by Swish, which is defined itself; the loss by another."""
+    if op == "SwiGLU":
+        check_against_onnx(one_node(op, (2, 6), opset=28, constants=[np.ones((2, 6), np.float32)]))
+    else:
+        check_against_onnx(one_node(op, (4, 5), opset=13, constants=[np.array([0, 4, 2, 1])]))
+
+
+def test_attributes_that_a_later_definition_lacks_are_not_passed_over():
+    text = message(one_node("Selu", (3, 4), 1, consumed_inputs=[0]))
+    assert "attribute 'consumed_inputs' of opset 1 is not supported" in text
+
+
+def test_results_beside_the_first():
+    scale = np.linspace(0.5, 1.5, 4, dtype=np.float32)
+    check_against_onnx(one_node("LayerNormalization", (2, 3, 4), 17, [scale], outputs=3))
+    check_against_onnx(one_node("Dropout", (2, 3), 13, outputs=2))
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_lp_normalization(order):
+    graph = load(one_node("LpNormalization", (2, 3, 4), 17, axis=1, p=order))
+    x = random_inputs(graph)["x"]
+    x[0, :, 0] = 0  # where the norm is zero, so is the result
+    norm = np.linalg.norm(x, order, axis=1, keepdims=True)
+    found = evaluate.run(graph, {"x": x})["y0"]
+    np.testing.assert_allclose(found, x / np.where(norm == 0, 1, norm), rtol=1e-6)
+
+
 def test_rms_norm_is_expanded():
     scale = np.linspace(0.5, 1.5, 4, dtype=np.float32)
     check_against_onnx(one_node("RMSNormalization", (2, 3, 4), opset=23, constants=[scale]))
@@ -371,8 +401,10 @@ def test_old_attributes_are_not_passed_over():
 
 def test_training_mode():
     ones = np.ones(3, np.float32)
-    model = one_node("BatchNormalization", (1, 3, 2, 2), 15, [ones] * 4, outputs=3, training_mode=1)
-    assert "training_mode=1 is for training" in message(model)
+    model = one_node("BatchNormalization", (2, 3, 2, 2), 15, [ones, ones, ones, 2 * ones], 3, training_mode=1)
+    check_against_onnx(model)
+    text = message(one_node("Dropout", (2, 3), 13, [np.float32(0.5), np.bool_(True)]))
+    assert "training_mode is for training" in text
 
 
 def external_model(tmp_path, location, **extra):

@@ -85,6 +85,16 @@ def kind(of: Any) -> str:
     return next((name for name, bit in _KINDS.items() if of.type & bit), "accelerator")
 
 
+def description(of: Any) -> str:
+    """A device's processor, and which driver runs it: "AMD EPYC, by PoCL 3.0-rc2 (OpenCL 3.0)"."""
+    name, platform = str(of.name).strip(), str(of.platform.version).strip()
+    standard = " ".join(platform.split()[:2])  # "OpenCL 3.0", and then whatever the driver likes
+    if "PoCL" in platform:
+        processor = name.removeprefix("pthread-").removeprefix("cpu-").removeprefix("basic-")
+        return f"{processor}, by PoCL {str(of.driver_version).strip()} ({standard})"
+    return f"{name}, by {str(of.platform.name).strip()} {str(of.driver_version).strip()} ({standard})"
+
+
 def target_of(of: Any) -> Target:
     """What code for a device may use."""
     from autotune.target import Target
@@ -113,4 +123,4 @@ def target_named(name: str) -> Target:
     return target_of(device(name))
 
 
-__all__ = ["device", "devices", "kind", "pyopencl", "target_named", "target_of"]
+__all__ = ["description", "device", "devices", "kind", "pyopencl", "target_named", "target_of"]

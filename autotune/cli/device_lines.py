@@ -9,7 +9,16 @@ from autotune.runtime.hal.cpu.cores import ranges
 if TYPE_CHECKING:
     from autotune.runtime.hal.device import DeviceInfo
 
-_COLUMNS = ("device", "kind", "cores", "caches", "memory", "bandwidth", "")
+_LEVELS = (1, 2, 3)
+_COLUMNS = (
+    "device",
+    "kind",
+    "cores",
+    *(f"L{level}" for level in _LEVELS),
+    "memory",
+    "bandwidth",
+    "processor",
+)
 
 
 def device_values(info: DeviceInfo) -> dict[str, Any]:
@@ -33,36 +42,61 @@ def device_values(info: DeviceInfo) -> dict[str, Any]:
 
 
 def device_table(infos: list[DeviceInfo]) -> list[str]:
-    """A line a device under a header."""
+    """A line a device under a header, and below which of them share cores.
+
+    Caches: of a core, but the last one, which cores share. Bandwidth: from memory, of all its cores together; in
+    brackets where it was not measured.
+    """
     rows = [_COLUMNS, *map(_row, infos)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-    return [
+    lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
+    return lines + _notes(infos)
+
+
+def _notes(infos: list[DeviceInfo]) -> list[str]:
+    """What the columns do not say."""
+    sharing = [
+        info.name for info in infos if any(_share(info, other) for other in infos if other is not info)
+    ]
+    found = [f"{', '.join(sharing)} take turns on the cores that they share"] if sharing else []
+    if any(_bandwidth(info) != (None, False) and not _bandwidth(info)[1] for info in infos):
+        found.append("bandwidth in brackets is the table's: autotune devices --calibrate measures it")
+    return found
+
+
+def _share(one: DeviceInfo, other: DeviceInfo) -> bool:
+    return not {*one.core_ids}.isdisjoint(other.core_ids)
 
 
 def _row(info: DeviceInfo) -> tuple[str, ...]:
     rate, measured = _bandwidth(info)
-    source = "" if measured else " (table)"
+    memory = "-" if rate is None else f"{rate / 1e9:.1f} GB/s" if measured else f"({rate / 1e9:.1f} GB/s)"
     return (
         info.name,
         info.kind,
         f"{info.cores} ({ranges(info.core_ids)})" if info.core_ids else str(info.cores),
-        ", ".join(_size(nbytes) for _, nbytes in sorted(info.caches.items())) or "-",
+        *(_size(info.caches[level]) if level in info.caches else "-" for level in _LEVELS),
         _size(info.memory_bytes),
-        "-" if rate is None else f"{rate / 1e9:.1f} GB/s{source}",
+        memory,
         info.description,
     )
 
 
 def _bandwidth(info: DeviceInfo) -> tuple[float | None, bool]:
-    """Bytes a second from memory as calibrated, else as the table of processors says; and whether it was measured."""
+    """Bytes a second from memory as calibrated, else as the table of processors says; and whether it was measured.
+
+    A driver that runs its kernels on this machine's cores has their memory.
+    """
+    from autotune.target import Target
     from cost_models import calibrated
     from cost_models.machine import Machine
 
-    if info.kind != "cpu" or info.target is None:
+    if not info.core_ids:
         return None, False
-    machine, found = Machine.of(info.target), calibrated.find(info.target)
+    target = Target.detect(info.cores)
+    machine, found = Machine.of(target), calibrated.find(target)
     measured = found is not None and {"hertz", "all_streams"} <= found.trusted.keys()
     return machine.all_streams * machine.hertz, measured
 

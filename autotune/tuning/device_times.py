@@ -13,8 +13,7 @@ from autotune.compiler.program_tasks import Flow, tasks_of
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import CommandBuffer
-from autotune.runtime.hal.cpu.cores import core_ids
-from autotune.runtime.hal.device import Device, DeviceInfo
+from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.rates import DeviceRates, measure_rates
 from autotune.runtime.hal.recording import LoadedImage, load_image
 from autotune.runtime.image import ModuleImage
@@ -65,7 +64,7 @@ def expected_of(program: DeviceProgram, devices: Mapping[str, Device]) -> Expect
     seconds = {n: float(np.quantile([row[n] for row in rows[_WARM_UP:]], _TYPICAL)) for n in benches}
     durations = [seconds[step.image] if step.kind == "run" else 0.0 for step in program.steps]
     spaces = {name: devices[name].space for name in program.devices}
-    cores = {name: cores_of(devices[name].info) for name in program.devices}
+    cores = {name: devices[name].info.core_ids for name in program.devices}
     tasks = tasks_of(Flow.of_program(program), durations, rates, spaces, cores)
     return Expected(program, tuple(tasks), makespan(tasks), around(rates))
 
@@ -78,14 +77,6 @@ def touched_bytes(images: Iterable[ModuleImage]) -> int:
         + image.arena_bytes
         for image in images
     )
-
-
-def cores_of(info: DeviceInfo) -> tuple[int, ...]:
-    """The cores of this process that a device runs on; one that is a processor of another driver has threads of its own
-    on all of them."""
-    if info.core_ids or info.kind != "cpu":
-        return info.core_ids
-    return core_ids()
 
 
 def rates_of(devices: Mapping[str, Device], nbytes: int = 0) -> dict[str, DeviceRates]:
@@ -183,7 +174,6 @@ __all__ = [
     "Expected",
     "ImageTimes",
     "around",
-    "cores_of",
     "expected_of",
     "image_times",
     "rates_of",

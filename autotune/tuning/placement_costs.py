@@ -26,7 +26,7 @@ from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.buffer import HOST_SPACE
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.rates import DeviceRates
-from autotune.tuning.device_times import around, cores_of, image_times, rates_of, touched_bytes
+from autotune.tuning.device_times import around, image_times, rates_of, touched_bytes
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def measured_costs(
         parts += list(own)
         memory, info = device.allocator.admitted, device.info
         pool = HOST_SPACE if info.kind == "cpu" else device.space
-        costs.append(DeviceCosts(name, found.launch, rates[name], device.space, memory, cores_of(info), pool))
+        costs.append(DeviceCosts(name, found.launch, rates[name], device.space, memory, info.core_ids, pool))
     units = list[Unit]()
     for nodes in _merged(graph, parts):
         inside = set(nodes)

@@ -29,7 +29,8 @@ class DeviceInfo:
     """What is known of a device without opening it; sizes in bytes.
 
     ``space`` is its memory space: devices of one space use each other's buffers without a copy. ``cores`` are workers
-    of a CPU device or compute units; ``core_ids`` which cores those are; ``target`` what to compile for it.
+    of a CPU device or compute units; ``core_ids`` on which cores of this machine it runs, if it has no processors
+    of its own; ``caches`` are sizes by level; ``target`` is what to compile for it.
     """
 
     name: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from autotune.opencl import devices, kind, target_of
+from autotune.hardware import cache_sizes
+from autotune.opencl import description, devices, kind, target_of
+from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.device import Device, DeviceInfo
 from autotune.runtime.hal.slowdown import described, slowdown_of
 
@@ -41,16 +43,19 @@ def open_number(name: str, number: int) -> Device:
 
 def _info(name: str, number: int) -> DeviceInfo:
     device = devices()[number]
-    target = target_of(device)
+    target, on_cpu = target_of(device), kind(device) == "cpu"
+    cached = int(device.global_mem_cache_size)
     return DeviceInfo(
         name=name,
         driver="opencl",
         kind=kind(device),
-        description=described(f"{target.device}, {str(device.platform.version).strip()}", name),
+        description=described(description(device), name),
         cores=target.cores,
         memory_bytes=int(device.global_mem_size),
         space=_space(number),
-        caches={3: target.l3_bytes},
+        # OpenCL says how large one cache is and not which: before the memory of a GPU that is its second.
+        caches=cache_sizes() if on_cpu else {2: cached} if cached else {},
+        core_ids=core_ids() if on_cpu else (),  # its threads are bound to none of them
         target=target,
     )
 

@@ -18,6 +18,8 @@ class Settings:
     """Folder that receives the IR after every pass; empty for none."""
     kernels: str = ""
     """Modules that register library kernels, separated by commas; every process of a job imports them."""
+    operators: str = ""
+    """Modules that define operators, separated by commas, beside those of installed packages."""
     home: str = ""
     """Folder of the default database, the cost models and a cache; empty for the platform's data and cache folders."""
     builders: str = ""

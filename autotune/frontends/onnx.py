@@ -29,7 +29,7 @@ from autotune.frontends.onnx_read import (
     read_model,
 )
 from autotune.frontends.onnx_schema import check_node, node_name
-from autotune.frontends.onnx_support import check_supported, is_known
+from autotune.frontends.onnx_support import check_supported, is_known, operator_of
 from autotune.graph import ops
 from autotune.graph.build import complete_node
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node, TensorType, fresh_name
@@ -184,13 +184,14 @@ class _Importer:
         return list(given)
 
     def _import_node(self, proto: Any) -> None:
-        check_node(proto, self)
-        name = node_name(proto)
-        if not is_known(proto.op_type):
+        op, name = operator_of(proto), node_name(proto)
+        if not ops.is_custom(op):
+            check_node(proto, self)
+        if not is_known(op):
             self._import_definition(proto)
             return
-        attrs = {a.name: self._attribute(a, name, proto.op_type) for a in proto.attribute}
-        node = OnnxNode(proto.op_type, name, list(proto.input), list(proto.output), attrs, self)
+        attrs = {a.name: self._attribute(a, name, op) for a in proto.attribute}
+        node = OnnxNode(op, name, list(proto.input), list(proto.output), attrs, self)
         twice = [output for output in proto.output if output != ABSENT and output in self.types]
         if twice:
             raise ModelImportError(f"{self.origin}: {node.fail(f'{twice[0]!r} is defined twice')}")
@@ -198,8 +199,9 @@ class _Importer:
         if special is not None:
             self._define_constant(node.outputs[0], special)
             return
-        convert(node)
-        self._cut_outputs(node)
+        if not ops.is_custom(op):
+            convert(node)
+            self._cut_outputs(node)
         try:
             self._append(node)
         except GraphError as error:

@@ -22,11 +22,17 @@ def _unsupported(nodes: Iterable[Any], opset: int) -> dict[tuple[str, str], list
     """Unsupported operators as (domain, op) -> names of their nodes."""
     found: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        if domain or not _is_supported(node.op_type, opset):
+        op = operator_of(node)
+        if not (ops.supported(op) if ops.is_custom(op) else _is_supported(op, opset)):
             name = node.name or next((o for o in node.output if o), "")
+            domain = "" if node.domain == "ai.onnx" else node.domain
             found.setdefault((domain, node.op_type), []).append(name)
     return found
+
+
+def operator_of(node: Any) -> str:
+    """A node's operator by its name here, which begins with the domain if that is not ONNX's own."""
+    return str(node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}")
 
 
 def is_known(op: str) -> bool:
@@ -54,12 +60,16 @@ def check_supported(protos: Sequence[Any], origin: str, opset: int) -> None:
         times = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
         lines.append(f"  {f'{domain}::' if domain else ''}{op}: {times} ({shown}{more})")
     total = sum(len(nodes) for nodes in unsupported.values())
+    foreign = (
+        f"\n  those of other domains: {ops.HOW_TO_NAME}" if any(domain for domain, _ in unsupported) else ""
+    )
     what = "1 operator" if len(unsupported) == 1 else f"{len(unsupported)} operators"
     raise UnsupportedOpError(
         f"{origin} uses {what} without a definition here, in {total} of {len(protos)} nodes:\n"
         + "\n".join(lines)
         + f"\n  supported: {', '.join(name for name in sorted({*ops.names(), *IMPORTED}) if is_known(name))}"
+        + foreign
     )
 
 
-__all__ = ["check_supported", "is_known"]
+__all__ = ["check_supported", "is_known", "operator_of"]

@@ -6,6 +6,28 @@ passes, fusion, the import of ONNX and the drawing of inputs go by; tests hold i
 """
 
 from autotune.graph.ops.definition import Attribute, OpDef
-from autotune.graph.ops.registry import FAMILIES, get, names, register, registered, supported
+from autotune.graph.ops.registry import (
+    FAMILIES,
+    HOW_TO_NAME,
+    define_custom,
+    get,
+    is_custom,
+    names,
+    register,
+    registered,
+    supported,
+)
 
-__all__ = ["FAMILIES", "Attribute", "OpDef", "get", "names", "register", "registered", "supported"]
+__all__ = [
+    "FAMILIES",
+    "HOW_TO_NAME",
+    "Attribute",
+    "OpDef",
+    "define_custom",
+    "get",
+    "is_custom",
+    "names",
+    "register",
+    "registered",
+    "supported",
+]

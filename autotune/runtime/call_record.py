@@ -80,7 +80,7 @@ class CallRecord:
 
     def _write_header(self, program: int, inputs: int, outputs: int, tensors: int) -> None:
         header = self._memory
-        header[layout.CALLED] = program
+        header[layout.CALLED], header[layout.FIRST] = program, address_of(header)
         header[layout.INPUTS], header[layout.OUTPUTS] = inputs, outputs
         header[layout.TENSORS] = tensors
         header[layout.NONE], header[layout.LIST] = id(None), id(list)
@@ -116,7 +116,7 @@ class CallRecord:
 
     def reset(self) -> None:
         """Forget who has the program: in the child of a fork that thread does not exist."""
-        self._memory[[layout.MUTEX, layout.JOINING, layout.BESIDE]] = 0
+        self._memory[[layout.MUTEX, layout.JOINING, layout.BESIDE, layout.TICKETS, layout.HEAD]] = 0
 
 
 def _builtin(memory: NDArray[np.int64]) -> NativeCall:

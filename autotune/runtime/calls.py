@@ -15,7 +15,19 @@ from __future__ import annotations
 from typing import Final
 
 from autotune.runtime.addresses import at
-from autotune.runtime.atomics import fetch_add, load, load_acquire, load_relaxed, store, store_release
+from autotune.runtime.atomics import (
+    clock_ns,
+    exchange,
+    fetch_add,
+    load,
+    load_acquire,
+    load_ordered,
+    load_relaxed,
+    park,
+    store,
+    store_release,
+    unpark,
+)
 from autotune.runtime.device import ALIGNMENT
 from autotune.runtime.executor import execute
 from autotune.runtime.indices import take_wrong
@@ -30,6 +42,12 @@ from autotune.runtime.layout import (
     CHECKED,
     CHECKS,
     DTYPE,
+    FIRST,
+    FREED,
+    GATE_COUNT,
+    GATES,
+    HEAD,
+    HEAD_NS,
     INPUTS,
     JOINING,
     LIST,
@@ -42,11 +60,14 @@ from autotune.runtime.layout import (
     OTHERS,
     OUTPUTS,
     PADDED,
+    PARALLEL,
     RANK,
     REQUEST,
+    RUN_NS,
     SET_BASE,
     SHAPE,
     SHORT,
+    TEAM,
     TENSOR_SLOTS,
     TENSORS,
     TICKETS,
@@ -77,6 +98,7 @@ from autotune.runtime.objects import (
     take_gil,
 )
 from autotune.runtime.translate.functions import native
+from autotune.runtime.waiting import EVERYBODY
 
 RAN: Final = 0
 CLOSED: Final = 1
@@ -84,6 +106,13 @@ UNATTENDED: Final = 2
 STOPPED: Final = 3
 WRONG: Final = 4
 """What :func:`run` returns."""
+
+_PATIENCE_NS = 1_000_000
+"""So long may calls take an instance before one that waits and is the next: waking it takes time, in which short ones
+are done. Then it comes first: nobody waits for long."""
+
+_BRIEF_NS = 10_000
+"""Handing the GIL to another thread and back takes about as long."""
 
 _UNALIGNED = 4096
 """Bytes. Below, aligning an output to a cache line costs more than it saves."""
@@ -225,68 +254,119 @@ def _free_instance(record: int, narrow: int) -> int:
 
 
 @native
-def _next_instance(record: int) -> int:
-    """The call record of an instance, locked after those who have it; whoever waits is spread over all."""
-    other, count = record, load_acquire(at(record, OTHERS))
-    if count:
-        other = load_acquire(at(record, NEXT))
-        for _ in range(fetch_add(at(record, TICKETS), 1) % count):
-            other = load(at(other, NEXT))
-        lock(at(other, MUTEX))
-        fetch_add(at(record, BESIDE), 1)
-    else:
-        lock(at(record, MUTEX))
-    return other
+def _others_first(record: int) -> bool:
+    """Whether a call is to wait behind others though an instance may be free: the next of them waited for long."""
+    awaited: bool = load_relaxed(at(record, TICKETS)) != load_relaxed(at(record, HEAD))
+    return awaited and clock_ns() - load_relaxed(at(record, HEAD_NS)) > _PATIENCE_NS
 
 
 @native
-def _instance(record: int, narrow: int) -> int:
-    """The call record of an instance, locked; 0 where Python is to make one more. It holds the GIL, but not while it
-    waits."""
+def _await_turn(record: int) -> int:
+    """Wait behind those who wait for an instance already; the ticket."""
+    ticket = fetch_add(at(record, TICKETS), 1)
+    gate = at(record, GATES + ticket % GATE_COUNT)
+    if load_ordered(at(record, HEAD)) == ticket:
+        store_release(at(record, HEAD_NS), clock_ns())
+    seen = load_ordered(gate)
+    while load_ordered(at(record, HEAD)) != ticket:
+        park(gate, seen)
+        seen = load_ordered(gate)
+    return ticket
+
+
+@native
+def _await_instance(record: int) -> int:
+    """The call record of an instance, locked, after those who have it and those who wait for it; without the GIL."""
+    ticket = _await_turn(record)
+    seen = load_ordered(at(record, FREED))
+    narrow = load_acquire(at(record, OTHERS))  # not the first where there are others: it is for who is alone
     taken: int = _free_instance(record, narrow)
-    if taken == 0:
-        if load_acquire(at(record, OTHERS)) < load(at(record, WANTED)):
-            store(at(record, SHORT), 1)
-        else:
-            waiting = release_gil()
-            taken = _next_instance(record)
-            take_gil(waiting)
+    while taken == 0:
+        park(at(record, FREED), seen)
+        seen = load_ordered(at(record, FREED))
+        taken = _free_instance(record, narrow)
+    store_release(at(record, HEAD_NS), clock_ns())
+    exchange(at(record, HEAD), ticket + 1)
+    if load_ordered(at(record, TICKETS)) != ticket + 1:
+        gate = at(record, GATES + (ticket + 1) % GATE_COUNT)
+        fetch_add(gate, 1)
+        unpark(gate, EVERYBODY)
     return taken
 
 
 @native
 def _give_back(record: int, taken: int) -> None:
-    """Let others have an instance."""
+    """Let others have an instance that was taken for a call."""
     if taken != record:
         fetch_add(at(record, BESIDE), -1)
-    unlock(at(taken, MUTEX))
+    _let_go(taken)
 
 
 @native
-def _run_once(record: int, arrays: int, outputs: int, request: int) -> bool:
-    """Bind the arguments of a call and run on a free instance; False when nothing ran, or on a wrong index, or when
-    the request was cancelled meanwhile.
+def _let_go(record: int) -> None:
+    """Let others have an instance.
 
-    The GIL is held at the beginning and at the end, but not while it waits or runs.
+    Either whoever waits is seen here, or it sees the instance free: taking a ticket, trying a mutex and giving it
+    back are sequentially consistent.
     """
-    taken: int = _instance(record, load(at(request, NARROW)) if request else 0)
-    if taken == 0:
-        return False
-    program = load(at(taken, CALLED))
-    if program == 0:
-        _give_back(record, taken)
-        return False
+    first = load(at(record, FIRST))  # before others may have it
+    unlock(at(record, MUTEX))
+    if load_ordered(at(first, TICKETS)) != load_ordered(at(first, HEAD)):
+        fetch_add(at(first, FREED), 1)
+        unpark(at(first, FREED), EVERYBODY)
+
+
+@native
+def _bind(record: int, program: int, arrays: int, outputs: int, request: int) -> int:
+    """Let the next run of a program be of these arguments; the request row that it looks at."""
     addresses = load(at(program, ADDRESSES))
     for index in range(load(at(record, INPUTS)) + load(at(record, OUTPUTS))):
         store(at(addresses, index), _data(record, arrays, outputs, index))
     watched = request if request else at(program, NO_REQUEST)
     store(at(program, REQUEST), watched)
-    running = release_gil()
-    ran = execute(program, 1, 0, 0)
-    wrong = take_wrong(load(at(program, CHECKS)), load(at(program, CHECKED)), 0)
-    stopped = load_relaxed(at(watched, CANCELLED))
+    return watched
+
+
+@native
+def _is_brief(taken: int, program: int) -> bool:
+    """Whether a run may keep the GIL: by its last one it is done sooner than another thread has it, and it waits for
+    nobody."""
+    alone: bool = load(at(program, TEAM)) == 1 or load(at(program, PARALLEL)) == 0
+    last = load(at(taken, RUN_NS))
+    return alone and last != 0 and last < _BRIEF_NS
+
+
+@native
+def _run_once(record: int, arrays: int, outputs: int, request: int) -> bool:
+    """Run on a free instance; False when nothing ran, or on a wrong index, or when the request was cancelled meanwhile.
+
+    The GIL is held at the beginning and at the end, but not while it waits or runs for more than a moment: nobody else
+    changes the tuple and the list. Nothing ran where Python is to make an instance first.
+    """
+    taken, running = 0, 0
+    if not _others_first(record):
+        taken = _free_instance(record, load(at(request, NARROW)) if request else 0)
+    if taken == 0:
+        if load_acquire(at(record, OTHERS)) < load(at(record, WANTED)):
+            store(at(record, SHORT), 1)
+            return False
+        running = release_gil()
+        taken = _await_instance(record)
+    ran, wrong, stopped = False, -1, 0
+    program = load(at(taken, CALLED))
+    if program:
+        watched: int = _bind(record, program, arrays, outputs, request)
+        brief: bool = _is_brief(taken, program)
+        if running == 0 and not brief:
+            running = release_gil()
+        begin = clock_ns()
+        ran = execute(program, 1, 0, 0)
+        store(at(taken, RUN_NS), clock_ns() - begin)
+        wrong = take_wrong(load(at(program, CHECKS)), load(at(program, CHECKED)), 0)
+        stopped = load_relaxed(at(watched, CANCELLED))
     _give_back(record, taken)
-    take_gil(running)
+    if running:
+        take_gil(running)
     return ran and wrong < 0 and stopped == 0
 
 
@@ -331,8 +411,7 @@ def run(record: int, addresses: int, repeats: int, times: int, events: int, requ
     CLOSED, UNATTENDED where workers are to be started, STOPPED where the request was cancelled, or WRONG plus the
     number of a check that found an index out of range; that stands in place of the first address then.
     """
-    mutex = at(record, MUTEX)
-    lock(mutex)
+    lock(at(record, MUTEX))
     program = load(at(record, CALLED))
     outcome = CLOSED
     if program:
@@ -347,7 +426,7 @@ def run(record: int, addresses: int, repeats: int, times: int, events: int, requ
             outcome = RAN if wrong < 0 else WRONG + wrong
             if load_relaxed(at(watched, CANCELLED)):
                 outcome = STOPPED
-    unlock(mutex)
+    _let_go(record)
     return outcome
 
 
@@ -357,6 +436,7 @@ def join(record: int, other: int) -> int:
     lock(at(record, JOINING))
     joined = 0
     if load(at(record, OTHERS)) < load(at(record, WANTED)):
+        store(at(other, FIRST), record)
         store(at(other, NEXT), load(at(record, NEXT)))
         store_release(at(record, NEXT), other)
         store_release(at(record, OTHERS), load(at(record, OTHERS)) + 1)
@@ -370,7 +450,7 @@ def close(record: int) -> None:
     """Run nothing any more, after the calls before; without the GIL."""
     lock(at(record, MUTEX))
     store(at(record, CALLED), 0)
-    unlock(at(record, MUTEX))
+    _let_go(record)
 
 
 __all__ = ["CLOSED", "RAN", "STOPPED", "UNATTENDED", "WRONG", "call", "close", "join", "run"]

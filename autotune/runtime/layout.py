@@ -83,10 +83,17 @@ NEXT: Final = 11  # address of the call record of another instance of this modul
 BESIDE: Final = 12  # how many runs there are on other instances than this one
 OTHERS: Final = 13  # how many other instances there are
 WANTED: Final = 14  # and how many there may be
-TICKETS: Final = 15  # counts the calls that found all instances in use
-SHORT: Final = 16  # 1 when a call ended because all instances were in use and there may be more
-JOINING: Final = 17  # mutex: whoever has it adds an instance
-RECORD_SLOTS: Final = 18
+SHORT: Final = 15  # 1 when a call ended because all instances were in use and there may be more
+JOINING: Final = 16  # mutex: whoever has it adds an instance
+TICKETS: Final = 17  # counts the calls that had to wait for an instance
+HEAD: Final = 18  # the ticket whose call is the next: below TICKETS while some wait
+HEAD_NS: Final = 19  # since when it is, on the monotonic clock
+FREED: Final = 20  # changes when an instance was given back while some wait; the next sleeps on it
+RUN_NS: Final = 21  # how long the last run took without other workers, 0 for unknown
+FIRST: Final = 22  # address of the call record of the module's first instance: who waits for any looks there
+GATES: Final = 23  # the others sleep on these words, by their tickets
+GATE_COUNT: Final = 16
+RECORD_SLOTS: Final = GATES + GATE_COUNT
 
 # Tensor row.
 DTYPE: Final = 0  # address of NumPy's object for the element type

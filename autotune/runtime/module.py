@@ -277,7 +277,7 @@ class Module:
     def close(self) -> None:
         """Free the module's memory and code, after the runs in progress; later calls fail."""
         self._closed = True
-        for instance in self._instances:
+        for instance in reversed(self._instances):  # whoever waits for one of them learns it from the first
             instance.close()
         self._constants = []
         self._code.close()
@@ -344,6 +344,8 @@ class Module:
             self._add_instance()
         rows = () if request is None else (request.row,)
         if self._native_call(tuple(bound[0]), outputs[0], *rows) is None:
+            if self._closed:  # nothing to wait for, though another's run may still be in progress
+                raise closed(self._image)
             for instance in self._instances[1:]:
                 instance.attend()
             if not self._whole.run(bound[1] + outputs[1], request=address_of(*rows) if rows else 0):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError, Future
 from queue import Empty, SimpleQueue
 from time import monotonic_ns
@@ -146,13 +146,13 @@ class Requests:
         return request
 
     def submit_all(
-        self, calls: Iterable[tuple[Request[_Result], Callable[[Request[_Result]], _Result]]]
+        self,
+        calls: Sequence[tuple[Request[_Result], Callable[[Request[_Result]], _Result]]],
     ) -> None:
         """Run several in the background, each a function of its request; threads are woken once for all."""
-        before = len(self._waiting)
         self._waiting.extend(calls)
         # Whoever is neither idle nor to be started looks for itself, when it is done with what it does.
-        lacking = len(self._waiting) - before
+        lacking = len(calls)
         for _ in range(min(lacking, len(self._idle))):
             self._wakes.put(None)
             lacking -= 1

@@ -60,6 +60,8 @@ calls = [
     lambda m: m.time([X], repeat=3),
     lambda m: m.timeline([X]),
     lambda m: m.submit(X),
+    lambda m: m.submit_all([(X,), (X,)]),
+    lambda m: m.submit(X).result(60),
 ]
 print("ready", flush=True)
 for turn, call in enumerate(itertools.cycle(calls)):
@@ -99,6 +101,61 @@ def hammered(signals: int) -> int:
         answer, _, count = child.stdout.read().rpartition(" ")
         assert answer == "answers after"
         return int(count)
+
+
+# What is on its way when a process forks, is interrupted, and ends.
+WAYS_TO_END = """
+import faulthandler, os, signal, threading, time
+import numpy as np
+from autotune.runtime.module import Module
+from tests.runtime.kernels import chain
+
+faulthandler.dump_traceback_later(60, exit=True)
+ONE = np.ones(1, np.int64)
+module = Module(chain(2, 1, body="await"), 2, streams=2)
+inputs = [np.zeros(1, np.int64) for _ in range(5)]
+requests = module.submit_all([(x,) for x in inputs])
+thread = threading.Thread(target=module, args=(inputs[4],))
+thread.start()
+while sum(request.running() for request in requests) < 2:
+    time.sleep(0.001)
+child = os.fork()
+if child == 0:
+    assert module(ONE)[0][0] == 1
+    assert [r.result(60)[0][0] for r in module.submit_all([(ONE,)] * 4)] == [1] * 4
+    os._exit(7)
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+try:
+    requests[0].result(60)
+except KeyboardInterrupt:
+    print("interrupted", requests[0].done(), flush=True)
+
+for x in inputs:
+    x[0] = 5
+thread.join()
+print([r.result(60)[0][0].item() for r in requests], flush=True)
+unending = np.zeros(1, np.int64)
+threading.Timer(0.5, unending.__setitem__, [0, 1]).start()
+last = [module.submit(unending), module.submit(ONE)]
+for request in last:
+    request.add_done_callback(lambda r: print("ended", r.result()[0][0].item(), flush=True))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_forks_is_interrupted_and_ends_with_requests_on_their_way() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WAYS_TO_END],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert lines[:3] == ["child 7", "interrupted False", "[5, 5, 5, 5, 5]"]
+    assert sorted(lines[3:]) == ["ended 1", "ended 1"]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")

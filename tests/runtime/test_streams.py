@@ -231,6 +231,64 @@ def test_closing_waits_for_what_runs() -> None:
         module(ONE)
 
 
+def waiters(module: Module) -> int:
+    """How many calls have waited for an instance, or do."""
+    return int(module._whole._calls._memory[layout.TICKETS])
+
+
+def calling(module: Module, x: np.ndarray, ends: list[object]) -> threading.Thread:
+    """A thread that calls, and adds what it got to a list."""
+
+    def call() -> None:
+        try:
+            ends.append(int(module(x)[0][0]))
+        except UsageError as error:
+            ends.append(str(error))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+def test_calls_that_wait_come_in_the_order_of_their_coming() -> None:
+    with Module(waiting(), 1) as module:
+        ends, inputs, threads = list[object](), [np.zeros(1, np.int64) for _ in range(3)], []
+        with in_flight(module):
+            for number, x in enumerate(inputs, start=1):
+                threads.append(calling(module, x, ends))
+                while waiters(module) < number:
+                    time.sleep(0.001)
+        for number, (x, thread) in enumerate(zip(inputs, threads, strict=True)):
+            x[0] = number + 2  # those behind it would not end
+            thread.join(20)
+            assert ends == [2, 3, 4][: number + 1]
+
+
+def test_closing_ends_calls_that_wait() -> None:
+    module, ends = Module(waiting(), 1, streams=2), list[object]()
+    held = [np.zeros(1, np.int64) for _ in range(2)]
+    with in_flight(module):
+        threads = [calling(module, x, ends) for x in held]
+        while module._whole._calls._memory[layout.BESIDE] < 2:
+            time.sleep(0.001)
+        threads += [calling(module, ONE * n, ends) for n in (1, 2, 3)]
+        while waiters(module) < 3:
+            time.sleep(0.001)
+        closing = threading.Thread(target=module.close)
+        closing.start()
+        while not module._closed:
+            time.sleep(0.001)
+        for x in held:
+            x[0] = 7
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    closing.join(60)
+    assert not closing.is_alive()
+    assert ends.count(7) == 2
+    assert set(ends) <= {7, 1, 2, 3, "module 'test' is closed"}
+
+
 def test_more_requests_than_there_is_room_for_are_handed_over_in_parts(held: threading.Event) -> None:
     with Module(chain(3, 64), 2, room=3) as module:
         with pytest.raises(DeviceTimeoutError, match=r"had no room for a request within 0\.1 s: "):

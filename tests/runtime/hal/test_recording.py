@@ -76,7 +76,7 @@ def test_a_wrong_index_names_its_dispatch() -> None:
 
 def test_the_page_on_devices_runs() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), {})
 

@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from autotune.frontends.onnx_nodes import OnnxNode
+from autotune.frontends.onnx_resize import compose_resize
 from autotune.graph.ir import ABSENT, Array, Attr, TensorType
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import is_float
@@ -151,6 +152,8 @@ COMPOSED: Mapping[str, Composer] = {
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
     "ReduceLogSumExp": _log_sum_exp,
+    "Resize": compose_resize,
+    "Upsample": compose_resize,
 }
 """What adds the nodes for a node whose parameters are attributes already."""
 

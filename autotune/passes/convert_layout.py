@@ -18,7 +18,7 @@ from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.graph.ir import ABSENT, Array, Attr, Graph, Node
 from autotune.graph.ops.facts import Weights
-from autotune.passes.attributes import integer, is_channels_last
+from autotune.passes.attributes import integer, ints, is_channels_last
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
@@ -117,6 +117,9 @@ class _Conversion:
         axes = named if isinstance(named, tuple) else (integer(node, key),)
         moved = tuple(sorted(order.index(axis) for axis in axes))
         attrs = {**node.attrs, key: moved if isinstance(named, tuple) else moved[0]}
+        turn = sorted(range(len(axes)), key=lambda i: order.index(axes[i]))
+        for name in ops.get(node.op).axis_lists:
+            attrs[name] = tuple(ints(node, name)[i] for i in turn)
         kept = [axis for axis in order if axis not in axes]
         stays = bool(node.attrs.get("keepdims", 1))
         if not stays and kept != sorted(kept):

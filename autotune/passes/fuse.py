@@ -25,7 +25,7 @@ from autotune.passes.views import ViewAnalysis
 PRODUCERS: Mapping[str, tuple[Role, ...]] = {
     "none": (),
     "transpose": ("rearrangement", "patches"),
-    "elementwise": ("rearrangement", "patches", "elementwise"),
+    "elementwise": ("rearrangement", "patches", "blend", "elementwise"),
 }
 """Choices of what a convolution takes in before it: roles of operators."""
 
@@ -142,7 +142,8 @@ class _Fusion:
                 break
             nodes = (producer, *nodes)
             self.taken.add(members[0])
-            roles = ops.get(producer.op).prologue or roles
+            # What is blended is read several times: it is computed before.
+            roles = () if ops.get(producer.op).role == "blend" else ops.get(producer.op).prologue or roles
         return Group(nodes, anchor)
 
     def _chained(self, node: Node) -> str:
@@ -217,7 +218,7 @@ class _Fusion:
 
 
 def _is_chainable(node: Node) -> bool:
-    return ops.get(node.op).role in ("elementwise", "rearrangement")
+    return ops.get(node.op).role in ("elementwise", "rearrangement", "blend")
 
 
 __all__ = ["PRODUCERS", "FusionOptions", "Group", "fuse"]

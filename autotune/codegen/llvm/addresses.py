@@ -11,8 +11,9 @@ from autotune.codegen.llvm.types import Value
 from autotune.codegen.llvm.writer import Writer
 from autotune.lower.ir import Buffer
 from autotune.lower.linear import Lin, Simplifier
-from autotune.te.dtypes import INDEX_DTYPE
-from autotune.te.expr import Binary, Expr, Var
+from autotune.te.dtypes import INDEX_DTYPE, is_float
+from autotune.te.expr import Binary, Const, Expr, Var
+from autotune.te.folding import folded
 
 
 class Ramp(NamedTuple):
@@ -26,6 +27,10 @@ Environment = dict[Var, int | Ramp | Value]
 """What a variable is: a known number (an unrolled loop), a ramp of lanes (the vectorized loop) or an SSA value."""
 
 
+_WHOLE = ("+", "-", "*", "//", "%", "min", "max")
+"""Arithmetic on indices that is done while code is emitted."""
+
+
 class OffsetTerms(NamedTuple):
     """The terms of an offset by what they are in a scope: numbers and ramps, which differ from one copy of an
     unrolled loop to the next, SSA values that stay the same, and what has to be computed where it is used.
@@ -37,12 +42,16 @@ class OffsetTerms(NamedTuple):
 
 
 class Address(NamedTuple):
-    """An evaluated element offset: a sum of scalars, a constant, a stride over lanes, or a vector."""
+    """An evaluated element offset: a sum of scalars, a constant, a stride over lanes, or a vector.
+
+    ``pattern`` are the numbers of the vector where they are known.
+    """
 
     scalars: tuple[tuple[str, int], ...]
     constant: int
     stride: int
     lanes: Value | None
+    pattern: tuple[int, ...] | None = None
 
 
 class Addresses:
@@ -86,7 +95,12 @@ class Addresses:
             return Address(terms.scalars, total, stride, None)
         scalars = list(terms.scalars)
         vectors: list[tuple[Value, int]] = []
+        patterns: list[tuple[int, ...]] = []
         for atom, c in terms.others:
+            known_lanes = self._lanes_of(atom)
+            if known_lanes is not None and len(set(known_lanes)) > 1:
+                patterns.append(tuple(c * n for n in known_lanes))
+                continue
             value = self._value(atom)
             if value.number is not None:
                 total += c * value.number
@@ -94,9 +108,28 @@ class Addresses:
                 scalars.append((value.text, c))
             else:
                 vectors.append((value, c))
-        if not vectors:
+        if not vectors and not patterns:
             return Address(tuple(scalars), total, stride, None)
-        return Address(tuple(scalars), total, 0, self._lane_offsets(vectors, stride))
+        patterns.append(tuple(i * stride for i in range(self.code.lanes)))
+        known_sums = tuple(map(sum, zip(*patterns, strict=True)))
+        offsets = self._lane_offsets(vectors, known_sums)
+        return Address(tuple(scalars), total, 0, offsets, None if vectors else known_sums)
+
+    def _lanes_of(self, atom: Expr) -> tuple[int, ...] | None:
+        """The number in each lane, where the atom is made of numbers and the vectorized loop alone."""
+        if isinstance(atom, Const) and not is_float(atom.dtype):
+            return (int(atom.value),) * self.code.lanes
+        known = self.env.get(atom) if isinstance(atom, Var) else None
+        if isinstance(known, int):
+            return (known,) * self.code.lanes
+        if isinstance(known, Ramp) and known.lanes == self.code.lanes:
+            return tuple(range(known.base, known.base + known.lanes))
+        if not isinstance(atom, Binary) or atom.dtype != INDEX_DTYPE or atom.op not in _WHOLE:
+            return None
+        a, b = self._lanes_of(atom.a), self._lanes_of(atom.b)
+        if a is None or b is None:
+            return None
+        return tuple(folded(atom.op, x, y, INDEX_DTYPE) for x, y in zip(a, b, strict=True))
 
     def _sorted_terms(self, form: Lin) -> OffsetTerms:
         numbers: list[tuple[Var, int]] = []
@@ -112,10 +145,10 @@ class Addresses:
                 others.append((atom, c))
         return OffsetTerms(tuple(numbers), tuple(scalars), tuple(others))
 
-    def _lane_offsets(self, vectors: list[tuple[Value, int]], stride: int) -> Value:
+    def _lane_offsets(self, vectors: list[tuple[Value, int]], known: tuple[int, ...]) -> Value:
         lanes = self.code.lanes
         kind = f"<{lanes} x i64>"
-        steps = ", ".join(f"i64 {i * stride}" for i in range(lanes))
+        steps = ", ".join(f"i64 {n}" for n in known)
         total = f"<{steps}>"
         for value, c in vectors:
             scaled = self.code.op(f"mul {kind} {value.text}, splat (i64 {c})")

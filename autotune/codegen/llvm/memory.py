@@ -64,6 +64,8 @@ class MemoryAccesses:
             text = f"load {kind}, ptr {pointer}, align {item}"
         elif address.lanes is None and address.stride == 1:
             text = self._lanes_loaded(buffer, address, lanes)
+        elif address.pattern is not None and self._within_vector(address.pattern):
+            text = self._shuffled(buffer, address, address.pattern)
         else:
             active, wide = self.arithmetic.active_lanes(), f"<{lanes} x {kind}>"
             pointers = f"<{lanes} x ptr>", f"align {item} {self._lane_pointers(buffer, address)}"
@@ -107,6 +109,22 @@ class MemoryAccesses:
         name = f"@llvm.masked.load.v{lanes}{_memory_suffix(buffer.dtype)}.p0"
         mask, other = (f"<{lanes} x i1>", active.text), (wide, "zeroinitializer")
         return self.code.call(wide, name, ("ptr", f"align {item} {pointer}"), mask, other)
+
+    def _within_vector(self, pattern: tuple[int, ...]) -> bool:
+        """Whether all that the lanes read is within the reach of one load, and no lane is off."""
+        near = max(pattern) - min(pattern) < self.code.lanes
+        return near and self.code.idle == 0 and self.arithmetic.active_lanes() is None
+
+    def _shuffled(self, buffer: Buffer, address: Address, pattern: tuple[int, ...]) -> str:
+        """One load from the first element that a lane reads to the last one, and a shuffle: a gather loads each."""
+        first, lanes = min(pattern), self.code.lanes
+        count = max(pattern) - first + 1
+        start = address._replace(constant=address.constant + first, stride=0, lanes=None, pattern=None)
+        kind = f"<{count} x {memory_type(buffer.dtype)}>"
+        pointer = self.pointer(buffer, start)
+        line = self.code.op(f"load {kind}, ptr {pointer}, align {ITEM_BYTES[buffer.dtype]}")
+        order = ", ".join(f"i32 {n - first}" for n in pattern)
+        return f"shufflevector {kind} {line}, {kind} {line}, <{lanes} x i32> <{order}>"
 
     def _lane_pointers(self, buffer: Buffer, address: Address) -> str:
         lanes, kind = self.code.lanes, memory_type(buffer.dtype)

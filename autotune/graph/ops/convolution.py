@@ -258,7 +258,7 @@ define(
     complete=complete_conv,
     flops_rule=_flops,
     workload_rule=_workload,
-    prologue=("rearrangement", "elementwise"),
+    prologue=("rearrangement", "blend", "elementwise"),
     weights=CONV_WEIGHTS,
     bias_input=2,
 )

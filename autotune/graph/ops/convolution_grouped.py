@@ -121,7 +121,7 @@ define(
     {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints")},
     complete=_complete,
     flops_rule=_flops,
-    prologue=("rearrangement", "elementwise"),
+    prologue=("rearrangement", "blend", "elementwise"),
     sum_length=_steps,
     in_onnx=False,
 )

@@ -32,7 +32,7 @@ WorkloadKind: TypeAlias = Literal[AnchorKind, "depthwise", "chain", "elementwise
 ViewKind: TypeAlias = Literal["reshape", "permutation", "window", "join"]
 """How a result can lie in its operand's memory, or the other way round: as the same elements in the same order, with
 its axes in another order, as a part of it; or its operands as parts of it."""
-Role: TypeAlias = Literal["anchor", "elementwise", "rearrangement", "patches", "opaque"]
+Role: TypeAlias = Literal["anchor", "elementwise", "rearrangement", "blend", "patches", "opaque"]
 """What an operator is to fusion; see `OpDef.role`."""
 ANCHOR_KINDS: tuple[AnchorKind, ...] = get_args(AnchorKind)
 Types: TypeAlias = Sequence[TensorType | None]
@@ -111,8 +111,9 @@ class OpDef:
     # Dispatches
     workload_rule: WorkloadRule | None = None
     """The kind of a workload of which this is the anchor, where it is not `kind`."""
-    moves: Literal["rearrangement", "patches", "opaque"] = "opaque"
-    """The role in fusion of what moves data. A "rearrangement" has one operand, which it reads by an index."""
+    moves: Literal["rearrangement", "blend", "patches", "opaque"] = "opaque"
+    """The role in fusion of what moves data. A "rearrangement" has one operand, which it reads by an index; a "blend"
+    reads several elements of it, so that it does not compute what makes them."""
     prologue: tuple[Role, ...] = ()
     """Roles of what may be computed in the same dispatch where the first operand is read."""
     view: ViewKind | None = None
@@ -132,6 +133,8 @@ class OpDef:
     """Whether the result is the first operand as it is; without a rule it never is."""
     permutable: Literal["axis", "axes"] | None = None
     """The attribute that names axes: the operator is the same in any order of its operands' axes, if these follow."""
+    axis_lists: tuple[str, ...] = ()
+    """Attributes with an entry for each of those axes, in their order."""
     weights: Weights | None = None
     bias_input: int | None = None
     """The input with a number for each output channel that is added to it."""

@@ -77,6 +77,6 @@ define(
     {**WINDOW_ATTRIBUTES, "kernel_shape": Attribute("ints", required=True)},
     _complete,
     moves="patches",
-    prologue=("rearrangement", "elementwise"),
+    prologue=("rearrangement", "blend", "elementwise"),
     in_onnx=False,
 )

@@ -30,6 +30,7 @@ FAMILIES = (
     "reduction",
     "normalization",
     "indexing",
+    "resize",
     "attention",
     "quantized",
     "integer",

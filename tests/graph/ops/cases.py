@@ -227,6 +227,19 @@ MOVEMENT = [
     case("ConstantOfShape", shape=(2, 19), value=2.5),
 ]
 
+DOUBLED = {"axes": (1, 2), "size": (6, 38), "steps": (2, 2), "units": (4, 4)}
+"""Images of twice the size, places between pixels: (2i - 1) / 4."""
+
+RESIZED = [
+    case("Resize", normal(2, 3, 19), **{**DOUBLED, "starts": (0, 0)}),
+    case("Resize", integers(2, 3, 19), **{**DOUBLED, "starts": (-1, 3)}),
+    case("Resize", normal(3, 5), axes=(-1,), size=(37,), starts=(1,), steps=(7,), units=(20,)),
+    case("Interpolate", normal(2, 3, 19), **{**DOUBLED, "starts": (-1, -1)}),
+    case("Interpolate", normal(2, 3, 19), mode="cubic", **{**DOUBLED, "starts": (-1, -1)}),
+    case("Interpolate", normal(3, 5), axes=(1,), size=(37,), starts=(-31,), steps=(19,), units=(93,)),
+    case("Interpolate", normal(3, 5, 4), axes=(1,), size=(2,), starts=(2,), steps=(5,), units=(2,)),
+]
+
 TRANSPOSED = [
     case("ConvTranspose", normal(1, 4, 5, 3), normal(4, 4, 3, 5), strides=(2, 2), pads=(1, 1, 1, 1), **NHWC),
     case("ConvTranspose", normal(2, 4, 5), normal(4, 3, 3), normal(6), group=2, strides=(3,), dilations=(2,)),
@@ -234,4 +247,4 @@ TRANSPOSED = [
     case("Interleave", normal(1, 3, 5), normal(1, 2, 5), strides=(2,), size=(5,)),
 ]
 
-CASES = [*TRANSPOSED, *UNARY, *NARY, *CONTRACTIONS, *WINDOWS, *ROWS, *MOVEMENT]
+CASES = [*TRANSPOSED, *UNARY, *NARY, *CONTRACTIONS, *WINDOWS, *ROWS, *MOVEMENT, *RESIZED]

@@ -137,14 +137,18 @@ OF_A_MODEL = PartitionOptions(FusionOptions(chained=LEAST_BYTES))
 def partition(graph: Graph, options: PartitionOptions | None = None) -> Partition:
     """Divide a graph into dispatches.
 
-    Every node is in exactly one dispatch or is a view; the dispatches are in topological order.
+    Every node is in exactly one dispatch or is a view, or a loop, whose dispatches are there for each step
+    (:mod:`autotune.passes.loops`); the dispatches are in topological order.
     """
+    from autotune.passes.loops import with_steps  # divides bodies of loops by this function
+
     options = options or PartitionOptions()
     names = graph.outputs
     graph = separate_outputs(graph)
     views = ViewAnalysis(graph, options.in_place_concat, options.views)
     groups = fuse(graph, views, options.fusion)
-    return replace(_Assembly(graph, views).run(groups), output_names=names)
+    parts = replace(_Assembly(graph, views).run(groups), output_names=names)
+    return with_steps(parts, lambda body: partition(body, options))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The driver of the graph passes: the pipeline, one named pass a line, and what happens between.
 
 After every pass the graph is verified, devices among it, the pass is timed, and with ``AUTOTUNE_DUMP=folder`` the text
-of the graph is written to ``folder/<graph>/<nn>_<pass>.txt``.
+of the graph is written to ``folder/<graph>/<nn>_<pass>.txt``. The bodies of loops go the same way after their graph.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from autotune.passes.fold_batch_norm import FoldBatchNorm
 from autotune.passes.fold_constants import FoldConstants
 from autotune.passes.group_axis import GroupAxis
 from autotune.passes.integer_products import IntegerProducts
+from autotune.passes.loop_bodies import with_bodies
 from autotune.passes.nest_concats import NestConcats
 from autotune.passes.sibling_products import SiblingProducts
 from autotune.passes.simplify import Simplify
@@ -117,7 +118,8 @@ def run_passes(graph: Graph, passes: Sequence[GraphPass], observer: Observer | N
         _dump(graph, folder, number, graph_pass.name)
         if observer is not None:
             observer(PassRecord(str(graph_pass), seconds, len(before.nodes), len(graph.nodes)), graph)
-    return graph
+    inner = [each for each in passes if not isinstance(each, PlaceOnDevices)]  # a body is where its loop is
+    return with_bodies(graph, lambda body: run_passes(body, inner))
 
 
 def _verify_after(graph: Graph, graph_pass: GraphPass) -> None:

@@ -44,6 +44,7 @@ FAMILIES = (
     "overlap_add",
     "patches",
     "transfer",
+    "loop",
 )
 """The files that define operators, common ones first; what one of them registers is an operator."""
 

@@ -1,0 +1,179 @@
+"""The operator that runs a graph again and again.
+
+Loop(carried..., scanned..., captured...) -> (carried..., collected...), each step by the graph in attribute ``body``:
+
+- what is *carried* goes from step to step: the body takes ``carried`` values first, and gives as many first;
+- what is *scanned* has an axis of ``trips`` elements in front, of which each step takes one;
+- what is *captured* is the same in every step;
+- the body's other results are *collected* along a new axis in front.
+
+``from_end`` has a 1 for each scanned input, then each collected result, that goes from the last element to the first.
+``body`` is the text of a graph without constants, whose inputs are in the order above.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+import numpy as np
+
+from autotune.errors import GraphError
+from autotune.graph.ir import Array, Attr, Attrs, Graph, Node, TensorType
+from autotune.graph.ops.common import at
+from autotune.graph.ops.definition import Arrays, Attribute, Types
+from autotune.graph.ops.registry import define, get
+
+NAME = "Loop"
+
+
+@dataclass(frozen=True, eq=False)
+class LoopParts:
+    """What a loop's attributes say; ``body`` has the inputs and outputs in the operator's order."""
+
+    body: Graph
+    carried: int
+    scanned: int
+    trips: int
+    from_end: tuple[int, ...]
+
+    @classmethod
+    def of(cls, attrs: Attrs) -> LoopParts:
+        """Read complete attributes; raises GraphError for a body that is no graph's text."""
+        carried, scanned, trips = (cast(int, attrs[key]) for key in ("carried", "scanned", "trips"))
+        from_end = cast(tuple[int, ...], attrs["from_end"])
+        return cls(body_of(cast(str, attrs["body"])), carried, scanned, trips, from_end)
+
+    @property
+    def captured(self) -> tuple[str, ...]:
+        """The body's names of what it captures."""
+        return self.body.inputs[self.carried + self.scanned :]
+
+    def scanned_at(self, index: int, step: int) -> int:
+        """The element of a scanned input that a step takes."""
+        return self.trips - 1 - step if self.from_end[index] else step
+
+    def collected_at(self, index: int, step: int) -> int:
+        """The element of a collected result that a step gives."""
+        return self.trips - 1 - step if self.from_end[self.scanned + index] else step
+
+
+@lru_cache(maxsize=256)
+def body_of(text: str) -> Graph:
+    """The graph of a body's text; raises GraphError."""
+    from autotune.graph.text import parse_graph
+
+    return parse_graph(text)
+
+
+def body_text(body: Graph) -> str:
+    """What attribute ``body`` has for a graph. Raises GraphError if it has constants."""
+    if body.constants:
+        raise GraphError(f"the body {body.name!r} of a loop has constants: they must be inputs")
+    return str(body)
+
+
+def loop_node(
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    body: Graph,
+    *,
+    carried: int,
+    scanned: int,
+    trips: int,
+    from_end: Sequence[int] = (),
+    name: str = "",
+) -> Node:
+    """A loop over a body without constants; ``from_end`` empty: nothing goes from the end."""
+    attrs = {"body": body_text(body), "carried": carried, "scanned": scanned, "trips": trips}
+    return Node(NAME, tuple(inputs), tuple(outputs), {**attrs, "from_end": tuple(from_end)}, name)
+
+
+def is_loop(node: Node) -> bool:
+    """Whether a node runs a body again and again."""
+    return node.op == NAME
+
+
+def _complete(_types: Types, attrs: dict[str, Attr]) -> None:
+    if not attrs["from_end"]:
+        body = body_of(cast(str, attrs["body"]))
+        collected = len(body.outputs) - cast(int, attrs["carried"])
+        attrs["from_end"] = (0,) * (cast(int, attrs["scanned"]) + max(collected, 0))
+
+
+def _infer(types: Types, attrs: Attrs) -> list[TensorType]:
+    parts = LoopParts.of(attrs)
+    body, carried = parts.body, parts.carried
+    collected = len(body.outputs) - carried
+    if parts.trips < 1:
+        raise GraphError(f"trips = {parts.trips}: a loop has at least one step")
+    if min(carried, parts.scanned, collected) < 0 or carried + parts.scanned > len(body.inputs):
+        raise GraphError(
+            f"the body has {len(body.inputs)} inputs and {len(body.outputs)} outputs, "
+            f"of which {carried} are carried and {parts.scanned} scanned"
+        )
+    if len(parts.from_end) != parts.scanned + collected:
+        raise GraphError(f"from_end has {len(parts.from_end)} entries for {parts.scanned + collected} values")
+    if len(types) != len(body.inputs):
+        raise GraphError(f"the body takes {len(body.inputs)} values, given are {len(types)}")
+    if body.constants:
+        raise GraphError("the body has constants: they must be inputs")
+    for index, name in enumerate(body.inputs):
+        given, wanted = at(types, index).dense, body.type_of(name).dense
+        if carried <= index < carried + parts.scanned:
+            wanted = TensorType((parts.trips, *wanted.shape), wanted.dtype)
+        if given != wanted:
+            raise GraphError(f"input {index} is {given}, the body's {name!r} needs {wanted}")
+    results = [body.type_of(v).dense for v in body.outputs]
+    for index, (name, found) in enumerate(zip(body.inputs[:carried], results[:carried], strict=True)):
+        if found != body.type_of(name).dense:
+            raise GraphError(f"carried value {index} is {body.type_of(name).dense}, each step gives {found}")
+    return results[:carried] + [TensorType((parts.trips, *t.shape), t.dtype) for t in results[carried:]]
+
+
+def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    from autotune.graph.evaluate import run
+
+    parts = LoopParts.of(attrs)
+    body, carried, given = parts.body, parts.carried, list(arrays)
+    state = [cast(Array, a) for a in given[:carried]]
+    scanned = [cast(Array, a) for a in given[carried : carried + parts.scanned]]
+    rest = [cast(Array, a) for a in given[carried + parts.scanned :]]
+    collected = [body.type_of(v) for v in body.outputs[carried:]]
+    results = [np.empty((parts.trips, *t.shape), t.dtype) for t in collected]
+    for step in range(parts.trips):
+        taken = [array[parts.scanned_at(i, step)] for i, array in enumerate(scanned)]
+        found = run(body, dict(zip(body.inputs, [*state, *taken, *rest], strict=True)))
+        state = [found[v] for v in body.outputs[:carried]]
+        for i, (name, result) in enumerate(zip(body.outputs[carried:], results, strict=True)):
+            result[parts.collected_at(i, step)] = found[name]
+    return [*state, *results]
+
+
+def _flops(_types: Types, _results: Sequence[TensorType], attrs: Attrs) -> int:
+    parts = LoopParts.of(attrs)
+    body = parts.body
+    return parts.trips * sum(get(n.op).flops(body.input_types(n), n.attrs) for n in body.nodes)
+
+
+define(
+    NAME,
+    "movement",
+    (0, 1 << 16),
+    _infer,
+    _reference,
+    attributes={
+        "body": Attribute("str", required=True),
+        "carried": Attribute("int", required=True),
+        "scanned": Attribute("int", required=True),
+        "trips": Attribute("int", required=True),
+        "from_end": Attribute("ints", ()),
+    },
+    complete=_complete,
+    flops_rule=_flops,
+    in_onnx=False,
+)
+
+__all__ = ["LoopParts", "body_of", "body_text", "is_loop", "loop_node"]

@@ -1,0 +1,283 @@
+"""Loops as dispatches: the body is divided once, and its dispatches are repeated for each step.
+
+Every step runs the same code on other memory, and no dispatch moves data for the loop: a step reads its element of
+what is scanned where that lies and writes its element of what is collected where that belongs; what is carried goes
+to and fro between two places, of which the last step takes the result's own; what only lives within a step has one
+place for all steps. The dispatches are in the order of the steps. Which of them may run beside each other follows from
+the memory that they touch, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from autotune.errors import InternalError
+from autotune.graph.ir import ABSENT, Array, Graph, Node, TensorType, fresh_name
+from autotune.graph.ops.loop import LoopParts, is_loop
+from autotune.graph.region import Region, Workload
+from autotune.passes.loop_bodies import bound_body
+from autotune.passes.partition import Dispatch, Partition
+from autotune.passes.plan_memory import plan_memory, value_lifetimes
+from autotune.passes.views import Placement, is_dense
+from autotune.strides import dense_strides
+
+Divide = Callable[[Graph], Partition]
+
+
+def with_steps(parts: Partition, divide: Divide) -> Partition:
+    """The partition with the dispatches of all steps in the places of its loops; the same where it has none."""
+    if not any(is_loop(node) for dispatch in parts.dispatches for node in dispatch.region.graph.nodes):
+        return parts
+    work = _Steps(parts)
+    for dispatch in parts.dispatches:
+        (node, *others) = dispatch.region.graph.nodes
+        if is_loop(node) and not others:
+            work.repeat(dispatch, node, divide)
+        else:
+            work.dispatches.append(dispatch)
+    return work.finish()
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """One loop: its body divided, and where everything lies that is in no step's own memory."""
+
+    prefix: str
+    origins: tuple[str, ...]
+    parts: LoopParts
+    body: Partition
+    outputs: tuple[str, ...]
+    """The body's results in the operator's order; one may stand there several times."""
+    outer: Mapping[str, str]
+    """What is captured: its name in the body -> here."""
+    initial: tuple[Placement, ...]
+    scanned: tuple[Placement, ...]
+    stored: Mapping[str, tuple[Placement, ...]]
+    """For each result of the body where each step puts it."""
+    within: Mapping[str, Placement]
+    """Roots of what lives within a step."""
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A result that is wanted in a second place, or in one that no step can write to."""
+
+    type: TensorType
+    source: Placement
+    target: Placement
+
+
+@dataclass
+class _Steps:
+    parts: Partition
+    dispatches: list[Dispatch] = field(default_factory=list)
+    placements: dict[str, Placement] = field(default_factory=dict)
+    types: dict[str, TensorType] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.placements.update(self.parts.placements)
+        self.types.update(self.parts.types)
+        self.in_place = list(self.parts.in_place)
+
+    def finish(self) -> Partition:
+        """The new partition, without the constants that nothing reads any more."""
+        read = {self.placements[v].root for dispatch in self.dispatches for v in dispatch.inputs}
+        return replace(
+            self.parts,
+            dispatches=tuple(self.dispatches),
+            placements=self.placements,
+            types=self.types,
+            constants={v: array for v, array in self.parts.constants.items() if v in read},
+            in_place=tuple(self.in_place),
+        )
+
+    def repeat(self, dispatch: Dispatch, node: Node, divide: Divide) -> None:
+        """Append the dispatches of all steps, and copies for what cannot lie where it should."""
+        parts = LoopParts.of(node.attrs)
+        graph, outer = bound_body(node, self._constants(node))
+        results = graph.outputs
+        body = divide(graph.replace(outputs=tuple(dict.fromkeys(results))))
+        prefix = fresh_name(f"{node.present_outputs[0]}.loop", self.types)
+        names = dict(zip(dict.fromkeys(results), body.outputs, strict=True))
+        outputs = tuple(names[v] for v in results)
+        given = node.inputs[: parts.carried + parts.scanned]
+        states = tuple(self._dense(v, dispatch) for v in given[: parts.carried])
+        scanned = tuple(self._dense(v, dispatch, inner=1) for v in given[parts.carried :])
+        copies = list[_Copy]()
+        stored = {v: self._places(v, parts, outputs, body, node, prefix, copies) for v in names.values()}
+        loop = _Loop(
+            prefix,
+            dispatch.origins,
+            parts,
+            body,
+            outputs,
+            {inner: self._captured(v, dispatch) for inner, v in outer.items()},
+            states,
+            scanned,
+            stored,
+            self._within(prefix, body),
+        )
+        self.in_place += body.in_place
+        for step in range(parts.trips):
+            self._append_step(loop, step)
+        for number, copy in enumerate(copies):
+            source, target = f"{prefix}.copy{number}.from", f"{prefix}.copy{number}"
+            self._define(source, copy.type, copy.source)
+            self._define(target, copy.type, copy.target)
+            self._copy(source, target, dispatch.origins)
+
+    # what is outside of the steps ---------------------------------------------------------------
+
+    def _constants(self, node: Node) -> Mapping[str, Array]:
+        return {v: self.parts.constants[v] for v in node.present_inputs if v in self.parts.constants}
+
+    def _captured(self, value: str, dispatch: Dispatch) -> str:
+        """A captured value, dense: the body was divided for one that is."""
+        if is_dense(self.types[value].shape, self.placements[value].strides):
+            return value
+        return self._copied(value, dispatch)
+
+    def _dense(self, value: str, dispatch: Dispatch, inner: int = 0) -> Placement:
+        """Where a value lies, copied where its dimensions from ``inner`` on are not dense."""
+        placed = self.placements[value]
+        if is_dense(self.types[value].shape[inner:], placed.strides[inner:]):
+            return placed
+        return self.placements[self._copied(value, dispatch)]
+
+    def _copied(self, value: str, dispatch: Dispatch) -> str:
+        name = fresh_name(f"{value}.dense", self.types)
+        self._define(name, self.types[value].dense, None)
+        self._copy(value, name, dispatch.origins)
+        return name
+
+    def _copy(self, source: str, target: str, origins: tuple[str, ...]) -> None:
+        types = {v: self._placed_type(v) for v in (source, target)}
+        graph = Graph("copy", (source,), (target,), (Node("Identity", (source,), (target,)),), types)
+        region = Region(graph)
+        name = f"{len(self.dispatches):03d}_copy/{target}"
+        self.dispatches.append(
+            Dispatch(name, region, (source,), (target,), Workload.from_region(region), origins)
+        )
+
+    def _placed_type(self, value: str) -> TensorType:
+        dense, strides = self.types[value].dense, self.placements[value].strides
+        if is_dense(dense.shape, strides):
+            return dense
+        return TensorType(dense.shape, dense.dtype, strides)
+
+    def _define(self, name: str, found: TensorType, placement: Placement | None) -> None:
+        if name in self.types:
+            raise InternalError(f"value {name!r} of a loop is defined twice")
+        self.types[name] = found
+        self.placements[name] = placement or Placement(name, 0, dense_strides(found.shape))
+
+    def _places(
+        self,
+        value: str,
+        parts: LoopParts,
+        outputs: tuple[str, ...],
+        body: Partition,
+        node: Node,
+        prefix: str,
+        copies: list[_Copy],
+    ) -> tuple[Placement, ...]:
+        """Where each step puts a result of the body; what else becomes of it is added to ``copies``."""
+        found = body.types[value].dense
+        wanted = [(i, v) for i, v in enumerate(node.outputs) if outputs[i] == value and v != ABSENT]
+        finals = [self.placements[v] for i, v in wanted if i < parts.carried]
+        collected = [(i - parts.carried, v) for i, v in wanted if i >= parts.carried]
+        if not collected:
+            return self._alternating(found, finals, parts.trips, f"{prefix}.{value}", copies)
+        index, first = collected[0]
+        target = self.placements[first]
+        if not is_dense(found.shape, target.strides[1:]):
+            name = f"{prefix}.{value}.collected"
+            self._define(name, self.types[first].dense, None)
+            copies.append(_Copy(self.types[name], self.placements[name], target))
+            target = self.placements[name]
+        steps = range(parts.trips)
+        places = tuple(_element(target, parts.collected_at(index, step)) for step in steps)
+        for other, name in collected[1:]:
+            whole = self.placements[name]
+            copies += [_Copy(found, places[t], _element(whole, parts.collected_at(other, t))) for t in steps]
+        copies += [_Copy(found, places[-1], final) for final in finals]
+        return places
+
+    def _alternating(
+        self, found: TensorType, finals: list[Placement], trips: int, name: str, copies: list[_Copy]
+    ) -> tuple[Placement, ...]:
+        """Two places in turn; the last step's is that of a final value, where there is one that is dense."""
+        last = next((place for place in finals if is_dense(found.shape, place.strides)), None)
+        if last is None:
+            self._define(f"{name}.last", found, None)
+        final = last or self.placements[f"{name}.last"]
+        spare = final
+        if trips > 1:
+            self._define(f"{name}.spare", found, None)
+            spare = self.placements[f"{name}.spare"]
+        copies += [_Copy(found, final, place) for place in finals if place is not last]
+        return tuple(final if (trips - 1 - step) % 2 == 0 else spare for step in range(trips))
+
+    def _within(self, prefix: str, body: Partition) -> Mapping[str, Placement]:
+        """What lives within a step, packed by its lifetimes: memory of its own for each dtype."""
+        given = set(body.inputs) | set(body.constants)
+        lifetimes = [each for each in value_lifetimes(body) if each.name not in given]
+        places = dict[str, Placement]()
+        for dtype in sorted({body.types[each.name].dtype for each in lifetimes}):
+            own = [each for each in lifetimes if body.types[each.name].dtype == dtype]
+            plan, width = plan_memory(own), np.dtype(dtype).itemsize
+            root = f"{prefix}.{dtype}"
+            self._define(root, TensorType((plan.arena_bytes // width,), dtype), None)
+            places |= {v: Placement(root, offset // width, ()) for v, offset in plan.offsets.items()}
+        return places
+
+    # steps --------------------------------------------------------------------------------------
+
+    def _append_step(self, loop: _Loop, step: int) -> None:
+        roots = dict(loop.within)
+        parts, inputs = loop.parts, loop.body.inputs
+        for index, name in enumerate(inputs[: parts.carried]):
+            roots[name] = loop.initial[index] if not step else loop.stored[loop.outputs[index]][step - 1]
+        for index, name in enumerate(inputs[parts.carried : parts.carried + parts.scanned]):
+            roots[name] = _element(loop.scanned[index], parts.scanned_at(index, step))
+        roots |= {loop.body.placements[v].root: places[step] for v, places in loop.stored.items()}
+        names = dict[str, str]()
+
+        def named(value: str) -> str:
+            if value not in names:
+                names[value] = self._instance(loop, roots, value, step)
+            return names[value]
+
+        for dispatch in loop.body.dispatches:
+            takes, gives = (tuple(map(named, values)) for values in (dispatch.inputs, dispatch.outputs))
+            name = f"{loop.prefix}.{step}/{dispatch.name}"
+            origins = tuple(dict.fromkeys((*dispatch.origins, *loop.origins)))
+            self.dispatches.append(
+                replace(dispatch, name=name, inputs=takes, outputs=gives, origins=origins)
+            )
+
+    def _instance(self, loop: _Loop, roots: Mapping[str, Placement], value: str, step: int) -> str:
+        """What a value of the body is called in a step; it is placed there."""
+        if value in loop.outer:
+            return loop.outer[value]
+        own = loop.body.placements[value]
+        if own.root in loop.outer:
+            name, outer = f"{loop.prefix}.{value}", self.placements[loop.outer[own.root]]
+            if name in self.types:
+                return name
+        else:
+            name, outer = f"{loop.prefix}.{step}.{value}", roots[own.root]
+        placement = Placement(outer.root, outer.offset + own.offset, own.strides)
+        self._define(name, loop.body.types[value], placement)
+        return name
+
+
+def _element(placed: Placement, index: int) -> Placement:
+    """Where an element of the first axis lies."""
+    return Placement(placed.root, placed.offset + index * placed.strides[0], placed.strides[1:])
+
+
+__all__ = ["with_steps"]

@@ -1,7 +1,8 @@
 """Proof that a memory plan keeps every value from the dispatch that writes it to the last that reads it (``--verify``).
 
 Independent of how the plan was made: the dispatches are gone through in order, and every unit of memory
-remembers which root wrote it last. Parts of a value that is joined in place are units like any others, so
+remembers which root wrote it last, and in a loop for which step. Parts of a value that is joined in place are units
+like any others, so
 two dispatches that write into one root must leave each other's elements alone.
 """
 
@@ -53,7 +54,7 @@ class _Simulation:
         self.arena: _Units = np.zeros(plan.arena_bytes // self.unit, np.int32)
         self.own = {root: self._fresh(root) for root in self.outputs}
         self.codes = {value.name: number for number, value in enumerate(plan.lifetimes, start=1)}
-        self.codes |= {root: -number for number, root in enumerate(self.outputs, start=1)}
+        self.codes |= {root: 1 + len(self.codes) + number for number, root in enumerate(self.outputs)}
         self.temporary = self._temporaries()
 
     def run(self) -> MemoryProof:
@@ -106,13 +107,17 @@ class _Simulation:
         start = memory[placement.offset * wide :]
         return np.lib.stride_tricks.as_strided(start, (*found.shape, wide), (*steps, memory.itemsize))
 
+    def _code(self, value: str) -> int:
+        version = self.parts.version(value)
+        return self.codes.setdefault(version, 1 + len(self.codes))
+
     def _is_given(self, value: str) -> bool:
         root = self.parts.placements[value].root
         return root in self.parts.inputs or root in self.parts.constants
 
     def _check_reads(self, dispatch: Dispatch, problem: str) -> None:
         for value in self._not_given(dispatch.inputs):
-            if not np.all(self._elements(value) == self.codes[self.parts.placements[value].root]):
+            if not np.all(self._elements(value) == self._code(value)):
                 raise InternalError(
                     f"the memory plan is wrong: {dispatch.name} reads {value!r}, of which a part {problem}"
                 )
@@ -124,7 +129,7 @@ class _Simulation:
         where = f"the memory plan is wrong: {dispatch.name} writes {value!r}"
         if self._is_given(value):
             raise InternalError(f"{where} into an input or a constant")
-        elements, code = self._elements(value), self.codes[self.parts.placements[value].root]
+        elements, code = self._elements(value), self._code(value)
         if np.any(elements == code):
             raise InternalError(f"{where} over elements that were written before")
         elements[...] = code

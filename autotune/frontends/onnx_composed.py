@@ -146,6 +146,14 @@ def _lp_normalization(node: OnnxNode, emit: Emitter) -> None:
     emit("Cast", [emit("Div", [wide, divisor])], {"to": x.dtype}, "", node.outputs[0])
 
 
+def _recurrent(node: OnnxNode, emit: Emitter) -> None:
+    from autotune.frontends.onnx_recurrent import recurrent  # which few models have
+
+    recurrent(node, emit)
+
+
+_RECURRENT = ("GRU", "LSTM", "RNN")
+
 COMPOSED: Mapping[str, Composer] = {
     "BatchNormalization": _batch_normalization,
     "Dropout": _dropout,
@@ -154,10 +162,11 @@ COMPOSED: Mapping[str, Composer] = {
     "ReduceLogSumExp": _log_sum_exp,
     "Resize": compose_resize,
     "Upsample": compose_resize,
+    **dict.fromkeys(_RECURRENT, _recurrent),
 }
 """What adds the nodes for a node whose parameters are attributes already."""
 
-SEVERAL_OUTPUTS = ("BatchNormalization", "Dropout", "LayerNormalization", "Split")
+SEVERAL_OUTPUTS = ("BatchNormalization", "Dropout", "LayerNormalization", "Split", *_RECURRENT)
 """Operators of which more than the first output can be asked for."""
 
 __all__ = ["COMPOSED", "SEVERAL_OUTPUTS", "Composer", "Emitter"]

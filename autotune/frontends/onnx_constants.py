@@ -97,7 +97,7 @@ def _constant_value(node: OnnxNode) -> Array:
     raise node.fail(f"a Constant with {found} is not supported; supported: value, {', '.join(dtypes)}")
 
 
-def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | Array | None:
+def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | tuple[str, ...] | Array | None:
     """Python value of an ``AttributeProto``; None for kinds without one (graphs, strings, ...)."""
     from onnx import AttributeProto
 
@@ -111,6 +111,8 @@ def attribute_value(proto: Any, read_tensor: Callable[[Any], Array]) -> Attr | A
         return tuple(int(i) for i in proto.ints)
     if proto.type == AttributeProto.FLOATS:
         return np.array(proto.floats, np.float32)
+    if proto.type == AttributeProto.STRINGS:
+        return tuple(s.decode("utf-8", "replace") for s in proto.strings)
     if proto.type == AttributeProto.TENSOR:
         return read_tensor(proto.t)
     return None

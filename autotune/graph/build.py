@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -82,6 +82,11 @@ class GraphBuilder:
             self._define(value, inferred)
         self._nodes.append(node)
         return node.outputs
+
+    @property
+    def known(self) -> Collection[str]:
+        """The values declared so far."""
+        return self._types.keys()
 
     def type_of(self, value: str) -> TensorType:
         """The type of a value declared so far."""

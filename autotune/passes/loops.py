@@ -55,10 +55,18 @@ class _Loop:
     """What is captured: its name in the body -> here."""
     initial: tuple[Placement, ...]
     scanned: tuple[Placement, ...]
-    stored: Mapping[str, tuple[Placement, ...]]
-    """For each result of the body where each step puts it."""
+    stored: Mapping[str, tuple[_Place, ...]]
+    """For each root of the body's results where each step puts it."""
     within: Mapping[str, Placement]
     """Roots of what lives within a step."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a value lies, and which version of what lies there it is; "" is the last one, or the only one."""
+
+    placement: Placement
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,7 @@ class _Steps:
     dispatches: list[Dispatch] = field(default_factory=list)
     placements: dict[str, Placement] = field(default_factory=dict)
     types: dict[str, TensorType] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.placements.update(self.parts.placements)
@@ -92,6 +101,7 @@ class _Steps:
             types=self.types,
             constants={v: array for v, array in self.parts.constants.items() if v in read},
             in_place=tuple(self.in_place),
+            versions=self.versions,
         )
 
     def repeat(self, dispatch: Dispatch, node: Node, divide: Divide) -> None:
@@ -107,7 +117,10 @@ class _Steps:
         states = tuple(self._dense(v, dispatch) for v in given[: parts.carried])
         scanned = tuple(self._dense(v, dispatch, inner=1) for v in given[parts.carried :])
         copies = list[_Copy]()
-        stored = {v: self._places(v, parts, outputs, body, node, prefix, copies) for v in names.values()}
+        stored = {
+            body.placements[v].root: self._places(v, parts, outputs, body, node, prefix, copies)
+            for v in names.values()
+        }
         loop = _Loop(
             prefix,
             dispatch.origins,
@@ -183,7 +196,7 @@ class _Steps:
         node: Node,
         prefix: str,
         copies: list[_Copy],
-    ) -> tuple[Placement, ...]:
+    ) -> tuple[_Place, ...]:
         """Where each step puts a result of the body; what else becomes of it is added to ``copies``."""
         found = body.types[value].dense
         wanted = [(i, v) for i, v in enumerate(node.outputs) if outputs[i] == value and v != ABSENT]
@@ -204,11 +217,11 @@ class _Steps:
             whole = self.placements[name]
             copies += [_Copy(found, places[t], _element(whole, parts.collected_at(other, t))) for t in steps]
         copies += [_Copy(found, places[-1], final) for final in finals]
-        return places
+        return tuple(map(_Place, places))
 
     def _alternating(
         self, found: TensorType, finals: list[Placement], trips: int, name: str, copies: list[_Copy]
-    ) -> tuple[Placement, ...]:
+    ) -> tuple[_Place, ...]:
         """Two places in turn; the last step's is that of a final value, where there is one that is dense."""
         last = next((place for place in finals if is_dense(found.shape, place.strides)), None)
         if last is None:
@@ -219,7 +232,8 @@ class _Steps:
             self._define(f"{name}.spare", found, None)
             spare = self.placements[f"{name}.spare"]
         copies += [_Copy(found, final, place) for place in finals if place is not last]
-        return tuple(final if (trips - 1 - step) % 2 == 0 else spare for step in range(trips))
+        turns = (final if (trips - 1 - step) % 2 == 0 else spare for step in range(trips - 1))
+        return (*(_Place(place, f"{name}@{step}") for step, place in enumerate(turns)), _Place(final))
 
     def _within(self, prefix: str, body: Partition) -> Mapping[str, Placement]:
         """What lives within a step, packed by its lifetimes: memory of its own for each dtype."""
@@ -237,13 +251,14 @@ class _Steps:
     # steps --------------------------------------------------------------------------------------
 
     def _append_step(self, loop: _Loop, step: int) -> None:
-        roots = dict(loop.within)
+        roots = {v: _Place(place, f"{loop.prefix}.{v}@{step}") for v, place in loop.within.items()}
         parts, inputs = loop.parts, loop.body.inputs
         for index, name in enumerate(inputs[: parts.carried]):
-            roots[name] = loop.initial[index] if not step else loop.stored[loop.outputs[index]][step - 1]
+            before = loop.stored[loop.body.placements[loop.outputs[index]].root]
+            roots[name] = before[step - 1] if step else _Place(loop.initial[index])
         for index, name in enumerate(inputs[parts.carried : parts.carried + parts.scanned]):
-            roots[name] = _element(loop.scanned[index], parts.scanned_at(index, step))
-        roots |= {loop.body.placements[v].root: places[step] for v, places in loop.stored.items()}
+            roots[name] = _Place(_element(loop.scanned[index], parts.scanned_at(index, step)))
+        roots |= {root: places[step] for root, places in loop.stored.items()}
         names = dict[str, str]()
 
         def named(value: str) -> str:
@@ -255,23 +270,27 @@ class _Steps:
             takes, gives = (tuple(map(named, values)) for values in (dispatch.inputs, dispatch.outputs))
             name = f"{loop.prefix}.{step}/{dispatch.name}"
             origins = tuple(dict.fromkeys((*dispatch.origins, *loop.origins)))
-            self.dispatches.append(
-                replace(dispatch, name=name, inputs=takes, outputs=gives, origins=origins)
-            )
+            self.dispatches.append(replace(dispatch, name=name, inputs=takes, outputs=gives, origins=origins))
 
-    def _instance(self, loop: _Loop, roots: Mapping[str, Placement], value: str, step: int) -> str:
+    def _instance(self, loop: _Loop, roots: Mapping[str, _Place], value: str, step: int) -> str:
         """What a value of the body is called in a step; it is placed there."""
         if value in loop.outer:
             return loop.outer[value]
         own = loop.body.placements[value]
         if own.root in loop.outer:
-            name, outer = f"{loop.prefix}.{value}", self.placements[loop.outer[own.root]]
+            name, place = f"{loop.prefix}.{value}", _Place(self.placements[loop.outer[own.root]])
             if name in self.types:
                 return name
         else:
-            name, outer = f"{loop.prefix}.{step}.{value}", roots[own.root]
-        placement = Placement(outer.root, outer.offset + own.offset, own.strides)
-        self._define(name, loop.body.types[value], placement)
+            name, place = f"{loop.prefix}.{step}.{value}", roots[own.root]
+        outer = place.placement
+        self._define(
+            name, loop.body.types[value], Placement(outer.root, outer.offset + own.offset, own.strides)
+        )
+        inner = loop.body.versions.get(value)
+        version = place.version if inner is None else f"{loop.prefix}.{step}/{inner}"
+        if version:
+            self.versions[name] = version
         return name
 
 

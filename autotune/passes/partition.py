@@ -91,10 +91,17 @@ class Partition:
     in_place: tuple[InPlace, ...] = ()
     order: Literal["given", "memory", "concurrency"] = "given"
     """What the order of the dispatches was chosen for; "given" while nothing was chosen."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of values in memory that several steps of a loop write to: what they are a part of, under a name of its own. Of
+    others that is their root."""
 
     def root_nbytes(self, root: str) -> int:
         """Bytes of a root's memory, which is dense."""
         return self.types[root].nbytes
+
+    def version(self, value: str) -> str:
+        """What a value is a part of that lies in its root then: the root itself but for steps of a loop."""
+        return self.versions.get(value, self.placements[value].root)
 
     def reach(self, value: str) -> Reach:
         """The elements of its root that a value is in; all of a flat root that was made for strides."""

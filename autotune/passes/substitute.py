@@ -37,11 +37,13 @@ class _Substitution:
     placements: dict[str, Placement] = field(default_factory=dict)
     types: dict[str, TensorType] = field(default_factory=dict)
     constants: dict[str, Array] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.placements.update(self.parts.placements)
         self.types.update(self.parts.types)
         self.constants.update(self.parts.constants)
+        self.versions.update(self.parts.versions)
 
     def expand(self, dispatch: Dispatch, option: Option) -> None:
         """Append the option's dispatches, their values under fresh names."""
@@ -57,9 +59,14 @@ class _Substitution:
             self.types[names[value]] = steps.types[value]
         roots = {steps.placements[v].root: self.placements[names[v]] for v in region.outputs}
         roots |= {v: self.placements[names[v]] for v in region.inputs}
+        placed = {steps.placements[v].root: names[v] for v in region.outputs}
+        placed |= {v: names[v] for v in region.inputs}
+        versions = {root: self.versions[v] for root, v in placed.items() if v in self.versions}
         for value, placement in steps.placements.items():
             if value not in arguments:
                 self.placements[names[value]] = _composed(placement, names, roots)
+                if placement.root in versions:
+                    self.versions[names[value]] = versions[placement.root]
         given = {v: self.constants[names[v]] for v in region.inputs if names[v] in self.constants}
         computed = option.constants(given)
         self.constants.update({names[v]: array for v, array in computed.items() if v not in arguments})
@@ -78,6 +85,7 @@ class _Substitution:
             placements=self.placements,
             types=self.types,
             constants=constants,
+            versions=self.versions,
         )
 
 

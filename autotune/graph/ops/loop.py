@@ -13,7 +13,7 @@ Loop(carried..., scanned..., captured...) -> (carried..., collected...), each st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -75,6 +75,12 @@ def body_text(body: Graph) -> str:
     return str(body)
 
 
+def lifted(body: Graph) -> tuple[Graph, Mapping[str, Array]]:
+    """A body whose constants are inputs, its last ones, and their values."""
+    inputs = (*body.inputs, *body.constants)
+    return body.replace(inputs=inputs, constants={}), body.constants
+
+
 def loop_node(
     inputs: Sequence[str],
     outputs: Sequence[str],
@@ -87,8 +93,9 @@ def loop_node(
     name: str = "",
 ) -> Node:
     """A loop over a body without constants; ``from_end`` empty: nothing goes from the end."""
-    attrs = {"body": body_text(body), "carried": carried, "scanned": scanned, "trips": trips}
-    return Node(NAME, tuple(inputs), tuple(outputs), {**attrs, "from_end": tuple(from_end)}, name)
+    attrs: dict[str, Attr] = {"body": body_text(body), "from_end": tuple(from_end)}
+    attrs |= {"carried": carried, "scanned": scanned, "trips": trips}
+    return Node(NAME, tuple(inputs), tuple(outputs), attrs, name)
 
 
 def is_loop(node: Node) -> bool:
@@ -176,4 +183,4 @@ define(
     in_onnx=False,
 )
 
-__all__ = ["LoopParts", "body_of", "body_text", "is_loop", "loop_node"]
+__all__ = ["LoopParts", "body_of", "body_text", "is_loop", "lifted", "loop_node"]

@@ -52,8 +52,14 @@ def test_compiling_without_a_database_loads_none(tmp_path: Path) -> None:
     assert python(code) == "False\n"
 
 
+NEEDS_TORCH = re.compile(r"autotune\.bench\.held_out\.(vision|language|blocks)")
+"""Run by processes of their own, where PyTorch is."""
+
+
 @pytest.mark.parametrize("name", modules())
 def test_public_names_exist(name: str) -> None:
+    if NEEDS_TORCH.fullmatch(name):
+        pytest.skip("defines models of PyTorch, transformers and torchvision, which CI does not install")
     module = importlib.import_module(name)
     public = getattr(module, "__all__", ())
     assert [n for n in public if not hasattr(module, n)] == []

@@ -1,0 +1,51 @@
+"""The architectures, as data: what each is, and the function that builds it where PyTorch is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXPORTERS = ("dynamo", "torchscript")
+"""PyTorch's exporters: of ``torch.export`` programs, and of traces."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """``family`` is the task; ``builder`` is ``module:function`` in this package, called with ``arguments``.
+
+    The function returns a model in evaluation mode and the tuple of tensors that it takes.
+    """
+
+    name: str
+    family: str
+    builder: str
+    arguments: tuple[str | int, ...] = ()
+
+
+ARCHITECTURES: tuple[Architecture, ...] = (
+    Architecture("deeplabv3", "segmentation", "vision:segmentation", ("deeplabv3_mobilenet_v3_large", 224)),
+    Architecture("fcn", "segmentation", "vision:segmentation", ("fcn_resnet50", 128)),
+    Architecture("lraspp", "segmentation", "vision:segmentation", ("lraspp_mobilenet_v3_large", 224)),
+    Architecture("ssdlite", "detection", "vision:ssdlite", (320,)),
+    Architecture("retinanet", "detection", "vision:retinanet", (256,)),
+    Architecture("raft", "optical flow", "vision:raft", (128, 2)),
+    Architecture("swin3d", "video", "vision:swin3d", (8, 64)),
+    Architecture("regnety", "classification", "vision:classifier", ("regnety_004", 224)),
+    Architecture("convnext", "classification", "vision:classifier", ("convnextv2_atto", 224)),
+    Architecture("efficientnetv2", "classification", "vision:classifier", ("efficientnetv2_rw_t", 224)),
+    Architecture("mobilevit", "classification", "vision:classifier", ("mobilevitv2_075", 256)),
+    Architecture("mixer", "classification", "vision:classifier", ("mixer_s32_224", 224)),
+    Architecture("llama", "language", "language:llama", (64,)),
+    Architecture("gpt2_decode", "decoding with a cache", "language:gpt2_cache", (1, 128)),
+    Architecture("gpt2_verify", "speculative decoding", "language:gpt2_cache", (5, 128)),
+    Architecture("bert", "language", "language:bert", (128,)),
+    Architecture("t5_encoder", "language", "language:t5_encoder", (128,)),
+    Architecture("mixtral", "mixture of experts", "language:mixtral", (4,)),
+    Architecture("mamba", "state space", "language:mamba", (32,)),
+    Architecture("whisper_encoder", "speech", "language:whisper_encoder", (400,)),
+    Architecture("unet", "diffusion", "blocks:diffusion_unet", (32,)),
+    Architecture("vae_decoder", "diffusion", "blocks:vae_decoder", (16,)),
+    Architecture("graph_network", "graph", "blocks:graph_network", (256, 1024)),
+    Architecture("lstm", "recurrent", "blocks:lstm", (48,)),
+)
+
+__all__ = ["ARCHITECTURES", "EXPORTERS", "Architecture"]

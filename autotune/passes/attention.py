@@ -1,21 +1,24 @@
 """Attention written as separate operators becomes one.
 
 MatMul(q, k^T), scaled by a number, masked by an Add or a Where, Softmax along the keys, MatMul with the
-values; after the softmax a Where may put 0 into the rows of which the mask keeps nothing. As one region the
-scores never leave the caches near a core. Whether that, blocks of keys or rows, or the separate operators are
-faster is decided for each region, as for all algorithms.
+values; after the softmax a Where may put 0 into the rows of which the mask keeps nothing. Keys and values
+that were expanded to the heads that share them are read where they lie. As one region the scores never leave
+the caches near a core. Whether that, blocks of keys or rows, or the separate operators are faster is decided
+for each region, as for all algorithms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from autotune.graph.ir import Attr, Graph, Node
-from autotune.passes.attention_mask import Mask, is_row_guard, mask_of
-from autotune.passes.attributes import integer, ints
+from autotune.passes.attention_heads import unexpanded, with_shared_heads
+from autotune.passes.attention_mask import Mask, is_row_guard, mask_of, nan_guarded
+from autotune.passes.attributes import integer
 from autotune.passes.base import GraphPass
+from autotune.passes.rearrange import rearranged, shortened
 from autotune.passes.rewriter import Rewriter, rewrite
 
 _DTYPES = ("float32", "float64")
@@ -137,7 +140,7 @@ def _chain(
     softmax = walk.only(node.inputs[0])
     guard = softmax if softmax is not None and softmax.op == "Where" else None
     if guard is not None:
-        softmax = walk.only(guard.inputs[2])
+        softmax = nan_guarded(graph, producers, consumers, guard) or walk.only(guard.inputs[2])
     if softmax is None or softmax.op != "Softmax" or node.inputs[0] == node.inputs[1]:
         return None
     rank = graph.type_of(softmax.outputs[0]).rank
@@ -149,14 +152,22 @@ def _chain(
     q, keys = (walk.unscaled(value) for value in product.inputs)
     v = node.inputs[1]
     shapes = [graph.type_of(value).shape for value in (q, keys, v)]
-    plain = all(len(shape) == rank and shape[:-2] == shapes[0][:-2] for shape in shapes)
+    lead = graph.type_of(softmax.outputs[0]).shape[:-2]
+    plain = shapes[0][:-2] == lead and all(_shares(shape, lead) for shape in (shapes[1], shapes[2]))
     if not plain or graph.type_of(q).dtype not in _DTYPES or 0 in (*shapes[0], *shapes[1], *shapes[2]):
         return None
-    if guard is not None and not is_row_guard(graph, producers, guard, walk.mask):
+    checked = guard is None or nan_guarded(graph, producers, consumers, guard) is softmax
+    if guard is not None and not (checked or is_row_guard(graph, producers, guard, walk.mask)):
         return None
     shape = graph.type_of(softmax.outputs[0]).shape
     mask = mask_of(graph, producers, walk.mask, shape, walk.inverted, walk.fill)
-    return _Chain(q, keys, v, walk.scale, mask, guard is not None)
+    return _Chain(q, keys, v, walk.scale, mask, guard is not None and mask.value is not None)
+
+
+def _shares(shape: Sequence[int], lead: Sequence[int]) -> bool:
+    """Whether keys or values of a shape are there for each of the leading dimensions, or one for several."""
+    own = shape[:-2]
+    return len(own) == len(lead) and all(a in (1, b) for a, b in zip(own, lead, strict=True))
 
 
 def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> bool:
@@ -164,30 +175,29 @@ def _convert(rewriter: Rewriter, node: Node, found: Mapping[str, _Chain]) -> boo
     if chain is None:
         return False
     q, keys, v = (rewriter.current(value) for value in (chain.q, chain.keys, chain.v))
-    inputs, mask = [q, _untransposed(rewriter, keys), v], chain.mask
+    mask, flags = chain.mask, None
     if mask.value is not None:
-        value = rewriter.current(mask.value)
-        inputs.append(rewriter.emit("Not", [value], name=f"{value}.kept") if mask.inverted else value)
+        value = unexpanded(rewriter, rewriter.current(mask.value))
+        flags = rewriter.emit("Not", [value], name=f"{value}.kept") if mask.inverted else value
+    inputs = with_shared_heads(rewriter, (q, _untransposed(rewriter, keys), v), flags)
     attrs: dict[str, Attr] = {"scale": chain.scale, "fill": mask.fill, "zero_empty": int(chain.guarded)}
     if mask.first is not None:
         attrs |= {"causal": 1, "first": mask.first}
-    rewriter.become(node.outputs[0], "Attention", inputs, attrs)
+    shape = rewriter.graph.type_of(node.outputs[0]).shape
+    if rewriter.type_of(inputs[0]).shape[:-2] == shape[:-2]:
+        rewriter.become(node.outputs[0], "Attention", inputs, attrs)
+        return True
+    grouped = rewriter.emit("Attention", inputs, attrs, name=f"{node.outputs[0]}.groups")
+    rewriter.become(node.outputs[0], "Reshape", [grouped], {"shape": shape})
     return True
 
 
 def _untransposed(rewriter: Rewriter, keys: str) -> str:
-    """Keys [..., n, d] from keys [..., d, n]; a Transpose that made them is joined with this one."""
+    """Keys [..., n, d] from keys [..., d, n], joined with what rearranged them before."""
     rank = rewriter.type_of(keys).rank
     swapped = (*range(rank - 2), rank - 1, rank - 2)
-    producer = rewriter.producer(keys)
-    if producer is None or producer.op != "Transpose":
-        return rewriter.emit("Transpose", [keys], {"perm": swapped}, name=f"{keys}.rows")
-    perm = ints(producer, "perm")
-    joined = tuple(perm[axis] for axis in swapped)
-    (source,) = producer.inputs
-    if joined == tuple(range(rank)):
-        return source
-    return rewriter.emit("Transpose", [source], {"perm": joined}, name=f"{keys}.rows")
+    source, steps = shortened(rewriter, keys, ("Transpose", swapped))
+    return rearranged(rewriter, source, steps, f"{keys}.rows")
 
 
 __all__ = ["Attention"]

@@ -84,6 +84,24 @@ def is_row_guard(graph: Graph, producers: Mapping[str, Node], guard: Node, mask:
     return along and top.inputs[0] == mask and integer(top, "keepdims") == 1
 
 
+def nan_guarded(
+    graph: Graph, producers: Mapping[str, Node], consumers: Mapping[str, Sequence[Node]], guard: Node
+) -> Node | None:
+    """The softmax s of Where(IsNaN(s), 0, s) if nothing else reads it; None if the Where is something else.
+
+    That is how PyTorch's exporter puts 0 into rows of which nothing is kept. Rows with a NaN of the model's input are 0
+    in it too, where PyTorch itself and what is made of it here have NaN.
+    """
+    condition, zero, value = guard.inputs
+    check, softmax = producers.get(condition), producers.get(value)
+    if check is None or check.op != "IsNaN" or check.inputs != (value,) or softmax is None:
+        return None
+    readers = {reader.outputs[0] for reader in consumers[value]}
+    apart = {value, condition}.isdisjoint(graph.outputs) and len(consumers[condition]) == 1
+    alone = apart and readers == {check.outputs[0], guard.outputs[0]}
+    return softmax if alone and _number(graph, zero) == 0 else None
+
+
 def _is_flag(graph: Graph, value: str) -> bool:
     return graph.type_of(value).dtype == "bool"
 
@@ -128,4 +146,4 @@ def _by_place(mask: Mask, kept: Array | None, shape: Sequence[int]) -> Mask:
     return Mask(None, first=first) if follows else mask
 
 
-__all__ = ["Mask", "is_row_guard", "mask_of"]
+__all__ = ["Mask", "is_row_guard", "mask_of", "nan_guarded"]

@@ -12,6 +12,7 @@ from autotune.graph import ops
 from autotune.graph.ir import Graph, Node
 from autotune.passes.attributes import ints, is_channels_last, number
 from autotune.passes.base import GraphPass
+from autotune.passes.rearrange import Step, rearranged, shortened
 from autotune.passes.rewriter import Rewriter, rewrite
 
 Rule = Callable[[Rewriter, Node], bool]
@@ -22,7 +23,7 @@ class Simplify(GraphPass):
     """Apply the rules below until none fires.
 
     Operations that copy their operand, and those with a neutral constant, vanish; Flatten, Squeeze and Unsqueeze
-    become Reshape; chains of Reshape or Transpose become one; Sum becomes Add; Reshape, Transpose,
+    become Reshape; chains of Reshape and Transpose become as few as do the same; Sum becomes Add; Reshape, Transpose,
     Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it.
     """
 
@@ -71,21 +72,27 @@ def _is_read(rewriter: Rewriter, values: list[str]) -> bool:
 
 
 def _reshape(rewriter: Rewriter, node: Node) -> bool:
-    """Reshape, Flatten, Squeeze, Unsqueeze: one Reshape from the first value of the chain."""
-    (output,) = node.outputs
-    shape = rewriter.graph.type_of(output).shape
-    source = rewriter.current(node.inputs[0])
+    """Reshape, Flatten, Squeeze, Unsqueeze: a Reshape, or as few steps as all before it take together."""
     if _channel_shuffle(rewriter, node):
         return True
-    producer = rewriter.producer(source)
-    chained = producer is not None and producer.op == "Reshape"
-    if node.op == "Reshape" and not chained:
-        return False
-    if chained and producer is not None:
-        source = producer.inputs[0]
-    if rewriter.type_of(source).shape == shape:
+    return _rearrange(rewriter, node, ("Reshape", rewriter.graph.type_of(node.outputs[0]).shape))
+
+
+def _transpose(rewriter: Rewriter, node: Node) -> bool:
+    return _rearrange(rewriter, node, ("Transpose", ints(node, "perm")))
+
+
+def _rearrange(rewriter: Rewriter, node: Node, step: Step) -> bool:
+    """The chain that ends in a node as the fewest steps; False where the node is the last of them already."""
+    before, (output,) = rewriter.current(node.inputs[0]), node.outputs
+    source, steps = shortened(rewriter, before, step)
+    if not steps:
         return _forward(rewriter, node, source)
-    rewriter.become(output, "Reshape", (source,), {"shape": shape})
+    op, argument = steps[-1]
+    if source == before and steps == (step,) and node.op == op:
+        return False
+    last = rearranged(rewriter, source, steps[:-1], f"{output}.moved")
+    rewriter.become(output, op, (last,), {"shape" if op == "Reshape" else "perm": argument})
     return True
 
 
@@ -106,30 +113,6 @@ def _channel_shuffle(rewriter: Rewriter, node: Node) -> bool:
     if apart[:1] != before.shape[:1] or apart[3:] != before.shape[2:]:
         return False
     rewriter.become(node.outputs[0], "ChannelShuffle", split.inputs[:1], {"groups": apart[1]})
-    return True
-
-
-def _transpose(rewriter: Rewriter, node: Node) -> bool:
-    source = rewriter.current(node.inputs[0])
-    rank = rewriter.type_of(source).rank
-    perm = ints(node, "perm")
-    producer = rewriter.producer(source)
-    chained = producer is not None and producer.op == "Transpose"
-    if chained and producer is not None:
-        first = ints(producer, "perm")
-        source, perm = producer.inputs[0], tuple(first[axis] for axis in perm)
-    shape = rewriter.type_of(source).shape
-    if perm == tuple(range(rank)):
-        return _forward(rewriter, node, source)
-    (output,) = node.outputs
-    moving = [axis for axis in perm if shape[axis] != 1]
-    if moving == sorted(moving):  # only dimensions of extent 1 move: the same elements in order
-        attrs = {"shape": tuple(shape[axis] for axis in perm)}
-        rewriter.become(output, "Reshape", (source,), attrs)
-        return True
-    if not chained:
-        return False
-    rewriter.become(output, "Transpose", (source,), {"perm": perm})
     return True
 
 

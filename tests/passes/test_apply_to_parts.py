@@ -3,12 +3,16 @@
 import random
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
+from autotune.frontends.onnx import load
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.passes.apply_to_parts import ApplyToParts
 from autotune.passes.nest_concats import NestConcats
+from autotune.passes.pipeline import run_passes, standard_passes
 from tests.passes.random_joins import random_joins
 from tests.passes.test_partition import all_ops, check, normal
 
@@ -58,6 +62,31 @@ def test_an_axis_counted_from_the_end(axis, width):
     joined = b.node("Concat", *parts, axis=axis)
     graph = b.graph(b.node("Mul", joined, b.constant("k", normal(*b.type_of(joined).shape)), name="y"))
     assert applied(graph).producers()["y"].op == "Concat"
+
+
+@pytest.mark.parametrize("axis", [-1, 3])
+def test_a_rotary_embedding_of_a_model(axis):
+    """x * cos + concat(-x[..., d/2:], x[..., :d/2]) * sin, as exporters write it."""
+    tables = {name: normal(1, 1, 5, 8, seed=i) for i, name in enumerate(("cos", "sin"))}
+    numbers = {name: np.array([n]) for name, n in {"zero": 0, "half": 4, "end": 2**62, "last": axis}.items()}
+    nodes = [
+        helper.make_node("Slice", ["x", "half", "end", "last"], ["high"]),
+        helper.make_node("Slice", ["x", "zero", "half", "last"], ["low"]),
+        helper.make_node("Neg", ["high"], ["turned"]),
+        helper.make_node("Concat", ["turned", "low"], ["rotated"], axis=axis),
+        helper.make_node("Mul", ["rotated", "sin"], ["sines"]),
+        helper.make_node("Mul", ["x", "cos"], ["cosines"]),
+        helper.make_node("Add", ["cosines", "sines"], ["y"]),
+    ]
+    ends = (helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (1, 2, 5, 8)) for n in "xy")
+    constants = [numpy_helper.from_array(a, name) for name, a in (tables | numbers).items()]
+    graph = helper.make_graph(nodes, "rotary", [next(ends)], [next(ends)], constants)
+    imported = load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
+    x = normal(1, 2, 5, 8)
+    want = x * tables["cos"] + np.concatenate((-x[..., 4:], x[..., :4]), axis=-1) * tables["sin"]
+    final = run_passes(imported, standard_passes())
+    np.testing.assert_allclose(evaluate.run(final, {"x": x})["y"], want, rtol=1e-5, atol=1e-6)
+    check(final)
 
 
 def test_an_operation_that_depends_on_the_place_stays():

@@ -283,3 +283,112 @@ def test_the_options_of_an_attention():
 
     assert names(16) == ["direct", "separate attention"]
     assert names(1024) == ["direct", "attention in blocks of 512", "separate attention"]
+
+
+def guarded(graph_of_mask, shape=(1, 1, 5, 7)):
+    """An attention as PyTorch writes it: the root of the scale on both sides, Where(IsNaN(s), 0, s)."""
+    b = GraphBuilder()
+    root, zero = b.constant("root", np.float32(0.5)), b.constant("zero", np.float32(0))
+    q = b.node("Mul", b.input("q", (2, 3, 5, 4)), root)
+    merged = b.node("Reshape", b.input("k", (2, 3, 7, 4)), shape=(6, 7, 4))
+    turned = b.node("Transpose", merged, perm=(0, 2, 1))
+    keys = b.node("Mul", b.node("Reshape", turned, shape=(2, 3, 4, 7)), root)
+    scores = b.node("Add", b.node("MatMul", q, keys), graph_of_mask(b))
+    weights = b.node("Softmax", scores, axis=-1, name="weights")
+    kept = b.node("Where", b.node("IsNaN", weights, name="empty"), zero, weights)
+    return b, b.node("MatMul", kept, b.input("v", (2, 3, 7, 6)), name="y")
+
+
+def expanded(b):
+    flags = b.node("Expand", b.input("flags", (2, 1, 1, 7), "bool"), shape=(2, 1, 5, 7))
+    return b.node("Where", flags, b.constant("kept", np.float32(0)), b.constant("never", np.float32(-np.inf)))
+
+
+def test_as_pytorch_writes_it():
+    b, y = guarded(expanded)
+    graph = b.graph(y)
+    inputs = {v: normal(*graph.types[v].shape) for v in "qkv"}
+    inputs["flags"] = np.arange(14).reshape(2, 1, 1, 7) % 7 < 3
+    inputs["flags"][1] = False  # rows of which nothing is kept
+    result = run_passes(graph, standard_passes())
+    assert [n.op for n in result.nodes] == ["Attention"]
+    (node,) = result.nodes
+    assert node.inputs[1:] == ("k", "v", "flags")
+    assert (node.attrs["scale"], node.attrs["zero_empty"]) == (0.25, 1)
+    want = evaluate.run(graph, inputs)["y"]
+    assert not want[1].any()
+    assert want[0].any()
+    np.testing.assert_allclose(evaluate.run(result, inputs)["y"], want, rtol=1e-4, atol=1e-5)
+
+
+def test_without_a_row_that_may_be_empty_nothing_is_guarded():
+    b, y = guarded(lambda b: b.constant("mask", np.where(np.tri(5, 7, 2), 0, -np.inf).astype(np.float32)))
+    (node,) = run_passes(b.graph(y), standard_passes()).nodes
+    assert (node.attrs["causal"], node.attrs["first"], node.attrs["zero_empty"]) == (1, 2, 0)
+
+
+@pytest.mark.parametrize("case", ["returned", "flags returned", "not zero"])
+def test_what_is_no_guard_stays(case):
+    b, y = guarded(expanded)
+    outputs = {"returned": ["weights"], "flags returned": ["empty"]}.get(case, [])
+    graph = b.graph(y, *outputs)
+    if case == "not zero":
+        constants = {**graph.constants, "zero": np.float32(1).reshape(())}
+        graph = graph.replace(constants=constants)
+    assert "Attention" not in [n.op for n in ALWAYS.apply(graph).nodes]
+
+
+def grouped(mask=None, *, repeat="Expand", values=True, kv=2, heads=6, m=5, n=7):
+    """Heads of queries that share keys and values: these are repeated, as models write it."""
+    b = GraphBuilder()
+
+    def shared(name, size, repeated=True):
+        x = b.input(name, (2, kv, n, size) if repeated else (2, heads, n, size))
+        if not repeated:
+            return x
+        apart, whole = b.node("Unsqueeze", x, axes=(2,)), (2, kv, heads // kv, n, size)
+        if repeat == "Expand":
+            x = b.node("Expand", apart, shape=whole)
+        else:
+            x = b.node("Tile", apart, repeats=(1, 1, heads // kv, 1, 1))
+        return b.node("Reshape", x, shape=(2, heads, n, size))
+
+    keys = b.node("Transpose", shared("k", 4), perm=(0, 1, 3, 2))
+    scores = b.node("MatMul", b.input("q", (2, heads, m, 4)), keys)
+    if mask is not None:
+        scores = b.node("Add", scores, b.input("mask", mask))
+    weights = b.node("Softmax", scores, axis=-1)
+    return b.graph(b.node("MatMul", weights, shared("v", 6, values), name="y"))
+
+
+@pytest.mark.parametrize("mask", [None, (5, 7), (2, 1, 5, 7), (2, 6, 1, 7), (1, 6, 5, 7)])
+@pytest.mark.parametrize("repeat", ["Expand", "Tile"])
+def test_heads_that_share_keys(mask, repeat):
+    ops = [n.op for n in converted(grouped(mask, repeat=repeat), standard_passes()).nodes]
+    assert set(ops) == {"Attention", "Reshape"}
+
+
+def test_keys_of_one_head_are_read_by_all():
+    graph = converted(grouped(kv=1), standard_passes())
+    (node,) = [n for n in graph.nodes if n.op == "Attention"]
+    assert [graph.types[v].shape for v in node.inputs] == [(2, 1, 6, 5, 4), (2, 1, 1, 7, 4), (2, 1, 1, 7, 6)]
+
+
+def test_keys_alone_are_repeated():
+    ops = [n.op for n in converted(grouped(values=False), standard_passes()).nodes]
+    assert ops.count("Expand") == 1
+
+
+@pytest.mark.parametrize("algorithm", [None, SeparateAttention(), CausalRows(2, 8), AttentionBlocks(16)])
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_heads_that_share_keys_by_machine_code(algorithm, parallel):
+    b = GraphBuilder()
+    q, k, v = b.input("q", (3, 4, 18, 16)), b.input("k", (3, 1, 33, 16)), b.input("v", (3, 1, 33, 8))
+    graph = b.graph(b.node("Attention", q, k, v, causal=1, first=3, name="y"))
+    changed = graph if algorithm is None else algorithm.apply(graph)
+    assert algorithm is None or changed is not graph
+    inputs = {name: normal(*graph.types[name].shape) for name in graph.inputs}
+    want = evaluate.run(graph, inputs)["y"]
+    np.testing.assert_allclose(evaluate.run(changed, inputs)["y"], want, rtol=1e-4, atol=1e-5)
+    with Module(compile_in_detail(changed, threads=parallel).image) as module:
+        np.testing.assert_allclose(module(*inputs.values())[0], want, rtol=1e-4, atol=1e-5)

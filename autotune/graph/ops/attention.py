@@ -1,10 +1,10 @@
 """Attention(q, k, v[, mask]): softmax(scale * q @ k^T + mask) @ v as one operator.
 
-q [..., m, d], k [..., n, d], v [..., n, e], all with the same leading dimensions; the result is
-[..., m, e]. ``mask`` broadcasts to [..., m, n]: a floating one is added to the scaled scores, a bool one
-keeps the scores where it is true and puts ``fill`` elsewhere. ``causal`` keeps key j for query i where
-j <= i + ``first`` and puts minus infinity elsewhere. A row of which nothing is kept gives NaN, as the
-separate operators do, or 0 with ``zero_empty``.
+q [..., m, d], k [..., n, d], v [..., n, e]; the result is [..., m, e]. Leading dimensions of k and v are
+those of q, or 1 where all of q's read the same (grouped heads). ``mask`` broadcasts to [..., m, n]: a
+floating one is added to the scaled scores, a bool one keeps the scores where it is true and puts ``fill``
+elsewhere. ``causal`` keeps key j for query i where j <= i + ``first`` and puts minus infinity elsewhere. A
+row of which nothing is kept gives NaN, as the separate operators do, or 0 with ``zero_empty``.
 
 ``block`` = 0 computes whole rows of scores. Otherwise keys come in blocks of that many, with a running
 maximum and sum (FlashAttention: Dao et al., NeurIPS 2022), so that the memory needed in between does not
@@ -71,13 +71,18 @@ class _Sizes:
 
 def _sizes(types: Types) -> _Sizes:
     q, k, v = (at(types, i).shape for i in range(3))
-    if min(len(q), len(k), len(v)) < 2 or not q[:-2] == k[:-2] == v[:-2]:
+    if min(len(q), len(k), len(v)) < 2 or not (_shares(k, q) and _shares(v, q)):
         raise GraphError(f"Attention of {q}, {k} and {v}: the leading dimensions differ")
     if q[-1] != k[-1] or k[-2] != v[-2]:
         raise GraphError(f"Attention of {q}, {k} and {v}: the inner dimensions differ")
     if 0 in (*k, *v):
         raise GraphError(f"Attention of {q}, {k} and {v}: there are no keys or values")
     return _Sizes.of(q, k, v)
+
+
+def _shares(own: Sequence[int], q: Sequence[int]) -> bool:
+    """Whether keys or values of a shape are there for each of the queries."""
+    return len(own) == len(q) and all(a in (1, b) for a, b in zip(own[:-2], q[:-2], strict=True))
 
 
 def _complete(types: Types, attrs: dict[str, Attr]) -> None:
@@ -116,6 +121,12 @@ def _reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     if int_attr(attrs, "zero_empty"):
         weights = np.where((scores == -np.inf).all(axis=-1, keepdims=True), q.dtype.type(0), weights)
     return [np.matmul(weights, v)]
+
+
+def _read_shared(tensor: te.Tensor, lead: Index, row: Expr, column: Expr) -> Expr:
+    """An element of keys or values, whose leading dimensions of extent 1 are read by all."""
+    own = (0 if d == 1 else i for d, i in zip(tensor.shape[:-2], lead, strict=True))
+    return tensor(*own, row, column)
 
 
 class _Program:
@@ -158,7 +169,7 @@ class _Program:
 
         def key(*index: Expr) -> Expr:
             lead, j = self.split(index[:-2], index[-1])
-            return self.key_guarded(j, self.k(*lead, j, index[-2]))
+            return self.key_guarded(j, _read_shared(self.k, lead, j, index[-2]))
 
         keys = self.stage("keys", (sizes.d, width), "xj", key)
         re = te.reduce_axis((0, sizes.d), name="re")
@@ -207,7 +218,7 @@ class _Program:
         def product(*index: Expr) -> Expr:
             *outer, i, c = index
             lead, key = self.split(outer, rj)
-            value = self.key_guarded(key, self.v(*lead, key, c))
+            value = self.key_guarded(key, _read_shared(self.v, lead, key, c))
             return te.sum(exps(*outer, i, rj) * value, axis=rj)
 
         acc = self.stage("acc", (sizes.m, sizes.e), "ic", product)

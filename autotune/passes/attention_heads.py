@@ -1,0 +1,81 @@
+"""Heads of queries that share keys and values: what was expanded to all of them is read before that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autotune.passes.rewriter import Rewriter
+
+_Shape = tuple[int, ...]
+
+
+def unexpanded(rewriter: Rewriter, value: str) -> str:
+    """What a value that broadcasts by itself was before it was expanded."""
+    node = rewriter.producer(value)
+    while node is not None and node.op == "Expand":
+        value = node.inputs[0]
+        node = rewriter.producer(value)
+    return value
+
+
+def with_shared_heads(rewriter: Rewriter, operands: Sequence[str], mask: str | None) -> list[str]:
+    """Operands of an attention: queries, keys and values, and its mask if there is one.
+
+    Keys and values that were both repeated for groups of heads are read before that. The queries, and the result, have
+    an axis for the groups then, and one for the heads of each.
+    """
+    q, k, v = operands
+    plain = [q, k, v, *(() if mask is None else (mask,))]
+    lead, rows = rewriter.type_of(q).shape[:-2], rewriter.type_of(q).shape[-2:]
+    keys, values = (_before_repeat(rewriter, operand) for operand in (k, v))
+    if keys is None or values is None or keys[1] != values[1]:
+        return plain
+    apart = keys[1]
+    if mask is not None:
+        shape = rewriter.type_of(mask).shape
+        own = _apart((1,) * (len(lead) - len(shape[:-2])) + shape[:-2], lead, apart)
+        if own is None:
+            return plain
+        if len(shape) > 2:
+            mask = _reshaped(rewriter, mask, (*own, *shape[-2:]))
+    queries = _reshaped(rewriter, q, (*apart, *rows))
+    return [queries, keys[0], values[0], *(() if mask is None else (mask,))]
+
+
+def _before_repeat(rewriter: Rewriter, value: str) -> tuple[str, _Shape] | None:
+    """Keys or values [..., groups, 1, n, d] that were repeated along leading axes, and these axes after it."""
+    shape = rewriter.type_of(value).shape
+    node = rewriter.producer(value)
+    if node is not None and node.op == "Reshape":
+        value = node.inputs[0]
+        node = rewriter.producer(value)
+    if node is None or node.op not in ("Expand", "Tile"):
+        return None
+    whole, source = rewriter.type_of(value).shape, node.inputs[0]
+    own = rewriter.type_of(source).shape
+    own = (1,) * (len(whole) - len(own)) + own
+    repeated = all(a in (1, b) for a, b in zip(own[:-2], whole[:-2], strict=True))
+    if not repeated or own[-2:] != whole[-2:] or whole[-2:] != shape[-2:]:
+        return None
+    return _reshaped(rewriter, source, own), whole[:-2]
+
+
+def _apart(own: _Shape, lead: _Shape, apart: _Shape) -> _Shape | None:
+    """The leading axes of a mask where those of the queries are cut to ``apart``; None if some are merged there."""
+    found, rest = list[int](), list(apart)
+    for extent, full in zip(own, lead, strict=True):
+        taken: list[int] = []
+        while rest and (math.prod(taken) < full or rest[0] == 1):
+            taken.append(rest.pop(0))
+        if math.prod(taken) != full:
+            return None
+        found += taken if extent == full else [1] * len(taken)
+    return tuple(found) if not rest else None
+
+
+def _reshaped(rewriter: Rewriter, value: str, shape: _Shape) -> str:
+    return value if rewriter.type_of(value).shape == shape else rewriter.reshape(value, *shape)
+
+
+__all__ = ["unexpanded", "with_shared_heads"]

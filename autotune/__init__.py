@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from autotune.database.store import Database
     from autotune.function import build
     from autotune.profiling.profile import profile
+    from autotune.runtime.compiled_model import CompiledModel
     from autotune.runtime.module import Module, load
     from autotune.target import Target
     from autotune.tuning.api import compile, predict, query, retrain, tune
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "Budget": "autotune.tuning.budget",
+    "CompiledModel": "autotune.runtime.compiled_model",
     "Database": "autotune.database.store",
     "Module": "autotune.runtime.module",
     "StopTuning": "autotune.tuning.events",
@@ -70,6 +72,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Budget",
+    "CompiledModel",
     "Database",
     "Module",
     "StopTuning",

@@ -13,6 +13,7 @@ import autotune
 from autotune.bench.problem import Case
 from autotune.bench.tables import NOTHING, Table, duration, ratio
 from autotune.errors import MeasureError
+from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.module import Module
 from autotune.runtime.placed_module import PlacedModule
 from autotune.tuning.measure.in_flight import Flow, keep_in_flight
@@ -114,7 +115,7 @@ def _check(staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any,
 def _turns(
     made: Piped, staged: PlacedModule, whole: Module, arrays: Sequence[np.ndarray[Any, Any]], rounds: int
 ) -> None:
-    ways: dict[str, tuple[Module | PlacedModule, int]] = {
+    ways: dict[str, tuple[CompiledModel, int]] = {
         WAYS[0]: (staged, 1),
         WAYS[1]: (staged, made.in_flight),
         WAYS[2]: (whole, 1),

@@ -28,8 +28,7 @@ from autotune.suggest import listing
 if TYPE_CHECKING:
     import numpy as np
 
-    from autotune.runtime.module import Module
-    from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.compiled_model import CompiledModel
 
 _PROFILED = 20
 """Runs of a profile, where none are asked for."""
@@ -129,7 +128,7 @@ def _module(
     placement: dict[str, str] | None,
     devices: tuple[str, ...],
     allow_oversubscription: bool,
-) -> Module | PlacedModule:
+) -> CompiledModel:
     from autotune.runtime.archive import is_archive
 
     if is_archive(model):
@@ -155,7 +154,7 @@ def _module(
     )
 
 
-def _inputs(module: Module | PlacedModule, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
+def _inputs(module: CompiledModel, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
     """Arrays for all inputs: given, else random; raises InputError for a missing one."""
     from autotune.tuning.random_inputs import random_inputs
 
@@ -178,7 +177,7 @@ def _inputs(module: Module | PlacedModule, given: dict[str, Any], random: bool, 
     return arrays | random_inputs(missing, seed)
 
 
-def _trace(module: Module | PlacedModule, arrays: dict[str, Any], requests: int | None) -> dict[str, Any]:
+def _trace(module: CompiledModel, arrays: dict[str, Any], requests: int | None) -> dict[str, Any]:
     """The trace of one run, or of requests that are in flight together."""
     from autotune.profiling.trace_events import trace_of
     from autotune.runtime.placed_module import PlacedModule

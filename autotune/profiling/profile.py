@@ -14,8 +14,7 @@ from autotune.profiling.workers import StepCounters, counters
 from autotune.runtime.recording import Recording, StepRecording
 
 if TYPE_CHECKING:
-    from autotune.runtime.module import Inputs, Module
-    from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.compiled_model import CompiledModel, Inputs
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class ModelProfile:
         return "\n".join(lines_of(self))
 
 
-def profile(module: Module | PlacedModule, inputs: Inputs, *, runs: int = 20) -> ModelProfile:
+def profile(module: CompiledModel, inputs: Inputs, *, runs: int = 20) -> ModelProfile:
     """Run a compiled model ``runs`` times and say where the time goes.
 
     ``inputs`` are arrays in order or by name. The roofline is that of this machine with as many workers as the module

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -74,14 +75,17 @@ class InFlight:
         outputs: Callable[[], Answer],
         timeout: float | None = None,
         submitted: Submitted | None = None,
+        deadline: float | None = None,
     ) -> Request[Answer]:
         """Run a request; ``outputs`` makes its arrays when it begins, ``submitted`` receives its steps' submissions.
 
         It waits for room, at most ``timeout`` seconds; where no request has memory yet also for devices above their
-        watermarks, as long for each. Raises UsageError when closed, DeviceTimeoutError.
+        watermarks, as long for each. Raises UsageError when closed and for a ``deadline`` that is not in the future,
+        DeviceTimeoutError.
         """
         if self._closed:
             raise self.too_late()
+        request: Request[Answer] = Request(self._name, deadline)
         if not self._made:
             for device in self._loaded.devices.values():
                 device.allocator.admit(timeout)
@@ -93,7 +97,6 @@ class InFlight:
                 f"{self._name} had no room for a request within {timeout:g} s: "
                 f"{self._limit - waiting} run and {waiting} wait, of {self._limit} at most"
             ) from None
-        request: Request[Answer] = Request()
         request.add_done_callback(lambda _: self._room.put(None))
         self._waiting.append(_Waiting(request, inputs, outputs, [] if submitted is None else submitted))
         self._advance()
@@ -165,6 +168,7 @@ class InFlight:
             self._give_back(memory)
             return
         try:
+            request.check()
             outputs = waiting.outputs()
         except BaseException as error:  # noqa: BLE001 - it is that of the request
             self._refuse(waiting, memory, error)
@@ -177,13 +181,13 @@ class InFlight:
             if error is None:
                 request.succeed(outputs)
             else:
-                request.fail(error)
+                request.fail(_late(request) or error)
 
         def interrupt() -> None:
             for _, submission in list(waiting.submitted):
                 submission.cancel()
 
-        memory.start(waiting.inputs, outputs, done, waiting.submitted)
+        memory.start(waiting.inputs, outputs, done, waiting.submitted, request.deadline_ns)
         request.when_cancelled(interrupt)
 
     def _refuse(self, waiting: _Waiting, memory: RequestMemory | None, error: BaseException) -> None:
@@ -207,6 +211,17 @@ class InFlight:
         memory.free()
         with self._lock:
             self._made -= 1
+
+
+def _late(request: Request[Answer]) -> DeviceTimeoutError | None:
+    """The error of a request behind its deadline: its steps know only that they were not to begin."""
+    try:
+        request.check()
+    except DeviceTimeoutError as error:
+        return error
+    except CancelledError:
+        pass
+    return None
 
 
 __all__ = ["Answer", "InFlight"]

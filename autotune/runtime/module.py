@@ -20,6 +20,7 @@ from autotune.errors import BuildError, InternalError, UsageError
 from autotune.hardware import check_threads, usable_cores
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
+from autotune.runtime.compiled_model import Inputs
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of, no_memory
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.instance import Instance, closed
@@ -36,8 +37,6 @@ _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C w
 _MAX_RUNS = 1_000_000
 
 _LOG = logging.getLogger("autotune.runtime")
-
-Inputs = Sequence[Any] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)

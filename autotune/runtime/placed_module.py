@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import UsageError
 from autotune.runtime.arguments import Signature, signature_text
+from autotune.runtime.compiled_model import Inputs
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.driver import open_device
@@ -25,7 +26,6 @@ from autotune.runtime.recording import Recording
 from autotune.runtime.requests import Request
 from autotune.runtime.verify_program import verify_program
 
-Inputs = Sequence[Any] | Mapping[str, Any]
 _MAX_RUNS = 1_000_000
 
 
@@ -113,21 +113,41 @@ class PlacedModule:
         outputs = self(*self._signature.by_name(inputs))
         return dict(zip([spec.name for spec in self.outputs], outputs, strict=True))
 
-    def submit(self, *arrays: Any, timeout: float | None = None) -> Request[Answer]:
+    def submit(
+        self, *arrays: Any, timeout: float | None = None, deadline: float | None = None
+    ) -> Request[Answer]:
         """Run the model in the background; requests of a module begin in the order of submission.
 
         The arrays must not change until the request is done. Its ``result()`` is what a call returns or raises; in
         a coroutine, ``await`` gives the same. Cancelled while it runs, it ends behind the commands that devices are at.
         Where too many requests are on their way it waits for room, and, before the first one, for devices above their
-        watermarks; at most ``timeout`` seconds. Raises InputError, UsageError when closed, DeviceTimeoutError.
+        watermarks; at most ``timeout`` seconds. A request that has not ended ``deadline`` seconds after this call fails
+        with DeviceTimeoutError: when it would begin, or at its next step. Raises InputError, UsageError when closed or
+        for a deadline that is not in the future, DeviceTimeoutError.
         """
-        return self._submit(arrays, None, timeout)
+        return self._submit(arrays, None, timeout, deadline=deadline)
 
     def submit_all(
-        self, requests: Iterable[Sequence[Any]], *, timeout: float | None = None
+        self,
+        requests: Iterable[Sequence[Any]],
+        *,
+        timeout: float | None = None,
+        deadline: float | None = None,
     ) -> list[Request[Answer]]:
-        """The same for several requests, each with its arrays; ``timeout`` is for each."""
-        return [self.submit(*arrays, timeout=timeout) for arrays in requests]
+        """The same for several requests, each with its arrays.
+
+        ``timeout`` is for each wait for room; where one ends without, those handed over are cancelled. So are they
+        where the arrays of one are not what the model takes.
+        """
+        made: list[Request[Answer]] = []
+        try:
+            for arrays in requests:
+                made.append(self.submit(*arrays, timeout=timeout, deadline=deadline))
+        except BaseException:
+            for request in made:
+                request.cancel()
+            raise
+        return made
 
     def time(
         self, inputs: Inputs, *, warmup: int = 1, repeat: int = 10, min_ns: int = 0
@@ -203,12 +223,16 @@ class PlacedModule:
         out: list[NDArray[Any]] | None,
         timeout: float | None = None,
         submitted: Submitted | None = None,
+        deadline: float | None = None,
     ) -> Request[Answer]:
-        inputs = self._signature.inputs(arrays)
-        if out is None:
-            return self._requests.submit(inputs[0], self._fresh, timeout, submitted)
-        given, _ = self._signature.given_outputs(out, inputs)
-        return self._requests.submit(inputs[0], lambda: given, timeout, submitted)
+        inputs, outputs = self._signature.inputs(arrays), self._fresh
+        if out is not None:
+            given, _ = self._signature.given_outputs(out, inputs)
+
+            def outputs() -> Answer:
+                return given
+
+        return self._requests.submit(inputs[0], outputs, timeout, submitted, deadline)
 
     def _fresh(self) -> Answer:
         return self._signature.fresh_outputs()[0]

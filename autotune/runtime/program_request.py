@@ -27,20 +27,28 @@ Submitted = list[tuple[int, Submission]]
 
 @dataclass(frozen=True, eq=False)
 class LoadedProgram:
-    """A program whose images are on their devices, with a queue on each: steps run there as soon as they can."""
+    """A program whose images are on their devices, with queues on each: steps run there as soon as they can.
+
+    ``moves`` are queues for copies, beside what devices compute. They are not in order: what a request brings must not
+    wait for what the one before it takes away, which waits for all that is computed in between.
+    """
 
     program: DeviceProgram
     devices: Mapping[str, Device]
     images: tuple[LoadedImage, ...]
     queues: Mapping[str, Queue]
+    moves: Mapping[str, Queue]
 
     @staticmethod
     def of(program: DeviceProgram, devices: Mapping[str, Device]) -> LoadedProgram:
         """Load all images. Raises as :func:`autotune.runtime.hal.recording.load_image` does."""
         runs = {step.image: step.device for step in program.steps if step.kind == "run"}
         images = tuple(load_image(devices[runs[i]], image) for i, image in enumerate(program.images))
-        queues = {name: device.queue(program.name, in_order=False) for name, device in devices.items()}
-        return LoadedProgram(program, devices, images, queues)
+        queues, moves = (
+            {name: device.queue(label, in_order=False) for name, device in devices.items()}
+            for label in (program.name, f"transfers of {program.name}")
+        )
+        return LoadedProgram(program, devices, images, queues, moves)
 
     def space_of(self, value: int) -> str:
         """The memory space of a value."""
@@ -56,8 +64,9 @@ class LoadedProgram:
 
     def close(self) -> None:
         """Take no more steps."""
-        for name, queue in self.queues.items():
-            self.devices[name].close_queue(queue)
+        for each in (self.queues, self.moves):
+            for name, queue in each.items():
+                self.devices[name].close_queue(queue)
 
 
 class RequestMemory:
@@ -94,13 +103,16 @@ class RequestMemory:
             if loaded.space_of(value) == HOST_SPACE and self._outputs.get(self._roots[value]) != index
         ]
 
-    def start(self, inputs: Arrays, outputs: Arrays, done: Done, submitted: Submitted) -> None:
+    def start(
+        self, inputs: Arrays, outputs: Arrays, done: Done, submitted: Submitted, deadline_ns: int = 0
+    ) -> None:
         """Submit every step; ``done`` is called once all are over, with the first error in their order, if any.
 
         The arrays must not change until then. ``submitted`` receives the submissions of the program's steps, by number,
-        before ``done`` is called. None is held back by a watermark: the memory is there already.
+        before ``done`` is called. None is held back by a watermark: the memory is there already. Steps that have not
+        ended at ``deadline_ns`` fail at their next command.
         """
-        _Request(self, inputs, outputs, done).submit(submitted)
+        _Request(self, inputs, outputs, done, deadline_ns).submit(submitted)
 
     @property
     def commands(self) -> tuple[CommandBuffer | None, ...]:
@@ -158,8 +170,11 @@ class RequestMemory:
 
 
 class _Request:
-    def __init__(self, memory: RequestMemory, inputs: Arrays, outputs: Arrays, done: Done) -> None:
+    def __init__(
+        self, memory: RequestMemory, inputs: Arrays, outputs: Arrays, done: Done, deadline_ns: int
+    ) -> None:
         self._memory = memory
+        self._deadline_ns = deadline_ns
         self._program = memory._program
         self._inputs, self._outputs, self._done = inputs, outputs, done
         self._tables = dict(memory._buffers)
@@ -174,21 +189,24 @@ class _Request:
         memory, loaded = self._memory, self._memory._loaded
         for value, index, upload in memory._uploads:
             table = [host_buffer(self._inputs[index])]
-            self._submitted(upload.device.transfers, upload, table, (), (value,))
+            self._submitted(self._mover(upload), upload, table, (), (value,))
         for number, step in enumerate(self._program.steps):
             commands = memory._steps[number]
             waits = tuple(dict.fromkeys(p for v in step.reads for p in self._ready.get(v, ())))
             if commands is None:
                 self._ready[step.writes[0]] = waits
                 continue
-            queue = loaded.queues[step.device] if step.kind == "run" else commands.device.transfers
+            queue = loaded.queues[step.device] if step.kind == "run" else self._mover(commands)
             table = [self._buffer(v) for v in (*step.reads, *step.writes)]
             made = self._submitted(queue, commands, table, waits, step.writes)
             submitted += [] if made is None else [(number, made)]
         for index, value, download in memory._downloads:
             table = [host_buffer(self._outputs[index])]
-            self._submitted(download.device.transfers, download, table, self._ready.get(value, ()), ())
+            self._submitted(self._mover(download), download, table, self._ready.get(value, ()), ())
         self._watch()
+
+    def _mover(self, commands: CommandBuffer) -> Queue:
+        return self._memory._loaded.moves[commands.device.name]
 
     def _buffer(self, value: int) -> Buffer:
         return self._tables[self._memory._roots[value]]
@@ -207,7 +225,10 @@ class _Request:
         self._ready.update(dict.fromkeys(writes, ((timeline, 1),)))
         try:
             if self._refused is None:
-                return queue.submit(commands, table, wait=waits, signal=[(timeline, 1)], new=False)
+                signal, deadline = [(timeline, 1)], self._deadline_ns
+                return queue.submit(
+                    commands, table, wait=waits, signal=signal, new=False, deadline_ns=deadline
+                )
         except BaseException as error:  # noqa: BLE001 - it travels to the caller
             self._refused = error
         timeline.fail(self._refused)

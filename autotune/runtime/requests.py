@@ -45,6 +45,11 @@ class Request(Future[_Result]):
             self.row[layout.DEADLINE_NS] = monotonic_ns() + int(deadline * 1e9)
         self._interrupt: Callable[[], object] | None = None
 
+    @property
+    def deadline_ns(self) -> int:
+        """By when it has to end, of ``time.monotonic_ns``; 0 where it may take as long as it does."""
+        return int(self.row[layout.DEADLINE_NS])
+
     def __await__(self) -> Generator[Any, None, _Result]:
         import asyncio  # whoever awaits has it
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
@@ -23,6 +24,7 @@ from autotune.errors import (
     UsageError,
 )
 from autotune.graph.text import parse_graph
+from autotune.runtime import layout
 from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.hal.cpu.cores import core_ids, parts
 from autotune.runtime.hal.cpu.driver import open_cores
@@ -176,12 +178,82 @@ def test_a_request_that_runs_is_cancelled_alone(program, devices, monkeypatch):
         check([module.submit(X)], [X])
 
 
+def test_a_request_behind_its_deadline_fails_alone(program, devices, monkeypatch):
+    gate = Gate(devices["cpu:1"], monkeypatch)
+    with PlacedModule(program, devices=devices, in_flight=2) as module:
+        made: list[Submitted] = [[], [], [], []]
+        first = module._submit([X], None, None, made[0])
+        assert gate.entered.acquire(
+            timeout=60
+        )  # the first is in its second stage, for which the second one waits
+        second, third, fourth = (
+            module._submit([X + n], None, None, made[n], deadline=600) for n in range(1, 4)
+        )
+        made[1][0][1].wait(60)
+        for request, submitted in (
+            (second, made[1]),
+            (third, made[2]),
+        ):  # of these the third has no memory yet
+            request.row[layout.DEADLINE_NS] = 1
+            for _, submission in submitted:
+                submission._deadline_ns = 1
+        gate.open()
+        check([first, fourth], [X, X + 3])
+        for late in (second, third):
+            with pytest.raises(
+                DeviceTimeoutError,
+                match=r"^a request of module 'stages' did not end within 600 s, its deadline$",
+            ):
+                late.result(60)
+        assert gate.count == 2  # the second stage of those that were late never began
+        assert made[2] == []
+        with pytest.raises(UsageError, match="the deadline of a request is in more than 0 seconds, got 0"):
+            module.submit(X, deadline=0)
+        check([module.submit(X)], [X])
+
+
+def test_of_requests_in_flight_the_oldest_comes_first(program, devices, monkeypatch):
+    gate, made = Gate(devices["cpu:0"], monkeypatch), list[Submitted]()
+    with PlacedModule(program, devices=devices, in_flight=3) as module:
+        made = [[] for _ in range(3)]
+        requests = [module._submit([X + n], None, None, each) for n, each in enumerate(made)]
+        for _ in range(6):  # a run of cpu:0 at a time, and then cpu:1 hands back what it has
+            assert gate.entered.acquire(timeout=60)
+            _idle(devices["cpu:1"], module)
+            gate.let.release()
+        check(requests, [X, X + 1, X + 2])
+    # The first stage of the third one could have run before the last one of the first.
+    assert made[0][2][1].end_ns <= made[2][0][1].begin_ns
+
+
+def _idle(device: Device, module: PlacedModule) -> None:
+    """Wait until all that the device can do now is done."""
+    queue, deadline = module._loaded.queues[device.name], time.monotonic() + 60
+    while any(each._state in (1, 2) for each in list(queue._open.values())):
+        assert time.monotonic() < deadline
+        time.sleep(1e-3)
+
+
+def test_either_kind_of_module_is_a_compiled_model(program, devices):
+    def answers(model: autotune.CompiledModel) -> list[np.ndarray]:
+        with model:
+            requests = model.submit_all([(X,), (X + 1,)], timeout=60, deadline=60)
+            return [request.result(60)[0] for request in requests]
+
+    whole = autotune.compile(parse_graph(STAGES.replace(" on cpu:0", "").replace(" on cpu:1", "")), threads=1)
+    for model in (whole, PlacedModule(program, devices=devices)):
+        assert isinstance(model, autotune.CompiledModel)
+        for found, x in zip(answers(model), (X, X + 1), strict=True):
+            np.testing.assert_allclose(found, answer(x), 1e-5, 1e-6)
+    assert not isinstance(program, autotune.CompiledModel)
+
+
 def test_room_is_bounded(program, devices, monkeypatch):
     gate = Gate(devices["cpu:1"], monkeypatch)
     with PlacedModule(program, devices=devices, in_flight=1, room=2) as module:
         requests = [module.submit(X), module.submit(X)]
         with pytest.raises(DeviceTimeoutError) as caught:
-            module.submit(X, timeout=0)
+            module.submit_all([(X,)], timeout=0)
         assert str(caught.value) == (
             "module 'stages' had no room for a request within 0 s: 1 run and 1 wait, of 2 at most"
         )

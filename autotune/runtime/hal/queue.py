@@ -8,6 +8,7 @@ the queue that do not wait for those run as if it had not been.
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import logging
 import threading
@@ -46,7 +47,12 @@ class Submission:
     """Commands on their way through a queue. ``begin_ns`` and ``end_ns`` are of ``time.monotonic_ns``, 0 before."""
 
     def __init__(
-        self, queue: Queue, commands: CommandBuffer, table: tuple[Buffer, ...], signals: tuple[Point, ...]
+        self,
+        queue: Queue,
+        commands: CommandBuffer,
+        table: tuple[Buffer, ...],
+        signals: tuple[Point, ...],
+        deadline_ns: int = 0,
     ) -> None:
         self.number = next(_numbers)
         self.name = commands.name
@@ -65,6 +71,11 @@ class Submission:
         """Whether all submissions before it on a queue in order are over."""
         self._next: Submission | None = None
         self._cancelled = False
+        self._deadline_ns = deadline_ns
+
+    def __lt__(self, other: Submission) -> bool:
+        """Whether it was submitted before another one."""
+        return self.number < other.number
 
     @property
     def done(self) -> bool:
@@ -89,14 +100,18 @@ class Submission:
 
     def stopped(self) -> bool:
         """Whether it is to end before its next command."""
-        return self._cancelled
+        return self._cancelled or self._late()
+
+    def _late(self) -> bool:
+        return bool(self._deadline_ns) and time.monotonic_ns() > self._deadline_ns
 
 
 class Queue:
     """A queue of a device with a thread of its own while it has work; any thread may submit.
 
     ``limit`` submissions may be under way; a further one waits for room. Without ``in_order`` submissions run as soon
-    as what they wait for is there.
+    as what they wait for is there; where several could, the one that was submitted first, so that of requests in flight
+    the oldest ends first.
     """
 
     def __init__(self, device: Device, name: str, *, in_order: bool = True, limit: int = 1024) -> None:
@@ -116,6 +131,8 @@ class Queue:
         for _ in range(limit):
             self._room.put(None)
         self._open: dict[int, Submission] = {}
+        self._ready: list[Submission] = []
+        """A heap of those that can run: one for each call of :meth:`_run_first` to come."""
         self._tail: Submission | None = None
         self._closed = False
 
@@ -133,14 +150,16 @@ class Queue:
         signal: Sequence[Point] = (),
         new: bool = True,
         timeout: float | None = None,
+        deadline_ns: int = 0,
     ) -> Submission:
         """Run commands with the buffers of their slots once all points of ``wait`` are reached; then signal others.
 
         Work that is ``new`` is held back while the device's memory is above its watermark; further submissions of
         a request that was let in are not ``new``. ``timeout`` seconds are the most it is held back for that or for room
-        in the queue. Raises UsageError for commands of another device and buffers that do not fit, DeviceTimeoutError,
-        DeviceClosedError and DeviceLostError. What goes wrong later the points of ``signal`` tell, and
-        :meth:`Submission.wait`.
+        in the queue. What has not ended by ``deadline_ns`` of ``time.monotonic_ns`` (0: never) fails when it would
+        begin, or before its next command, with DeviceTimeoutError. Raises UsageError for commands of another device and
+        buffers that do not fit, DeviceTimeoutError, DeviceClosedError and DeviceLostError. What goes wrong later the
+        points of ``signal`` tell, and :meth:`Submission.wait`.
         """
         if commands.device is not self._device:
             raise UsageError(
@@ -156,7 +175,7 @@ class Queue:
                     f"{timeline.name} stands at {timeline.query()}: {commands.name} cannot signal {value}"
                 )
         self._take_room(timeout)
-        submission = Submission(self, commands, tuple(table), tuple(signal))
+        submission = Submission(self, commands, tuple(table), tuple(signal), deadline_ns)
         try:
             self._enqueue(submission, len(wait))
             for timeline, value in wait:
@@ -242,17 +261,20 @@ class Queue:
             submission._missing -= 1
             ready = self._begin(submission)
         if ready:
-            self._requests.submit(self._run, submission)
+            self._requests.submit(self._run_first)
 
     def _begin(self, submission: Submission) -> bool:
-        """Whether it can go to the thread now; the lock is held."""
+        """Whether it can go to the thread now, where it then waits for its turn; the lock is held."""
         ready = submission._state == _WAITING and submission._turn and not submission._missing
         if ready:
             submission._state = _READY
+            heapq.heappush(self._ready, submission)
         return ready
 
-    def _run(self, submission: Submission) -> None:
+    def _run_first(self) -> None:
+        """Run the one of those that can which was submitted first."""
         with self._lock:
+            submission = heapq.heappop(self._ready)
             work = submission._work
             if submission._state != _READY or work is None:
                 return
@@ -270,11 +292,16 @@ class Queue:
     def _outcome(
         self, submission: Submission, commands: CommandBuffer, table: tuple[Buffer, ...]
     ) -> BaseException | None:
+        stopped, run = submission.stopped, self._device.engine.run
         try:
-            complete = self._device.engine.run(commands.name, commands.prepared, table, submission.stopped)
+            complete = not stopped() and run(commands.name, commands.prepared, table, stopped)
         except BaseException as error:  # noqa: BLE001 - it travels to those who wait
             return without_frames(error)
-        return None if complete else self._cancellation(submission)
+        if complete:
+            return None
+        if submission._cancelled:
+            return self._cancellation(submission)
+        return DeviceTimeoutError(f"{submission.name} did not end by its deadline\n  on {self.name}")
 
     def _cancel(self, submission: Submission) -> bool:
         submission._cancelled = True
@@ -318,7 +345,7 @@ class Queue:
 
     def _pass_turn(self, submission: Submission) -> None:
         """Let those begin that only waited for their turn."""
-        ready: list[Submission] = []
+        ready = 0
         with self._lock:
             at: Submission | None = submission
             while at is not None and at.done and at._turn:
@@ -328,10 +355,10 @@ class Queue:
                 if following is not None:
                     following._turn = True
                     if self._begin(following):
-                        ready.append(following)
+                        ready += 1
                 at = following
-        for each in ready:
-            self._requests.submit(self._run, each)
+        for _ in range(ready):
+            self._requests.submit(self._run_first)
 
 
 def _signal(timeline: Timeline, value: int, error: BaseException | None) -> None:

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from autotune.runtime.module import Module
-    from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.compiled_model import CompiledModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +25,7 @@ class Flow:
     latencies_ns: NDArray[np.int64]
 
 
-def keep_in_flight(
-    module: Module | PlacedModule, arrays: Sequence[NDArray[Any]], depth: int, requests: int
-) -> Flow:
+def keep_in_flight(module: CompiledModel, arrays: Sequence[NDArray[Any]], depth: int, requests: int) -> Flow:
     """Submit a request whenever fewer than ``depth`` are in flight; raises what a request failed with.
 
     Of all requests the first and the last ``depth`` are not counted: fewer are in flight beside those.

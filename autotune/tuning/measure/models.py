@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import MeasureError
 from autotune.runtime import native
+from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.device import Memory
 from autotune.runtime.folder import FolderReader
 from autotune.runtime.image import ModuleImage
@@ -45,7 +46,7 @@ class Version(Protocol):
 class _OnHost:
     """A module of this process, or one of several devices."""
 
-    def __init__(self, module: Module | PlacedModule, seed: int) -> None:
+    def __init__(self, module: CompiledModel, seed: int) -> None:
         self._module = module
         self._inputs = random_inputs(module.inputs, seed)
 
@@ -61,7 +62,7 @@ class _OnHost:
 class _InFlight(_OnHost):
     """The same with several requests in flight, where a reading is the time from one answer to the next."""
 
-    def __init__(self, module: Module | PlacedModule, seed: int, depth: int) -> None:
+    def __init__(self, module: CompiledModel, seed: int, depth: int) -> None:
         super().__init__(module, seed)
         self._depth = depth
 
@@ -122,7 +123,7 @@ def _version(path: Path, seed: int) -> Version:
     return DeviceRun(image, device_of(image.target), [inputs[spec.name] for spec in image.inputs])
 
 
-def _together(path: Path, depth: int) -> Module | PlacedModule:
+def _together(path: Path, depth: int) -> CompiledModel:
     """A module whose requests have memory of their own."""
     if path.suffix == ".atm":
         return _placed(path, depth)

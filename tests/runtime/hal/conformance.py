@@ -269,6 +269,38 @@ class DeviceConformance:
             each.wait()
         assert first.end_ns <= second.begin_ns
 
+    def test_of_several_that_could_run_the_first_submitted_does(
+        self, device: Device, executable: Executable
+    ) -> None:
+        commands, slots = self.steps(device, executable, 1), [device.upload(X), device.allocate(X.nbytes)]
+        free, holds = device.queue("free", in_order=False), Timeline("holds")
+        entered, let = threading.Event(), threading.Event()
+        holds.when(1, lambda _: (entered.set(), let.wait(30)))  # in the queue's thread
+        free.submit(commands, slots, signal=[(holds, 1)])
+        assert entered.wait(30)
+        gates = [Timeline(f"gate {number}") for number in range(3)]
+        made = [free.submit(commands, slots, wait=[(gate, 1)]) for gate in gates]
+        for gate in reversed(gates):
+            gate.signal(1)
+        let.set()
+        for submission in made:
+            submission.wait(30)
+        assert [each.begin_ns for each in made] == sorted(each.begin_ns for each in made)
+
+    def test_what_is_late_does_not_begin(self, device: Device, executable: Executable) -> None:
+        commands, gate = self.steps(device, executable, 1), Timeline("gate")
+        slots, line = [device.upload(X), device.upload(X)], Timeline("line")
+        at = time.monotonic_ns()
+        late = device.compute.submit(commands, slots, wait=[(gate, 1)], signal=[(line, 1)], deadline_ns=at)
+        soon = device.compute.submit(commands, slots[::-1], deadline_ns=at + 60_000_000_000)
+        gate.signal(1)
+        with pytest.raises(DeviceTimeoutError, match=r"^steps did not end by its deadline\n  on .* compute$"):
+            late.wait(30)
+        assert line.error is late.error
+        soon.wait(30)
+        assert device.download(slots[1], np.int64, (COUNT,)).tolist() == X.tolist()
+        assert device.download(slots[0], np.int64, (COUNT,)).tolist() == (X + 1).tolist()
+
     def test_a_full_queue_says_so(self, device: Device, executable: Executable) -> None:
         gate, queue = Timeline("gate"), device.queue("short", limit=2)
         commands, slots = self.steps(device, executable, 1), [device.upload(X), device.allocate(X.nbytes)]

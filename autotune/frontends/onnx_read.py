@@ -18,14 +18,16 @@ import numpy as np
 
 from autotune.errors import ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import NamedDevices, named_devices
+from autotune.frontends.torch_export import EXPORTED, is_exported_program, to_onnx
 from autotune.graph.ir import Array
 from autotune.suggest import did_you_mean
 from autotune.te.dtypes import DTYPES
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
-ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+ModelSource: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | torch.export.ExportedProgram"
 
 MIN_OPSET, MAX_OPSET = 1, 28
 ZOO_PREFIX = "zoo:"
@@ -50,7 +52,7 @@ class LoadedModel:
 
 
 def read_model(source: ModelSource) -> LoadedModel:
-    """Parse and check a model: a path, ``zoo:NAME``, the bytes of a file or a ``ModelProto``.
+    """Parse and check a model: a path, ``zoo:NAME``, the bytes of a file, a ``ModelProto`` or an ``ExportedProgram``.
 
     Raises:
         UsageError: the file does not exist or is no file; there is no such zoo model.
@@ -85,11 +87,14 @@ def _parse(source: ModelSource) -> tuple[Any, str, Path | None]:
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         return _decode(_read_file(path), str(path)), str(path), path.parent
+    if is_exported_program(source):
+        return to_onnx(source), EXPORTED, None
     import onnx
 
     if not isinstance(source, onnx.ModelProto):
         raise UsageError(
-            f"a model is a path, 'zoo:NAME', bytes or an onnx.ModelProto, not {type(source).__name__}"
+            "a model is a path, 'zoo:NAME', bytes, an onnx.ModelProto or a torch.export.ExportedProgram, "
+            f"not {type(source).__name__}"
         )
     return source, f"model {source.graph.name!r}", None
 

@@ -71,8 +71,12 @@ class Signature:
         made = [allocate_array(*output) for output in self._fresh]
         return [array for array, _ in made], [address for _, address in made]
 
-    def given_outputs(self, outputs: list[NDArray[Any]], inputs: Buffers) -> Buffers:
-        """The caller's arrays, checked: right type, dense, writable, no overlap; raises InputError."""
+    def given_outputs(self, outputs: list[Any], inputs: Buffers) -> Buffers:
+        """The caller's arrays, checked: right type, dense, writable, no overlap; raises InputError.
+
+        Objects with ``__dlpack__`` are written to where they lie.
+        """
+        outputs = [_shared(output) for output in outputs]
         self._check_outputs(outputs, inputs[0])
         return outputs, [address_of(array) for array in outputs]
 
@@ -118,6 +122,18 @@ class Signature:
             raise InputError(f"{place}: expected {_type(spec)}, got {_found(array)}")
         dense: NDArray[Any] = np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
         return dense.reshape(spec.shape)
+
+
+def _shared(output: Any) -> Any:
+    """The memory of a tensor of another library as an array; what cannot be one is left to the checks."""
+    if isinstance(output, np.ndarray) or not hasattr(output, "__dlpack__"):
+        return output
+    try:
+        return np.from_dlpack(output)
+    except Exception as error:  # the code of another library, which may raise anything
+        raise InputError(
+            f"an output in out= is not writable through DLPack: {str(error) or type(error).__name__}"
+        ) from error
 
 
 def _list(specs: Sequence[TensorSpec]) -> str:

@@ -123,8 +123,10 @@ class Module:
         """Workers, the calling thread among them."""
         return self._threads
 
-    def __call__(self, *arrays: Any, out: Sequence[NDArray[Any]] | None = None) -> list[NDArray[Any]]:
+    def __call__(self, *arrays: Any, out: Sequence[Any] | None = None) -> list[NDArray[Any]]:
         """Run the model; returns its outputs in order, freshly allocated unless ``out`` is given.
+
+        Tensors of other libraries in CPU memory (with ``__dlpack__``) are read and, in ``out``, written without a copy.
 
         Raises InputError for arrays of the wrong number, shape or dtype, BuildError without memory for the outputs.
         """
@@ -351,7 +353,7 @@ class Module:
                 if request is not None:
                     request.check()
                 raise InternalError(f"a run of {self._image.name!r} stopped, and nobody had cancelled it")
-        return outputs[0]
+        return outputs[0] if out is None else out
 
     def _prepare(self, inputs: Inputs, out: Sequence[NDArray[Any]] | None = None) -> tuple[Buffers, Buffers]:
         signature = self._signature

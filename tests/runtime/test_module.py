@@ -131,17 +131,31 @@ def test_strided_inputs_are_copied(module: Module) -> None:
     assert np.array_equal(module(x)[0], x + 3)
 
 
+class Foreign:
+    """A tensor of another library."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: object) -> object:
+        return self.array.__dlpack__(**options)  # type: ignore[arg-type]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_outputs_are_written_where_they_are(module: Module) -> None:
+    x, out = np.arange(16, dtype=np.int64), np.zeros(16, np.int64)
+    given = Foreign(out)
+    (found,) = module(x, out=[given])
+    assert found is given
+    assert np.array_equal(out, x + 3)
+    out.flags.writeable = False
+    with pytest.raises(InputError, match=r"in out="):
+        module(x, out=[Foreign(out)])
+
+
 def test_dlpack_inputs_are_not_copied(module: Module) -> None:
-    class Foreign:
-        def __init__(self, array: np.ndarray) -> None:
-            self.array = array
-
-        def __dlpack__(self, **options: object) -> object:
-            return self.array.__dlpack__()
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return self.array.__dlpack_device__()
-
     x = np.arange(16, dtype=np.int64)
     (taken,) = module._signature.inputs((Foreign(x),))[0]
     assert taken.ctypes.data == x.ctypes.data

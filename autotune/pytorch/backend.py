@@ -1,0 +1,102 @@
+"""``torch.compile(model, backend="autotune")``: graphs of TorchDynamo, compiled through PyTorch's exporter to ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from autotune.errors import UsageError
+from autotune.pytorch.subgraph import Subgraph
+from autotune.suggest import did_you_mean
+
+OPTIONS = ("database", "max_slowdown", "objective", "require_hit", "target", "threads", "tolerance")
+"""What ``torch.compile(..., options={...})`` may give: arguments of :func:`autotune.compile`."""
+
+_SUBGRAPHS: list[Subgraph] = []
+
+
+def backend(
+    graph: Any, examples: Sequence[Any], *, options: Mapping[str, Any] | None = None, **unused: Any
+) -> Callable[..., Any]:
+    """A graph as a function that runs compiled code, from its second call on.
+
+    The first call is answered by PyTorch, and compiles the graph for inputs of these shapes: the results must agree.
+    Parameters and buffers are constants; writing to one compiles the graph again. A graph that cannot be compiled is
+    run by PyTorch, and a warning says why (logger ``autotune.pytorch``; :func:`report` has all of them).
+
+    Raises UsageError for options that are none of :data:`OPTIONS`.
+    """
+    given = dict(options or {})
+    for name in given:
+        if name not in OPTIONS:
+            raise UsageError(
+                f"the backend has no option {name!r}; options: {', '.join(OPTIONS)}{did_you_mean(name, OPTIONS)}"
+            )
+    given.setdefault("threads", _threads())
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    subgraph = Subgraph(
+        len(_SUBGRAPHS) + 1,
+        sum(node.op.startswith("call_") for node in graph.graph.nodes),
+        graph.forward,
+        tuple(i for i, pair in enumerate(zip(placeholders, examples, strict=True)) if _is_weight(*pair)),
+        _shapes_vary(placeholders, examples),
+        given,
+    )
+    _SUBGRAPHS.append(subgraph)
+    refused = _refused(examples)
+    if refused:
+        subgraph.leave(refused)
+    return subgraph
+
+
+def report() -> tuple[Subgraph, ...]:
+    """All graphs that this process had compiled so far, in order: which run as compiled code, and why others do not."""
+    return tuple(_SUBGRAPHS)
+
+
+def _threads() -> int:
+    """As many as PyTorch uses, at most one a usable core."""
+    import torch
+
+    from autotune.hardware import usable_cores
+
+    return max(1, min(int(torch.get_num_threads()), usable_cores()))
+
+
+def _is_weight(node: Any, example: Any) -> bool:
+    """Whether a placeholder is a parameter or a buffer of a module, and so the same tensor at every call."""
+    import torch
+
+    if isinstance(example, torch.nn.Parameter):
+        return True
+    return "_dynamo_static_input_type" in (node.meta.get("tensor_dict") or {})
+
+
+def _shapes_vary(placeholders: Sequence[Any], examples: Sequence[Any]) -> bool:
+    """Whether TorchDynamo gave the graph symbolic sizes."""
+    import torch
+
+    values = [*examples, *(node.meta.get("example_value") for node in placeholders)]
+    return any(
+        isinstance(value, torch.SymInt)
+        or (isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape))
+        for value in values
+    )
+
+
+def _refused(examples: Sequence[Any]) -> str:
+    """Why a graph is PyTorch's from the start, or nothing."""
+    import torch
+
+    tensors = [value for value in examples if isinstance(value, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        return "it is traced for training; call the model within torch.no_grad() or torch.inference_mode()"
+    for index, tensor in enumerate(tensors):
+        if tensor.device.type != "cpu":
+            return f"its input {index} is on the device {tensor.device}; compiled code runs on the CPU"
+        if tensor.layout is not torch.strided:
+            return f"its input {index} has the layout {tensor.layout}; compiled code takes dense tensors"
+    return ""
+
+
+__all__ = ["OPTIONS", "backend", "report"]

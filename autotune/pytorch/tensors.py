@@ -1,0 +1,37 @@
+"""Tensors of PyTorch and NumPy arrays of the same memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def array_of(tensor: Any) -> NDArray[Any]:
+    """A tensor as an array: the same memory where it lies dense in the CPU's, a dense copy otherwise."""
+    import torch
+
+    dense = tensor.detach().contiguous()
+    if dense.is_conj() or dense.is_neg():
+        dense = dense.resolve_conj().resolve_neg()
+    if dense.dtype == torch.bfloat16:
+        found: NDArray[Any] = dense.view(torch.int16).numpy().view(_BFLOAT16)
+        return found
+    plain: NDArray[Any] = dense.numpy()
+    return plain
+
+
+def tensor_of(array: NDArray[Any]) -> Any:
+    """An array as a tensor of the same memory."""
+    import torch
+
+    if array.dtype == _BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+__all__ = ["array_of", "tensor_of"]

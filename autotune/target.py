@@ -27,6 +27,17 @@ ITEM_BYTES = {
     "uint16": 2,
     "uint8": 1,
     "bool": 1,
+    "int4": 1,
+    "uint4": 1,
+    "int2": 1,
+    "uint2": 1,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "float6_e2m3fn": 1,
+    "float6_e3m2fn": 1,
+    "float4_e2m1fn": 1,
 }
 """Bytes of an element in memory, by dtype."""
 

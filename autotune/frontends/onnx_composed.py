@@ -12,7 +12,8 @@ from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_resize import compose_resize
 from autotune.graph.ir import ABSENT, Array, Attr, TensorType
 from autotune.graph.ops.common import accumulated_in
-from autotune.te.dtypes import is_float
+from autotune.te.dtypes import float_limits, is_float
+from autotune.te.narrow import NARROW_FLOATS, NARROW_INTEGERS
 
 
 class _Append(Protocol):
@@ -98,6 +99,18 @@ def _layer_normalization(node: OnnxNode, emit: Emitter) -> None:
         emit("Reciprocal", [deviation], {}, "", node.outputs[2])
 
 
+def _cast(node: OnnxNode, emit: Emitter) -> None:
+    """To float8 within its limits, unless told not to; from floats to narrow integers by int32, so that they wrap."""
+    to, saturate, values = node.attrs["to"], node.attrs.get("saturate", 1), node.inputs
+    dtype = node.input_type(0).dtype
+    if to in NARROW_FLOATS and saturate:
+        limit = float(float_limits(to).max)
+        values = [emit("Clip", values, {"min": -limit, "max": limit})] if is_float(dtype) else values
+    elif to in NARROW_INTEGERS and is_float(dtype):
+        values = [emit("Cast", values, {"to": "int32"})]
+    emit("Cast", values, {"to": to}, "", node.outputs[0])
+
+
 def _dropout(node: OnnxNode, emit: Emitter) -> None:
     """Nothing is dropped: the mask is true everywhere."""
     emit("Dropout", node.inputs, {}, "", node.outputs[0])
@@ -156,6 +169,7 @@ _RECURRENT = ("GRU", "LSTM", "RNN")
 
 COMPOSED: Mapping[str, Composer] = {
     "BatchNormalization": _batch_normalization,
+    "Cast": _cast,
     "Dropout": _dropout,
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,

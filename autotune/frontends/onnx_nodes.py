@@ -96,7 +96,6 @@ def _parameters(op: str, opset: int) -> tuple[Parameter, ...]:
 
 
 MEANINGLESS: Mapping[str, tuple[str, ...]] = {
-    "Cast": ("saturate", "round_mode"),
     "Dropout": ("ratio", "seed"),
     "LayerNormalization": ("stash_type",),
     "MaxPool": ("storage_order",),
@@ -223,10 +222,12 @@ def _cast(node: OnnxNode) -> None:
     from autotune.frontends.onnx_read import element_dtype
 
     node.attrs["to"] = element_dtype(node.attrs["to"], f"node {node.name!r} (Cast)")
+    node.attrs.pop("round_mode", None)  # of float8_e8m0 only
 
 
 def _cast_like(node: OnnxNode) -> None:
-    node.op, node.attrs = "Cast", {"to": node.input_type(1).dtype}
+    saturate = node.attrs.get("saturate", 1)
+    node.op, node.attrs = "Cast", {"to": node.input_type(1).dtype, "saturate": saturate}
     del node.inputs[1:]
 
 

@@ -21,7 +21,7 @@ from autotune.frontends.onnx_affinity import NamedDevices, named_devices
 from autotune.frontends.torch_export import EXPORTED, is_exported_program, to_onnx
 from autotune.graph.ir import Array
 from autotune.suggest import did_you_mean
-from autotune.te.dtypes import DTYPES
+from autotune.te.dtypes import STORAGE_DTYPES
 
 if TYPE_CHECKING:
     import onnx
@@ -277,13 +277,19 @@ def element_dtype(data_type: int, where: str) -> str:
     name = onnx.TensorProto.DataType.Name(data_type) if data_type in known else str(data_type)
     if data_type in known and data_type != onnx.TensorProto.UNDEFINED:
         dtype = str(helper.tensor_dtype_to_np_dtype(data_type))
-        if dtype in DTYPES and dtype == _numpy_name(name):
+        if dtype in STORAGE_DTYPES and dtype == _numpy_name(name):
             return dtype
-    raise ModelImportError(f"{where} has unsupported element type {name}\n  supported: {', '.join(DTYPES)}")
+    raise ModelImportError(
+        f"{where} has unsupported element type {name}\n  supported: {', '.join(STORAGE_DTYPES)}"
+    )
 
 
 def _numpy_name(onnx_name: str) -> str:
-    return {"FLOAT": "float32", "DOUBLE": "float64"}.get(onnx_name, onnx_name.lower())
+    for kind in ("FLOAT8", "FLOAT6", "FLOAT4"):
+        onnx_name = onnx_name.replace(f"{kind}E", f"{kind}_E")
+    plain = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT4_E2M1": "float4_e2m1fn"}
+    plain |= {"FLOAT6_E2M3": "float6_e2m3fn", "FLOAT6_E3M2": "float6_e3m2fn"}
+    return plain.get(onnx_name, onnx_name.lower())
 
 
 __all__ = [

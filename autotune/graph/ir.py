@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autotune.errors import GraphError
-from autotune.te.dtypes import DTYPES
+from autotune.te.dtypes import STORAGE_DTYPES
 
 Array: TypeAlias = npt.NDArray[Any]
 Attr: TypeAlias = bool | int | float | str | tuple[int, ...]
@@ -50,8 +50,8 @@ class TensorType:
                 )
         if any(d < 0 for d in self.shape):
             raise GraphError(f"negative dimension in shape {self.shape}")
-        if self.dtype not in DTYPES:
-            raise GraphError(f"unknown dtype {self.dtype!r}; known: {', '.join(DTYPES)}")
+        if self.dtype not in STORAGE_DTYPES:
+            raise GraphError(f"unknown dtype {self.dtype!r}; known: {', '.join(STORAGE_DTYPES)}")
 
     @classmethod
     def of(cls, array: Array) -> TensorType:

@@ -11,28 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime.device import scratch_bytes
-from autotune.target import Target
+from autotune.target import ITEM_BYTES, Target
 
 Space = Literal["input", "output", "constant", "arena"]
 SPACES: tuple[Space, ...] = ("input", "output", "constant", "arena")
 
 READ_ONLY: tuple[Space, ...] = ("input", "constant")
 
-DTYPES = (
-    "float64",
-    "float32",
-    "float16",
-    "bfloat16",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint64",
-    "uint32",
-    "uint16",
-    "uint8",
-    "bool",
-)
+DTYPES = tuple(ITEM_BYTES)
 """Element types that a tensor of a compiled model may have."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from autotune.te.dtypes import integer_limits, is_float
+from autotune.te.narrow import NARROW, NARROW_FLOATS
 
 Array = np.ndarray[Any, Any]
 
@@ -19,6 +20,18 @@ def converted(values: Array, dtype: str) -> Array:
     >>> converted(np.array([300.7, -1.5, np.nan, np.inf], np.float32), "uint8").tolist()
     [255, 0, 0, 255]
     """
+    old = values.dtype.name
+    if old == dtype:
+        return values
+    if old in NARROW:
+        return converted(values.astype(np.float32 if old in NARROW_FLOATS else np.int8), dtype)
+    if dtype in NARROW_FLOATS:
+        single = values.astype(np.float32, copy=False)
+        if NARROW_FLOATS[dtype].beyond == "none":
+            single = np.where(np.isnan(single), np.float32(0), single)
+        return single.astype(dtype)
+    if not is_float(old) and dtype in NARROW:
+        return values.astype(np.int8).astype(dtype)
     if not is_float(values.dtype.name) or is_float(dtype) or dtype == "bool":
         return values.astype(dtype, copy=False)
     low, high = integer_limits(dtype)

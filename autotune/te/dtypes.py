@@ -6,6 +6,8 @@ from typing import Any
 
 import ml_dtypes  # NumPy knows "bfloat16" by name from here on
 
+from autotune.te.narrow import NARROW
+
 INDEX_DTYPE = "int64"
 """Type of loop variables and of index arithmetic."""
 
@@ -13,16 +15,20 @@ HALVES = ("bfloat16", "float16")
 """Types of two bytes that numbers are stored in; arithmetic on them is that of float32, rounded once."""
 
 _FLOATS = (*HALVES, "float32", "float64")
-_UNSIGNED_BITS = {"bool": 1, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
-_SIGNED_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_UNSIGNED_BITS = {"bool": 1, "uint2": 2, "uint4": 4, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
+_SIGNED_BITS = {"int2": 2, "int4": 4, "int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _INTEGERS = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 """By width, and at one width signed numbers last."""
 
 DTYPES = _INTEGERS + _FLOATS
+"""Types that are computed with."""
+
+STORAGE_DTYPES = DTYPES + NARROW
+"""Types of elements in memory."""
 
 
 _ALIASES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "uint": "uint32"}
-_KNOWN = frozenset(DTYPES)
+_KNOWN = frozenset(STORAGE_DTYPES)
 
 
 def dtype_named(dtype: Any) -> str:
@@ -39,7 +45,7 @@ def dtype_named(dtype: Any) -> str:
         else getattr(dtype, "name", None) or (getattr(dtype, "__name__", ""))
     )
     if name not in _KNOWN:
-        raise TypeError(f"unknown dtype {dtype!r}; known: {', '.join(DTYPES)}")
+        raise TypeError(f"unknown dtype {dtype!r}; known: {', '.join(STORAGE_DTYPES)}")
     return str(name)
 
 
@@ -97,6 +103,7 @@ __all__ = [
     "DTYPES",
     "HALVES",
     "INDEX_DTYPE",
+    "STORAGE_DTYPES",
     "dtype_named",
     "float_limits",
     "integer_limits",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from autotune.te.dtypes import INDEX_DTYPE, dtype_named, is_float, promote, wrapped
 from autotune.te.folding import by_constant, folded, of_constant
+from autotune.te.narrow import NARROW
 
 if TYPE_CHECKING:
     from autotune.te.tensor import Tensor
@@ -283,6 +284,8 @@ def const(value: int | float | bool, dtype: str | None = None) -> Expr:
         dtype = "bool" if isinstance(value, bool) else INDEX_DTYPE if isinstance(value, int) else "float32"
     else:
         dtype = dtype_named(dtype)
+    if dtype in NARROW:
+        raise TypeError(f"no constant has type {dtype}: te.cast one")
     if dtype == "bool":
         return Const(bool(value), dtype)
     return Const(float(value) if is_float(dtype) else wrapped(int(value), dtype), dtype)
@@ -309,7 +312,11 @@ def cast(value: ExprLike, dtype: str) -> Expr:
     value, dtype = as_expr(value), dtype_named(dtype)
     if value.dtype == dtype:
         return value
-    if isinstance(value, Const) and not (is_float(value.dtype) and not is_float(dtype)):
+    if (
+        isinstance(value, Const)
+        and dtype not in NARROW
+        and not (is_float(value.dtype) and not is_float(dtype))
+    ):
         return const(value.value, dtype)
     return Cast(value, dtype)
 
@@ -321,6 +328,9 @@ def operands(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr, str]:
     elif isinstance(b, Expr) and not isinstance(a, Expr):
         a = as_expr(a, b.dtype if b.dtype != "bool" else None)
     x, y = as_expr(a), as_expr(b)
+    for value in (x, y):
+        if value.dtype in NARROW:
+            raise TypeError(f"{value.dtype} is for storage only: te.cast it to a type that is computed with")
     dtype = promote(x.dtype, y.dtype)
     return cast(x, dtype), cast(y, dtype), dtype
 
@@ -366,7 +376,7 @@ def _fold_integers(op: str, x: Expr, y: Expr, dtype: str) -> Expr | None:
 
 def compare(op: str, a: ExprLike, b: ExprLike | Any) -> Expr:
     """The comparison ``a op b``."""
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype:
+    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype and a.dtype not in NARROW:
         return Compare(op, a, b)
     x, y, _ = operands(a, b)
     return Compare(op, x, y)
@@ -377,7 +387,9 @@ def select(cond: ExprLike, a: ExprLike, b: ExprLike) -> Expr:
     c = as_expr(cond)
     if c.dtype != "bool":
         raise TypeError(f"the condition of if_then_else must be a comparison, got {c.dtype}")
-    x, y, _ = operands(a, b)
+    x, y = as_expr(a), as_expr(b)
+    if x.dtype != y.dtype or not (isinstance(a, Expr) and isinstance(b, Expr)):
+        x, y, _ = operands(a, b)
     if isinstance(c, Const):
         return x if c.value else y
     return Select(c, x, y)

@@ -15,8 +15,8 @@ from autotune.codegen.nvptx.assembler import assembled, find_assembler
 from autotune.errors import BuildError
 from autotune.lower import LoopProgram, lower_schedule
 from autotune.schedule import Schedule
-from autotune.target import ITEM_BYTES, Target
-from autotune.te.dtypes import is_float
+from autotune.target import Target
+from autotune.te.dtypes import DTYPES, is_float
 from tests.codegen.gpu_emulated import run_program
 from tests.schedule.three_ways import random_case
 
@@ -198,7 +198,7 @@ def test_what_follows_a_loop_over_blocks_is_a_launch_of_its_own() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [d for d in ITEM_BYTES if d != "bool"])
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 def test_every_type_is_read_computed_and_written(dtype: str) -> None:
     a, b = (te.placeholder((37,), dtype, name=name) for name in "AB")
     if is_float(dtype):

@@ -8,12 +8,19 @@ from contextlib import contextmanager
 from autotune.codegen.llvm.bfloat16 import from_bfloat16, to_bfloat16
 from autotune.codegen.llvm.division import floor_division
 from autotune.codegen.llvm.float_to_integer import float_to_integer
+from autotune.codegen.llvm.narrow import (
+    from_narrow_float,
+    from_narrow_integer,
+    to_narrow_float,
+    to_narrow_integer,
+)
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, suffix, type_of, vector
 from autotune.codegen.llvm.writer import Writer
 from autotune.errors import BuildError
 from autotune.target import ITEM_BYTES
-from autotune.te.dtypes import is_float, is_unsigned, wrapped
+from autotune.te.dtypes import integer_limits, is_float, is_unsigned, wrapped
 from autotune.te.folding import folded, holds
+from autotune.te.narrow import NARROW, NARROW_FLOATS
 
 _FLOAT_OPS = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 _INT_OPS = {"+": "add", "-": "sub", "*": "mul", "and": "and", "or": "or"}
@@ -147,6 +154,8 @@ class Arithmetic:
         old = value.dtype
         if old == dtype:
             return value
+        if old in NARROW or dtype in NARROW:
+            return self._narrow_cast(value, dtype)
         if value.number is not None and not is_float(dtype) and dtype != "bool":
             return number(wrapped(value.number, dtype), dtype)
         if old == "bfloat16":
@@ -170,3 +179,15 @@ class Arithmetic:
         else:
             code = "trunc"
         return self.code.converted(code, value, dtype)
+
+    def _narrow_cast(self, value: Value, dtype: str) -> Value:
+        """From or to a type of eight bits or fewer; from one to another by way of one that computes."""
+        if value.dtype in NARROW_FLOATS:
+            return self.cast(from_narrow_float(self.code, value), dtype)
+        if value.dtype in NARROW:
+            return self.cast(from_narrow_integer(self.code, value), dtype)
+        if dtype in NARROW_FLOATS:
+            return to_narrow_float(self.code, self.cast(value, "float32"), dtype)
+        if is_float(value.dtype):
+            value = float_to_integer(self, value, "int8", integer_limits(dtype))
+        return to_narrow_integer(self.code, self.cast(value, "int8"), dtype)

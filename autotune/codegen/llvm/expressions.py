@@ -13,6 +13,7 @@ from autotune.errors import BuildError
 from autotune.lower.ir import Load, has_load, nodes
 from autotune.te.dtypes import HALVES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
+from autotune.te.narrow import NARROW
 
 _INTRINSICS = {
     "sqrt": "sqrt",
@@ -105,7 +106,7 @@ class Expressions:
         return cast(found, node.dtype)
 
     def _cast(self, node: Cast) -> Value:
-        if is_float(node.a.dtype) and not is_float(node.dtype) and node.dtype != "bool":
+        if is_float(node.a.dtype) and not is_float(node.dtype) and node.dtype not in ("bool", *NARROW):
             inner, clip = unclipped(node.a)
             if self.code.memo.get(id(node.a)) is None and node.a.dtype not in HALVES:
                 return float_to_integer(self.arithmetic, self.value(inner), node.dtype, clip)

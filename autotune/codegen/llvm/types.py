@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from autotune.te.dtypes import is_float
+from autotune.te.narrow import NARROW
 
 _TYPES = {
     "bfloat16": "i16",
@@ -23,6 +24,7 @@ _TYPES = {
     "uint16": "i16",
     "uint8": "i8",
     "bool": "i1",
+    **dict.fromkeys(NARROW, "i8"),
 }
 
 

@@ -11,6 +11,7 @@ import math
 import struct
 from typing import NamedTuple
 
+from autotune.errors import BuildError
 from autotune.te.dtypes import HALVES, is_float, is_unsigned
 from autotune.te.expr import Const
 
@@ -55,12 +56,15 @@ class Value(NamedTuple):
 
 
 def register_type(dtype: str) -> str:
-    """Type of OpenCL C that values are computed with."""
+    """Type of OpenCL C that values are computed with. Raises BuildError for types that this backend has not."""
+    if dtype not in _REGISTER:
+        raise BuildError(f"code for OpenCL devices has no type {dtype}\n  it has: {', '.join(_REGISTER)}")
     return _REGISTER[dtype]
 
 
 def memory_type(dtype: str) -> str:
-    """Type of OpenCL C of elements in memory."""
+    """Type of OpenCL C of elements in memory. Raises BuildError for types that this backend has not."""
+    register_type(dtype)
     return _MEMORY[dtype]
 
 

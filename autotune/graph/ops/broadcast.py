@@ -44,13 +44,15 @@ _MANY = 1 << 16
 
 def _same(name: str, types: Types, _: Attrs) -> str:
     dtype = require_same_dtype(name, types)
-    if dtype == "bool":
-        raise GraphError(f"{name} does not take bool")
+    if dtype not in NUMERIC:
+        raise GraphError(f"{name} does not take {dtype}")
     return dtype
 
 
 def _compared(name: str, types: Types, _: Attrs) -> str:
-    require_same_dtype(name, types)
+    dtype = require_same_dtype(name, types)
+    if dtype not in DTYPES:
+        raise GraphError(f"{name} does not take {dtype}")
     return "bool"
 
 

@@ -21,7 +21,7 @@ from autotune.graph.ops.common import FLOATS, Expr, at, float_attr, stage, str_a
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
-from autotune.te.dtypes import DTYPES
+from autotune.te.dtypes import DTYPES, STORAGE_DTYPES
 
 ArrayRule: TypeAlias = Callable[[Array, Attrs], Array]
 ExprRule: TypeAlias = Callable[[Expr, Attrs], Expr]
@@ -47,8 +47,8 @@ def _unary(
         if "to" not in attrs:
             return [TensorType(x.shape, result or x.dtype)]
         to = str_attr(attrs, "to")
-        if to not in DTYPES:
-            raise GraphError(f"Cast: unknown dtype {to!r}; known: {', '.join(DTYPES)}")
+        if to not in STORAGE_DTYPES:
+            raise GraphError(f"Cast: unknown dtype {to!r}; known: {', '.join(STORAGE_DTYPES)}")
         return [TensorType(x.shape, to)]
 
     def run(arrays: Arrays, attrs: Attrs) -> list[Array]:
@@ -227,11 +227,13 @@ _unary(
     lambda x, a: converted(x, str_attr(a, "to")),
     _cast_expr,
     {"to": Attribute("str", required=True)},
-    dtypes=DTYPES,
+    dtypes=STORAGE_DTYPES,
     is_copy_rule=lambda types, attrs: at(types, 0).dtype == attrs["to"],
 )
 for _name in ("Identity", "Dropout"):
-    _unary(_name, lambda x, _: x, lambda x, _: x, dtypes=DTYPES, is_copy_rule=lambda types, attrs: True)
+    _unary(
+        _name, lambda x, _: x, lambda x, _: x, dtypes=STORAGE_DTYPES, is_copy_rule=lambda types, attrs: True
+    )
 _unary(
     "Not",
     lambda x, _: np.logical_not(x),

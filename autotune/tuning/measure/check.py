@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.te.dtypes import float_limits
+from autotune.te.narrow import NARROW_FLOATS
 
 _LIMIT = {"float64": 1e-10, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
+_LIMIT |= {name: 2.0**-form.mantissa for name, form in NARROW_FLOATS.items()}
 """No candidate may be further off than this, however long its sums are."""
 
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from autotune.errors import GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import device_in
-from autotune.frontends.onnx_composed import COMPOSED, SEVERAL_OUTPUTS, Emitter
+from autotune.frontends.onnx_composed import COMPOSED, SEVERAL_OUTPUTS
 from autotune.frontends.onnx_constants import attribute_value, fold_special
+from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_functions import Definition, definition_of
 from autotune.frontends.onnx_nodes import OnnxNode, convert
 from autotune.frontends.onnx_read import (

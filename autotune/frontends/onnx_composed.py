@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import numpy as np
 
+from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_nodes import OnnxNode
+from autotune.frontends.onnx_quantized import dequantize, quantize
 from autotune.frontends.onnx_resize import compose_resize
-from autotune.graph.ir import ABSENT, Array, Attr, TensorType
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import float_limits, is_float
 from autotune.te.narrow import NARROW_FLOATS, NARROW_INTEGERS
-
-
-class _Append(Protocol):
-    def __call__(self, op: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Attr]) -> None: ...
-
-
-@dataclass(frozen=True)
-class Emitter:
-    """Adds the nodes that a node becomes."""
-
-    node: OnnxNode
-    append: _Append
-    define: Callable[[str, Array], None]
-    fresh: Callable[[str], str]
-
-    def __call__(
-        self,
-        op: str,
-        inputs: Sequence[str],
-        attrs: Mapping[str, Attr] | None = None,
-        suffix: str = "",
-        output: str = "",
-    ) -> str:
-        """Add a node; returns its output, which is ``output`` or named by the suffix."""
-        output = output or self.fresh(f"{self.node.outputs[0]}.{suffix or op.lower()}")
-        self.append(op, list(inputs), [output], attrs or {})
-        return output
-
-    def constant(self, value: Array | float | int, dtype: str) -> str:
-        """A constant."""
-        name = self.fresh(f"{self.node.outputs[0]}.constant")
-        self.define(name, np.asarray(value).astype(dtype))
-        return name
-
-    def type_of(self, value: str) -> TensorType:
-        """The type of a value."""
-        return self.node.scope.type_of(value)
-
-    def wants(self, index: int) -> bool:
-        """Whether the node has an output."""
-        return index < len(self.node.outputs) and self.node.outputs[index] != ABSENT
-
 
 Composer: TypeAlias = Callable[[OnnxNode, Emitter], None]
 
@@ -170,9 +128,11 @@ _RECURRENT = ("GRU", "LSTM", "RNN")
 COMPOSED: Mapping[str, Composer] = {
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
+    "DequantizeLinear": dequantize,
     "Dropout": _dropout,
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
+    "QuantizeLinear": quantize,
     "ReduceLogSumExp": _log_sum_exp,
     "Resize": compose_resize,
     "Upsample": compose_resize,
@@ -183,4 +143,4 @@ COMPOSED: Mapping[str, Composer] = {
 SEVERAL_OUTPUTS = ("BatchNormalization", "Dropout", "LayerNormalization", "Split", *_RECURRENT)
 """Operators of which more than the first output can be asked for."""
 
-__all__ = ["COMPOSED", "SEVERAL_OUTPUTS", "Composer", "Emitter"]
+__all__ = ["COMPOSED", "SEVERAL_OUTPUTS", "Composer"]

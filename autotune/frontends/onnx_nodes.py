@@ -204,10 +204,9 @@ def _linear_conv(node: OnnxNode) -> None:
 def _quantize(node: OnnxNode) -> None:
     from autotune.frontends.onnx_read import element_dtype
 
-    if node.attrs.pop("block_size", 0):
-        raise node.fail("block_size (a scale for each block) is not supported")
-    node.attrs.pop("saturate", None)
-    node.attrs.pop("precision", None)
+    precision = node.attrs.pop("precision", 0)
+    if precision and element_dtype(precision, f"node {node.name!r} ({node.op})") != "float32":
+        raise node.fail("precision is float32")
     to = node.attrs.pop("output_dtype", 0)
     if to:
         node.attrs["to"] = element_dtype(to, f"node {node.name!r} ({node.op})")

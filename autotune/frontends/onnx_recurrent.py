@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from autotune.frontends.onnx_activations import Activation, activations
-from autotune.frontends.onnx_composed import Emitter
+from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import ABSENT, Graph

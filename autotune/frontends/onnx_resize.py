@@ -19,7 +19,7 @@ from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import is_float
 
 if TYPE_CHECKING:
-    from autotune.frontends.onnx_composed import Emitter
+    from autotune.frontends.onnx_emit import Emitter
     from autotune.frontends.onnx_nodes import OnnxNode
 
 _LARGEST = 1 << 40

@@ -220,7 +220,7 @@ def _batch_norm(node: OnnxNode) -> None:
 def _cast(node: OnnxNode) -> None:
     from autotune.frontends.onnx_read import element_dtype
 
-    node.attrs["to"] = element_dtype(node.attrs["to"], f"node {node.name!r} (Cast)")
+    node.attrs["to"] = element_dtype(node.attrs["to"], f"node {node.name!r} ({node.op})")
     node.attrs.pop("round_mode", None)  # of float8_e8m0 only
 
 
@@ -323,6 +323,7 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "ArgMax": _arg_reduction,
     "ArgMin": _arg_reduction,
     "BatchNormalization": _batch_norm,
+    "BitCast": _cast,
     "Cast": _cast,
     "CastLike": _cast_like,
     "ConvTranspose": _conv_transpose,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from autotune.te.conversion import converted
 from autotune.te.depth import walks_deep
-from autotune.te.dtypes import is_float
+from autotune.te.dtypes import STORAGE_DTYPES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 
@@ -41,6 +42,10 @@ def _order_key(x: Array) -> Array:
     return np.asarray(np.where(np.isnan(x), limits.max, numbers), bits.dtype)
 
 
+def _reinterpreted(dtype: str, x: Array) -> Array:
+    return np.asarray(x).view(dtype)[()]
+
+
 FUNCTIONS: dict[str, Any] = {
     "exp": np.exp,
     "log": np.log,
@@ -65,6 +70,13 @@ FUNCTIONS: dict[str, Any] = {
     "round": np.rint,
     "abs": np.abs,
     "order_key": _order_key,
+    "atan": np.arctan,
+    "bitwise_and": np.bitwise_and,
+    "bitwise_or": np.bitwise_or,
+    "bitwise_xor": np.bitwise_xor,
+    "left_shift": np.left_shift,
+    "right_shift": np.right_shift,
+    **{f"bitcast_{dtype}": partial(_reinterpreted, dtype) for dtype in STORAGE_DTYPES},
 }
 """NumPy meaning of the elementary functions."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf
 
-from autotune.te.dtypes import is_float, is_unsigned
+from autotune.target import ITEM_BYTES
+from autotune.te.dtypes import HALVES, dtype_named, integer_limits, is_float, is_unsigned
 from autotune.te.expr import (
     Call,
     Const,
@@ -74,6 +76,116 @@ def sinh(x: ExprLike) -> Expr:
 def cosh(x: ExprLike) -> Expr:
     """Hyperbolic cosine."""
     return _float_call("cosh", x)
+
+
+def atan(x: ExprLike) -> Expr:
+    """Inverse tangent in radians."""
+    return _float_call("atan", x)
+
+
+def asin(x: ExprLike) -> Expr:
+    """Inverse sine in radians; NaN outside of [-1, 1]."""
+    return _in_single(x, lambda v: 2.0 * atan(v / (1.0 + sqrt((1.0 - v) * (1.0 + v)))))
+
+
+def acos(x: ExprLike) -> Expr:
+    """Inverse cosine in radians; NaN outside of [-1, 1]."""
+    return _in_single(x, lambda v: 2.0 * atan(sqrt((1.0 - v) / (1.0 + v))))
+
+
+def asinh(x: ExprLike) -> Expr:
+    """Inverse hyperbolic sine, of x of any size."""
+
+    def of(value: Expr) -> Expr:
+        size = abs(value)
+        inverse = 1.0 / size
+        less = log1p(size + size / (inverse + sqrt(inverse * inverse + 1.0)))
+        found = select(size < _LARGE, less, log(size) + _LN2)
+        return select(value < 0.0, -found, select(value > 0.0, found, value))
+
+    return _in_single(x, of)
+
+
+def acosh(x: ExprLike) -> Expr:
+    """Inverse hyperbolic cosine; NaN below 1."""
+
+    def of(value: Expr) -> Expr:
+        above = value - 1.0
+        return select(value < _LARGE, log1p(above + sqrt(above) * sqrt(above + 2.0)), log(value) + _LN2)
+
+    return _in_single(x, of)
+
+
+def atanh(x: ExprLike) -> Expr:
+    """Inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."""
+
+    def of(value: Expr) -> Expr:
+        size = abs(value)
+        found = log1p(2.0 * size / (1.0 - size)) * 0.5
+        return select(value < 0.0, -found, select(value > 0.0, found, value))
+
+    return _in_single(x, of)
+
+
+_LARGE, _LN2 = 1e15, 0.6931471805599453
+"""From here on x**2 + 1 is x**2."""
+
+
+def _in_single(x: ExprLike, of: Callable[[Expr], Expr]) -> Expr:
+    """A function of several operations; of two bytes in float32, and rounded once."""
+    value = as_expr(x)
+    value = value if is_float(value.dtype) else cast(value, "float32")
+    return cast(of(cast(value, "float32")), value.dtype) if value.dtype in HALVES else of(value)
+
+
+def bitwise_and(a: ExprLike, b: ExprLike) -> Expr:
+    """The bits that both integers have."""
+    return _of_bits("bitwise_and", a, b)
+
+
+def bitwise_or(a: ExprLike, b: ExprLike) -> Expr:
+    """The bits that any of two integers has."""
+    return _of_bits("bitwise_or", a, b)
+
+
+def bitwise_xor(a: ExprLike, b: ExprLike) -> Expr:
+    """The bits that one of two integers has."""
+    return _of_bits("bitwise_xor", a, b)
+
+
+def bitwise_not(x: ExprLike) -> Expr:
+    """The bits that an integer does not have."""
+    value = as_expr(x)
+    low, high = integer_limits(value.dtype)
+    return bitwise_xor(value, const(low + high if low else high, value.dtype))
+
+
+def left_shift(a: ExprLike, b: ExprLike) -> Expr:
+    """Bits moved up by ``b``, zeros below; by the type's width or more it is 0."""
+    return _of_bits("left_shift", a, b)
+
+
+def right_shift(a: ExprLike, b: ExprLike) -> Expr:
+    """Bits moved down by ``b``, copies of the sign above; by the type's width or more it is 0 or -1."""
+    return _of_bits("right_shift", a, b)
+
+
+def _of_bits(name: str, a: ExprLike, b: ExprLike) -> Expr:
+    x, y, dtype = operands(a, b)
+    if is_float(dtype) or dtype == "bool":
+        raise TypeError(f"te.{name} takes integers, got {dtype}")
+    return Call(name, (x, y), dtype)
+
+
+def bitcast(x: ExprLike, dtype: str) -> Expr:
+    """The number of another type of the same size that has the bits of ``x``; not of bool."""
+    value, dtype = as_expr(x), dtype_named(dtype)
+    if value.dtype == dtype:
+        return value
+    sizes = [ITEM_BYTES[d] for d in (value.dtype, dtype)]
+    if sizes[0] != sizes[1] or "bool" in (value.dtype, dtype):
+        raise TypeError(f"te.bitcast takes types of one size that are not bool, got {value.dtype} to {dtype}")
+    return Call(f"bitcast_{dtype}", (value,), dtype)
 
 
 def sqrt(x: ExprLike) -> Expr:

@@ -31,6 +31,7 @@ BOUNDS = {
     ("sin", "float32"): 2.0, ("sin", "float64"): 2.0,
     ("cos", "float32"): 2.0, ("cos", "float64"): 2.0,
     ("tan", "float32"): 3.5, ("tan", "float64"): 3.5,
+    ("atan", "float32"): 2.5, ("atan", "float64"): 2.5,
     ("sinh", "float32"): 2.5, ("sinh", "float64"): 2.5,
     ("cosh", "float32"): 2.5, ("cosh", "float64"): 2.5,
 }  # fmt: skip

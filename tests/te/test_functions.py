@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from autotune import te
-from tests.codegen.executions import everywhere
+from tests.codegen.executions import everywhere, pairs
 from tests.schedule.machine import run_machine_code
 
 ELEMENTARY = ("sin", "cos", "tan", "sinh", "cosh", "log1p", "log2", "log10", "trunc")
@@ -39,6 +39,56 @@ def test_elementary_functions(name: str, dtype: str) -> None:
         np.testing.assert_allclose(found.astype(np.float64), exact, rtol=tolerance, atol=0)
     (evaluated,) = te.evaluate([c], {a: x})
     np.testing.assert_allclose(evaluated.astype(np.float64), exact, rtol=tolerance, atol=tolerance / 8)
+
+
+INVERSE = ("asin", "acos", "atan", "asinh", "acosh", "atanh")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", INVERSE)
+def test_inverse_functions(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(-1, 1, 60), [0.0, -0.0, 1.0, -1.0, 1e-4]])
+    if name in ("atan", "asinh", "acosh"):
+        x = np.concatenate([x * 7, [3e38, 1e-30, np.inf, -np.inf]])
+    with np.errstate(all="ignore"):
+        x = np.concatenate([x, [1.5, -1.5, np.nan]]).astype(dtype)
+        exact = getattr(np, f"arc{name[1:]}")(x.astype(np.longdouble)).astype(np.float64)
+    a = te.placeholder(x.shape, dtype, name="A")
+    c = te.compute(x.shape, lambda i: getattr(te, name)(a[i]), name="C")
+    s = te.create_schedule(c)
+    s[c].vectorize(s[c].split(c.op.axis[0], 8)[1])
+    found = run_machine_code(s, [a, c], {"A": x})["C"].astype(np.float64)
+    tolerance = 3 * float(ml_dtypes.finfo(dtype).eps)
+    np.testing.assert_allclose(
+        found, exact, rtol=tolerance, atol=float(ml_dtypes.finfo(dtype).smallest_normal)
+    )
+    np.testing.assert_array_equal(np.signbit(found[exact == 0]), np.signbit(exact[exact == 0]))
+
+
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64"])
+@pytest.mark.parametrize("name", BITS)
+def test_bits(name: str, dtype: str) -> None:
+    a, b = pairs(np.array([0, 1, 2, 5, 7, 8, 15, 31, 32, 63, 64, 100, -1, -8]).astype(dtype))
+    found = everywhere([a, b], getattr(te, name))
+    np.testing.assert_array_equal(found, getattr(np, name)(a, b))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32"])
+def test_bits_that_are_not_set(dtype: str) -> None:
+    x = np.array([0, 1, -1, 127]).astype(dtype)
+    assert everywhere([x], te.bitwise_not).tolist() == np.invert(x).tolist()
+
+
+@pytest.mark.parametrize(("old", "new"), [("float32", "uint32"), ("int64", "float64"), ("int8", "uint8")])
+def test_bits_as_another_type(old: str, new: str) -> None:
+    x = np.array([0, 1, 2, 100]).astype(old)
+    np.testing.assert_array_equal(everywhere([x], lambda v: te.bitcast(v, new)), x.view(new))
+    with pytest.raises(TypeError, match=r"te\.bitcast takes types of one size"):
+        te.bitcast(te.placeholder((1,), old)[0], "int16")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -7,6 +7,7 @@ from typing import Any
 
 from autotune.codegen.llvm.addresses import Environment, Ramp
 from autotune.codegen.llvm.arithmetic import Arithmetic
+from autotune.codegen.llvm.bits import BIT_FUNCTIONS, bit_function, bitcast
 from autotune.codegen.llvm.float_to_integer import float_to_integer, unclipped
 from autotune.codegen.llvm.types import Value, constant, number, scalar_type, type_of, vector
 from autotune.errors import BuildError
@@ -95,6 +96,10 @@ class Expressions:
         code, cast = self.code, self.arithmetic.cast
         if node.name == "order_key":
             return self.arithmetic.order_key(self.value(node.args[0]), node.dtype)
+        if node.name.startswith("bitcast_"):
+            return bitcast(code, self.value(node.args[0]), node.dtype)
+        if node.name in BIT_FUNCTIONS:
+            return bit_function(self.arithmetic, node.name, *map(self.value, node.args))
         dtype = "float32" if node.dtype in HALVES else node.dtype
         args, lanes = code.alike(*[cast(self.value(a), dtype) for a in node.args])
         if node.name in _INTRINSICS:

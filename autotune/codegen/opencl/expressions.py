@@ -23,6 +23,7 @@ from autotune.codegen.opencl.types import (
 from autotune.codegen.opencl.writer import Writer
 from autotune.errors import BuildError
 from autotune.lower.ir import Buffer, Load, has_load, nodes, operands
+from autotune.target import ITEM_BYTES
 from autotune.te.dtypes import HALVES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Select, Var
 from autotune.te.folding import folded, holds
@@ -33,9 +34,26 @@ MOST_BRACKETS = 24
 _ROUNDED = {"float16": "at_half", "bfloat16": "at_brain"}
 _READ = {"float16": "at_from_half", "bfloat16": "at_from_brain"}
 WRITTEN = {"float16": "at_to_half", "bfloat16": "at_to_brain"}
+_BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<", "right_shift": ">>"}
 FUNCTIONS = {
-    **{name: name for name in ("exp", "log", "log1p", "log2", "log10", "sin", "cos", "tan", "sinh", "cosh")},
-    **{name: name for name in ("sqrt", "rsqrt", "erf", "tanh", "pow", "fmod", "trunc", "floor", "ceil")},
+    **{name: name for name in ("exp", "log", "log1p", "log2", "log10", "sin", "cos", "tan")},
+    **{
+        name: name
+        for name in (
+            "atan",
+            "sinh",
+            "cosh",
+            "sqrt",
+            "rsqrt",
+            "erf",
+            "tanh",
+            "pow",
+            "fmod",
+            "trunc",
+            "floor",
+            "ceil",
+        )
+    },
     "round": "rint",
     "abs": "fabs",
 }
@@ -227,6 +245,10 @@ class Expressions:
         if node.name == "order_key":
             name = self.code.function(f"at_order_key_{node.args[0].dtype}")
             return Value(f"{name}({text})", node.dtype, None, depth)
+        if node.name.startswith("bitcast_"):
+            return self._bitcast(args[0], node.dtype)
+        if node.name in _BITS:
+            return self._of_bits(node.name, *args)
         if node.name == "sigmoid":
             name = self.code.function(f"at_sigmoid_{'d' if node.dtype == 'float64' else 'f'}")
         elif node.name in FUNCTIONS:
@@ -234,6 +256,24 @@ class Expressions:
         else:
             raise BuildError(f"no function {node.name} in OpenCL C")
         return self.rounded(Value(f"{name}({text})", node.dtype, None, depth))
+
+    def _bitcast(self, value: Value, dtype: str) -> Value:
+        if {value.dtype, dtype} & set(HALVES):
+            raise BuildError(
+                f"code for OpenCL devices cannot take {value.dtype} for {dtype}: halves are floats in it"
+            )
+        text = f"as_{register_type(dtype)}(({register_type(value.dtype)}){value.text})"
+        return Value(text, dtype, None, value.depth + 2)
+
+    def _of_bits(self, name: str, a: Value, b: Value) -> Value:
+        """Shifts take the amount modulo the width in OpenCL C."""
+        kind, width, depth = register_type(a.dtype), 8 * ITEM_BYTES[a.dtype], max(a.depth, b.depth) + 4
+        text = f"({kind})(({kind}){a.text} {_BITS[name]} ({kind}){b.text})"
+        if name in ("left_shift", "right_shift"):
+            beyond = f"({a.text} < 0 ? -1 : 0)" if name == "right_shift" else "0"
+            unsigned = f"(({register_type(f'uint{width}')}){b.text} < {width})"
+            text = f"({unsigned} ? {text} : ({kind}){beyond})"
+        return Value(f"({text})", a.dtype, None, depth)
 
     def _cast(self, node: Cast) -> Value:
         return self.cast(self.value(node.a), node.dtype)

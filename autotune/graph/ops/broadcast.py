@@ -62,7 +62,7 @@ def _logical(name: str, types: Types, _: Attrs) -> str:
     return "bool"
 
 
-def _nary(
+def define_nary(
     name: str,
     arity: tuple[int, int],
     reference: ArrayRule,
@@ -95,14 +95,14 @@ def _nary(
     return define(name, "elementwise", arity, infer, run, compute, attributes or {}, **facts)
 
 
-def _binary(
+def define_binary(
     name: str,
     reference: Callable[[Array, Array], Array],
     expression: Callable[[Expr, Expr], Expr],
     dtype_rule: TypeRule = _same,
     **facts: Any,
 ) -> OpDef:
-    return _nary(
+    return define_nary(
         name,
         (2, 2),
         lambda xs, _: reference(xs[0], xs[1]),
@@ -117,7 +117,7 @@ def _folded(
     reference: Callable[[Array, Array], Array],
     expression: Callable[[Expr, Expr], Expr],
 ) -> OpDef:
-    return _nary(
+    return define_nary(
         name,
         (1, _MANY),
         lambda xs, _: reduce(reference, xs),
@@ -200,17 +200,17 @@ def _mean_dtype(name: str, types: Types, attrs: Attrs) -> str:
     return dtype
 
 
-_binary("Add", np.add, lambda a, b: a + b, commutative=True, neutral=0)
-_binary("Sub", np.subtract, lambda a, b: a - b, neutral=0)
-_binary("Mul", np.multiply, lambda a, b: a * b, commutative=True, neutral=1)
-_binary("Div", _divide, _divide_expr, neutral=1, positive_inputs=(1,))
-_nary("Pow", (2, 2), _pow, _pow_expr, _pow_dtype, positive_inputs=(0, 1))
-_nary("Mod", (2, 2), _mod, _mod_expr, _mod_dtype, {"fmod": Attribute("int", 0)}, positive_inputs=(1,))
+define_binary("Add", np.add, lambda a, b: a + b, commutative=True, neutral=0)
+define_binary("Sub", np.subtract, lambda a, b: a - b, neutral=0)
+define_binary("Mul", np.multiply, lambda a, b: a * b, commutative=True, neutral=1)
+define_binary("Div", _divide, _divide_expr, neutral=1, positive_inputs=(1,))
+define_nary("Pow", (2, 2), _pow, _pow_expr, _pow_dtype, positive_inputs=(0, 1))
+define_nary("Mod", (2, 2), _mod, _mod_expr, _mod_dtype, {"fmod": Attribute("int", 0)}, positive_inputs=(1,))
 
 _folded("Sum", np.add, lambda a, b: a + b)
 _folded("Max", np.maximum, te.maximum)
 _folded("Min", np.minimum, te.minimum)
-_nary(
+define_nary(
     "Mean",
     (1, _MANY),
     lambda xs, _: reduce(np.add, xs) * (1 / len(xs)),
@@ -220,23 +220,23 @@ _nary(
     is_copy_rule=_is_alone,
 )
 
-_binary("Equal", np.equal, lambda a, b: a == b, _compared, commutative=True)
-_binary("Less", np.less, lambda a, b: a < b, _compared)
-_binary("LessOrEqual", np.less_equal, lambda a, b: a <= b, _compared)
-_binary("Greater", np.greater, lambda a, b: a > b, _compared)
-_binary("GreaterOrEqual", np.greater_equal, lambda a, b: a >= b, _compared)
-_binary("And", np.logical_and, te.all, _logical, commutative=True)
-_binary("Or", np.logical_or, te.any, _logical, commutative=True)
-_binary("Xor", np.logical_xor, lambda a, b: a != b, _logical, commutative=True)
+define_binary("Equal", np.equal, lambda a, b: a == b, _compared, commutative=True)
+define_binary("Less", np.less, lambda a, b: a < b, _compared)
+define_binary("LessOrEqual", np.less_equal, lambda a, b: a <= b, _compared)
+define_binary("Greater", np.greater, lambda a, b: a > b, _compared)
+define_binary("GreaterOrEqual", np.greater_equal, lambda a, b: a >= b, _compared)
+define_binary("And", np.logical_and, te.all, _logical, commutative=True)
+define_binary("Or", np.logical_or, te.any, _logical, commutative=True)
+define_binary("Xor", np.logical_xor, lambda a, b: a != b, _logical, commutative=True)
 
-_nary(
+define_nary(
     "Where",
     (3, 3),
     lambda xs, _: np.where(xs[0], xs[1], xs[2]),
     lambda xs, _: te.if_then_else(xs[0], xs[1], xs[2]),
     _where_dtype,
 )
-_nary(
+define_nary(
     "PRelu",
     (2, 2),
     lambda xs, _: np.where(xs[0] < 0, xs[0] * xs[1], xs[0]),

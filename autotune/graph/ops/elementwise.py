@@ -31,7 +31,7 @@ _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
-def _unary(
+def define_unary(
     name: str,
     reference: ArrayRule,
     expression: ExprRule,
@@ -67,7 +67,7 @@ def _unary(
 def _simple(
     name: str, reference: Callable[[Array], Array], expression: Callable[[Expr], Expr], **facts: Any
 ) -> OpDef:
-    return _unary(name, lambda x, _: reference(x), lambda x, _: expression(x), **facts)
+    return define_unary(name, lambda x, _: reference(x), lambda x, _: expression(x), **facts)
 
 
 def _erf(x: Array) -> Array:
@@ -159,6 +159,12 @@ _simple("Tan", np.tan, te.tan)
 _simple("Sinh", np.sinh, te.sinh)
 _simple("Cosh", np.cosh, te.cosh)
 _simple("Tanh", np.tanh, te.tanh)
+_simple("Asin", np.arcsin, te.asin)
+_simple("Acos", np.arccos, te.acos)
+_simple("Atan", np.arctan, te.atan)
+_simple("Asinh", np.arcsinh, te.asinh)
+_simple("Acosh", np.arccosh, te.acosh)
+_simple("Atanh", np.arctanh, te.atanh)
 _simple("Sigmoid", _sigmoid, te.sigmoid)
 _simple("Floor", np.floor, te.floor)
 _simple("Ceil", np.ceil, te.ceil)
@@ -174,55 +180,55 @@ _simple(
     lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     lambda x: x * _hard_sigmoid_expr(x, 1 / 6, 0.5),
 )
-_unary("IsNaN", lambda x, _: np.isnan(x), lambda x, _: x != x, result="bool")
-_unary(
+define_unary("IsNaN", lambda x, _: np.isnan(x), lambda x, _: x != x, result="bool")
+define_unary(
     "IsInf",
     _isinf,
     _isinf_expr,
     {"detect_negative": Attribute("int", 1), "detect_positive": Attribute("int", 1)},
     result="bool",
 )
-_unary("Sign", lambda x, _: np.sign(x), lambda x, _: _sign_expr(x), dtypes=NUMERIC)
-_unary("Abs", lambda x, _: np.abs(x), lambda x, _: te.abs(x), dtypes=NUMERIC)
-_unary("Neg", lambda x, _: np.negative(x), lambda x, _: -x, dtypes=NUMERIC)
-_unary(
+define_unary("Sign", lambda x, _: np.sign(x), lambda x, _: _sign_expr(x), dtypes=NUMERIC)
+define_unary("Abs", lambda x, _: np.abs(x), lambda x, _: te.abs(x), dtypes=NUMERIC)
+define_unary("Neg", lambda x, _: np.negative(x), lambda x, _: -x, dtypes=NUMERIC)
+define_unary(
     "Relu",
     lambda x, _: np.maximum(x, 0),
     lambda x, _: te.maximum(x, te.const(0, x.dtype)),
     dtypes=NUMERIC,
 )
-_unary(
+define_unary(
     "Clip",
     _clip,
     _clip_expr,
     {"min": Attribute("float"), "max": Attribute("float")},
     dtypes=NUMERIC,
 )
-_unary(
+define_unary(
     "LeakyRelu",
     lambda x, a: np.where(x < 0, float_attr(a, "alpha") * x, x),
     lambda x, a: te.if_then_else(x < 0.0, x * float_attr(a, "alpha"), x),
     {"alpha": Attribute("float", 0.01)},
 )
-_unary(
+define_unary(
     "Elu",
     lambda x, a: np.where(x < 0, float_attr(a, "alpha") * np.expm1(x), x),
     lambda x, a: te.if_then_else(x < 0.0, (te.exp(x) - 1.0) * float_attr(a, "alpha"), x),
     {"alpha": Attribute("float", 1.0)},
 )
-_unary(
+define_unary(
     "HardSigmoid",
     _hard_sigmoid,
     lambda x, a: _hard_sigmoid_expr(x, float_attr(a, "alpha"), float_attr(a, "beta")),
     {"alpha": Attribute("float", 0.2), "beta": Attribute("float", 0.5)},
 )
-_unary(
+define_unary(
     "Gelu",
     _gelu,
     _gelu_expr,
     {"approximate": Attribute("str", "none", choices=("none", "tanh"))},
 )
-_unary(
+define_unary(
     "Cast",
     lambda x, a: converted(x, str_attr(a, "to")),
     _cast_expr,
@@ -231,10 +237,10 @@ _unary(
     is_copy_rule=lambda types, attrs: at(types, 0).dtype == attrs["to"],
 )
 for _name in ("Identity", "Dropout"):
-    _unary(
+    define_unary(
         _name, lambda x, _: x, lambda x, _: x, dtypes=STORAGE_DTYPES, is_copy_rule=lambda types, attrs: True
     )
-_unary(
+define_unary(
     "Not",
     lambda x, _: np.logical_not(x),
     lambda x, _: x == te.const(False, "bool"),

@@ -21,6 +21,7 @@ from autotune.suggest import did_you_mean
 FAMILIES = (
     "elementwise",
     "broadcast",
+    "bits",
     "convolution",
     "pool",
     "reshape",

@@ -48,6 +48,8 @@ UNARY = [
         case(op, normal(3, 37))
         for op in [
             "Abs",
+            "Asinh",
+            "Atan",
             "Ceil",
             "Cos",
             "Cosh",
@@ -73,6 +75,13 @@ UNARY = [
         ]
     ),
     *(case(op, positive(3, 37)) for op in ("Log", "Reciprocal", "Sqrt")),
+    *(case(op, RNG.uniform(-1, 1, (3, 37)).astype(np.float32)) for op in ("Asin", "Acos", "Atanh")),
+    case("Acosh", 1 + positive(37)),
+    case("BitwiseNot", integers(3, 37, dtype="int32")),
+    case("BitCast", normal(3, 37), to="int32"),
+    case("BitCast", flags(37), to="uint8"),
+    case("BitCast", integers(37, dtype="int16"), to="bfloat16"),
+    case("Cast", normal(37), to="float8_e5m2"),
     case("IsInf", np.array([np.inf, -np.inf, np.nan, 1], np.float32)),
     case("IsInf", np.array([np.inf, -np.inf, np.nan, 1], np.float32), detect_negative=0),
     case("IsInf", np.array([np.inf, -np.inf, np.nan, 1], np.float32), detect_negative=0, detect_positive=0),
@@ -93,6 +102,9 @@ NARY = [
     *(case(op, normal(3, 19), normal(19)) for op in ("Equal", "Less", "LessOrEqual", "Greater")),
     case("GreaterOrEqual", integers(3, 19), integers(19)),
     *(case(op, flags(3, 19), flags(19)) for op in ("And", "Or", "Xor")),
+    *(case(op, integers(3, 19), integers(19)) for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor")),
+    case("BitShift", integers(3, 19, dtype="uint8"), np.arange(19, dtype="uint8"), direction="LEFT"),
+    case("BitShift", integers(3, 19, dtype="uint64"), np.arange(19, dtype="uint64") * 5, direction="RIGHT"),
     case("Div", normal(3, 19), positive(19)),
     case("Div", integers(3, 19), integers(19)),
     case("Mod", integers(3, 19), integers(19)),

@@ -44,6 +44,7 @@ from autotune.codegen.llvm.vector_math.fits import (
 from autotune.codegen.llvm.vector_math.fmod import remainder
 from autotune.codegen.llvm.vector_math.hyperbolic import cosh, sinh
 from autotune.codegen.llvm.vector_math.instructions import FLOATS, VectorWriter
+from autotune.codegen.llvm.vector_math.inverse import arctangent
 from autotune.codegen.llvm.vector_math.log import log, log1p, log2, log10
 from autotune.codegen.llvm.vector_math.parts import (
     LN2,
@@ -231,6 +232,7 @@ _UNARY: Final[Mapping[str, Callable[[VectorWriter, str], str]]] = {
     "sin": sine,
     "cos": cosine,
     "tan": tangent,
+    "atan": arctangent,
     "sinh": sinh,
     "cosh": cosh,
     "tanh": _tanh,

@@ -34,6 +34,7 @@ PLAIN = {
     "normalization": "search_spaces.normalization",
     "elementwise": "search_spaces.elementwise",
     "winograd": "search_spaces.winograd",
+    "sequential": "search_spaces.sequential",
     "strassen": "search_spaces.strassen",
 }
 """Families that look at the whole region."""

@@ -33,6 +33,7 @@ VERSIONS: Mapping[str, int] = MappingProxyType(
         "space.normalization": 3,
         "space.pool": 3,
         "space.elementwise": 4,
+        "space.sequential": 1,
         "space.strassen": 1,
         "space.winograd": 2,
         "space.winograd_blocks": 2,

@@ -25,6 +25,7 @@ from autotune.passes.dispatch_order import Aim, in_order
 from autotune.passes.partition import PartitionOptions
 from autotune.passes.pipeline import Observer
 from autotune.passes.preference import TOLERANCE, Preference
+from autotune.runtime.counted import CountedOutput, to_metadata
 from autotune.schedule.trace import Trace
 from autotune.target import Target
 
@@ -121,6 +122,7 @@ def compile_in_detail(
         "tolerance": str(tolerance),
         "objective": objective,
         "coverage": report.to_json(),
+        **to_metadata(CountedOutput(*each) for each in parts.counted),
     }
     image, memory_plan = assemble(parts, built, chosen_target, metadata)
     memory = prove_memory(parts, memory_plan) if verify else None

@@ -79,6 +79,11 @@ def compile_placed(
     found = affinities(graph, rules)
     if found is None:
         raise PlacementError(f"nothing of {graph.name!r} is put on any device")
+    if graph.counted:
+        raise PlacementError(
+            f"output {graph.outputs[graph.counted[0][0]]!r} of {graph.name!r} is as long as its data say, which "
+            f"programs of several devices do not do\n  compile the model for one device"
+        )
     division = divide_by_device(_prepared(graph, rules, found, target_of, layout, observer))
     parts = [partition(segment.graph, OF_A_MODEL) for segment in division.segments]
     targets = [target_of(segment.device) for segment in division.segments]

@@ -18,7 +18,8 @@ import numpy as np
 from autotune.errors import GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import device_in
 from autotune.frontends.onnx_composed import COMPOSED, SEVERAL_OUTPUTS
-from autotune.frontends.onnx_constants import attribute_value, fold_special
+from autotune.frontends.onnx_constants import SPECIAL, attribute_value, fold_special
+from autotune.frontends.onnx_counted import Counted, carried
 from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_functions import Definition, definition_of
 from autotune.frontends.onnx_nodes import OnnxNode, convert
@@ -84,6 +85,8 @@ class _Importer:
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
         self.nodes: list[Node] = []
+        self.counted: dict[str, Counted] = {}
+        """Values of which a part is there."""
 
     def type_of(self, value: str) -> TensorType:
         if value not in self.types:
@@ -119,16 +122,19 @@ class _Importer:
             own = device_in(proto.metadata_props, f"{self.origin}: node {origin!r}")
             self.device = own or self.devices.nodes.get(origin, "")
             self._import_node(proto)
-        outputs = tuple(value.name for value in graph.output)
+        outputs = [value.name for value in graph.output]
         for output in outputs:
             self.type_of(output)
+        counted = [(n, self.counted[v]) for n, v in enumerate(outputs) if v in self.counted]
+        outputs += dict.fromkeys(found.count for _, found in counted if found.count not in outputs)
         made = Graph(
             _graph_name(self.origin, graph.name),
             inputs,
-            outputs,
+            tuple(outputs),
             tuple(self.nodes),
             self.types,
             self.constants,
+            counted=tuple((n, found.axis, outputs.index(found.count)) for n, found in counted),
         )
         return self.devices.apply(made).pruned()
 
@@ -196,6 +202,10 @@ class _Importer:
         twice = [output for output in proto.output if output != ABSENT and output in self.types]
         if twice:
             raise ModelImportError(f"{self.origin}: {node.fail(f'{twice[0]!r} is defined twice')}")
+        if node.op in SPECIAL and (open_ := [value for value in node.inputs if value in self.counted]):
+            where = f"{open_[0]!r} along axis {self.counted[open_[0]].axis}"
+            reason = f"the extent of {where} is known only when it is computed"
+            raise ModelImportError(f"{self.origin}: {node.fail(reason)}")
         special = fold_special(node)
         if special is not None:
             self._define_constant(node.outputs[0], special)
@@ -235,10 +245,9 @@ class _Importer:
 
     def _append(self, node: OnnxNode) -> None:
         if node.op in COMPOSED:
-            define = self._define_constant
-            COMPOSED[node.op](
-                node, Emitter(node, partial(self._append_plain, name=node.name), define, self._fresh)
-            )
+            append = partial(self._append_plain, name=node.name)
+            emitter = Emitter(node, append, self._define_constant, self._fresh, self._set_counted)
+            COMPOSED[node.op](node, emitter)
             return
         if node.flatten_to is None:
             self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)
@@ -266,8 +275,17 @@ class _Importer:
             return
         for output, found in types.items():
             self._check_size(found, f"node {name!r} ({op}): its result {output!r}")
+        try:
+            self.counted |= carried(node, {**self.types, **types}, self.counted, self.constants)
+        except ModelImportError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
         self.types.update(types)
         self.nodes.append(node)
+
+    def _set_counted(self, value: str, axis: int, count: str) -> None:
+        """What of a value is there, another one says; nothing of a constant."""
+        if value not in self.constants:
+            self.counted[value] = Counted(axis, count)
 
     def _check_size(self, found: TensorType, what: str) -> None:
         if found.nbytes > MAX_VALUE_BYTES:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 
 import numpy as np
 
-from autotune.frontends.onnx_emit import Emitter
+from autotune.frontends.onnx_einsum import COMPOSED_EINSUM
+from autotune.frontends.onnx_emit import Composer, Emitter
+from autotune.frontends.onnx_indexing import COMPOSED_INDEXING
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_quantized import dequantize, quantize
 from autotune.frontends.onnx_resize import compose_resize
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import float_limits, is_float
 from autotune.te.narrow import NARROW_FLOATS, NARROW_INTEGERS
-
-Composer: TypeAlias = Callable[[OnnxNode, Emitter], None]
 
 
 def _log_sum_exp(node: OnnxNode, emit: Emitter) -> None:
@@ -137,10 +136,20 @@ COMPOSED: Mapping[str, Composer] = {
     "Resize": compose_resize,
     "Upsample": compose_resize,
     **dict.fromkeys(_RECURRENT, _recurrent),
+    **COMPOSED_EINSUM,
+    **COMPOSED_INDEXING,
 }
 """What adds the nodes for a node whose parameters are attributes already."""
 
-SEVERAL_OUTPUTS = ("BatchNormalization", "Dropout", "LayerNormalization", "Split", *_RECURRENT)
+SEVERAL_OUTPUTS = (
+    "BatchNormalization",
+    "Dropout",
+    "LayerNormalization",
+    "Split",
+    "TopK",
+    "Unique",
+    *_RECURRENT,
+)
 """Operators of which more than the first output can be asked for."""
 
-__all__ = ["COMPOSED", "SEVERAL_OUTPUTS", "Composer"]
+__all__ = ["COMPOSED", "SEVERAL_OUTPUTS"]

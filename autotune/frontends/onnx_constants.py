@@ -11,7 +11,7 @@ import numpy as np
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.graph.ir import Array, Attr
 
-SPECIAL = ("Constant", "ConstantOfShape", "Range", "Shape", "Size")
+SPECIAL = ("Constant", "ConstantOfShape", "EyeLike", "Range", "Shape", "Size")
 """Operators that are evaluated at import and never become nodes."""
 MAX_EVALUATED_BYTES = 1 << 28
 """Bytes of what such an operator may give."""
@@ -23,6 +23,8 @@ def fold_special(node: OnnxNode) -> Array | None:
         return _constant_value(node)
     if node.op == "ConstantOfShape":
         return _constant_of_shape(node)
+    if node.op == "EyeLike":
+        return _eye_like(node)
     if node.op == "Range":
         return _range(node)
     if node.op == "Shape":
@@ -42,6 +44,17 @@ def _constant_of_shape(node: OnnxNode) -> Array:
         raise node.fail(f"negative dimension in shape {shape}")
     _check_size(node, math.prod(shape), fill.dtype)
     return np.full(shape, fill[0])
+
+
+def _eye_like(node: OnnxNode) -> Array:
+    from autotune.frontends.onnx_read import element_dtype
+
+    x, given = node.input_type(0), node.attrs.get("dtype", 0)
+    if x.rank != 2:
+        raise node.fail(f"it takes a matrix, got {x}")
+    dtype = np.dtype(element_dtype(given, f"node {node.name!r} (EyeLike)") if given else x.dtype)
+    _check_size(node, x.size, dtype)
+    return np.eye(x.shape[0], x.shape[1], int(node.attrs.get("k", 0)), dtype)
 
 
 def _range(node: OnnxNode) -> Array:

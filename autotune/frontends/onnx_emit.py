@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,8 @@ class Emitter:
     append: _Append
     define: Callable[[str, Array], None]
     fresh: Callable[[str], str]
+    counted: Callable[[str, int, str], None]
+    """Says of a value along which axis another one counts what is there."""
 
     def __call__(
         self,
@@ -53,4 +55,7 @@ class Emitter:
         return index < len(self.node.outputs) and self.node.outputs[index] != ABSENT
 
 
-__all__ = ["Emitter"]
+Composer: TypeAlias = Callable[[OnnxNode, Emitter], None]
+"""Adds the nodes for a node."""
+
+__all__ = ["Composer", "Emitter"]

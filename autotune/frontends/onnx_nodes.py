@@ -79,7 +79,7 @@ class Parameter:
     scalar: bool = False
 
 
-_RENAMED = {"constant_value": "value"}
+_RENAMED = {"constant_value": "value", "K": "k"}
 """Parameters by their names in ONNX."""
 
 
@@ -133,8 +133,8 @@ def _parameters_to_attributes(node: OnnxNode) -> None:
         node.attrs[parameter.name] = (
             array.reshape(-1)[0].item() if parameter.scalar else tuple(array.reshape(-1).tolist())
         )
-    if parameters:
-        del node.inputs[parameters[0].index :]
+    taken = {parameter.index for parameter in parameters}
+    node.inputs = [value for index, value in enumerate(node.inputs) if index not in taken]
 
 
 def _resolve_auto_pad(node: OnnxNode) -> None:
@@ -314,14 +314,7 @@ def _pad(node: OnnxNode) -> None:
     node.attrs["pads"] = tuple(full)
 
 
-def _arg_reduction(node: OnnxNode) -> None:
-    if node.attrs.pop("select_last_index", 0):
-        raise node.fail("select_last_index=1 is not supported")
-
-
 _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
-    "ArgMax": _arg_reduction,
-    "ArgMin": _arg_reduction,
     "BatchNormalization": _batch_norm,
     "BitCast": _cast,
     "Cast": _cast,

@@ -197,6 +197,8 @@ class Graph:
     types: Mapping[str, TensorType]
     constants: Mapping[str, Array] = field(default_factory=dict)
     affinity: Affinity = Affinity()
+    counted: tuple[tuple[int, int, int], ...] = ()
+    """Outputs of which a part is there: number of the output, axis, number of the output that says how much."""
 
     def __post_init__(self) -> None:
         for key in ("inputs", "outputs", "nodes"):

@@ -65,6 +65,10 @@ class Elements:
             for part in walk(stmt):
                 if isinstance(part, Store):
                     part.origin = origin
+        return self.guarded(frame, mode, stmt)
+
+    def guarded(self, frame: Frame, mode: str, stmt: Stmt) -> Stmt:
+        """A statement under the conditions that are left for ``mode``."""
         conditions = [c for c, is_reduce in frame.conditions if mode in ("all", "update") or not is_reduce]
         conditions += frame.bounds_conditions(self.translator.simplifier)
         for condition in reversed(dict.fromkeys(conditions)):

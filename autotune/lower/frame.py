@@ -164,12 +164,12 @@ class Frame:
         """
         result: list[Expr] = []
         values = self.axis_values()
-        for axis, size in zip(self.op.axis, self.op.shape, strict=True):
+        for axis in self.op.axis:
             if axis in self.bounded or axis not in values:
                 continue
             value = values[axis]
             for condition in (
-                simplifier.compared("<", value, constant_form(size)),
+                simplifier.compared("<", value, constant_form(axis.extent)),
                 simplifier.compared(">=", value, constant_form(0)),
             ):
                 if not (isinstance(condition, Const) and condition.value):

@@ -94,6 +94,14 @@ class For(Stmt):
 
 
 @dataclass(slots=True)
+class While(Stmt):
+    """``body`` again and again while ``cond`` holds, which is tested first and reads what the body stores."""
+
+    cond: Expr
+    body: Stmt
+
+
+@dataclass(slots=True)
 class Let(Stmt):
     """A name for a value in ``body``."""
 
@@ -222,7 +230,7 @@ def sub_statements(stmt: Stmt) -> tuple[Stmt, ...]:
     """Direct parts of a statement."""
     if isinstance(stmt, Seq):
         return stmt.stmts
-    if isinstance(stmt, For | Let | Allocate | Intrinsic):
+    if isinstance(stmt, For | While | Let | Allocate | Intrinsic):
         return (stmt.body,)
     if isinstance(stmt, If):
         return (stmt.then,) if stmt.otherwise is None else (stmt.then, stmt.otherwise)
@@ -233,7 +241,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
     """Expressions that the statement holds itself."""
     if isinstance(stmt, Let):
         return (stmt.value,)
-    if isinstance(stmt, If):
+    if isinstance(stmt, If | While):
         return (stmt.cond,)
     if isinstance(stmt, Store):
         return (*stmt.indices, stmt.value)
@@ -322,6 +330,7 @@ __all__ = [
     "Seq",
     "Stmt",
     "Store",
+    "While",
     "expressions",
     "has_load",
     "has_thread_axes",

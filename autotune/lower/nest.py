@@ -29,10 +29,13 @@ from autotune.lower.linear import Lin, constant_form
 from autotune.lower.prefetch import Prefetches
 from autotune.lower.regions import Region
 from autotune.lower.remainders import Remainders
+from autotune.lower.sequential import sequential_statement
 from autotune.lower.translate import Place, Translator
 from autotune.schedule.relations import Split
 from autotune.schedule.stage import Stage
 from autotune.te.expr import Const, Expr, IterVar, Var
+from autotune.te.sequential import SequentialOp
+from autotune.te.tensor import ComputeOp
 from autotune.te.traversal import reads
 
 REGISTER_ELEMENTS = 2048
@@ -73,7 +76,8 @@ class NestBuilder:
 
     def root(self, stage: Stage) -> Stmt:
         """The whole nest of a stage at the root."""
-        region: Region = [(constant_form(0), d) for d in stage.op.shape]
+        assert isinstance(stage.op, ComputeOp)
+        region: Region = [(constant_form(0), axis.extent) for axis in stage.op.axis]
         return self._nest(Frame(stage, region), 0, "all", self.places[stage])
 
     # -- loops -----------------------------------------------------------------------------------------------
@@ -85,6 +89,9 @@ class NestBuilder:
         loops only.
         """
         leaves = frame.stage.leaf_iter_vars
+        if isinstance(frame.op, SequentialOp) and (at == len(leaves) or leaves[at].kind == "reduce"):
+            point = sequential_statement(frame.op, frame.axis_values(), out, self.translator)
+            return self.elements.guarded(frame, "all", point)
         data_only = mode in ("init", "load", "store")
         while at < len(leaves) and data_only and leaves[at].kind == "reduce":
             at += 1

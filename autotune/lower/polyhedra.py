@@ -20,6 +20,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    While,
     is_thread_axis,
     operands,
 )
@@ -171,6 +172,8 @@ class _Walker:
             return self.walk(stmt.body, loops, conditions, time, names, pending, position)
         if isinstance(stmt, Prefetch | Barrier):
             return position
+        if isinstance(stmt, While):
+            raise NotAffine("a loop that runs while a condition holds")
         assert isinstance(stmt, Store)
         self._store(stmt, loops, conditions, (*time, str(position)), names, pending)
         return position + 1

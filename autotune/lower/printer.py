@@ -18,6 +18,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    While,
 )
 from autotune.lower.rewrite import substituted, with_parts
 from autotune.strides import dense_strides
@@ -78,6 +79,10 @@ def _stmt(stmt: Stmt, depth: int, lines: list[str]) -> None:
         note = f"  // {stmt.note}" if stmt.note else ""
         keyword = _KEYWORD.get(stmt.kind, stmt.kind)
         lines.append(f"{pad}{keyword} ({stmt.var.name}, 0, {stmt.extent}) {{{note}")
+        _stmt(stmt.body, depth + 1, lines)
+        lines.append(f"{pad}}}")
+    elif isinstance(stmt, While):
+        lines.append(f"{pad}while ({expr_text(stmt.cond)}) {{")
         _stmt(stmt.body, depth + 1, lines)
         lines.append(f"{pad}}}")
     elif isinstance(stmt, Let):

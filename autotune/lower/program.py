@@ -15,6 +15,7 @@ from autotune.schedule.stage import Stage
 from autotune.strides import aligned_strides
 from autotune.te.depth import walks_deep
 from autotune.te.expr import Expr, Read, Reduce, cast
+from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from autotune.te.traversal import reads, substitute, transform
 
@@ -54,7 +55,9 @@ def lower_schedule(
     for stage in live:
         if isinstance(stage.op, PlaceholderOp) or stage.attach_type != "root":
             continue
-        kernel = _kernel(stage, partition(builder.root(stage)))
+        body = builder.root(stage)
+        # Conditions of statements that follow one another depend on what is stored before.
+        kernel = _kernel(stage, body if isinstance(stage.op, SequentialOp) else partition(body))
         group = _group(stage, live)
         exprs = [e for s in group for e in bodies[s]] + [epilogues[s] for s in group if s in epilogues]
         sources = {schedule[r.tensor] for e in exprs for r in reads(e)}

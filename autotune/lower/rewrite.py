@@ -19,6 +19,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    While,
     operands,
     sequence,
     sub_statements,
@@ -59,7 +60,7 @@ def with_parts(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
         return sequence(new)
     if isinstance(stmt, If):
         return If(stmt.cond, new[0], new[1] if stmt.otherwise is not None else None)
-    assert isinstance(stmt, For | Let | Allocate | Intrinsic)
+    assert isinstance(stmt, For | While | Let | Allocate | Intrinsic)
     return replace_fields(stmt, body=new[0])
 
 
@@ -67,6 +68,8 @@ def rewrite_stmt(stmt: Stmt, replace: Callable[[Expr], Expr | None]) -> Stmt:
     """The statement with its expressions rewritten; branches that became constant are taken or dropped."""
     if isinstance(stmt, Seq | For | Allocate):
         return with_parts(stmt, lambda part: rewrite_stmt(part, replace))
+    if isinstance(stmt, While):
+        return While(rewrite_expr(stmt.cond, replace, {}), rewrite_stmt(stmt.body, replace))
     if isinstance(stmt, Let):
         return Let(stmt.var, rewrite_expr(stmt.value, replace, {}), rewrite_stmt(stmt.body, replace))
     if isinstance(stmt, If):

@@ -160,7 +160,7 @@ class _Fusion:
 
     def _grow(self, seed: Node, anchored: bool) -> tuple[Node, ...]:
         members = [self.position[seed.outputs[0]]]
-        extensible = anchored or _is_chainable(seed)
+        extensible = _is_chainable(seed) or (anchored and ops.get(seed.op).kind != "sequential")
         while self.options.epilogues and extensible:
             last = self.graph.nodes[members[-1]]
             added = self._closed_extension(last, len(members), anchored)

@@ -89,6 +89,8 @@ class Partition:
     constants: Mapping[str, Array]
     output_names: tuple[str, ...]
     in_place: tuple[InPlace, ...] = ()
+    counted: tuple[tuple[int, int, int], ...] = ()
+    """As of :class:`~autotune.graph.ir.Graph`."""
     order: Literal["given", "memory", "concurrency"] = "given"
     """What the order of the dispatches was chosen for; "given" while nothing was chosen."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -154,7 +156,7 @@ def partition(graph: Graph, options: PartitionOptions | None = None) -> Partitio
     graph = separate_outputs(graph)
     views = ViewAnalysis(graph, options.in_place_concat, options.views)
     groups = fuse(graph, views, options.fusion)
-    parts = replace(_Assembly(graph, views).run(groups), output_names=names)
+    parts = replace(_Assembly(graph, views).run(groups), output_names=names, counted=graph.counted)
     return with_steps(parts, lambda body: partition(body, options))
 
 

@@ -21,6 +21,7 @@ from autotune.hardware import check_threads, usable_cores
 from autotune.runtime import layout
 from autotune.runtime.arguments import Buffers, Signature, signature_text
 from autotune.runtime.compiled_model import Inputs
+from autotune.runtime.counted import from_metadata, parts
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of, no_memory
 from autotune.runtime.image import DispatchInfo, ModuleImage, TensorSpec
 from autotune.runtime.instance import Instance, closed
@@ -83,6 +84,7 @@ class Module:
         self._image = image = replace(image, constants=tuple(constants))
         self._threads = threads = _workers(image, threads)
         self._signature = Signature(image.name, image.inputs, image.outputs)
+        self._counted = from_metadata(image.metadata)
         self._output_names = [spec.name for spec in image.outputs]
         self._memory = memory
         self._constants = constants
@@ -138,7 +140,8 @@ class Module:
             outputs = self._native_call(arrays, out)
         except MemoryError as error:
             raise no_memory(sum(spec.nbytes for spec in self.outputs)) from error
-        return self._checked_call(arrays, out) if outputs is None else outputs
+        outputs = self._checked_call(arrays, out) if outputs is None else outputs
+        return parts(outputs, self._counted) if self._counted else outputs
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Run the model by name; raises InputError for missing or unknown names too."""
@@ -311,7 +314,7 @@ class Module:
         if outputs is None:
             request.check()
             outputs = self._checked_call(arrays, None, request)
-        return outputs
+        return parts(outputs, self._counted) if self._counted else outputs
 
     def _add_instance(self) -> None:
         """One more instance, for calls beside others; raises UsageError when closed."""

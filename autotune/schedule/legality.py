@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from autotune.schedule.match import difference, matched_reads, paired
+from autotune.schedule.sequential import check_sequential
 from autotune.te.expr import IterVar
 from autotune.te.tensor import ComputeOp, Tensor
 from autotune.te.traversal import reads
@@ -23,6 +24,7 @@ def check(schedule: Schedule, step: str) -> None:
     live = schedule.order()
     readers: dict[Stage, list[Stage]] | None = None
     for stage in live:
+        check_sequential(step, stage)
         if stage.attach_type == "inline":
             continue
         if stage.attach_type == "scope":

@@ -8,12 +8,15 @@ from autotune.errors import ScheduleError
 from autotune.schedule.index_map import IndexMap
 from autotune.schedule.relations import Relation, Split
 from autotune.te.expr import Compare, Expr, IterVar, Read, Reduce, Var, binary, const, select
+from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Epilogue, Operation, PlaceholderOp, Tensor
 from autotune.te.traversal import substitute, transform
 
 
 def renamed(op: Operation, name: str) -> Operation:
     """The same operation, over the same axes, under another name."""
+    if isinstance(op, SequentialOp):
+        return op.renamed(name)
     if isinstance(op, ComputeOp):
         return ComputeOp(name, op.axis, op.body, op.epilogue)
     return PlaceholderOp(name, op.shape, op.dtypes[0])

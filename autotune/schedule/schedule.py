@@ -14,6 +14,7 @@ from autotune.schedule.stage import Stage
 from autotune.schedule.trace import Step, Trace
 from autotune.suggest import listing
 from autotune.te.expr import IterVar
+from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 from autotune.te.traversal import ordered
 
@@ -154,6 +155,10 @@ class Schedule(LayoutPrimitives, KnobDeclarations):
     def redirect(self, reader: Stage, source: Stage, index: int, replacement: Any) -> None:
         """Let ``reader`` read ``replacement(indices)`` where it reads output ``index`` of ``source``."""
         assert isinstance(reader.op, ComputeOp)
+        if isinstance(reader.op, SequentialOp):
+            raise ScheduleError(
+                f"{self.step}: {reader.op.name} is a sequential kernel, whose statements are fixed"
+            )
         new = rewrite.with_reads(
             reader.op, lambda t: self[t] is source and t.value_index == index, replacement
         )

@@ -10,6 +10,7 @@ from autotune.schedule.relations import Relation
 from autotune.suggest import listing
 from autotune.te.expr import IterVar
 from autotune.te.intrinsic import TensorIntrin
+from autotune.te.sequential import SequentialOp
 from autotune.te.tensor import ComputeOp, Operation, Tensor
 
 if TYPE_CHECKING:
@@ -128,6 +129,8 @@ class StageState:
             raise ScheduleError(
                 f"{step}: {self.op.name} is an input of the program; use cache_read to copy it"
             )
+        if isinstance(self.op, SequentialOp):
+            raise ScheduleError(f"{step}: {self.op.name} is a sequential kernel, whose statements are fixed")
         return self.op
 
     def leaf(self, step: str, iv: IterVar) -> int:

@@ -17,6 +17,8 @@ from autotune.te.conversion import converted
 from autotune.te.depth import walks_deep
 from autotune.te.dtypes import STORAGE_DTYPES, is_float
 from autotune.te.expr import Binary, Call, Cast, Compare, Const, Expr, IterVar, Not, Read, Reduce, Select, Var
+from autotune.te.sequential import SequentialOp
+from autotune.te.sequential_run import run_statements
 from autotune.te.tensor import ComputeOp, Operation, Tensor, post_order
 
 Array = np.ndarray[Any, Any]
@@ -113,7 +115,11 @@ def evaluate(tensors: Sequence[Tensor], inputs: Mapping[Tensor, Array]) -> list[
     for tensor, array in inputs.items():
         values[tensor.op, 0] = np.asarray(array)
     for op in post_order(list(tensors)):
-        if isinstance(op, ComputeOp):
+        if isinstance(op, SequentialOp):
+            with np.errstate(all="ignore"):
+                found = run_statements(op, values, lambda e, env, memory: _value(e, env, memory, {}))
+            values |= {(op, index): array for index, array in enumerate(found)}
+        elif isinstance(op, ComputeOp):
             for index, array in enumerate(_run(op, values)):
                 values[op, index] = array
         elif (op, 0) not in values:

@@ -28,6 +28,10 @@ class Operation:
         """The tensor number ``index`` that this operation produces."""
         return Tensor(self, index)
 
+    def output_name(self, index: int) -> str:
+        """What the tensor number ``index`` is called: like the operation, with a suffix where there are several."""
+        return f"{self.name}.v{index}" if len(self.dtypes) > 1 else self.name
+
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
         """The tensors that this operation reads, each once, in order of first use."""
@@ -126,8 +130,7 @@ class Tensor:
     @property
     def name(self) -> str:
         """Name of the tensor: its operation's, with a suffix for further outputs of a tuple."""
-        suffix = f".v{self.value_index}" if len(self.op.dtypes) > 1 else ""
-        return self.op.name + suffix
+        return self.op.output_name(self.value_index)
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Any:
         """The element at these indices; with fewer than there are dimensions a TensorSlice, which takes the others."""

@@ -27,6 +27,7 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "normalization": lambda: w.layer_norm(20, 50),
     "pool": lambda: w.pool((1, 12, 12, 16), kernel_shape=(3, 3), strides=(2, 2)),
     "reduction": lambda: w.unary("ReduceSum", (20, 50), axes=(1,)),
+    "sequential": lambda: w.unary("CumSum", (20, 50), axis=0),
     "softmax": lambda: w.unary("Softmax", (20, 50), axis=1),
     "strassen": lambda: w.strassen_output((4, 14, 20)),
     "winograd": lambda: w.winograd_input((1, 9, 11, 40), 4),

@@ -28,6 +28,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    While,
     has_thread_axes,
 )
 from autotune.te.conversion import converted
@@ -89,6 +90,9 @@ class _Machine:
         elif isinstance(stmt, For):
             for number in self.tiles if stmt.kind == "parallel" else range(stmt.extent):
                 self.env[stmt.var] = np.int64(number)
+                self.run(stmt.body)
+        elif isinstance(stmt, While):
+            while self.value(stmt.cond):
                 self.run(stmt.body)
         elif isinstance(stmt, Store):
             index = self.index(stmt.buffer, stmt.indices)

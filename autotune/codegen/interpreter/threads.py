@@ -20,6 +20,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    While,
     is_block_axis,
     is_thread_axis,
 )
@@ -59,6 +60,9 @@ class Thread:
                 yield from self.run(part)
         elif isinstance(stmt, For):
             yield from self._for(stmt)
+        elif isinstance(stmt, While):
+            while self.evaluate(stmt.cond, self.env, self.memory):
+                yield from self.run(stmt.body)
         elif isinstance(stmt, Store):
             place = self.index(stmt.buffer, stmt.indices, self.env, self.memory)
             self.memory[stmt.buffer][place] = self.evaluate(stmt.value, self.env, self.memory)

@@ -10,7 +10,7 @@ from autotune.codegen.llvm.expressions import Expressions
 from autotune.codegen.llvm.locals import Chunk
 from autotune.codegen.llvm.types import Value
 from autotune.errors import BuildError
-from autotune.lower.ir import NONTEMPORAL, For, If, Stmt, Store, is_block_axis, is_thread_axis, walk
+from autotune.lower.ir import NONTEMPORAL, For, If, Stmt, Store, While, is_block_axis, is_thread_axis, walk
 from autotune.te.expr import Var
 
 _STEP_BORDER = '  fence syncscope("singlethread") acq_rel'
@@ -104,6 +104,24 @@ class ControlFlow:
         code.lines.append(f"  {following} = add nuw nsw i64 {index}, 1")
         code.lines.append(f"  %{stem}.more = icmp ult i64 {following}, {end}")
         code.end_block(f"br i1 %{stem}.more, label %{stem}, label %{stem}.end{code.module.loop()}")
+        code.label(f"{stem}.end")
+
+    def repeat_while(self, node: While) -> None:
+        """A loop with its test at the start; what the test reads may change in the body."""
+        code = self.code
+        if code.lanes > 1:
+            raise BuildError("a loop that runs while a condition holds has one condition for all lanes")
+        stem = code.fresh("while")
+        point = code.hoisting_point()
+        code.end_block(f"br label %{stem}")
+        code.label(stem)
+        with code.scope(point), self.addresses.terms:
+            with code.memo:
+                cond = self.expressions.value(node.cond)
+            code.end_block(f"br i1 {cond.text}, label %{stem}.body, label %{stem}.end")
+            code.label(f"{stem}.body")
+            self.emit(node.body)
+            code.end_block(f"br label %{stem}")
         code.label(f"{stem}.end")
 
     def tiles(self, node: For) -> None:

@@ -100,6 +100,7 @@ class KernelEmitter:
         self._emit: dict[type[ir.Stmt], Callable[[Any], None]] = {
             ir.Seq: self._sequence,
             ir.For: self.flow.loop,
+            ir.While: self.flow.repeat_while,
             ir.Store: self.accesses.store,
             ir.Allocate: self._allocate,
             ir.Let: self._let,

@@ -22,6 +22,7 @@ from autotune.lower.ir import (
     Seq,
     Stmt,
     Store,
+    While,
 )
 from autotune.target import ITEM_BYTES
 from autotune.te.expr import Expr, Var
@@ -50,6 +51,7 @@ class Statements:
         self._emit: dict[type[Stmt], Callable[[Any], None]] = {
             Seq: self._sequence,
             For: self._loop,
+            While: self._while,
             Store: self._store,
             Allocate: self._allocate,
             Let: self._let,
@@ -120,6 +122,13 @@ class Statements:
             self.unrolled(node, lambda: self.statement(node.body))
         else:
             self.repeated(node, lambda: self.statement(node.body))
+
+    def _while(self, node: While) -> None:
+        """The condition is worked out anew each time round."""
+        with self.code.block("for (;;)"):
+            cond = self.evaluated(node.cond, "more")
+            self.code.line(f"if (!({cond.text})) break;")
+            self.statement(node.body)
 
     def _store(self, node: Store) -> None:
         with self.code.statement():

@@ -25,6 +25,7 @@ AnchorKind: TypeAlias = Literal[
     "pool",
     "winograd",
     "strassen",
+    "sequential",
 ]
 """Kinds of operators that decide how their dispatch is scheduled."""
 Kind: TypeAlias = Literal[AnchorKind, "elementwise", "movement", "shape"]

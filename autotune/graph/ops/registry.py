@@ -46,6 +46,11 @@ FAMILIES = (
     "patches",
     "transfer",
     "loop",
+    "topk",
+    "scan",
+    "scatter",
+    "lookup",
+    "found",
 )
 """The files that define operators, common ones first; what one of them registers is an operator."""
 

@@ -1,0 +1,43 @@
+"""Outputs of which a part is there: how long that is, another output says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+KEY = "counted_outputs"
+"""Where an image's metadata says which outputs those are."""
+
+
+class CountedOutput(NamedTuple):
+    """Output number ``output`` has as many elements along ``axis`` as the one element of output ``length`` says."""
+
+    output: int
+    axis: int
+    length: int
+
+
+def to_metadata(counted: Iterable[CountedOutput]) -> dict[str, str]:
+    """What an image's metadata says of them; nothing where there are none."""
+    listed = [list(each) for each in counted]
+    return {KEY: json.dumps(listed)} if listed else {}
+
+
+def from_metadata(metadata: Mapping[str, str]) -> tuple[CountedOutput, ...]:
+    """The outputs that an image's metadata names."""
+    return tuple(CountedOutput(*map(int, each)) for each in json.loads(metadata.get(KEY, "[]")))
+
+
+def parts(outputs: Sequence[NDArray[Any]], counted: Iterable[CountedOutput]) -> list[NDArray[Any]]:
+    """The outputs, each as long as it is: views of the arrays that have room for all there could be."""
+    found = list(outputs)
+    for number, axis, length in counted:
+        there = int(outputs[length][0])
+        found[number] = outputs[number][(slice(None),) * axis + (slice(0, there),)]
+    return found
+
+
+__all__ = ["KEY", "CountedOutput", "from_metadata", "parts", "to_metadata"]

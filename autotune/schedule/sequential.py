@@ -1,0 +1,33 @@
+"""What a schedule may do with sequential kernels: share their points, and no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotune.errors import ScheduleError
+from autotune.te.sequential import SequentialOp
+
+if TYPE_CHECKING:
+    from autotune.schedule.stage import Stage
+
+_LANES = ("vectorized", "unrolled")
+
+
+def check_sequential(step: str, stage: Stage) -> None:
+    """Raise ScheduleError unless a sequential kernel is computed whole, at the root, from tensors in memory."""
+    if not isinstance(stage.op, SequentialOp):
+        return
+    if stage.attach_type != "root":
+        raise ScheduleError(f"{step}: {stage.op.name} is a sequential kernel, which is computed at the root")
+    for iv, kind in stage.kinds.items():
+        if kind in _LANES:
+            raise stage.refuse(step, f"points of a sequential kernel cannot be {kind}: parallel, or bind", iv)
+    for tensor in stage.op.input_tensors:
+        if stage.schedule[tensor].attach_type != "root":
+            raise ScheduleError(
+                f"{step}: {stage.op.name} is a sequential kernel, which reads {tensor.name} from memory: leave "
+                f"that stage at the root"
+            )
+
+
+__all__ = ["check_sequential"]

@@ -11,6 +11,7 @@ from autotune.frontends.onnx_emit import Composer, Emitter
 from autotune.frontends.onnx_indexing import COMPOSED_INDEXING
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_quantized import dequantize, quantize
+from autotune.frontends.onnx_random import COMPOSED_RANDOM
 from autotune.frontends.onnx_resize import compose_resize
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import float_limits, is_float
@@ -138,6 +139,7 @@ COMPOSED: Mapping[str, Composer] = {
     **dict.fromkeys(_RECURRENT, _recurrent),
     **COMPOSED_EINSUM,
     **COMPOSED_INDEXING,
+    **COMPOSED_RANDOM,
 }
 """What adds the nodes for a node whose parameters are attributes already."""
 

@@ -71,28 +71,36 @@ def _non_zero(node: OnnxNode, emit: Emitter) -> None:
 
 
 def _unique(node: OnnxNode, emit: Emitter) -> None:
-    """Of the elements in row-major order; of slices along an axis only where they are elements."""
-    x = node.input_type(0)
-    if "axis" in node.attrs and x.rank > 1:
-        raise node.fail(
-            f"unique slices along axis {node.attrs['axis']} of {x} are not supported, unique elements are"
-        )
+    """Of the elements in row-major order, or of slices along an axis: of rows."""
+    x, value = node.input_type(0), node.inputs[0]
     if not x.size:
         raise node.fail(f"there is nothing in {x}")
-    value = node.inputs[0] if x.rank == 1 else emit("Reshape", node.inputs, {"shape": (x.size,)}, "flat")
     names = [name or emit.fresh("unique.unread") for name in [*node.outputs, ABSENT, ABSENT, ABSENT][:4]]
-    count = emit.fresh(f"{node.outputs[0]}.count")
-    emit.append("Unique", [value], [*names, count], {"sorted": node.attrs.get("sorted", 1)})
-    constants = [node.scope.constant_of(name) for name in (*names, count)]
-    there = constants[-1]
+    count, rows = emit.fresh(f"{node.outputs[0]}.count"), emit.fresh("unique.rows")
+    axis = int(node.attrs["axis"]) % x.rank if "axis" in node.attrs else None
+    shape: tuple[int, ...] = (x.size,)
+    front = tuple(range(x.rank))
+    if axis is not None:
+        front = (axis, *(d for d in range(x.rank) if d != axis))
+        shape = tuple(x.shape[d] for d in front)
+        value = emit("Transpose", [value], {"perm": front})
+    flat = emit("Reshape", [value], {"shape": (shape[0], math.prod(shape[1:]))}, "flat")
+    emit.append("Unique", [flat], [rows, *names[1:], count], {"sorted": node.attrs.get("sorted", 1)})
+    if axis is None:
+        emit("Reshape", [rows], {"shape": shape}, "", names[0])
+    else:
+        apart = emit("Reshape", [rows], {"shape": shape}, "apart")
+        emit("Transpose", [apart], {"perm": tuple(front.index(d) for d in range(x.rank))}, "", names[0])
+    there = node.scope.constant_of(count)
     for number, name in enumerate(names):
+        along = axis or 0 if number == 0 else 0
+        known = node.scope.constant_of(name)
         if number == 2:
             continue
-        known = constants[number]
         if there is not None and known is not None:
-            emit.define(name, known[: int(there[0])])
+            emit.define(name, np.take(known, range(int(there[0])), axis=along))
         else:
-            emit.counted(name, 0, count)
+            emit.counted(name, along, count)
 
 
 def _non_max_suppression(node: OnnxNode, emit: Emitter) -> None:

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import autotune
 from autotune.errors import ModelImportError
 from autotune.frontends import onnx as frontend
+from autotune.graph import evaluate
 
 RNG = np.random.default_rng(3)
 
@@ -69,8 +70,6 @@ def test_unique_and_compress() -> None:
     outputs = ["values", "first", "number", "often", "kept"]
     module = autotune.compile(model(nodes, (3, 5), outputs, zero=np.float32(0), all=[-1]), threads=1)
     x = RNG.integers(-2, 3, (3, 5)).astype(np.float32)
-    with pytest.raises(ModelImportError, match="unique slices along axis 0"):
-        frontend.load(model([node("Unique", "x", "values", axis=0)], (3, 5), ["values"]))
     values, first, number, often, kept, *_ = module(x)
     _, places, counts = np.unique(x, return_index=True, return_counts=True)
     order = np.argsort(places)
@@ -79,6 +78,19 @@ def test_unique_and_compress() -> None:
     np.testing.assert_array_equal(often, counts[order])
     np.testing.assert_array_equal(values[number], x.reshape(-1))
     np.testing.assert_array_equal(kept, x[x > 0])
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_unique_slices(axis: int) -> None:
+    x = RNG.integers(0, 2, (6, 2, 5)).astype(np.float32)
+    graph = frontend.load(
+        model([node("Unique", "x", "values first number often", axis=axis)], x.shape, ["values"])
+    )
+    ((output, along, length),) = graph.counted
+    found = evaluate.run(graph, {"x": x})
+    count = found[graph.outputs[length]][0]
+    values = np.take(found[graph.outputs[output]], range(count), axis=along)
+    np.testing.assert_array_equal(values, np.unique(x, axis=axis))
 
 
 @pytest.mark.parametrize(

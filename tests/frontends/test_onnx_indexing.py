@@ -137,3 +137,31 @@ def test_compress_of_a_known_condition() -> None:
     graph = helper.make_graph([node], "g", inputs, [output], stored)
     model = frontend.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]))
     np.testing.assert_array_equal(evaluate.run(model, {"x": x})["y"], x[1:])
+
+
+def test_random_numbers_are_the_same_at_every_import_and_differ_between_nodes() -> None:
+    nodes = [
+        helper.make_node("RandomNormal", [], ["a"], shape=[64], mean=3.0, scale=0.5),
+        helper.make_node("RandomUniform", [], ["b"], shape=[64], low=-2.0, high=-1.0, seed=4.0),
+        helper.make_node("RandomUniformLike", ["x"], ["c"], dtype=TensorProto.DOUBLE),
+        helper.make_node("Multinomial", ["x"], ["d"], sample_size=50),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))
+    outputs = [helper.make_empty_tensor_value_info(name) for name in "abcd"]
+    proto = helper.make_model(
+        helper.make_graph(nodes, "g", [x], outputs), opset_imports=[helper.make_opsetid("", 15)]
+    )
+    logits = np.log(np.array([[0.5, 0.5, 1e-30], [1e-30, 1e-30, 1.0]], np.float32))
+    first, second = (ran_by_name(frontend.load(proto), x=logits) for _ in range(2))
+    for name in "abcd":
+        np.testing.assert_array_equal(first[name], second[name])
+    assert abs(first["a"].mean() - 3) < 0.3
+    assert ((first["b"] >= -2) & (first["b"] < -1)).all()
+    assert first["c"].dtype == np.float64
+    assert first["c"].shape == (2, 3)
+    assert set(first["d"][0].tolist()) == {0, 1}
+    assert set(first["d"][1].tolist()) == {2}
+
+
+def ran_by_name(graph: Graph, **arrays: Any) -> dict[str, Any]:
+    return {**graph.constants, **evaluate.run(graph, arrays)}

@@ -4,9 +4,9 @@ Each result is as long as it can become. Places that nothing was found for hold 
 how many were found (int64).
 
 NonZero (x) -> places [rank, n], count: the places of the elements that are not zero, in row-major order; n is the
-number of elements. Unique (x [n]): sorted (default 1) -> values [n], first places [n], number of the value for each
-element [n], how often each value comes [n], count; values that were not found are 0, and how often they come. Values
-are in order, or as they come first where sorted is 0; all NaN are one value, the last one.
+number of elements. Unique (x [n, m]): sorted (default 1) -> unique rows [n, m], first places [n], number of the unique
+row for each row [n], how often each comes [n], count; rows that were not found are 0, and how often they come. Rows
+are in order, or as they come first where sorted is 0; all NaN are one number, the last one.
 NonMaxSuppression (boxes [b, n, 4], scores [b, c, n]): max_output_boxes_per_class (default 0), iou_threshold,
 score_threshold (absent: none), center_point_box (default 0) -> (batch, class, box) [rows, 3], count: of each class the
 boxes in the order of their scores, without those that overlap one before by more than the threshold.
@@ -91,9 +91,9 @@ def _non_zero_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> l
 
 def _unique_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     x = at(types, 0)
-    if x.rank != 1 or x.dtype == "bool" or not x.size:
-        raise GraphError(f"Unique takes one dimension of numbers, got {x}")
-    place = TensorType(x.shape, "int64")
+    if x.rank != 2 or x.dtype == "bool" or not x.size:
+        raise GraphError(f"Unique takes rows of numbers, got {x}")
+    place = TensorType(x.shape[:1], "int64")
     return [x.dense, place, place, place, _COUNT]
 
 
@@ -101,14 +101,19 @@ def _unique_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     x = at(arrays, 0)
     size = len(x)
     first, number, often = (np.full(size, fill, np.int64) for fill in (-1, 0, 0))
-    # Ascending, and NaN at the end: the order of the largest first, turned; ties as they come.
-    order = first_places(x, 0, largest=False)
-    nan = np.isnan(x.astype(np.float64)) if x.dtype.kind not in "iu" else np.zeros(size, bool)
-    order = np.concatenate([order[~nan[order]], order[nan[order]]])
+    wide = x.astype(np.float64) if x.dtype.kind not in "iu" else x
+    nan = np.isnan(wide)
+    # As rows of Python's numbers, which are compared exactly; every NaN comes after all numbers.
+    keys = [
+        [(bool(m), 0 if m else v) for v, m in zip(*row, strict=True)]
+        for row in zip(wide.tolist(), nan, strict=True)
+    ]
     groups: list[list[int]] = []
-    for place in order.tolist():
-        same = bool(groups) and (x[place] == x[groups[-1][0]] or (nan[place] and nan[groups[-1][0]]))
-        groups[-1].append(place) if same else groups.append([place])
+    for place in sorted(range(size), key=keys.__getitem__):
+        if groups and keys[place] == keys[groups[-1][0]]:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
     if not int_attr(attrs, "sorted"):
         groups.sort(key=lambda group: group[0])
     values = np.zeros_like(x)
@@ -120,30 +125,47 @@ def _unique_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
 
 def _unique_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
     x, ordered = at(tensors, 0), bool(int_attr(attrs, "sorted"))
-    size = x.shape[0]
+    size, columns = x.shape
     how = ordering(x.dtype, largest=False, nan_last=True)
 
     def build(steps: Steps, point: Sequence[Expr]) -> None:
-        values, first, number, often = steps.results
+        first, number, often = steps.results
+        order, before = (steps.scratch((size,), name="order") for _ in range(2))
         with steps.loop(size, "i") as i:
-            steps.store(values, (i,), 0)
             steps.store(first, (i,), -1)
             steps.store(often, (i,), 0)
+            steps.store(order, (i,), i)
+        # Sorted by the last column first: each sort leaves equal elements as they are.
+        with steps.loop(columns, "column") as column:
+            at_column = columns - 1 - column
 
-        def fill(row: Row) -> None:
-            with steps.loop(size, "i") as i:
-                row.put(i, how.element(x(i), i))
+            def fill(row: Row) -> None:
+                with steps.loop(size, "i") as i:
+                    steps.store(before, (i,), order(i))
+                    row.put(i, how.element(x(order(i), at_column), i))
+
+            ranked = merge_sort(steps, how, size, fill)
+            with steps.loop(size, "o") as o:
+                place = steps.let(how.place(ranked.at(o)), "place")
+                steps.store(order, (o,), before(place))
 
         found, leader = steps.cell(0, name="found"), steps.cell(0, name="leader")
-        ranked = merge_sort(steps, how, size, fill)
         # The first place of each element's value, in `number` for now.
         with steps.loop(size, "o") as o:
-            mine, before = ranked.at(o), ranked.at(te.maximum(o - 1, 0))
-            place = steps.let(how.place(mine), "place")
-            with steps.when(te.any(o.equal(0), how.key(mine) != how.key(before))):
+            place = steps.let(order(o), "place")
+            other = steps.let(order(te.maximum(o - 1, 0)), "other")
+            new, walked = (
+                steps.cell(te.if_then_else(o.equal(0), 1, 0), name="new"),
+                steps.cell(0, name="walked"),
+            )
+            with steps.repeat_while(te.all(new.get().equal(0), walked.get() < columns)):
+                at_column = steps.let(walked.get(), "column")
+                mine, its = (how.element(x(p, at_column), 0) for p in (place, other))
+                new.set(te.if_then_else(how.key(mine) != how.key(its), 1, 0))
+                walked.add(1)
+            with steps.when(new.get() > 0):
                 leader.set(place)
                 if ordered:
-                    steps.store(values, (found.get(),), x(place))
                     steps.store(first, (found.get(),), place)
                     found.add(1)
             if ordered:
@@ -156,7 +178,6 @@ def _unique_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
         with steps.loop(size, "i") as i:  # a leader comes before its followers
             own = steps.let(number(i), "own")
             with steps.when(own.equal(i)):
-                steps.store(values, (found.get(),), x(i))
                 steps.store(first, (found.get(),), i)
                 steps.store(number, (i,), found.get())
                 found.add(1)
@@ -165,9 +186,14 @@ def _unique_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> lis
             group = steps.let(number(i), "group")
             steps.store(often, (group,), often(group) + 1)
 
-    dtypes = (x.dtype, "int64", "int64", "int64")
-    made = sequential(x.shape, dtypes, [x], build, names[:4], length=size * max(size, 2).bit_length())
-    return [*made, _count_of(made[1], names[4], (0,), 0)]
+    length = size * columns * max(size, 2).bit_length()
+    first, number, often = sequential((size,), ("int64",) * 3, [x], build, names[1:4], length=length)
+
+    def value(i: Expr, j: Expr) -> Expr:
+        return te.if_then_else(first(i) >= 0, x(te.maximum(first(i), 0), j), te.const(0, x.dtype))
+
+    values = stage(x.shape, value, names[0])
+    return [values, first, number, often, _count_of(first, names[4], (0,), 0)]
 
 
 # -- NonMaxSuppression ---------------------------------------------------------------------------------------

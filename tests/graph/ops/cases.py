@@ -249,9 +249,10 @@ MOVEMENT = [
     case("TensorScatter", normal(2, 6, 3), normal(2, 2, 3), np.array([5, 1]), mode="circular"),
     case("NonZero", flags(3, 4)),
     case("NonZero", integers(5) // 4),
-    case("Unique", integers(9)),
-    case("Unique", integers(9, dtype="int8"), sorted=0),
-    case("Unique", np.array([2, np.nan, -0.0, 2, np.nan, 0], np.float32)),
+    case("Unique", integers(9, 1)),
+    case("Unique", integers(9, 1, dtype="int8"), sorted=0),
+    case("Unique", flags(9, 3).astype(np.float64)),
+    case("Unique", np.array([2, np.nan, -0.0, 2, np.nan, 0], np.float32).reshape(6, 1)),
     case(
         "NonMaxSuppression",
         normal(2, 9, 4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from autotune.compiler.hoist import argument_value
 from autotune.errors import GraphError, InternalError
 from autotune.graph import ops
 from autotune.graph.ir import Node
-from autotune.passes.attributes import integer
+from autotune.graph.ops.definition import Types
 from autotune.passes.partition import Dispatch, Partition
 from autotune.runtime.image import Binding, IndexCheck
 
@@ -31,35 +32,60 @@ def index_checks(
         position = ops.get(node.op).index_input
         if position is None:
             continue
-        data = dispatch.workload.region.graph.type_of(node.inputs[0])
-        axis = integer(node, "axis")
+        types = dispatch.workload.region.graph.input_types(node)
         if node.inputs[position] not in dispatch.workload.region.graph.inputs:
             raise InternalError(f"{dispatch.name} computes the indices that it reads: nothing checks them")
         value = argument_value(dispatch, node.inputs[position])
-        placement, found = partition.placements[value], partition.types[value]
-        if placement.root in partition.constants:
-            _check_constant(partition, dispatch, node, value, data.shape[axis])
-            continue
-        width = np.dtype(found.dtype).itemsize
-        for offset, runs, stride, count in _runs(found.shape, placement.strides):
-            if runs * count:
-                binding = locate(value, offset, (runs - 1) * stride + count)
-                yield IndexCheck(
-                    command, number, binding, width, runs, stride * width, count, data.shape[axis], axis
-                )
+        for column in _columns(node, partition, value, types):
+            if partition.placements[value].root in partition.constants:
+                _check_constant(partition, dispatch, node, value, column)
+                continue
+            width = np.dtype(partition.types[value].dtype).itemsize
+            for first, runs, stride, count in _runs(column.shape, column.strides):
+                if runs * count:
+                    binding = locate(value, column.offset + first, (runs - 1) * stride + count)
+                    checked = (runs, stride * width, count, column.extent, column.axis)
+                    yield IndexCheck(command, number, binding, width, *checked)
 
 
-def _check_constant(partition: Partition, dispatch: Dispatch, node: Node, value: str, extent: int) -> None:
-    placement, found = partition.placements[value], partition.types[value]
-    flat = partition.constants[placement.root].reshape(-1)[placement.offset :]
-    steps = [stride * flat.itemsize for stride in placement.strides]
-    indices = np.lib.stride_tricks.as_strided(flat, found.shape, steps)
+@dataclass(frozen=True)
+class _Column:
+    """Indices along one axis of ``extent`` elements, where they lie in their value's memory."""
+
+    axis: int
+    extent: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def _columns(node: Node, partition: Partition, value: str, types: Types) -> list[_Column]:
+    """The indices along each axis that a node chooses elements along."""
+    definition, data = ops.get(node.op), types[0]
+    shape, strides = partition.types[value].shape, partition.placements[value].strides
+    assert data is not None
+    axes = definition.indexed_axes(types, node.attrs)
+    if not definition.index_tuples:
+        return [_Column(axis, data.shape[axis], 0, shape, strides) for axis in axes]
+    return [
+        _Column(axis, data.shape[axis], number * strides[-1], shape[:-1], strides[:-1])
+        for number, axis in enumerate(axes)
+    ]
+
+
+def _check_constant(
+    partition: Partition, dispatch: Dispatch, node: Node, value: str, column: _Column
+) -> None:
+    placement, extent = partition.placements[value], column.extent
+    flat = partition.constants[placement.root].reshape(-1)[placement.offset + column.offset :]
+    steps = [stride * flat.itemsize for stride in column.strides]
+    indices = np.lib.stride_tricks.as_strided(flat, column.shape, steps)
     wrong = indices[(indices < -extent) | (indices >= extent)]
     if wrong.size:
         origins = ", ".join(dispatch.origins) or dispatch.name
         raise GraphError(
             f"{node.op} of {origins}: constant index {wrong.flat[0]} is out of range\n"
-            f"  axis {node.attrs['axis']} has {extent} elements: indices are from {-extent} to {extent - 1}"
+            f"  axis {column.axis} has {extent} elements: indices are from {-extent} to {extent - 1}"
         )
 
 

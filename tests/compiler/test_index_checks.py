@@ -133,3 +133,35 @@ def test_checks_are_kept_in_artifacts_and_verified(tmp_path: Path) -> None:
     ):
         with pytest.raises(ArtifactError, match="index check 0: "):
             Module(replace(image, checks=(wrong,)))
+
+
+def tuples(op: str, *inputs: Any, **attrs: Any) -> Graph:
+    b = GraphBuilder("tuples")
+    data = b.input("data", (4, 3, 2), "float32")
+    names = [b.input(f"x{n}", shape, dtype) for n, (shape, dtype) in enumerate(inputs)]
+    return b.graph(b.node(op, data, *names, name="chosen", **attrs))
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_tuples_of_indices_are_checked_column_by_column(column: int) -> None:
+    data, good = np.zeros((4, 3, 2), np.float32), np.array([[3, 2], [-4, -3], [0, 0]])
+    for graph, rest in (
+        (tuples("GatherND", ((3, 2), "int64")), []),
+        (tuples("ScatterND", ((3, 2), "int64"), ((3, 2), "float32")), [np.ones((3, 2), np.float32)]),
+    ):
+        with Module(image_of(graph)) as module:
+            module(data, good, *rest)
+            bad = good.copy()
+            bad[1, column] = (4, 3)[column]
+            extent = data.shape[column]
+            said = message(lambda module=module, bad=bad, rest=rest: module(data, bad, *rest))
+            assert said.startswith(f"index {extent} is out of range")
+            assert f"axis {column} has {extent} elements" in said
+
+
+def test_constant_tuples_of_indices_are_checked_when_a_model_is_compiled() -> None:
+    b = GraphBuilder("tuples")
+    data = b.input("data", (4, 3), "float32")
+    graph = b.graph(b.node("GatherND", data, b.constant("at", np.array([[3, 2], [1, 3]])), name="chosen"))
+    with pytest.raises(GraphError, match="constant index 3 is out of range"):
+        image_of(graph)

@@ -143,6 +143,8 @@ class OpDef:
     # Values
     index_input: int | None = None
     """The input that holds indices along attribute `axis` of input 0."""
+    index_tuples: bool = False
+    """Whether its last dimension holds an index along each of several axes instead, from `batch_dims` on (or 0)."""
     sum_length: Length | None = None
     """Terms of the sums of a product of the first two inputs."""
     positive_inputs: tuple[int, ...] = ()
@@ -203,13 +205,23 @@ class OpDef:
         if index in self.positive_inputs:
             return Domain("positive")
         if index == self.index_input and first is not None:
-            return Domain("index", first.shape[cast(int, attrs["axis"])])
+            return Domain("index", min((first.shape[a] for a in self.indexed_axes(types, attrs)), default=0))
         if index == 1 and self.weights is not None and own is not None:
             channels = own.shape[self.weights.output_axis(attrs)]
             return Domain("weights", own.size // max(channels, 1))
         if index < 2 and self.sum_length is not None:
             return Domain("factor", self.sum_length(types, attrs))
         return None
+
+    def indexed_axes(self, types: Types, attrs: Attrs) -> tuple[int, ...]:
+        """The axes of input 0 that the input of indices chooses along, one a column; the attributes are complete."""
+        indices = None if self.index_input is None else types[self.index_input]
+        if indices is None:
+            return ()
+        if not self.index_tuples:
+            return (cast(int, attrs["axis"]),)
+        first = cast(int, attrs.get("batch_dims", 0))
+        return tuple(range(first, first + indices.shape[-1]))
 
     def is_copy(self, types: Types, attrs: Attrs) -> bool:
         """Whether the result is the first operand, as it is; the attributes are complete."""

@@ -6,7 +6,8 @@ where the place along the new dimension is the index (negative ones count from t
 ReverseSequence(x, lengths [batch]): time_axis (default 0), batch_axis (default 1): the first lengths[b] elements along
 time in the opposite order.
 
-Wrong indices read the nearest element; the reference raises GraphError for them.
+The runtime checks indices of GatherND, which read the nearest element where it does not; the reference raises
+GraphError for wrong ones.
 """
 
 from __future__ import annotations
@@ -155,6 +156,8 @@ define(
     _nd_reference,
     _nd_compute,
     {"batch_dims": Attribute("int", 0)},
+    index_input=1,
+    index_tuples=True,
 )
 define(
     "OneHot",

@@ -295,7 +295,17 @@ define(
     complete_axis,
     index_input=1,
 )
-define("ScatterND", "sequential", (3, 3), _nd_infer, _nd_reference, _nd_compute, {"reduction": REDUCTION})
+define(
+    "ScatterND",
+    "sequential",
+    (3, 3),
+    _nd_infer,
+    _nd_reference,
+    _nd_compute,
+    {"reduction": REDUCTION},
+    index_input=1,
+    index_tuples=True,
+)
 define(
     "TensorScatter",
     "movement",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import shutil
@@ -16,8 +17,10 @@ from pathlib import Path
 def replacing(path: Path) -> Iterator[Path]:
     """Where to write a file that becomes ``path`` when the block ends well, and vanishes when it does not.
 
-    An older file stays until then. Raises OSError where it cannot be written.
+    An older file stays until then. What processes left that were killed here more than an hour ago vanishes. Raises
+    OSError where it cannot be written.
     """
+    _remove_abandoned(path)
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
@@ -26,6 +29,17 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):  # where nothing can be made, there is nothing to remove
             temporary.unlink()
         raise
+
+
+_ABANDONED_S = 3600.0
+"""Nothing takes so long to write."""
+
+
+def _remove_abandoned(path: Path) -> None:
+    for other in path.parent.glob(f".{glob.escape(path.name[:40])}.*.tmp"):
+        with suppress(OSError):
+            if time.time() - other.stat().st_mtime > _ABANDONED_S:
+                other.unlink()
 
 
 _YOUNG_S = 10.0

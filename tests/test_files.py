@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotune.files import locked, scratch_folder
+from autotune.files import locked, replacing, scratch_folder
 
 
 def test_what_a_killed_process_left_is_removed_and_what_another_uses_stays(
@@ -27,3 +27,18 @@ def test_what_a_killed_process_left_is_removed_and_what_another_uses_stays(
         with pytest.raises(OSError), locked(folder):
             pass
     assert sorted(tmp_path.iterdir()) == sorted([used, young])
+
+
+def test_what_a_killed_process_left_half_written_is_removed_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "model.atm"
+    old, young, others = (
+        tmp_path / f".{name}.0123456789ab.tmp" for name in ("model.atm", "model.atm.x", "other.atm")
+    )
+    for each in (old, young, others):
+        each.write_text("half")
+    for each in (old, others):
+        os.utime(each, (time.time() - 7200,) * 2)
+    with replacing(path) as temporary:
+        temporary.write_text("whole")
+    assert sorted(tmp_path.iterdir()) == sorted([path, young, others])
+    assert path.read_text() == "whole"

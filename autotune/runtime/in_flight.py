@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from autotune.errors import DeviceMemoryError, DeviceTimeoutError, UsageError
+from autotune.runtime.hal.errors import again
 from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
 from autotune.runtime.requests import Request, Requests
 
@@ -181,7 +182,8 @@ class InFlight:
             if error is None:
                 request.succeed(outputs)
             else:
-                request.fail(_late(request) or error)
+                # A copy: others have the same error, and the frames of who raises it would keep their memory.
+                request.fail(_late(request) or again(error))
 
         def interrupt() -> None:
             for _, submission in list(waiting.submitted):

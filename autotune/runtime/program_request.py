@@ -63,10 +63,12 @@ class LoadedProgram:
         return found
 
     def close(self) -> None:
-        """Take no more steps."""
+        """Take no more steps, and give the memory of constants back."""
         for each in (self.queues, self.moves):
             for name, queue in each.items():
                 self.devices[name].close_queue(queue)
+        for image in self.images:
+            image.free()
 
 
 class RequestMemory:

@@ -44,6 +44,11 @@ class LoadedImage:
         """The same in pieces, a kernel each, that have to run one after another; they have one arena."""
         return self._recorded(label, [range(n, n + 1) for n in range(len(self.image.commands))])
 
+    def free(self) -> None:
+        """Give the memory of its constants back, once no submission uses it; it is not recorded any more."""
+        for buffer in self.constants:
+            buffer.free()
+
     def _recorded(self, label: str, pieces: Sequence[range]) -> list[CommandBuffer]:
         label = label or self.image.name
         arena = self.device.allocate(self.image.arena_bytes, label)

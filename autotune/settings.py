@@ -31,6 +31,9 @@ class Settings:
 
     defaults: str = ""
     """``anew`` to choose every default schedule by a search; empty to use what was chosen before on this machine."""
+    opencl_memory: str = ""
+    """``own`` for OpenCL devices that are processors to have memory of their own, as GPUs have; empty to share this
+    process's where their driver can."""
     slowdown: str = ""
     """For tests: CPU and OpenCL devices that take so many times as long as they would, ``cpu:0=4,cpu:1=2``."""
 

@@ -172,7 +172,7 @@ def _opened(name: str) -> Device:
         return open_cores(name, parts()[int(name.removeprefix("cpu:"))])
     from autotune.runtime.hal.opencl.driver import open_number
 
-    return open_number(name, 0)
+    return open_number(name, 0, own_memory=True)  # as GPUs have it
 
 
 @cache

@@ -22,6 +22,8 @@ INPUTS = 3
 """Of every dispatch."""
 WATERMARK = 256 << 10
 """Bytes in use on a device above which new graphs are held back: what two or three of them take."""
+_OWN_MEMORY = 0.7
+"""Chance that an OpenCL device shares no memory: copies go there and back."""
 _ENTRY = Entry(0, "add", INPUTS + 2, label="add")
 
 # out[i] += 1 + a[n-1-i] + b[i] + c[i] of n tiles: another value where a tile runs twice or too early.
@@ -141,7 +143,8 @@ def _open_opencl(rng: random.Random, number: int) -> Device:
     from autotune.opencl import devices as found
     from autotune.runtime.hal.opencl.driver import open_number
 
-    return open_number(f"device {number}", rng.randrange(len(found())))
+    own = rng.random() < _OWN_MEMORY
+    return open_number(f"device {number}", rng.randrange(len(found())), own_memory=own)
 
 
 _OPEN = {"cpu": _open_cpu, "opencl": _open_opencl}

@@ -17,6 +17,7 @@ from autotune.graph import Graph
 from autotune.graph.build import GraphBuilder
 from autotune.graph.text import parse_graph
 from autotune.runtime.artifact_file import load_any
+from autotune.runtime.hal import driver
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.driver import open_device
 from autotune.runtime.placed_module import PlacedModule
@@ -126,7 +127,10 @@ def test_outputs_that_are_inputs_or_twice_the_same():
 @pytest.mark.parametrize(
     "rules", [{"Conv": "opencl:0", "*": "cpu:0"}, {"*": "opencl:0"}], ids=["mixed", "alone"]
 )
-def test_a_device_with_memory_of_its_own(rules, expected):
+@pytest.mark.parametrize("memory", ["own", ""], ids=["own memory", "this process's"])
+def test_a_device_beside_the_cpu(rules, memory, expected, monkeypatch):
+    monkeypatch.setenv("AUTOTUNE_OPENCL_MEMORY", memory)
+    monkeypatch.setattr(driver, "_opened", {})
     if "opencl:0" not in known_devices():
         pytest.skip("there is no OpenCL device")
     with placed(small_convnet(), rules) as module:

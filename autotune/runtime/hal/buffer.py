@@ -38,6 +38,8 @@ class Allocation:
         self.view = view
         self.label = label
         self.number = next(_numbers)
+        self.wrappers: dict[Any, Any] = {}
+        """Objects of drivers over this memory, by their contexts."""
         self._give_back = give_back
         self._users: list[None] = []  # its length counts: appending needs no lock
         self._freed = False

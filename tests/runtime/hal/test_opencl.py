@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from autotune import te
 from autotune.codegen.backend import compile_schedule
-from autotune.errors import BuildError
+from autotune.errors import BuildError, UsageError
+from autotune.opencl import devices
+from autotune.runtime.hal.buffer import HOST_SPACE, host_buffer
+from autotune.runtime.hal.command_buffer import Slot
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.executable import Code, Entry
-from autotune.runtime.hal.opencl.driver import OpenclDriver
+from autotune.runtime.hal.opencl.driver import OpenclDriver, open_number
+from autotune.runtime.hal.opencl.shared import _in_place, context_of, shares_memory
 from autotune.target import Target
 from tests.codegen.opencl_device import needs_opencl
 from tests.runtime.hal.conformance import COUNT, DeviceConformance
@@ -18,9 +23,8 @@ pytestmark = needs_opencl
 
 
 def opened(name: str) -> Device:
-    device = OpenclDriver().open(name)
-    assert device is not None
-    return device
+    """With memory of its own, as GPUs have it."""
+    return open_number(name, 0, own_memory=True)
 
 
 def increment() -> Code:
@@ -32,12 +36,67 @@ def increment() -> Code:
     return Code("opencl-c", (code.object_code,), (Entry(0, "increment_0", 2, label="increment"),))
 
 
+class TestSharedMemory(DeviceConformance):
+    """What the driver opens: where it is a processor, this process's memory is used in place."""
+
+    def open(self) -> Device:
+        device = OpenclDriver().open("opencl")
+        assert device is not None
+        return device
+
+    def code(self) -> Code:
+        return increment()
+
+
 class TestOpencl(DeviceConformance):
     def open(self) -> Device:
         return opened("opencl")
 
     def code(self) -> Code:
         return increment()
+
+
+def test_kernels_of_processors_use_arrays_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not shares_memory(0):
+        pytest.skip("this device copies what buffers are made over")
+    source, memory = np.arange(COUNT, dtype=np.int64), np.zeros(8 * COUNT + 8, np.uint8)
+    source.flags.writeable = False
+    target = memory[8:].view(np.int64)
+    with TestSharedMemory().open() as device:
+        assert device.space == HOST_SPACE
+        recorder = device.record()
+        recorder.dispatch(
+            device.load(increment()), 0, [Slot(0, 0, source.nbytes), Slot(1, 0, source.nbytes)], COUNT
+        )
+        device.compute.submit(recorder.finish(), [host_buffer(source), host_buffer(target)]).wait()
+        assert target.tolist() == (source + 1).tolist()
+        monkeypatch.setenv("AUTOTUNE_OPENCL_MEMORY", "own")
+        assert OpenclDriver().devices()[0].space == "opencl 0"
+        with (
+            opened("opencl") as other,
+            pytest.raises(UsageError, match=r"cannot use .* on opencl: copy it there"),
+        ):
+            other.record().dispatch(
+                other.load(increment()), 0, [host_buffer(source), host_buffer(target)], COUNT
+            )
+
+
+def test_a_driver_that_copies_shares_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    cl = pytest.importorskip("pyopencl")
+
+    buffer = cl.Buffer
+
+    def copying(context: object, flags: int, hostbuf: np.ndarray) -> object:
+        return buffer(
+            context, flags & ~cl.mem_flags.USE_HOST_PTR | cl.mem_flags.COPY_HOST_PTR, hostbuf=hostbuf
+        )
+
+    context = context_of(devices()[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(cl, "Buffer", copying)
+        assert not _in_place(devices()[0], 0)
+    assert context is context_of(devices()[0])
+    assert shares_memory(0) == _in_place(devices()[0], 0)
 
 
 def test_names() -> None:

@@ -12,7 +12,6 @@ from autotune.codegen.gpu.starts import Start, read_starts
 from autotune.errors import BuildError
 from autotune.opencl import pyopencl
 from autotune.pocl import options
-from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.executable import Code, Entry
 
 _LOG_LINES = 12
@@ -27,21 +26,24 @@ class Kernel:
         self._buffers = start.buffers
         self._lock = threading.Lock()
 
-    def start(self, queue: Any, bindings: Sequence[Buffer], tiles: int) -> Any:
-        """Put it into a queue of the device, which gives an event; no tiles are nothing, and None."""
+    def start(self, queue: Any, bindings: Sequence[tuple[Any, int]], tiles: int) -> Any:
+        """Put it into a queue of the device, which gives an event; no tiles are nothing, and None.
+
+        Bindings are the driver's buffers, and at which byte of them.
+        """
         return self._enqueued(queue, bindings, tiles, tiles) if tiles else None
 
-    def compile(self, queue: Any, binding: Buffer, tiles: int) -> Any:
+    def compile(self, queue: Any, binding: Any, tiles: int) -> Any:
         """Start as many work items as so many tiles need, of which none does anything: drivers make machine code at the
-        first start of a kernel, for its sizes. ``binding`` stands for all buffers."""
-        return self._enqueued(queue, [binding] * self._buffers, tiles, 0)
+        first start of a kernel, for its sizes. The driver's buffer ``binding`` stands for all."""
+        return self._enqueued(queue, [(binding, 0)] * self._buffers, tiles, 0)
 
-    def _enqueued(self, queue: Any, bindings: Sequence[Buffer], tiles: int, end: int) -> Any:
+    def _enqueued(self, queue: Any, bindings: Sequence[tuple[Any, int]], tiles: int, end: int) -> Any:
         group = self._launch.block
         whole = [n * m for n, m in zip(self._launch.blocks(tiles), group, strict=True)]
         arguments: list[Any] = []
-        for buffer in bindings:
-            arguments += [buffer.allocation.storage, np.uint64(buffer.offset)]
+        for buffer, offset in bindings:
+            arguments += [buffer, np.uint64(offset)]
         with self._lock:
             return self._kernel(queue, whole, group, *arguments, np.int64(0), np.int64(end))
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from autotune.hardware import cache_sizes
 from autotune.opencl import description, devices, kind, target_of
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.device import Device, DeviceInfo
+from autotune.runtime.hal.opencl.shared import own_space, space_of
 from autotune.runtime.hal.slowdown import described, slowdown_of
 
 _NAME = re.compile(r"opencl(?::(\d+))?")
@@ -32,13 +34,14 @@ class OpenclDriver:
         return open_number(name, number)
 
 
-def open_number(name: str, number: int) -> Device:
-    """Open device ``number`` of all under a name."""
+def open_number(name: str, number: int, *, own_memory: bool = False) -> Device:
+    """Open device ``number`` of all under a name; with ``own_memory`` it uses none of this process's in place."""
     from autotune.runtime.hal.opencl.engine import OpenclEngine
 
-    return Device(
-        _info(name, number), OpenclEngine(name, _space(number), devices()[number], slowdown_of(name))
-    )
+    info = _info(name, number)
+    if own_memory:
+        info = replace(info, space=own_space(number))
+    return Device(info, OpenclEngine(name, info.space, devices()[number], slowdown_of(name)))
 
 
 def _info(name: str, number: int) -> DeviceInfo:
@@ -52,17 +55,12 @@ def _info(name: str, number: int) -> DeviceInfo:
         description=described(description(device), name),
         cores=target.cores,
         memory_bytes=int(device.global_mem_size),
-        space=_space(number),
+        space=space_of(number),
         # OpenCL says how large one cache is and not which: before the memory of a GPU that is its second.
         caches=cache_sizes() if on_cpu else {2: cached} if cached else {},
         core_ids=core_ids() if on_cpu else (),  # its threads are bound to none of them
         target=target,
     )
-
-
-def _space(number: int) -> str:
-    """Openings of a device share its memory."""
-    return f"opencl {number}"
 
 
 __all__ = ["OpenclDriver", "open_number"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,14 @@ from numpy.typing import NDArray
 
 from autotune.errors import DeviceError, DeviceLostError
 from autotune.opencl import pyopencl
-from autotune.runtime.hal.buffer import Buffer
+from autotune.runtime.device import allocate_pages
+from autotune.runtime.hal.buffer import HOST_SPACE, Buffer
 from autotune.runtime.hal.command_buffer import Command, Dispatch
 from autotune.runtime.hal.engine import Stopped, run_each
 from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.opencl import code as opencl_code
 from autotune.runtime.hal.opencl.errors import driver_errors
+from autotune.runtime.hal.opencl.shared import context_of, wrapped
 from autotune.runtime.hal.slowdown import slowed
 from autotune.runtime.hal.timed import Span, Timed
 
@@ -38,15 +39,18 @@ class OpenclEngine:
         self._slowdown = slowdown
         self._cl = pyopencl()
         self._device = device
-        self._context = _context(device)
+        self._context = context_of(device)
+        self._shared = space == HOST_SPACE
         self._threads = threading.local()
 
     # -- memory ----------------------------------------------------------------------------------------------
 
     def allocate(self, nbytes: int) -> Any:
-        """A buffer; raises MemoryError."""
+        """A buffer, or memory of this process; raises MemoryError, BuildError."""
         if nbytes > self._device.max_mem_alloc_size:
             raise MemoryError(f"{self._name} gives {self._device.max_mem_alloc_size} bytes at once at most")
+        if self._shared:
+            return allocate_pages(nbytes)
         try:
             with driver_errors(self._name):
                 return self._cl.Buffer(self._context, self._cl.mem_flags.READ_WRITE, max(nbytes, 1))
@@ -56,13 +60,20 @@ class OpenclEngine:
             raise MemoryError(str(error)) from error
 
     def release(self, storage: Any) -> None:
-        """Free a buffer; raises DeviceError."""
+        """Free a buffer; raises DeviceError. This process's memory goes back with its last reference."""
+        if self._shared:
+            return
         with driver_errors(self._name):
             storage.release()
 
-    def host_view(self, storage: Any) -> None:
-        """This process cannot reach it."""
-        return
+    def host_view(self, storage: Any) -> NDArray[np.uint8] | None:
+        """All of it, where it is this process's memory; else this process cannot reach it."""
+        found: NDArray[np.uint8] | None = storage if self._shared else None
+        return found
+
+    def _handle(self, buffer: Buffer) -> Any:
+        """The driver's object for a buffer of this device."""
+        return wrapped(self._context, buffer.allocation) if self._shared else buffer.allocation.storage
 
     # -- commands --------------------------------------------------------------------------------------------
 
@@ -76,7 +87,7 @@ class OpenclEngine:
         Drivers that keep it do not make it again, in other processes neither.
         """
         for kernel, count in zip(kernels, tiles, strict=True):
-            kernel.compile(self._queue, binding, max(count, 1))
+            kernel.compile(self._queue, self._handle(binding), max(count, 1))
         self.finish("compiling")
 
     def prepare(self, commands: Sequence[Command], slots: int) -> tuple[Command, ...]:
@@ -108,7 +119,8 @@ class OpenclEngine:
         """Start a kernel."""
         kernel: opencl_code.Kernel = command.executable.handle[command.entry]
         with driver_errors(self._name):
-            event = kernel.start(self._queue, bindings, command.tiles)
+            places = [(self._handle(each), each.offset) for each in bindings]
+            event = kernel.start(self._queue, places, command.tiles)
         if (started := getattr(self._threads, "started", None)) is not None:
             started.append(event)
 
@@ -116,30 +128,29 @@ class OpenclEngine:
         """Copy between buffers."""
         if source.nbytes:
             places = {"src_offset": source.offset, "dst_offset": target.offset, "byte_count": source.nbytes}
-            storages = target.allocation.storage, source.allocation.storage
             with driver_errors(self._name):
-                self._cl.enqueue_copy(self._queue, *storages, **places)
+                self._cl.enqueue_copy(self._queue, self._handle(target), self._handle(source), **places)
 
     def read(self, source: Buffer, target: NDArray[np.uint8]) -> None:
         """Copy to this process, after what is before in the queue."""
         if source.nbytes:
-            storage, offset = source.allocation.storage, source.offset
             with driver_errors(self._name):
+                storage, offset = self._handle(source), source.offset
                 self._cl.enqueue_copy(self._queue, target, storage, src_offset=offset, is_blocking=True)
 
     def write(self, source: NDArray[np.uint8], target: Buffer) -> None:
         """Copy from this process."""
         if target.nbytes:
-            storage, offset = target.allocation.storage, target.offset
             with driver_errors(self._name):
+                storage, offset = self._handle(target), target.offset
                 self._cl.enqueue_copy(self._queue, storage, source, dst_offset=offset, is_blocking=True)
 
     def fill(self, target: Buffer, pattern: bytes) -> None:
         """Repeat a pattern."""
         if target.nbytes:
             kind = np.frombuffer(pattern, np.uint8)
-            storage = target.allocation.storage
             with driver_errors(self._name):
+                storage = self._handle(target)
                 self._cl.enqueue_fill_buffer(self._queue, storage, kind, target.offset, target.nbytes)
 
     def barrier(self) -> None:
@@ -186,12 +197,6 @@ def _spans(events: Sequence[Any]) -> list[Span]:
         begin, at = (at, at) if event is None else next(rest)
         found.append((begin + shift, at + shift))
     return found
-
-
-@cache
-def _context(device: Any) -> Any:
-    """One a device, so that all openings of it share its memory."""
-    return pyopencl().Context([device])
 
 
 __all__ = ["OpenclEngine"]

@@ -99,6 +99,7 @@ MEANINGLESS: Mapping[str, tuple[str, ...]] = {
     "Dropout": ("ratio", "seed"),
     "LayerNormalization": ("stash_type",),
     "MaxPool": ("storage_order",),
+    "RMSNormalization": ("stash_type",),
 }
 """Attributes that do not matter for inference with one output."""
 

@@ -23,6 +23,7 @@ from autotune.passes.apply_to_parts import ApplyToParts
 from autotune.passes.attention import Attention
 from autotune.passes.base import GraphPass
 from autotune.passes.block_sums import BlockSums
+from autotune.passes.canonical_forms import CanonicalForms
 from autotune.passes.common_subexpressions import CommonSubexpressions
 from autotune.passes.convert_layout import ConvertLayout
 from autotune.passes.dead_code import DeadCode
@@ -56,6 +57,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         IntegerProducts(activations),
         FoldConstants(),
         Simplify(),
+        CanonicalForms(),
         ExplicitBias(),
         FoldBatchNorm(),
         FoldAffine(),

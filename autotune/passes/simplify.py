@@ -22,7 +22,8 @@ Rule = Callable[[Rewriter, Node], bool]
 class Simplify(GraphPass):
     """Apply the rules below until none fires.
 
-    Operations that copy their operand, and those with a neutral constant, vanish; Flatten, Squeeze and Unsqueeze
+    Operations that copy their operand, and those with a neutral constant, vanish; reductions keep the axes that
+    are put back after them; Flatten, Squeeze and Unsqueeze
     become Reshape; chains of Reshape and Transpose become as few as do the same; Sum becomes Add; Reshape, Transpose,
     Reshape that shuffles channels becomes ChannelShuffle; a zero Pad joins the Conv after it.
     """
@@ -73,9 +74,23 @@ def _is_read(rewriter: Rewriter, values: list[str]) -> bool:
 
 def _reshape(rewriter: Rewriter, node: Node) -> bool:
     """Reshape, Flatten, Squeeze, Unsqueeze: a Reshape, or as few steps as all before it take together."""
-    if _channel_shuffle(rewriter, node):
+    if _channel_shuffle(rewriter, node) or _kept_axes(rewriter, node):
         return True
     return _rearrange(rewriter, node, ("Reshape", rewriter.graph.type_of(node.outputs[0]).shape))
+
+
+def _kept_axes(rewriter: Rewriter, node: Node) -> bool:
+    """A reduction without the axes that it took, which a Reshape then puts back: one that keeps them."""
+    value, shape = rewriter.current(node.inputs[0]), rewriter.graph.type_of(node.outputs[0]).shape
+    producer = rewriter.producer(value)
+    if producer is None or producer.attrs.get("keepdims") != 0 or "axes" not in producer.attrs:
+        return False
+    axes, whole = ints(producer, "axes"), rewriter.type_of(producer.inputs[0]).shape
+    kept = tuple(1 if axis in axes else extent for axis, extent in enumerate(whole))
+    if kept != shape or len(rewriter.graph.consumers()[node.inputs[0]]) > 1 or len(producer.outputs) > 1:
+        return False
+    rewriter.become(node.outputs[0], producer.op, producer.inputs, {**producer.attrs, "keepdims": 1})
+    return True
 
 
 def _transpose(rewriter: Rewriter, node: Node) -> bool:

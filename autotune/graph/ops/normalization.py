@@ -2,15 +2,16 @@
 
 BatchNormalization(x, scale, bias, mean, var), all of [c]: epsilon (1e-5), layout; inference only.
 It is elementwise. LayerNormalization(x, scale[, bias]): axis (-1), epsilon (1e-5): statistics over
-the dimensions from axis on, scale and bias broadcast to them. InstanceNormalization(x, scale, bias):
+the dimensions from axis on, scale and bias broadcast to them. RMSNormalization(x, scale): axis, epsilon: the
+same with x over the root of the mean of its squares. InstanceNormalization(x, scale, bias):
 epsilon, layout: statistics over the spatial dimensions. LRN(x): size, alpha (1e-4), beta (0.75),
 bias (1), layout: x / (bias + alpha / size * sum of x^2 over a window of channels)^beta.
 
 te stages: "<out>.first" (an element of the row, so that values far from zero are summed as differences),
 "<out>.sum" and "<out>.sqsum" (of the differences from it, and of the squared ones from the mean; reduce rk or
 rk0, rk1, ...), "<out>.mean" between them, "<out>.rstd" = 1 / sqrt(variance + epsilon), "<out>.shift" (what the
-rounded mean lacks, times that), then the output. LRN: "<out>.pad" (squares, zeros around the channels),
-"<out>.sqsum" (reduce rc), then the output.
+rounded mean lacks, times that), then the output. RMSNormalization: "<out>.sqsum" of the elements, "<out>.rstd",
+then the output. LRN: "<out>.pad" (squares, zeros around the channels), "<out>.sqsum" (reduce rc), then the output.
 """
 
 from __future__ import annotations
@@ -134,12 +135,16 @@ def _normalised_stage(
 
 
 def _layer_infer(types: Types, attrs: Attrs) -> list[TensorType]:
-    require_float("LayerNormalization", types)
+    return _row_infer("LayerNormalization", types, attrs)
+
+
+def _row_infer(op: str, types: Types, attrs: Attrs) -> list[TensorType]:
+    require_float(op, types)
     x = at(types, 0)
     inner = x.shape[int_attr(attrs, "axis") :]
     for name, t in (("scale", at(types, 1)), ("bias", optional(types, 2))):
         if t is not None and not broadcasts_to(t.shape, inner):
-            raise GraphError(f"LayerNormalization: {name} of shape {t.shape} does not broadcast to {inner}")
+            raise GraphError(f"{op}: {name} of shape {t.shape} does not broadcast to {inner}")
     return [x.dense]
 
 
@@ -159,6 +164,28 @@ def _layer_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list
         return value if bias is None else value + read_broadcast(bias, index)
 
     return [_normalised_stage(x, axes, float_attr(attrs, "epsilon"), names[0], finish)]
+
+
+def _rms_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
+    x, scale = at(arrays, 0), at(arrays, 1)
+    axes = tuple(range(int_attr(attrs, "axis"), x.ndim))
+    squares = np.square(x).mean(axis=axes, keepdims=True)
+    return [np.asarray(x / np.sqrt(squares + x.dtype.type(float_attr(attrs, "epsilon"))) * scale)]
+
+
+def _rms_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
+    x, scale, name = at(tensors, 0), at(tensors, 1), names[0]
+    axis, epsilon = int_attr(attrs, "axis"), float_attr(attrs, "epsilon")
+    outer, extents = x.shape[:axis], x.shape[axis:]
+    rks = reduce_axes(extents)
+    share = 1.0 / math.prod(extents)
+    squares = stage(outer, lambda *row: te.sum(x(*row, *rks) * x(*row, *rks), axis=rks), f"{name}.sqsum")
+    rstd = stage(outer, lambda *row: 1.0 / te.sqrt(squares(*row) * share + epsilon), f"{name}.rstd")
+
+    def result(*index: Expr) -> Expr:
+        return x(*index) * rstd(*index[:axis]) * read_broadcast(scale, index)
+
+    return [stage(x.shape, result, name)]
 
 
 def _instance_infer(types: Types, attrs: Attrs) -> list[TensorType]:
@@ -268,6 +295,17 @@ define_in_float32(
     {"axis": Attribute("int", -1), "epsilon": _EPSILON},
     complete_axis,
     _flops(8),
+)
+define_in_float32(
+    "RMSNormalization",
+    "normalization",
+    (2, 2),
+    lambda types, attrs: _row_infer("RMSNormalization", types, attrs),
+    _rms_reference,
+    _rms_compute,
+    {"axis": Attribute("int", -1), "epsilon": _EPSILON},
+    complete_axis,
+    _flops(4),
 )
 define_in_float32(
     "InstanceNormalization",

@@ -191,6 +191,8 @@ ROWS = [
     case("InstanceNormalization", normal(1, 4, 5, 3), normal(3), normal(3), **NHWC),
     case("LayerNormalization", normal(3, 19), normal(19), normal(19)),
     case("LayerNormalization", normal(2, 3, 5), normal(3, 5), axis=1),
+    case("RMSNormalization", normal(3, 19), normal(19)),
+    case("RMSNormalization", normal(2, 3, 5), normal(5), axis=1),
     case("LRN", normal(1, 5, 4, 3), size=3),
     case("LRN", normal(1, 4, 3, 9), size=4, beta=0.6, **NHWC),
     case("Attention", normal(2, 7, 4), normal(2, 13, 4), normal(2, 13, 5)),

@@ -1,0 +1,189 @@
+"""Softmax and normalisations that models write out become one operator, however they were written.
+
+As one operator a row is read once and stays in registers or a cache near them; written out, each reduction and what
+follows it is a dispatch that goes through memory. :data:`FORMS` lists what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from autotune.graph.ir import Array, Attr, Graph, Node
+from autotune.passes.attributes import integer, ints
+from autotune.passes.base import GraphPass
+from autotune.passes.patterns import Accepts, Constant, Either, Match, Matcher, Number, Of, Pattern, Value
+from autotune.passes.rewriter import Rewriter
+
+_DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Attributes of an operator, and its constants by what they are called."""
+
+    attrs: Mapping[str, Attr]
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Values that fit ``pattern`` are what ``op`` makes of X and what ``parameters`` says, unless it refuses."""
+
+    op: str
+    pattern: Pattern
+    parameters: Callable[[Graph, Match], Parameters | None]
+
+
+@dataclass(frozen=True)
+class CanonicalForms(GraphPass):
+    """Convert values that fit one of the forms, the largest first, where nothing else reads what is inside."""
+
+    name: ClassVar[str] = "canonical_forms"
+
+    def apply(self, graph: Graph) -> Graph:
+        if not {"ReduceSum", "ReduceMean"} & {node.op for node in graph.nodes}:
+            return graph
+        matcher, taken, found = Matcher.of(graph), set[str](), dict[str, _Found]()
+        for node in reversed(graph.nodes):
+            value = node.outputs[0]
+            if value not in taken and graph.type_of(value).dtype in _DTYPES:
+                form = next((f for form in FORMS if (f := _found(matcher, form, value))), None)
+                if form is not None and taken.isdisjoint(form.inside):
+                    found[value] = form
+                    taken |= form.inside
+        return _converted(graph, found) if found else graph
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A form, what it reads, its parameters and the values of its nodes."""
+
+    op: str
+    x: str
+    parameters: Parameters
+    inside: frozenset[str]
+
+
+def _found(matcher: Matcher, form: Form, value: str) -> _Found | None:
+    match = matcher.match(form.pattern, value)
+    parameters = None if match is None else form.parameters(matcher.graph, match)
+    if match is None or parameters is None:
+        return None
+    inside = frozenset(node.outputs[0] for node in match.nodes)
+    return _Found(form.op, match.values[X], parameters, inside)
+
+
+def _converted(graph: Graph, found: Mapping[str, _Found]) -> Graph:
+    """What is inside of a form goes, as nothing reads it any more."""
+    rewriter = Rewriter(graph)
+    for node in rewriter.walk():
+        (output, form) = node.outputs[0], found.get(node.outputs[0])
+        if form is None:
+            rewriter.keep(node)
+            continue
+        constants = [
+            rewriter.constant(f"{output}.{name}", array) for name, array in form.parameters.constants.items()
+        ]
+        rewriter.become(output, form.op, [rewriter.current(form.x), *constants], form.parameters.attrs)
+    return rewriter.finish()
+
+
+# patterns -------------------------------------------------------------------------------------------
+
+
+def _one_axis(graph: Graph, node: Node) -> bool:
+    return len(ints(node, "axes")) == 1 and integer(node, "keepdims") == 1
+
+
+def _last_axes(graph: Graph, node: Node) -> bool:
+    axes, rank = ints(node, "axes"), graph.type_of(node.inputs[0]).rank
+    return bool(axes) and axes == tuple(range(rank - len(axes), rank)) and integer(node, "keepdims") == 1
+
+
+def _of(op: str, *operands: Pattern, accepts: Accepts | None = None) -> Of:
+    return Of(op, operands, accepts)
+
+
+X, EPSILON, SCALE, BIAS = Value(), Number(), Constant(), Constant()
+TOP = _of("ReduceMax", X, accepts=_one_axis)
+EXPONENTIALS = _of("Exp", _of("Sub", X, TOP))
+TOTAL = _of("ReduceSum", EXPONENTIALS, accepts=_one_axis)
+SOFTMAX = Either((_of("Div", EXPONENTIALS, TOTAL), _of("Mul", EXPONENTIALS, _of("Reciprocal", TOTAL))))
+
+
+def _centred() -> Pattern:
+    return _of("Sub", X, _of("ReduceMean", X, accepts=_last_axes))
+
+
+def _over_root(value: Pattern, squares: Pattern) -> Pattern:
+    """A value over the root of a mean of squares and a small number."""
+    root = _of("Sqrt", _of("Add", squares, EPSILON))
+    inverse = Either((_of("Reciprocal", root), _of("Div", Number(1.0), root)))
+    return Either((_of("Div", value, root), _of("Mul", value, inverse)))
+
+
+CENTRED = _centred()
+_AGAIN = _centred()
+"""The same, computed a second time."""
+
+
+def _mean_square(value: Pattern) -> Of:
+    return _of("ReduceMean", _of("Mul", value, value), accepts=_last_axes)
+
+
+SQUARES = _mean_square(X)
+VARIANCES = (_mean_square(CENTRED), _mean_square(_AGAIN))
+STANDARD = Either(tuple(_over_root(CENTRED, variance) for variance in VARIANCES))
+SCALED = _of("Mul", STANDARD, SCALE)
+SHIFTED = _of("Add", Either((SCALED, STANDARD)), BIAS)
+RMS = _over_root(X, SQUARES)
+
+
+# what they become -------------------------------------------------------------------------------------
+
+
+def _softmax(_: Graph, match: Match) -> Parameters | None:
+    axes = {ints(node, "axes") for node in match.nodes if "axes" in node.attrs}
+    return Parameters({"axis": axes.pop()[0]}) if len(axes) == 1 else None
+
+
+def _normalised(graph: Graph, match: Match) -> Parameters | None:
+    axes = {ints(node, "axes") for node in match.nodes if "axes" in node.attrs}
+    if len(axes) > 1:
+        return None
+    axis, x = axes.pop()[0], graph.type_of(match.values[X])
+    constants: dict[str, Array] = {"scale": np.ones((), x.dtype)}
+    for name, pattern in (("scale", SCALE), ("bias", BIAS)):
+        if pattern in match.values:
+            array = graph.constants[match.values[pattern]]
+            if not _fits(array.shape, x.shape[axis:]):
+                return None
+            own = array.shape[max(array.ndim - (x.rank - axis), 0) :]
+            constants[name] = np.ascontiguousarray(array.reshape(own))
+    epsilon = float(graph.constants[match.values[EPSILON]].reshape(()))
+    return Parameters({"axis": axis, "epsilon": epsilon}, constants)
+
+
+def _fits(shape: tuple[int, ...], inner: tuple[int, ...]) -> bool:
+    """Whether a constant is the same for every row of extents ``inner``."""
+    lead, own = shape[: max(len(shape) - len(inner), 0)], shape[max(len(shape) - len(inner), 0) :]
+    full = inner[len(inner) - len(own) :]
+    return set(lead) <= {1} and all(a in (1, b) for a, b in zip(own, full, strict=True))
+
+
+FORMS = (
+    Form("Softmax", SOFTMAX, _softmax),
+    Form("LayerNormalization", SHIFTED, _normalised),
+    Form("LayerNormalization", SCALED, _normalised),
+    Form("LayerNormalization", STANDARD, _normalised),
+    Form("RMSNormalization", _of("Mul", RMS, SCALE), _normalised),
+    Form("RMSNormalization", RMS, _normalised),
+)
+"""What is recognised, the larger of two that may fit first."""
+
+
+__all__ = ["FORMS", "CanonicalForms", "Form", "Parameters"]

@@ -1,0 +1,161 @@
+"""Softmax and normalisations written out: what is recognised, before and after."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from autotune.compiler.driver import compile_in_detail
+from autotune.graph import evaluate
+from autotune.graph.build import GraphBuilder
+from autotune.passes.canonical_forms import FORMS, CanonicalForms
+from autotune.passes.pipeline import run_passes, standard_passes
+from autotune.runtime.module import Module
+from tests.passes.test_partition import all_ops, check, normal
+
+SHAPE = (3, 5, 19)
+FRESH = itertools.count()
+
+
+def number(b, value):
+    return b.constant(f"n{next(FRESH)}", np.float32(value))
+
+
+def softmax(b, x, axis=-1, inverse=False, total=None):
+    exps = b.node("Exp", b.node("Sub", x, b.node("ReduceMax", x, axes=(axis,))))
+    sums = b.node("ReduceSum", exps, axes=(axis if total is None else total,))
+    if inverse:
+        return b.node("Mul", b.node("Reciprocal", sums), exps)
+    return b.node("Div", exps, sums)
+
+
+def over_root(b, value, squares, how):
+    root = b.node("Sqrt", b.node("Add", number(b, 1e-3), squares))
+    if how == "divided":
+        return b.node("Div", value, root)
+    inverse = b.node("Reciprocal", root) if how == "reciprocal" else b.node("Div", number(b, 1), root)
+    return b.node("Mul", inverse, value)
+
+
+def layer_norm(b, x, how="divided", axes=(2,), twice=False, power=False, dropped=False):
+    def centred():
+        return b.node("Sub", x, b.node("ReduceMean", x, axes=axes))
+
+    value = centred()
+    other = centred() if twice else value
+    squares = b.node("Pow", other, number(b, 2)) if power else b.node("Mul", other, other)
+    variance = b.node("ReduceMean", squares, axes=axes, keepdims=0 if dropped else 1)
+    if dropped:
+        variance = b.node("Unsqueeze", variance, axes=axes)
+    return over_root(b, value, variance, how)
+
+
+def rms_norm(b, x, how="reciprocal", axes=(2,)):
+    return over_root(b, x, b.node("ReduceMean", b.node("Pow", x, number(b, 2)), axes=axes), how)
+
+
+def scaled(b, value, *shapes):
+    for op, shape in zip(("Mul", "Add"), shapes, strict=False):
+        value = b.node(op, b.constant(f"k{next(FRESH)}", normal(*shape, seed=3)), value)
+    return value
+
+
+def affine(b, x):
+    return scaled(b, layer_norm(b, x), (19,), (1, 19))
+
+
+CASES = {
+    "softmax": (softmax, ["Softmax"]),
+    "softmax of another axis": (lambda b, x: softmax(b, x, axis=1), ["Softmax"]),
+    "softmax by the inverse": (lambda b, x: softmax(b, x, inverse=True), ["Softmax"]),
+    "layer norm": (layer_norm, ["LayerNormalization"]),
+    "by a reciprocal": (lambda b, x: layer_norm(b, x, "reciprocal"), ["LayerNormalization"]),
+    "by one over a root": (lambda b, x: layer_norm(b, x, "inverse"), ["LayerNormalization"]),
+    "two axes": (lambda b, x: layer_norm(b, x, axes=(1, 2)), ["LayerNormalization"]),
+    "centred twice": (lambda b, x: layer_norm(b, x, twice=True), ["LayerNormalization"]),
+    "by a power": (lambda b, x: layer_norm(b, x, power=True), ["LayerNormalization"]),
+    "axes put back": (lambda b, x: layer_norm(b, x, dropped=True), ["LayerNormalization"]),
+    "scale and bias": (affine, ["LayerNormalization"]),
+    "bias alone": (lambda b, x: b.node("Add", layer_norm(b, x), number(b, 2)), ["LayerNormalization"]),
+    "rms norm": (rms_norm, ["RMSNormalization"]),
+    "rms norm, divided": (lambda b, x: rms_norm(b, x, "divided"), ["RMSNormalization"]),
+    "rms norm with a scale": (lambda b, x: scaled(b, rms_norm(b, x), (1, 1, 19)), ["RMSNormalization"]),
+    "a scale by rows": (lambda b, x: scaled(b, rms_norm(b, x), (5, 1)), ["RMSNormalization", "Mul"]),
+    "a scale of heads": (lambda b, x: scaled(b, rms_norm(b, x), (5, 19)), ["RMSNormalization", "Mul"]),
+}
+
+
+def built(case):
+    b = GraphBuilder()
+    x = b.input("x", SHAPE)
+    return b.graph(case(b, x))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_becomes_of_it(name):
+    graph = built(CASES[name][0])
+    result = run_passes(graph, standard_passes())
+    x = 2 + normal(*SHAPE)
+    want, got = (next(iter(evaluate.run(g, {"x": x}).values())) for g in (graph, result))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    assert [op for group in all_ops(check(result)) for op in group] == CASES[name][1]
+
+
+def test_every_form_occurs():
+    assert {op for _, ops in CASES.values() for op in ops} >= {form.op for form in FORMS}
+
+
+def test_by_machine_code():
+    b = GraphBuilder()
+    x = b.input("x", SHAPE)
+    y = b.node("Add", affine(b, softmax(b, x)), scaled(b, rms_norm(b, x), ()))
+    graph = b.graph(y)
+    x = 2 + normal(*SHAPE)
+    with Module(compile_in_detail(graph, threads=1).image) as module:
+        (got,) = module(x)
+    np.testing.assert_allclose(got, evaluate.run(graph, {"x": x})[y], rtol=1e-4, atol=1e-5)
+
+
+def other_axes(b, x):
+    return softmax(b, x, axis=1, total=2)
+
+
+def not_last(b, x):
+    return layer_norm(b, x, axes=(1,))
+
+
+def read_inside(b, x):
+    y = softmax(b, x)
+    return b.node("Mul", y, b.node("Relu", "exp"))
+
+
+def of_another_value(b, x):
+    y = b.node("Tanh", x)
+    exps = b.node("Exp", b.node("Sub", x, b.node("ReduceMax", y, axes=(2,))))
+    return b.node("Div", exps, b.node("ReduceSum", exps, axes=(2,)))
+
+
+def without_axes_kept(b, x):
+    exps = b.node("Exp", b.node("Sub", x, b.node("ReduceMax", x, axes=(2,))))
+    return b.node("Div", exps, b.node("ReduceSum", exps, axes=(0, 1, 2)))
+
+
+@pytest.mark.parametrize("case", [other_axes, not_last, read_inside, of_another_value, without_axes_kept])
+def test_what_is_something_else_stays(case):
+    graph = built(case)
+    assert CanonicalForms().apply(graph) is graph
+
+
+def test_what_is_returned_stays():
+    b = GraphBuilder()
+    y = softmax(b, b.input("x", SHAPE))
+    graph = b.graph(y, "exp")
+    assert CanonicalForms().apply(graph) is graph
+
+
+def test_integers_stay():
+    b = GraphBuilder()
+    x = b.input("x", SHAPE, "int64")
+    total = b.node("ReduceSum", x, axes=(2,))
+    graph = b.graph(b.node("Div", x, total))
+    assert CanonicalForms().apply(graph) is graph

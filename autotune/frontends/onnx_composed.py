@@ -13,6 +13,7 @@ from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_quantized import dequantize, quantize
 from autotune.frontends.onnx_random import COMPOSED_RANDOM
 from autotune.frontends.onnx_resize import compose_resize
+from autotune.frontends.onnx_tfidf import COMPOSED_TFIDF
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import float_limits, is_float
 from autotune.te.narrow import NARROW_FLOATS, NARROW_INTEGERS
@@ -140,6 +141,7 @@ COMPOSED: Mapping[str, Composer] = {
     **COMPOSED_EINSUM,
     **COMPOSED_INDEXING,
     **COMPOSED_RANDOM,
+    **COMPOSED_TFIDF,
 }
 """What adds the nodes for a node whose parameters are attributes already."""
 

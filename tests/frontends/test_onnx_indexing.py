@@ -163,5 +163,26 @@ def test_random_numbers_are_the_same_at_every_import_and_differ_between_nodes() 
     assert set(first["d"][1].tolist()) == {2}
 
 
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+def test_tf_idf_counts_ngrams_with_gaps(mode: str) -> None:
+    x = np.array([[1, 2, 1, 2, 3], [3, 3, 3, 3, 3]])
+    graph = imported(
+        "TfIdfVectorizer",
+        [x],
+        mode=mode,
+        min_gram_length=1,
+        max_gram_length=2,
+        max_skip_count=1,
+        ngram_counts=[0, 2],
+        ngram_indexes=[2, 0, 1, 3],
+        pool_int64s=[3, 2, 1, 2, 1, 1],  # 3; 2; 1 2; 1 1
+        weights=[1.0, 2.0, 3.0, 4.0],
+    )
+    # Next to each other 1 2 comes twice; with a gap 1 1 and nothing of 1 2.
+    counts = np.array([[2, 2, 1, 1], [0, 0, 5, 0]], np.float32)
+    wanted = {"TF": counts, "IDF": np.minimum(counts, 1) * [1, 2, 3, 4], "TFIDF": counts * [1, 2, 3, 4]}
+    np.testing.assert_array_equal(ran(graph, [x])["y0"], wanted[mode])
+
+
 def ran_by_name(graph: Graph, **arrays: Any) -> dict[str, Any]:
     return {**graph.constants, **evaluate.run(graph, arrays)}

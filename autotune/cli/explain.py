@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
@@ -27,6 +28,7 @@ from autotune.errors import UsageError
 if TYPE_CHECKING:
     from autotune.compiler.dividing import Model
     from autotune.compiler.driver import CompileOptions
+    from autotune.compiler.explain import Compilation
     from autotune.passes.partition import InPlace
     from autotune.passes.pipeline import PassRecord
 
@@ -51,6 +53,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Only say where each operation runs, where else it could, and why: nothing is compiled.",
 )
+@click.option(
+    "--memory",
+    "picture",
+    type=click.Path(dir_okay=False),
+    metavar="FILE.svg",
+    help="Draw the memory plan into a file: time across, addresses up, values by their names in the model.",
+)
 @json_option
 def command(
     model: str,
@@ -60,6 +69,7 @@ def command(
     placement: dict[str, str] | None,
     devices: tuple[str, ...],
     only_affinity: bool,
+    picture: str | None,
     as_json: bool,
     **options: Unpack[CompileOptions],
 ) -> None:
@@ -79,6 +89,10 @@ def command(
     from autotune.tuning.api import compile_with_database, predict
     from autotune.tuning.placing import by_database, where_it_runs
 
+    if picture is not None and (is_archive(model) or only_predicted or only_affinity):
+        raise UsageError(
+            "--memory draws the plan of a model that is compiled for it; it was given for something else"
+        )
     if is_archive(model):
         if devices:
             raise UsageError(f"--devices was given for {model}, which is compiled already; it is for models")
@@ -104,6 +118,8 @@ def command(
             click.echo("\n".join(affinity_lines(placed)))
         return
     if placed is not None:
+        if picture is not None:
+            raise UsageError("--memory draws the plan of one device; this model runs on several")
         _explain_placed(model, what, database, placement, verify, as_json, options)
         return
     announce(f"predicting {model}")
@@ -124,6 +140,8 @@ def command(
         **options,
     )
     done = checked(done, what)
+    if picture is not None:
+        _draw(done, picture)
     if as_json:
         print_json(
             {
@@ -144,6 +162,17 @@ def command(
         click.echo(f"{name} may run beside {', '.join(others)}")
     print_compilation(done, where)
     click.echo(done.memory_plan.render())
+
+
+def _draw(done: Compilation, path: str) -> None:
+    """Write the picture of the memory plan."""
+    from autotune.compiler.memory_chart import memory_svg
+
+    try:
+        Path(path).write_text(memory_svg(done.partition, done.memory_plan), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    announce(f"wrote {path}")
 
 
 def _explain_placed(

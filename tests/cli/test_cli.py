@@ -108,11 +108,22 @@ def test_compile_run_query_and_explain_use_what_was_tuned(
     assert code == 0
     assert [d["name"] for d in predicted] == [d["name"] for d in facts["dispatches"]]
     assert any(d["source"].startswith("measured") for d in predicted)
-    code, out, _ = run(capsys, "explain", MODEL, *options)
+    picture = tmp_path / "plan.svg"
+    code, out, _ = run(capsys, "explain", MODEL, *options, "--memory", picture)
     assert code == 0
+    assert picture.read_text(encoding="utf-8").startswith("<svg ")
     assert out.startswith("expected latency ")
     assert facts["coverage"] in out
     assert f"schedules from {tuned}" in out
+
+
+def test_a_picture_of_memory_is_drawn_of_what_is_compiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "explain", MODEL, "--predict", "--memory", tmp_path / "plan.svg")
+    message = "--memory draws the plan of a model that is compiled for it; it was given for something else"
+    assert (code, message in err) == (2, True)
+    assert not (tmp_path / "plan.svg").exists()
 
 
 def test_a_model_runs_on_given_inputs_and_writes_its_outputs(

@@ -1,11 +1,14 @@
 """The memory plan: values that live together never overlap, and the plan stays near its bound."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from autotune.errors import InternalError
 from autotune.passes.plan_memory import ALIGNMENT, Lifetime, align, lower_bound, plan_memory
+from tests.passes.exact_memory import least_bytes
 
 
 @st.composite
@@ -30,6 +33,22 @@ def test_live_values_never_overlap(values):
 def test_plan_lies_between_the_bound_and_no_reuse(values):
     plan = plan_memory(values)
     assert plan.lower_bound <= plan.arena_bytes <= sum(align(v.nbytes) for v in values)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_small_plans_are_as_small_as_can_be(seed):
+    rng = random.Random(seed)
+    spans = [(rng.randint(1, 9), rng.randint(0, 6), rng.choice((0, 1, 1, 2, 3))) for _ in range(7)]
+    values = [Lifetime(f"v{i}", 64 * size, a, min(a + n, 7)) for i, (size, a, n) in enumerate(spans)]
+    plan = plan_memory(values)
+    assert plan.lower_bound <= least_bytes(values) == plan.arena_bytes
+
+
+def test_the_oracle_finds_what_heuristics_do_not():
+    spans = [(2, 2, 3), (2, 2, 6), (2, 2, 3), (1, 1, 1), (3, 2, 6), (1, 2, 4), (2, 5, 7), (3, 4, 7)]
+    values = [Lifetime(f"v{i}", 64 * size, a, z) for i, (size, a, z) in enumerate(spans)]
+    assert least_bytes(values) == 640 == lower_bound(values)
+    assert 640 <= plan_memory(values).arena_bytes <= 704
 
 
 def test_chain_needs_two_buffers():

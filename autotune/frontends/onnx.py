@@ -19,6 +19,7 @@ from autotune.errors import GraphError, ModelImportError, UsageError
 from autotune.frontends.onnx_affinity import device_in
 from autotune.frontends.onnx_composed import COMPOSED, SEVERAL_OUTPUTS
 from autotune.frontends.onnx_constants import SPECIAL, attribute_value, fold_special
+from autotune.frontends.onnx_control import CONTROL, control
 from autotune.frontends.onnx_counted import Counted, carried
 from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_functions import Definition, definition_of
@@ -31,6 +32,8 @@ from autotune.frontends.onnx_read import (
     read_model,
 )
 from autotune.frontends.onnx_schema import check_node, node_name
+from autotune.frontends.onnx_scope import Importing, NodeLists
+from autotune.frontends.onnx_sequences import SEQUENCES, is_of_sequences, sequence_node
 from autotune.frontends.onnx_support import check_supported, is_known, operator_of
 from autotune.graph import ops
 from autotune.graph.build import complete_node
@@ -84,7 +87,8 @@ class _Importer:
         self.values = values
         self.types: dict[str, TensorType] = {}
         self.constants: dict[str, Array] = {}
-        self.nodes: list[Node] = []
+        self.lists = NodeLists()
+        self.sequences: dict[str, list[str] | None] = {}
         self.counted: dict[str, Counted] = {}
         """Values of which a part is there."""
 
@@ -97,7 +101,7 @@ class _Importer:
         return self.constants.get(value)
 
     def inputs_behind(self, value: str) -> tuple[str, ...]:
-        made = {output: node for node in self.nodes for output in node.outputs}
+        made = {output: node for node in self.lists.all() for output in node.outputs}
         waiting, found = [value], dict[str, None]()
         while waiting:
             name = waiting.pop()
@@ -105,7 +109,8 @@ class _Importer:
                 continue
             found[name] = None
             waiting += made[name].inputs if name in made else ()
-        return tuple(sorted(name for name in found if name not in made))
+        given = {value.name for value in self.proto.graph.input}
+        return tuple(sorted(name for name in found if name in given))
 
     def run(self) -> Graph:
         graph = self.proto.graph
@@ -124,6 +129,11 @@ class _Importer:
             self._import_node(proto)
         outputs = [value.name for value in graph.output]
         for output in outputs:
+            if output in self.sequences:
+                raise ModelImportError(
+                    f"{self.origin}: output {output!r} is a sequence or an optional, and modules give tensors\n"
+                    "  end the model before it, or join its elements by ConcatFromSequence"
+                )
             self.type_of(output)
         counted = [(n, self.counted[v]) for n, v in enumerate(outputs) if v in self.counted]
         outputs += dict.fromkeys(found.count for _, found in counted if found.count not in outputs)
@@ -131,7 +141,7 @@ class _Importer:
             _graph_name(self.origin, graph.name),
             inputs,
             tuple(outputs),
-            tuple(self.nodes),
+            tuple(self.lists.current),
             self.types,
             self.constants,
             counted=tuple((n, found.axis, outputs.index(found.count)) for n, found in counted),
@@ -192,6 +202,8 @@ class _Importer:
 
     def _import_node(self, proto: Any) -> None:
         op, name = operator_of(proto), node_name(proto)
+        if self._import_special(op, proto):
+            return
         if not ops.is_custom(op):
             check_node(proto, self)
         if not is_known(op):
@@ -217,6 +229,44 @@ class _Importer:
             self._append(node)
         except GraphError as error:
             raise ModelImportError(f"{self.origin}: {error}") from error
+
+    def _import_special(self, op: str, proto: Any) -> bool:
+        """Import a node of subgraphs or sequences, of which ONNX's definition says little; False for others."""
+        first = proto.input[0] if proto.input else ABSENT
+        if op not in CONTROL and op not in SEQUENCES and first not in self.sequences:
+            return False
+        name, model = node_name(proto), self._importing()
+        graphs = {a.name: a.g for a in proto.attribute if a.HasField("g")}
+        plain = [a for a in proto.attribute if a.name not in graphs and not a.HasField("tp")]
+        attrs = {a.name: self._attribute(a, name, op) for a in plain}
+        node = OnnxNode(op, name, list(proto.input), list(proto.output), attrs, self)
+        try:
+            if op in CONTROL:
+                control(node, graphs, model)
+            elif is_of_sequences(op, first, model):
+                sequence_node(node, model)
+            else:
+                raise node.fail(f"its input {first!r} is a sequence, which it does not take")
+        except GraphError as error:
+            raise ModelImportError(f"{self.origin}: {error}") from error
+        return True
+
+    def _importing(self) -> Importing:
+        return Importing(
+            self.opset,
+            self.types,
+            self.constants,
+            self.sequences,
+            self.counted,
+            self.read,
+            self._import_node,
+            self._append_plain,
+            self._define_constant,
+            self._fresh,
+            self.type_of,
+            self.reader.read,
+            self.lists.apart,
+        )
 
     def _import_definition(self, proto: Any) -> None:
         """The nodes that ONNX defines an operator by, in the place of its node."""
@@ -280,7 +330,7 @@ class _Importer:
         except ModelImportError as error:
             raise ModelImportError(f"{self.origin}: {error}") from error
         self.types.update(types)
-        self.nodes.append(node)
+        self.lists.current.append(node)
 
     def _set_counted(self, value: str, axis: int, count: str) -> None:
         """What of a value is there, another one says; nothing of a constant."""

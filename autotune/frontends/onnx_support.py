@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 from autotune.errors import UnsupportedOpError
 from autotune.frontends.onnx_composed import COMPOSED
 from autotune.frontends.onnx_constants import SPECIAL
+from autotune.frontends.onnx_control import CONTROL
 from autotune.frontends.onnx_functions import is_defined, parts_of
 from autotune.frontends.onnx_nodes import REWRITTEN
+from autotune.frontends.onnx_sequences import SEQUENCES
 from autotune.graph import ops
 
-IMPORTED = (*SPECIAL, *REWRITTEN, *COMPOSED)
+IMPORTED = (*SPECIAL, *REWRITTEN, *COMPOSED, *CONTROL, *SEQUENCES)
 """Operators of which the import makes others, or constants."""
 _MAX_NAMED_NODES = 3
 
@@ -21,13 +23,22 @@ _MAX_NAMED_NODES = 3
 def _unsupported(nodes: Iterable[Any], opset: int) -> dict[tuple[str, str], list[str]]:
     """Unsupported operators as (domain, op) -> names of their nodes."""
     found: dict[tuple[str, str], list[str]] = {}
-    for node in nodes:
+    for node in _with_inner(nodes):
         op = operator_of(node)
         if not (ops.supported(op) if ops.is_custom(op) else _is_supported(op, opset)):
             name = node.name or next((o for o in node.output if o), "")
             domain = "" if node.domain == "ai.onnx" else node.domain
             found.setdefault((domain, node.op_type), []).append(name)
     return found
+
+
+def _with_inner(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Nodes, each followed by those of its subgraphs."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _with_inner(graph.node)
 
 
 def operator_of(node: Any) -> str:

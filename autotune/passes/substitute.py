@@ -78,6 +78,9 @@ class _Substitution:
     def finish(self) -> Partition:
         """The new partition, without what nothing reads any more."""
         read = {v for dispatch in self.dispatches for v in dispatch.inputs}
+        read |= {
+            self.placements[v].root for v in read
+        }  # steps of a loop begin with constants under names of theirs
         constants = {v: array for v, array in self.constants.items() if v in read}
         return replace(
             self.parts,

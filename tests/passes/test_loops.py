@@ -19,6 +19,7 @@ from autotune.graph.text import parse_graph
 from autotune.graph.verify import verify
 from autotune.passes.partition import partition
 from autotune.passes.pipeline import run_passes, standard_passes
+from autotune.runtime.module import Module
 from tests.compiler.random_models import check_model, random_way
 
 
@@ -121,6 +122,7 @@ def random_loops(rng: random.Random) -> Graph:
     batch, width, trips = rng.choice((1, 2, 3)), rng.choice((4, 8, 17)), rng.randint(1, 5)
     states = [b.input(f"x{i}", (batch, width)) for i in range(2)]
     rows = b.input("rows", (trips, batch, width))
+    states.append(b.constant("zeros", np.zeros((batch, width), np.float32)))
     b.constant("w", np.random.default_rng(rng.randrange(99)).standard_normal((width, width)).astype("f4") / 4)
     outputs = list[str]()
     for number in range(rng.randint(1, 2)):
@@ -226,3 +228,24 @@ def test_the_memory_proof_knows_steps() -> None:
         InternalError, match=f"reads '{later}', of which a part was not written before, or overwritten"
     ):
         prove_memory(stale, done.memory_plan)
+
+
+def test_a_constant_to_begin_with_is_kept_where_options_divide_dispatches() -> None:
+    body = GraphBuilder("recall")
+    memory, key = body.input("memory", (2, 4, 8, 8)), body.input("key", (2, 4, 8))
+    column = body.node("Reshape", key, shape=(2, 4, 8, 1))
+    turned = body.node("Transpose", memory, perm=(0, 1, 3, 2))
+    seen = body.node("Reshape", body.node("MatMul", turned, column), shape=(2, 4, 1, 8))
+    new = body.node("Add", memory, body.node("MatMul", column, body.node("Tanh", seen)))
+    b = GraphBuilder("memory")
+    b.input("keys", (3, 2, 4, 8))
+    b.constant("start", np.full((2, 4, 8, 8), 0.1, np.float32))
+    node = loop_node(["start", "keys"], ["end"], body.graph(new), carried=1, scanned=1, trips=3)
+    b.nodes(node.op, node.inputs, node.outputs, **node.attrs)
+    graph = b.graph("end")
+    divided = compile_in_detail(graph, threads=1)
+    assert any(name.count("/") > 1 for name in (d.name for d in divided.partition.dispatches))
+    prove_memory(divided.partition, divided.memory_plan)
+    keys = np.random.default_rng(0).standard_normal((3, 2, 4, 8)).astype(np.float32)
+    with Module(divided.image) as module:
+        np.testing.assert_allclose(module(keys)[0], evaluate.run(graph, {"keys": keys})["end"], rtol=1e-4)

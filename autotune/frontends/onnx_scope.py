@@ -1,0 +1,130 @@
+"""What subgraphs and sequences ask of the importer: values known so far, and how to add nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from autotune.errors import ModelImportError
+from autotune.graph.ir import ABSENT, Array, Attr, Node, TensorType
+
+
+class Append(Protocol):
+    """Adds a node of the graph; one of constants becomes a constant."""
+
+    def __call__(
+        self, op: str, inputs: list[str], outputs: list[str], attrs: Mapping[str, Attr], name: str
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class Importing:
+    """An import under way. ``sequences`` are values that are lists of others, None for an optional that is empty."""
+
+    opset: int
+    types: dict[str, TensorType]
+    constants: dict[str, Array]
+    sequences: dict[str, list[str] | None]
+    counted: Mapping[str, object]
+    """Values whose extent is known only when they are computed."""
+    read: set[str]
+    import_node: Callable[[Any], None]
+    append: Append
+    define: Callable[[str, Array], None]
+    fresh: Callable[[str], str]
+    type_of: Callable[[str], TensorType]
+    read_tensor: Callable[[Any, str], Array]
+    apart: Callable[[], AbstractContextManager[list[Node]]]
+    """A context in which nodes are added to a list of their own."""
+
+    def alias(self, value: str, name: str) -> None:
+        """Give a value another name."""
+        if value in self.sequences:
+            self.sequences[name] = self.sequences[value]
+        elif value in self.constants:
+            self.define(name, self.constants[value])
+        else:
+            self.append("Identity", [value], [name], {}, name)
+
+    def inlined(self, graph: Any, prefix: str, given: Sequence[str]) -> list[str]:
+        """Import the nodes of a subgraph, which takes values by their names here; returns its results' names.
+
+        Names of values inside begin with ``prefix``.
+        """
+        names = {value.name: name for value, name in zip(graph.input, given, strict=True)}
+        made = [tensor.name for tensor in graph.initializer]
+        made += [value for node in graph.node for value in node.output if value != ABSENT]
+        names |= {value: f"{prefix}{value}" for value in made}
+        if graph.sparse_initializer:
+            raise ModelImportError(f"graph {graph.name!r} has sparse initialisers: not supported")
+        for tensor in graph.initializer:
+            self.define(names[tensor.name], self.read_tensor(tensor, f"initialiser {tensor.name!r}"))
+        results = [names.get(value.name, value.name) for value in graph.output]
+        protos = [renamed(node, names, prefix) for node in graph.node]
+        self.read.update(results, *(names_of(proto) for proto in protos))
+        for proto in protos:
+            self.import_node(proto)
+        return results
+
+
+def names_of(node: Any) -> set[str]:
+    """What a node reads, and its subgraphs."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            found.update(value.name for value in graph.output)
+            found.update(*(names_of(inner) for inner in graph.node))
+    return found
+
+
+def renamed(node: Any, names: Mapping[str, str], prefix: str) -> Any:
+    """A copy of a node under another name, with values renamed in it and in its subgraphs."""
+    import onnx
+
+    made = onnx.NodeProto()
+    made.CopyFrom(node)
+    made.name = f"{prefix}{node.name}" if node.name else ""
+    _rename_all(made.input, names)
+    _rename_all(made.output, names)
+    for attribute in made.attribute:
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            inner = [renamed(each, names, prefix) for each in graph.node]
+            del graph.node[:]
+            graph.node.extend(inner)
+            for value in graph.output:
+                value.name = names.get(value.name, value.name)
+    return made
+
+
+def _rename_all(values: Any, names: Mapping[str, str]) -> None:
+    new = [names.get(value, value) for value in values]
+    del values[:]
+    values.extend(new)
+
+
+@dataclass
+class NodeLists:
+    """The list that nodes are added to, and those around it."""
+
+    current: list[Node] = field(default_factory=list)
+    around: list[list[Node]] = field(default_factory=list)
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Node]]:
+        """A list of its own for what is added meanwhile."""
+        self.around.append(self.current)
+        self.current = []
+        try:
+            yield self.current
+        finally:
+            self.current = self.around.pop()
+
+    def all(self) -> Iterator[Node]:
+        """The nodes of all lists."""
+        for nodes in (*self.around, self.current):
+            yield from nodes
+
+
+__all__ = ["Importing", "NodeLists", "names_of", "renamed"]

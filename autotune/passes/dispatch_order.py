@@ -67,17 +67,32 @@ def _alternating(needs: Sequence[set[int]]) -> list[int]:
 
 
 def _needs(parts: Partition) -> list[set[int]]:
-    """For each dispatch those before it that write what it reads or writes, or read what it writes."""
+    """For each dispatch those before it that write what it reads or writes, or read what it writes.
+
+    One that another of them needs may be left out: so it takes no square of the steps of a loop, which all use the same
+    memory and follow from one another.
+    """
     reads = [[parts.reach(v) for v in d.inputs if _changes(parts, v)] for d in parts.dispatches]
     writes = [[parts.reach(v) for v in d.outputs] for d in parts.dispatches]
     users: dict[str, list[int]] = {}
-    found = []
+    masks, written = dict[str, int](), dict[str, int]()  # users as bits, and the last that writes
+    before, found = list[int](), list[set[int]]()  # all that come before each, as bits
     for number in range(len(parts.dispatches)):
         roots = {each.root for each in (*reads[number], *writes[number])}
-        earlier = {n for root in roots for n in users.get(root, ())}
-        found.append({n for n in earlier if _conflict(n, number, reads, writes)})
+        needed, covered = set[int](), 0
+        for root in sorted(roots, key=lambda root: (-written.get(root, -1), root)):
+            for other in reversed(users.get(root, [])):
+                if not masks[root] & ~covered:
+                    break
+                if not covered >> other & 1 and _conflict(other, number, reads, writes):
+                    needed.add(other)
+                    covered |= before[other] | 1 << other
+        found.append(needed)
+        before.append(covered)
         for root in roots:
             users.setdefault(root, []).append(number)
+            masks[root] = masks.get(root, 0) | 1 << number
+        written |= {each.root: number for each in writes[number]}
     return found
 
 

@@ -224,6 +224,9 @@ SYSTEMS: Mapping[str, Callable[[], Runner]] = {
     "metaschedule": lambda: _beside("worker_tvm").MetaSchedule(
         _beside("worker_tvm_ops").prim_func, recipe_constants
     ),
+    "torch-eager": lambda: _beside("worker_torch_compile").CompiledModel("eager"),
+    "torch-inductor": lambda: _beside("worker_torch_compile").CompiledModel("inductor"),
+    "torch-autotune": lambda: _beside("worker_torch_compile").CompiledModel("autotune"),
     "numpy": NumPy,
     "copy": Copy,
 }

@@ -119,3 +119,23 @@ def test_builders_build(name: str) -> None:
 
     model, inputs = build(next(each for each in ARCHITECTURES if each.name == name))
     assert model(*inputs) is not None
+
+
+def test_the_table_of_torch_compile() -> None:
+    from autotune.bench import torch_compile
+
+    rows = [
+        torch_compile.Row(
+            "a",
+            {"eager": 4e6, "inductor": 2e6, "autotune": 1e6},
+            {"inductor": 60.2, "autotune": 9.8},
+            {},
+            2e-7,
+        ),
+        torch_compile.Row("b", {"eager": 4e6}, {}, {"autotune": "RuntimeError: 1 of 1 graphs\n  left"}),
+    ]
+    (table,) = torch_compile.tables(rows, "2 threads")
+    assert table.rows[0] == ("a", "4.00 ms", "2.00 ms", "1.00 ms", "0.50", "0.25", "2.0e-07", "60 s", "10 s")
+    assert table.rows[1] == ("b", "4.00 ms", "–", "–", "–", "–", "–", "–", "–")
+    assert table.rows[2][4:6] == ("0.50", "0.25")
+    assert table.notes[-1] == "b, autotune: RuntimeError: 1 of 1 graphs left"

@@ -133,7 +133,8 @@ class _GraphNetwork(nn.Module):
         ones = torch.ones_like(target, dtype=x.dtype)
         degree = torch.zeros(x.shape[0]).scatter_add(0, target, ones).clamp(min=1.0)
         for own, others in zip(self.own, self.others, strict=True):
-            gathered = torch.zeros_like(x).index_add(0, target, x[source])
+            where = target[:, None].expand(-1, x.shape[1])
+            gathered = torch.zeros_like(x).scatter_add(0, where, x[source])
             x = functional.relu(own(x) + others(gathered / degree[:, None]))
         return x
 

@@ -34,7 +34,8 @@ def build(architecture: Architecture) -> tuple[nn.Module, tuple[torch.Tensor, ..
     make = getattr(importlib.import_module(f"autotune.bench.held_out.{module}"), function)
     model, inputs = make(*architecture.arguments)
     _vary(model)
-    return model.eval(), inputs
+    _settle(model.eval(), inputs)
+    return model, inputs
 
 
 def _import_torchvision() -> None:
@@ -60,11 +61,28 @@ def _vary(model: nn.Module) -> None:
         for parameter in model.parameters():
             if parameter.numel() > 1 and float(parameter.std()) == 0.0:
                 parameter.add_(torch.randn_like(parameter), alpha=0.1)
-        for name, buffer in model.named_buffers():
-            if name.endswith("running_mean"):
-                buffer.normal_(std=0.1)
-            elif name.endswith("running_var"):
-                buffer.uniform_(0.5, 1.5)
+
+
+def _settle(model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    """Give batch norms the statistics of these inputs, as training does.
+
+    With any others values grow from layer to layer until float32 itself, summed in another order, gives other answers.
+    """
+    import torch
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    def take(layer: Any, arguments: tuple[Any, ...]) -> None:
+        (values,) = arguments
+        around = [axis for axis in range(values.ndim) if axis != 1]
+        layer.running_mean.copy_(values.mean(around))
+        layer.running_var.copy_(values.var(around, correction=0).clamp(min=1e-2))
+
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    hooks = [layer.register_forward_pre_hook(take) for layer in layers]
+    with torch.no_grad():
+        model(*inputs)
+    for hook in hooks:
+        hook.remove()
 
 
 def export(architecture: Architecture, exporter: str, folder: Path) -> None:

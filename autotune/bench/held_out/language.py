@@ -25,7 +25,7 @@ def llama(length: int) -> Built:
         num_key_value_heads=4,
     )
     model = transformers.LlamaForCausalLM(config)
-    return Adapted(model, _logits), (_tokens(length, 4096),)
+    return Adapted(model, _logits), (_tokens(length, 4096), _padding(length))
 
 
 def mixtral(length: int) -> Built:
@@ -41,7 +41,7 @@ def mixtral(length: int) -> Built:
     )
     model = transformers.MixtralForCausalLM(config)
     model.set_experts_implementation("batched_mm")
-    return Adapted(model, _logits), (_tokens(length, 4096),)
+    return Adapted(model, _logits), (_tokens(length, 4096), _padding(length))
 
 
 def mamba(length: int) -> Built:
@@ -51,8 +51,16 @@ def mamba(length: int) -> Built:
     return Adapted(model, _logits), (_tokens(length, 4096),)
 
 
-def _logits(net: Any, tokens: torch.Tensor) -> Any:
-    return net(input_ids=tokens, use_cache=False, return_dict=False)[0]
+def _logits(net: Any, tokens: torch.Tensor, *mask: torch.Tensor) -> Any:
+    given = {"attention_mask": mask[0]} if mask else {}
+    return net(input_ids=tokens, use_cache=False, return_dict=False, **given)[0]
+
+
+def _padding(length: int) -> torch.Tensor:
+    """A mask that calls the last quarter padding."""
+    mask = torch.ones(1, length, dtype=torch.int64)
+    mask[:, length * 3 // 4 :] = 0
+    return mask
 
 
 def gpt2_cache(new: int, cached: int) -> Built:
@@ -77,13 +85,11 @@ def _with_cache(net: Any, tokens: torch.Tensor, *past: torch.Tensor) -> Any:
 def bert(length: int) -> Built:
     """BERT with a mask of what is padding."""
     config = transformers.BertConfig(vocab_size=8192, num_hidden_layers=2)
-    mask = torch.ones(1, length, dtype=torch.int64)
-    mask[:, length * 3 // 4 :] = 0
 
     def call(net: Any, tokens: torch.Tensor, attention: torch.Tensor) -> Any:
         return net(input_ids=tokens, attention_mask=attention, return_dict=False)
 
-    return Adapted(transformers.BertModel(config), call), (_tokens(length, 8192), mask)
+    return Adapted(transformers.BertModel(config), call), (_tokens(length, 8192), _padding(length))
 
 
 def t5_encoder(length: int) -> Built:

@@ -55,7 +55,7 @@ def definition_of(
     schema = _defining(proto.op_type, opset)
     if schema is None:
         return None
-    full = _with_defaults(proto, opset)
+    full, before = _with_axes(_with_defaults(proto, opset), schema, f"{prefix}axes")
     unknown = sorted({attribute.name for attribute in full.attribute} - set(schema.attributes))
     if unknown:
         raise ModelImportError(
@@ -64,8 +64,9 @@ def definition_of(
         )
     body = _body(schema, full, type_of)
     given = {attribute.name: attribute for attribute in full.attribute}
-    names = dict(_paired(body.input, proto.input)) | dict(_paired(body.output, proto.output, prefix))
-    return Definition(tuple(_renamed(node, names, prefix, given) for node in body.node), _opset_of(body))
+    names = dict(_paired(body.input, full.input)) | dict(_paired(body.output, proto.output, prefix))
+    nodes = (*before, *(_renamed(node, names, prefix, given) for node in body.node))
+    return Definition(nodes, _opset_of(body))
 
 
 @cache
@@ -109,6 +110,18 @@ def _with_defaults(proto: Any, opset: int) -> Any:
         if name not in given and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
             full.attribute.append(attribute.default_value)
     return full
+
+
+def _with_axes(full: Any, schema: Any, name: str) -> tuple[Any, tuple[Any, ...]]:
+    """The node with the axes of a reduction as an input, as since opset 18, and the constant that gives them."""
+    from onnx import helper
+
+    given = [attribute for attribute in full.attribute if attribute.name == "axes"]
+    if not given or "axes" in schema.attributes or "axes" not in {value.name for value in schema.inputs}:
+        return full, ()
+    full.attribute.remove(given[0])
+    full.input.append(name)
+    return full, (helper.make_node("Constant", [], [name], value_ints=list(given[0].ints)),)
 
 
 def _paired(inner: Iterable[str], outer: Iterable[str], prefix: str = "") -> Iterable[tuple[str, str]]:

@@ -186,6 +186,14 @@ def test_definitions_in_definitions_are_expanded(op):
         check_against_onnx(one_node(op, (4, 5), opset=13, constants=[np.array([0, 4, 2, 1])]))
 
 
+@pytest.mark.parametrize("op", ["ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare"])
+@pytest.mark.parametrize(
+    ("opset", "attrs"), [(11, {"axes": [-1]}), (17, {"axes": [0, 2], "keepdims": 0}), (17, {})]
+)
+def test_axes_of_reductions_that_were_attributes_are_inputs_of_the_definition(op, opset, attrs):
+    check_against_onnx(one_node(op, (2, 3, 4), opset, **attrs))
+
+
 def test_attributes_that_a_later_definition_lacks_are_not_passed_over():
     text = message(one_node("Selu", (3, 4), 1, consumed_inputs=[0]))
     assert "attribute 'consumed_inputs' of opset 1 is not supported" in text

@@ -27,6 +27,7 @@ from autotune.passes.canonical_forms import CanonicalForms
 from autotune.passes.common_subexpressions import CommonSubexpressions
 from autotune.passes.convert_layout import ConvertLayout
 from autotune.passes.dead_code import DeadCode
+from autotune.passes.dead_taps import DeadTaps
 from autotune.passes.device_rules import DeviceRules
 from autotune.passes.empty_tensors import EmptyTensors
 from autotune.passes.explicit_bias import ExplicitBias
@@ -58,6 +59,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
         FoldConstants(),
         Simplify(),
         CanonicalForms(),
+        DeadTaps(),
         ExplicitBias(),
         FoldBatchNorm(),
         FoldAffine(),

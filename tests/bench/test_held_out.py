@@ -50,6 +50,7 @@ def test_a_model_is_compiled_and_timed_and_another_refused(tmp_path: Path) -> No
     assert (good.error, good.ratio, good.right) == (None, None, False)
     assert bad.failure.startswith("compile: UnsupportedOpError: ")
     assert "Mystery" in bad.failure
+    assert str(tmp_path) not in bad.failure
 
 
 def test_what_an_exporter_dies_of_is_the_outcome(tmp_path: Path) -> None:

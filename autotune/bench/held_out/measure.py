@@ -117,7 +117,7 @@ def _measured(
             return replace(outcome, failure=f"compile: {error}")
         outcome = replace(outcome, compiled=done)
         if done.failure:
-            return replace(outcome, failure=f"compile: {done.failure}")
+            return replace(outcome, failure=f"compile: {done.failure.replace(str(model), model.name)}")
         inputs = _inputs(model, place)
         entries = [Competitor(_OURS, OURS, str(artifact), inputs)]
         if peer is not None:

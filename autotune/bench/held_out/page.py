@@ -18,7 +18,7 @@ _COLUMNS = (
     "constants",
     "dispatches",
     "autotune",
-    "peer",
+    "ONNX Runtime",
     "ratio",
 )
 _SHOWN = 300

@@ -194,7 +194,8 @@ class _Walker:
         names: Names,
         pending: tuple[Access, ...],
     ) -> None:
-        assert stmt.origin is not None
+        if stmt.origin is None:
+            raise NotAffine("statements of a sequential kernel, which store where data decide")
         try:
             write = Access(stmt.buffer, tuple(affine(i, names) for i in stmt.indices), "true")
         except NotAffine as error:

@@ -111,3 +111,15 @@ def test_statements_touch_what_is_theirs() -> None:
 
     with pytest.raises(TypeError, match="y: statements store to x, which is no result of theirs"):
         sequential((2, 6), ("int64",), [X], wrong, ["y"])
+
+
+def test_a_proof_leaves_sequential_kernels_out() -> None:
+    pytest.importorskip("islpy")
+    from autotune.lower.verify_isl import verify
+
+    def copied(steps: Steps, point: Sequence[te.Expr]) -> None:
+        with steps.loop(6, "i") as i:
+            steps.store(steps.results[0], (point[0], i), X(point[0], i))
+
+    (y,) = sequential((2, 6), ("int64",), [X], copied, ["y"], apart={0: 2})
+    assert verify(te.create_schedule(y.op), [X, y]).status == "not affine"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from autotune.tuning.events import StopTuning, TuningEvent
     from autotune.tuning.place import place
     from autotune.tuning.program import TunedSchedule, tune_schedule
+    from autotune.tuning.sized import compile_for_sizes
     from autotune.tuning.tune_devices import tune_on_devices
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ _WHERE = {
     "TuningEvent": "autotune.tuning.events",
     "build": "autotune.function",
     "compile": "autotune.tuning.api",
+    "compile_for_sizes": "autotune.tuning.sized",
     "load": "autotune.runtime.module",
     "place": "autotune.tuning.place",
     "predict": "autotune.tuning.api",
@@ -81,6 +83,7 @@ __all__ = [
     "TuningEvent",
     "build",
     "compile",
+    "compile_for_sizes",
     "errors",
     "load",
     "lower",

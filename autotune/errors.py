@@ -10,6 +10,7 @@
     │   └── InputError            run-time inputs of the wrong name, shape or dtype
     ├── ModelImportError          a model that cannot be read or is not supported
     │   └── UnsupportedOpError    operators without a definition here, all of them listed
+    ├── PaddingError              a model that cannot answer requests of other sizes than it is compiled for
     ├── GraphError                a graph that breaks the rules of the graph IR
     ├── ScheduleError             an illegal schedule step, or a trace that does not apply
     ├── LoweringError             a schedule that has no loop nest
@@ -76,6 +77,10 @@ class UnknownParameterError(ModelImportError):
 
 class UnsupportedOpError(ModelImportError):
     """The model uses operators that have no definition here; all of them are listed."""
+
+
+class PaddingError(AutotuneError):
+    """A model cannot answer requests of other sizes than it is compiled for; the message says which node and why."""
 
 
 class GraphError(AutotuneError):

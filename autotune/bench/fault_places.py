@@ -139,6 +139,7 @@ class Place:
         found = load_any(path, mapped=True, check=check)
         if isinstance(found, DeviceProgram):
             return PlacedModule(found, devices=self.devices)
+        assert isinstance(found, ModuleImage)
         return Module(found)
 
     @property

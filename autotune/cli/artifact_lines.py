@@ -12,6 +12,8 @@ from autotune.runtime.artifact_file import ArtifactFile
 from autotune.runtime.image import TensorSpec
 from autotune.runtime.manifest import Manifest
 from autotune.runtime.program_artifact import ProgramManifest
+from autotune.runtime.sized_artifact import SizedManifest
+from autotune.runtime.sized_model import SizedTensor
 from autotune.runtime.variants import VariantsManifest, choose, label, why_not
 from autotune.suggest import counted
 from autotune.tuning.units import size
@@ -20,20 +22,29 @@ from autotune.tuning.units import size
 def artifact_json(path: str, held: ArtifactFile) -> dict[str, Any]:
     """The facts; every member was found to be whole."""
     manifest = held.manifest
-    signature: Any = manifest.variants[0] if isinstance(manifest, VariantsManifest) else manifest
+    sized = isinstance(manifest, SizedManifest)
+    signature: Any = held.images[0] if sized or isinstance(manifest, VariantsManifest) else manifest
+    inputs = manifest.inputs if isinstance(manifest, SizedManifest) else signature.inputs
     facts = {
         "artifact": path,
         "bytes": held.nbytes,
         "name": manifest.name,
         "format": manifest.format,
         "version": manifest.version,
-        "inputs": [_spec_json(spec) for spec in signature.inputs],
-        "outputs": [_spec_json(spec) for spec in signature.outputs],
+        "inputs": [_spec_json(spec) for spec in inputs],
+        "outputs": [] if sized else [_spec_json(spec) for spec in signature.outputs],
         "images": [_image_json(image, _shared(held, image)) for image in held.images],
         "taken_here": _taken(held),
     }
     if isinstance(manifest, ProgramManifest):
         facts["devices"] = list(dict.fromkeys(step.device for step in manifest.steps))
+    if isinstance(manifest, SizedManifest):
+        facts["sizes"] = [{each.symbol: each.size for each in bucket.sizes} for bucket in manifest.buckets]
+        facts["least"] = {each.symbol: each.size for each in manifest.least}
+        facts["outputs"] = [
+            {**_spec_json(spec), "shape": list(output.axes)}
+            for spec, output in zip(signature.outputs, manifest.buckets[-1].outputs, strict=True)
+        ]
     return facts
 
 
@@ -46,14 +57,19 @@ def artifact_lines(path: str, held: ArtifactFile) -> list[str]:
         lines += [f"  {role[:-1]} {_text(spec)}" for spec in facts[role]]
     if "devices" in facts:
         lines.append(f"a program for {', '.join(facts['devices'])}, of {counted(len(images), 'part')}")
-    for image in images:
+    labels = [""] * len(images)
+    if "sizes" in facts:
+        least = ", ".join(f"{symbol} from {number}" for symbol, number in facts["least"].items())
+        lines.append(f"for requests of {counted(len(images), 'bucket')} of sizes, {least}")
+        labels = [", ".join(f"{s} = {n}" for s, n in sizes.items()) + ": " for sizes in facts["sizes"]]
+    for image, what in zip(images, labels, strict=True):
         runs = f"cannot run here: {image['why_not_here']}" if image["why_not_here"] else "runs here"
         if image["target"] == facts["taken_here"] and len(images) > 1:
             runs = "taken here"
         threads = f", {counted(image['threads'], 'thread')}" if image["threads"] else ""
         shared = f", {size(image['shared_bytes'])} of them shared" if image["shared_bytes"] else ""
         lines.append(
-            f"{image['target']}{threads}: "
+            f"{what}{image['target']}{threads}: "
             f"{counted(image['dispatches'], 'dispatch')} ({image['schedules']}), "
             f"{size(image['code_bytes'])} of code, {size(image['constant_bytes'])} of constants{shared}, "
             f"{size(image['arena_bytes'])} between dispatches; {runs}"
@@ -105,7 +121,9 @@ def _taken(held: ArtifactFile) -> str | None:
         return None
 
 
-def _spec_json(spec: TensorSpec) -> dict[str, Any]:
+def _spec_json(spec: TensorSpec | SizedTensor) -> dict[str, Any]:
+    if isinstance(spec, SizedTensor):
+        return {"name": spec.name, "shape": list(spec.axes), "dtype": spec.dtype}
     return {"name": spec.name, "shape": list(spec.shape), "dtype": spec.dtype}
 
 

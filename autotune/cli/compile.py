@@ -22,7 +22,7 @@ from autotune.cli.options import (
     placement_option,
     print_compilation,
     print_json,
-    shape_option,
+    ranges_option,
     targets_option,
     threads_option,
     tolerance_option,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @targets_option
 @threads_option
 @tolerance_option
-@shape_option
+@ranges_option
 @objective_options
 @oversubscription_option
 @click.option(
@@ -82,15 +82,39 @@ def command(
     announce(f"compiling {model}")
     from autotune.cli.affinity_lines import placed_json, placed_lines
     from autotune.compiler.placed import PlacedCompilation
-    from autotune.runtime import artifact, program_artifact, variants
+    from autotune.runtime import artifact, program_artifact, sized_artifact, variants
     from autotune.tuning.accuracy import checked
     from autotune.tuning.api import check_threads_here
     from autotune.tuning.placing import compile_anywhere
     from autotune.tuning.several_targets import compile_for_targets
+    from autotune.tuning.sized import as_ranges, compile_sizes_in_detail, has_ranges
 
     for target in targets:
         check_threads_here(target, options["threads"], allow_oversubscription=allow_oversubscription)
     start = time.perf_counter()
+    if has_ranges(given["shapes"]):
+        if len(targets) > 1 or lock or placement or devices or verify:
+            raise UsageError(
+                "ranges of sizes were given: leave out --lock, --place, --devices, --verify and all targets but one"
+            )
+        ranges, options["shapes"] = as_ranges(given["shapes"]), None
+        sized = compile_sizes_in_detail(
+            model,
+            ranges,
+            database=database,
+            require_hit=require_hit,
+            say=announce,
+            **options,
+        )
+        sized_artifact.save(sized.model, output)
+        made = {
+            "artifact": str(output),
+            "bytes": output.stat().st_size,
+            "seconds": time.perf_counter() - start,
+        }
+        labels = [", ".join(f"{s} = {n}" for s, n in bucket.sizes.items()) for bucket in sized.model.buckets]
+        _show_several(labels, sized.parts, sized.where, made, details=details, as_json=as_json, kind="sizes")
+        return
     if len(targets) > 1:
         if devices:
             raise UsageError("--devices say what is compiled for: leave out the targets")
@@ -151,16 +175,17 @@ def _show_several(
     *,
     details: bool,
     as_json: bool,
+    kind: str = "targets",
 ) -> None:
     if as_json:
         each = {target: compilation_json(done, where) for target, done in zip(targets, several, strict=True)}
-        print_json({**made, "targets": each})
+        print_json({**made, kind: each})
         return
     for target, done in zip(targets, several, strict=True):
         click.echo(f"for {target}")
         print_compilation(done, where, details=details)
     click.echo(
-        f"wrote {made['artifact']}: {made['bytes'] / 1e6:.1f} MB for {len(targets)} targets in {made['seconds']:.1f} s"
+        f"wrote {made['artifact']}: {made['bytes'] / 1e6:.1f} MB for {len(targets)} {kind} in {made['seconds']:.1f} s"
     )
 
 

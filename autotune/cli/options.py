@@ -123,6 +123,19 @@ def tolerance_option(command: F) -> F:
     )(command)
 
 
+def ranges_option(command: F) -> F:
+    """``--shape`` that takes ranges too: arrives as ``shapes``; None without any."""
+    return click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="NAME=1x3x224x224",
+        callback=lambda context, parameter, texts: parse_shapes(texts, ranges=True),
+        help="The shape of an input whose sizes the model leaves open; or for requests of many sizes a range, by "
+        "the name of an open dimension: batch=1..32, or with its buckets seq=1..512:64,512; once for each.",
+    )(command)
+
+
 def shape_option(command: F) -> F:
     """``--shape``: arrives as ``shapes``, sizes by input name; None without any."""
     return click.option(
@@ -170,12 +183,18 @@ def _placement(texts: Sequence[str]) -> dict[str, str] | None:
     return parse_placement(tuple(texts))
 
 
-def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
-    """Sizes by input name. Raises UsageError for a text that is no shape, and for a name given twice."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def parse_shapes(texts: Sequence[str], *, ranges: bool = False) -> dict[str, Any] | None:
+    """Sizes by input name, tuples, and where they are allowed ranges by dimension, texts.
+
+    Raises UsageError for a text that is neither, and for a name given twice.
+    """
+    shapes: dict[str, Any] = {}
     for text in texts:
         name, _, extents = text.rpartition("=")
         sizes = extents.split("x")
+        if name and name not in shapes and ranges and ".." in extents:
+            shapes[name] = extents
+            continue
         if not name or not all(size.isdecimal() and int(size) > 0 for size in sizes):
             raise UsageError(
                 f"--shape {text!r} is not NAME=SIZES\n  sizes are whole numbers such as 1x3x224x224"
@@ -317,6 +336,7 @@ __all__ = [
     "print_json",
     "print_proofs",
     "proofs_json",
+    "ranges_option",
     "runs_options",
     "seed_option",
     "shape_option",

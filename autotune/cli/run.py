@@ -19,8 +19,8 @@ from autotune.cli.options import (
     oversubscription_option,
     placement_option,
     print_json,
+    ranges_option,
     seed_option,
-    shape_option,
 )
 from autotune.errors import InputError, UsageError
 from autotune.suggest import listing
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from autotune.runtime.compiled_model import CompiledModel
+    from autotune.runtime.image import TensorSpec
+    from autotune.runtime.sized_module import SizedModule
+
+    AnyModule = CompiledModel | SizedModule
 
 _PROFILED = 20
 """Runs of a profile, where none are asked for."""
@@ -63,7 +67,7 @@ _PROFILED = 20
     help="Show N requests in the trace, one more at a time than the model has devices.",
 )
 @database_option
-@shape_option
+@ranges_option
 @click.option("--threads", type=int, metavar="N", help="Workers. [default: those of the target]")
 @oversubscription_option
 @placement_option
@@ -80,7 +84,7 @@ def command(
     trace: Path | None,
     requests: int | None,
     database: str | None,
-    shapes: dict[str, tuple[int, ...]] | None,
+    shapes: dict[str, Any] | None,
     threads: int | None,
     allow_oversubscription: bool,
     placement: dict[str, str] | None,
@@ -92,8 +96,8 @@ def command(
     given = _given(inputs)
     if requests is not None and trace is None:
         raise UsageError("--requests is for --trace, which is not given")
-    module = _module(model, database, shapes, threads, placement, devices, allow_oversubscription)
-    arrays = _inputs(module, given, random, seed)
+    module, shapes = _module(model, database, shapes, threads, placement, devices, allow_oversubscription)
+    arrays = _inputs(_specs(module, shapes), given, random, seed)
     outputs = module.run(arrays)
     facts: dict[str, Any] = {
         "model": model,
@@ -107,11 +111,11 @@ def command(
     if folder is not None:
         _save(outputs, folder)
     if trace is not None:
-        _write(trace, json.dumps(_trace(module, arrays, requests)))
+        _write(trace, json.dumps(_trace(_of_one_size(module), arrays, requests)))
     if profiled:
         from autotune.profiling.profile import profile
 
-        found = profile(module, arrays, runs=repeat or _PROFILED)
+        found = profile(_of_one_size(module), arrays, runs=repeat or _PROFILED)
     if as_json:
         print_json(facts | ({"profile": found.to_json()} if profiled else {}))
         return
@@ -123,27 +127,43 @@ def command(
 def _module(
     model: str,
     database: str | None,
-    shapes: dict[str, tuple[int, ...]] | None,
+    shapes: dict[str, Any] | None,
     threads: int | None,
     placement: dict[str, str] | None,
     devices: tuple[str, ...],
     allow_oversubscription: bool,
-) -> CompiledModel:
+) -> tuple[AnyModule, dict[str, Any] | None]:
+    """The module, and sizes of the request to run where the module takes requests of several."""
     from autotune.runtime.archive import is_archive
 
     if is_archive(model):
         from autotune.runtime.module import load
 
-        for option, value in (("--shape", shapes), ("--place", placement), ("--devices", devices)):
+        module = load(model, threads, allow_oversubscription=allow_oversubscription)
+        fixed = None if hasattr(module, "sizes") else shapes
+        for option, value in (("--shape", fixed), ("--place", placement), ("--devices", devices)):
             if value:
                 raise UsageError(
                     f"{option} was given for {model}, which is compiled already; it is for models"
                 )
-        return load(model, threads, allow_oversubscription=allow_oversubscription)
+        return module, shapes
     announce(f"compiling {model}")
+    from autotune.tuning.sized import as_ranges, compile_for_sizes, has_ranges
+
+    if has_ranges(shapes):
+        if placement or devices:
+            raise UsageError("ranges of sizes were given: leave out --place and --devices")
+        sized = compile_for_sizes(
+            model,
+            as_ranges(shapes or {}),
+            database=database,
+            threads=threads,
+            allow_oversubscription=allow_oversubscription,
+        )
+        return sized, None
     from autotune.tuning.api import compile
 
-    return compile(
+    made = compile(
         model,
         database=database,
         threads=threads,
@@ -152,25 +172,47 @@ def _module(
         devices=devices,
         allow_oversubscription=allow_oversubscription,
     )
+    return made, None
 
 
-def _inputs(module: CompiledModel, given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
+def _specs(module: AnyModule, shapes: dict[str, Any] | None) -> tuple[TensorSpec, ...]:
+    """The inputs of a request: of the sizes that were asked for, or the largest, where there are several."""
+    from autotune.runtime.sized_module import SizedModule
+
+    if not isinstance(module, SizedModule):
+        return module.inputs
+    for name, sizes in (shapes or {}).items():
+        if name not in module.sizes or isinstance(sizes, str) or len(sizes) != 1:
+            known = ", ".join(f"{symbol}={compiled[-1]}" for symbol, compiled in module.sizes.items())
+            raise UsageError(f"--shape {name}: this artifact has sizes such as {known}")
+    return module.specs({name: sizes[0] for name, sizes in (shapes or {}).items()})
+
+
+def _of_one_size(module: AnyModule) -> CompiledModel:
+    from autotune.runtime.sized_module import SizedModule
+
+    if isinstance(module, SizedModule):
+        raise UsageError("--trace and --profile are for a model of one size: compile it without ranges")
+    return module
+
+
+def _inputs(specs: Sequence[TensorSpec], given: dict[str, Any], random: bool, seed: int) -> dict[str, Any]:
     """Arrays for all inputs: given, else random; raises InputError for a missing one."""
     from autotune.tuning.random_inputs import random_inputs
 
-    names = [spec.name for spec in module.inputs]
+    names = [spec.name for spec in specs]
     unknown = [name for name in given if name not in names]
     if unknown:
         known = listing(unknown[0], names)
         raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {known}")
     arrays = dict(given)
-    missing = [spec for spec in module.inputs if spec.name not in arrays]
+    missing = [spec for spec in specs if spec.name not in arrays]
     if missing and not random:
         needed = "; ".join(str(spec) for spec in missing)
         raise InputError(
             f"no value for the input {needed}; give --input {missing[0].name}=FILE.npy, or --random"
         )
-    for spec in module.inputs:
+    for spec in specs:
         array = arrays.get(spec.name)
         if spec.dtype == "bfloat16" and array is not None and array.dtype == "V2":
             arrays[spec.name] = array.view(spec.dtype)  # a file has no name for it

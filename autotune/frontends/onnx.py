@@ -48,12 +48,12 @@ _BATCH_NAMES = ("n", "b", "bs", "batch", "batch_size", "batchsize")
 
 
 def load(
-    source: ModelSource,
+    source: ModelSource | LoadedModel,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     values: Mapping[str, Array] | None = None,
 ) -> Graph:
-    """Import a model: a path, ``"zoo:NAME"``, the bytes of a file, or an ``onnx.ModelProto``.
+    """Import a model: a path, ``"zoo:NAME"``, the bytes of a file, an ``onnx.ModelProto``, or what was read of one.
 
     ``shapes`` gives the sizes of inputs with symbolic dimensions, by input name. ``values`` gives inputs that are
     constant from here on, such as a shape or axes that decide what is compiled: the graph has no such inputs.
@@ -64,7 +64,7 @@ def load(
         UnsupportedOpError: operators that are not supported, all listed.
         ModelImportError: anything else in the model that cannot be imported.
     """
-    model = read_model(source)
+    model = source if isinstance(source, LoadedModel) else read_model(source)
     return _Importer(model, dict(shapes or {}), dict(values or {})).run()
 
 
@@ -192,6 +192,11 @@ class _Importer:
         return array
 
     def _given_shape(self, name: str, declared: list[int | str] | None) -> list[int | str]:
+        if isinstance(self.shapes[name], str):
+            raise UsageError(
+                f"{name} has the size {self.shapes[name]!r}: ranges of sizes are for `autotune compile`, "
+                "`autotune run` and autotune.compile_for_sizes"
+            )
         given = [int(extent) for extent in self.shapes[name]]
         if not _fits(given, declared) or any(extent <= 0 for extent in given):
             raise UsageError(
@@ -390,6 +395,25 @@ def _fits(shape: Sequence[int], declared: list[int | str] | None) -> bool:
         len(shape) == len(declared)
         and all(isinstance(d, str) or d == g for d, g in zip(declared, shape, strict=True))
     )
+
+
+def open_shapes(model: LoadedModel) -> dict[str, list[int | str]]:
+    """Inputs of a model that have symbolic dimensions; one without a name is called ``INPUT.AXIS``.
+
+    Raises ModelImportError for an input of unknown rank.
+    """
+    graph, found = model.proto.graph, {}
+    stored = {tensor.name for tensor in graph.initializer}
+    for value in graph.input:
+        if value.name in stored or not value.type.HasField("tensor_type"):
+            continue
+        shape = _declared_shape(value.type.tensor_type)
+        if shape is None:
+            raise ModelImportError(f"{model.origin}: input {value.name!r} has no rank\n  give it a shape")
+        named = [f"{value.name}.{i}" if extent == "?" else extent for i, extent in enumerate(shape)]
+        if any(isinstance(extent, str) for extent in named):
+            found[value.name] = named
+    return found
 
 
 def _declared_shape(tensor: Any) -> list[int | str] | None:

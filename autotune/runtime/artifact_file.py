@@ -1,4 +1,4 @@
-"""Artifacts of every kind: of one image, of a program for several devices, and of one model for several targets."""
+"""Artifacts of every kind: of one image, of a program for several devices, of a model for several targets or sizes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from autotune.runtime.device_program import DeviceProgram
 from autotune.runtime.image import ModuleImage
 from autotune.runtime.manifest import Blob, Manifest
 from autotune.runtime.program_artifact import PROGRAM_FORMAT, ProgramManifest, unpacked_program
+from autotune.runtime.sized_artifact import SIZED_FORMAT, SizedManifest, unpacked_sizes
+from autotune.runtime.sized_model import SizedModel
 from autotune.runtime.variants import VARIANTS_FORMAT, VariantsManifest, choose, label
 
-AnyManifest = Manifest | ProgramManifest | VariantsManifest
+AnyManifest = Manifest | ProgramManifest | VariantsManifest | SizedManifest
+AnyModel = ModuleImage | DeviceProgram | SizedModel
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,13 @@ class ArtifactFile:
 
     @property
     def images(self) -> tuple[Manifest, ...]:
-        """Manifests of all images: parts of a program, or the model for each of its targets."""
+        """Manifests of all images: parts of a program, or the model for each of its targets or sizes."""
         return _images(self.manifest)
 
 
 def load_any(
     path: str | os.PathLike[str], *, mapped: bool = False, check: bool = False, target: str | None = None
-) -> ModuleImage | DeviceProgram:
+) -> AnyModel:
     """Read and check an artifact; of several targets the best one that this machine can run, or ``target``.
 
     Constants are read into memory, or ``mapped`` from the file, where they are hashed only with ``check``. Raises
@@ -49,7 +52,7 @@ def examine(path: str | os.PathLike[str]) -> ArtifactFile:
     return opened(path, _examined)
 
 
-def _load(file: BinaryIO, *, mapped: bool, check: bool, target: str | None) -> ModuleImage | DeviceProgram:
+def _load(file: BinaryIO, *, mapped: bool, check: bool, target: str | None) -> AnyModel:
     manifest, contents = _read(file, mapped=mapped, check=check)
     if isinstance(manifest, VariantsManifest):
         number = choose([variant.target for variant in manifest.variants], target)
@@ -60,6 +63,10 @@ def _load(file: BinaryIO, *, mapped: bool, check: bool, target: str | None) -> M
                 "a program of several devices was compiled for those, not for a target to choose"
             )
         return unpacked_program(manifest, contents)
+    if isinstance(manifest, SizedManifest):
+        if target is not None:
+            raise UsageError("a model of open sizes was compiled for one target: leave it out")
+        return unpacked_sizes(manifest, contents)
     if target not in (None, label(manifest.target)):
         raise UsageError(f"the artifact has no target {target!r}; it has {label(manifest.target)}")
     return unpacked(manifest, contents)
@@ -92,11 +99,13 @@ def _manifest(data: bytes) -> AnyManifest:
     kind = raw.get("format") if isinstance(raw, dict) else None
     if kind == PROGRAM_FORMAT:
         return ProgramManifest.from_json(raw)
+    if kind == SIZED_FORMAT:
+        return SizedManifest.from_json(raw)
     return VariantsManifest.from_json(raw) if kind == VARIANTS_FORMAT else Manifest.from_parsed(raw)
 
 
 def _images(manifest: AnyManifest) -> tuple[Manifest, ...]:
-    if isinstance(manifest, ProgramManifest):
+    if isinstance(manifest, (ProgramManifest, SizedManifest)):
         return manifest.images
     return manifest.variants if isinstance(manifest, VariantsManifest) else (manifest,)
 
@@ -105,4 +114,4 @@ def _blobs(manifest: AnyManifest) -> list[Blob]:
     return [blob for image in _images(manifest) for blob in image.blobs]
 
 
-__all__ = ["AnyManifest", "ArtifactFile", "examine", "load_any"]
+__all__ = ["AnyManifest", "AnyModel", "ArtifactFile", "examine", "load_any"]

@@ -33,6 +33,7 @@ from autotune.target import Target
 
 if TYPE_CHECKING:
     from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.sized_module import SizedModule
 
 _BATCH_NS = 100_000_000  # timing returns to Python this often, so that Ctrl-C works
 _MAX_RUNS = 1_000_000
@@ -395,11 +396,12 @@ def load(
     mapped: bool = False,
     check: bool = False,
     target: str | None = None,
-) -> Module | PlacedModule:
+) -> Module | PlacedModule | SizedModule:
     """The module of an artifact, a file that `autotune compile` or :meth:`Module.save` wrote.
 
     One that was compiled for several devices, or for another than the CPU, is a
-    :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are. ``threads``: see
+    :class:`autotune.runtime.placed_module.PlacedModule`, whose devices say how many workers there are;
+    one of a model of open sizes is a :class:`autotune.runtime.sized_module.SizedModule`. ``threads``: see
     :class:`Module`. Of several targets the best one is taken that this machine can run, or ``target``.
 
     Constants are read into memory and checked, or ``mapped`` from the file: nothing reads them before a kernel does,
@@ -420,7 +422,11 @@ def load(
         return Module(found, threads)
     from autotune.runtime.device_module import on_device
     from autotune.runtime.placed_module import PlacedModule
+    from autotune.runtime.sized_model import SizedModel
+    from autotune.runtime.sized_module import SizedModule
 
+    if isinstance(found, SizedModel):
+        return SizedModule(found, threads)
     placed = on_device(found) if isinstance(found, ModuleImage) else PlacedModule(found)
     if threads is not None:
         placed.close()

@@ -23,7 +23,6 @@ from autotune.runtime import native
 from autotune.runtime.compiled_model import CompiledModel
 from autotune.runtime.device import Memory
 from autotune.runtime.folder import FolderReader
-from autotune.runtime.image import ModuleImage
 from autotune.runtime.module import Module
 from autotune.tuning.measure.in_flight import keep_in_flight
 from autotune.tuning.random_inputs import random_inputs
@@ -135,10 +134,11 @@ def _together(path: Path, depth: int) -> CompiledModel:
 
 def _placed(path: Path, depth: int | None = None) -> PlacedModule:
     from autotune.runtime.artifact_file import load_any
+    from autotune.runtime.device_program import DeviceProgram
     from autotune.runtime.placed_module import PlacedModule
 
     program = load_any(path)
-    assert not isinstance(program, ModuleImage)
+    assert isinstance(program, DeviceProgram)
     return PlacedModule(program, in_flight=depth)
 
 

@@ -1,0 +1,48 @@
+"""Axes with symbolic factors (:mod:`autotune.runtime.axes`): what reshaping makes of them, and where padding is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from autotune.errors import PaddingError
+from autotune.graph.ir import Array
+from autotune.runtime.axes import Axes, Axis, Factor, Sizes, axis, shape_text
+
+
+def regrouped(axes: Axes, shape: Sequence[int], sizes: Sizes) -> Axes:
+    """The axes of a value after a reshape to ``shape``. Raises PaddingError where a symbolic factor would be split.
+
+    >>> regrouped((("batch",), ("seq",), (64,)), (8 * 128, 4, 16), {"batch": 8, "seq": 128})
+    (('batch', 'seq'), (4,), (16,))
+    """
+    waiting = [factor for each in axes for factor in each][::-1]
+    found: list[Axis] = []
+    for wanted in shape:
+        taken: list[Factor] = []
+        rest = wanted
+        while rest > 1:
+            factor = waiting.pop()
+            size = factor if isinstance(factor, int) else sizes[factor]
+            if rest % size == 0:
+                taken.append(factor)
+                rest //= size
+            elif isinstance(factor, int) and size % rest == 0:
+                taken.append(rest)
+                waiting.append(size // rest)
+                rest = 1
+            else:
+                raise PaddingError(f"a reshape to {tuple(shape)} divides {shape_text(axes)}")
+        found.append(axis(*taken))
+    return tuple(found)
+
+
+def coordinates(of: Axis, symbol: str, sizes: Sizes) -> Array:
+    """Of each index along an axis, int64 [extent], its coordinate along a symbolic factor that the axis has once."""
+    shape = [factor if isinstance(factor, int) else sizes[factor] for factor in of]
+    found: Array = np.indices(shape)[of.index(symbol)].reshape(-1)
+    return found.astype(np.int64)
+
+
+__all__ = ["coordinates", "regrouped"]

@@ -1,0 +1,145 @@
+"""Which sizes a model of open ones is compiled for: buckets, each of which answers requests of up to its sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from autotune.compiler.dynamic.observed import Observed
+from autotune.compiler.dynamic.padded import Padded, padded
+from autotune.errors import UsageError
+from autotune.frontends.onnx import load, open_shapes
+from autotune.frontends.onnx_read import LoadedModel, ModelSource, read_model
+from autotune.graph.ir import Graph
+from autotune.runtime.axes import Axes, axis
+from autotune.suggest import listing
+
+_RANGE = re.compile(r"(\d+)(?:\.\.(\d+)(?::(\d+(?:,\d+)*))?)?")
+
+
+@dataclass(frozen=True)
+class SizeRange:
+    """Sizes of a symbol from ``least`` to ``most``; compiled for are ``buckets``, which ascend to ``most``."""
+
+    least: int
+    most: int
+    buckets: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str, what: str = "") -> SizeRange:
+        """``8`` is one size, ``1..32`` has the powers of two as buckets, ``1..32:4,32`` has those. Raises UsageError.
+
+        >>> SizeRange.parse("1..20").buckets
+        (1, 2, 4, 8, 16, 20)
+        >>> SizeRange.parse("1..32:4,32").buckets
+        (4, 32)
+        """
+        found = _RANGE.fullmatch(text)
+        if found is None:
+            raise UsageError(
+                f"{what}{text!r} is no range of sizes\n  such as 8, 1..32, or 1..32:4,32 with the buckets"
+            )
+        least = int(found[1])
+        most = int(found[2] or least)
+        if not 1 <= least <= most:
+            raise UsageError(f"{what}{text!r}: sizes go up, from 1")
+        given = tuple(map(int, found[3].split(","))) if found[3] else _powers(least, most)
+        if list(given) != sorted(set(given)) or given[0] < least or given[-1] != most:
+            raise UsageError(f"{what}{text!r}: buckets ascend, from {least} or more to {most}")
+        return cls(least, most, given)
+
+    def below(self, bucket: int) -> int:
+        """The least size that a bucket is for."""
+        at = self.buckets.index(bucket)
+        return self.least if at == 0 else self.buckets[at - 1] + 1
+
+
+def _powers(least: int, most: int) -> tuple[int, ...]:
+    found = [least]
+    while found[-1] < most:
+        found.append(min(most, 1 << found[-1].bit_length()))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A graph for requests of up to ``sizes``; symbols that are no factor of its axes have exactly their size."""
+
+    sizes: Mapping[str, int]
+    graph: Graph
+    size_inputs: Mapping[str, str]
+    inputs: Mapping[str, Axes]
+    outputs: Mapping[str, Axes]
+
+
+def buckets(source: ModelSource | LoadedModel, ranges: Mapping[str, SizeRange]) -> Iterator[Bucket]:
+    """The graphs of a model for all combinations of the buckets of its symbols.
+
+    A symbol is the name of a dimension that the model leaves open, or ``INPUT.AXIS`` of one without a name.
+
+    Raises:
+        UsageError: ``ranges`` are not those of the model's symbols.
+        PaddingError: what a request's answer is would depend on what lies beyond its size, and cannot be masked.
+        ModelImportError: the model cannot be imported.
+    """
+    model = source if isinstance(source, LoadedModel) else read_model(source)
+    shapes = open_shapes(model)
+    symbols = list(dict.fromkeys(d for shape in shapes.values() for d in shape if isinstance(d, str)))
+    _check(model.origin, symbols, ranges)
+    for combination in product(*(ranges[symbol].buckets for symbol in symbols)):
+        yield _bucket(model, shapes, dict(zip(symbols, combination, strict=True)), ranges)
+
+
+def _bucket(
+    model: LoadedModel,
+    shapes: Mapping[str, Sequence[int | str]],
+    sizes: dict[str, int],
+    ranges: Mapping[str, SizeRange],
+) -> Bucket:
+    padding = {s: size for s, size in sizes.items() if ranges[s].below(size) < size}
+    graph = _at(model, shapes, sizes)
+    observed = Observed(
+        graph,
+        padding,
+        {s: (size - 1, _at(model, shapes, sizes | {s: size - 1})) for s, size in padding.items()},
+    )
+
+    def axes(name: str) -> Axes:
+        return tuple(axis(d if isinstance(d, int) or d in padding else sizes[d]) for d in shapes[name])
+
+    inputs = {name: axes(name) if name in shapes else _plain(graph, name) for name in graph.inputs}
+    if not padding:
+        outputs = {name: _plain(graph, name) for name in graph.outputs}
+        return Bucket(sizes, graph, {}, inputs, outputs)
+    found: Padded = padded(observed, inputs)
+    return Bucket(sizes, found.graph, found.size_inputs, found.inputs, found.outputs)
+
+
+def _plain(graph: Graph, name: str) -> Axes:
+    return tuple(axis(size) for size in graph.type_of(name).shape)
+
+
+def _at(model: LoadedModel, shapes: Mapping[str, Sequence[int | str]], sizes: Mapping[str, int]) -> Graph:
+    fixed = {name: [d if isinstance(d, int) else sizes[d] for d in shape] for name, shape in shapes.items()}
+    return load(model, shapes=fixed)
+
+
+def _check(origin: str, symbols: Sequence[str], ranges: Mapping[str, SizeRange]) -> None:
+    if not symbols:
+        raise UsageError(f"{origin} leaves no size open: it has none to give ranges for")
+    unknown = sorted(set(ranges) - set(symbols))
+    if unknown:
+        raise UsageError(
+            f"{origin} leaves no size {unknown[0]!r} open\n  it leaves open: {listing(unknown[0], symbols)}"
+        )
+    missing = [symbol for symbol in symbols if symbol not in ranges]
+    if missing:
+        raise UsageError(
+            f"{origin} leaves more sizes open: {', '.join(missing)}\n  give each a size or a range, such as "
+            f"{missing[0]}=1..32"
+        )
+
+
+__all__ = ["Bucket", "SizeRange", "buckets"]

@@ -1,0 +1,320 @@
+"""What each operator makes of axes with padding: where its results have it, and which operands must be masked first.
+
+A result is right at every place that a request has. Beyond, it may be anything, NaN too: so what sums or compares
+along such an axis reads its operand through a mask, and what looks elsewhere than at its own place is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from autotune.compiler.dynamic.axes import regrouped
+from autotune.errors import PaddingError
+from autotune.graph import ops
+from autotune.graph.ir import Node, TensorType
+from autotune.graph.ops.common import int_attr, ints_attr
+from autotune.runtime.axes import Axes, Axis, Sizes, is_symbolic
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Operand ``index`` is to read as ``fill`` at padding of its axis ``place``."""
+
+    index: int
+    place: int
+    fill: float
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Axes of each result, and what is masked before. ``mean_over`` are axes that are summed, and divided by how many
+    places of them a request has."""
+
+    results: tuple[Axes, ...]
+    masks: tuple[Mask, ...] = ()
+    mean_over: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node, axes and types of its operands (None for absent ones), types of its results, and the bucket's sizes."""
+
+    node: Node
+    operands: Sequence[Axes | None]
+    types: Sequence[TensorType | None]
+    results: Sequence[TensorType]
+    sizes: Sizes
+    observed: Callable[[str], Axes]
+    """Axes of a result by its shapes alone."""
+
+    def axes(self, index: int) -> Axes:
+        """Axes of a present operand."""
+        return cast(Axes, self.operands[index])
+
+    def refuse(self, why: str) -> PaddingError:
+        """An error that names the node."""
+        return PaddingError(f"node {self.node.name!r} ({self.node.op}) {why}")
+
+    def require_plain(self, index: int, places: Sequence[int], what: str) -> None:
+        """Refuse padding at some axes of an operand."""
+        axes = self.axes(index)
+        if any(is_symbolic(axes[place]) for place in places):
+            raise self.refuse(f"{what} along {_symbols(axes, places)}")
+
+
+Rule: TypeAlias = Callable[[Case], Effect]
+
+
+def effect_of(case: Case) -> Effect:
+    """What a node does to padding. Raises PaddingError where its result would depend on it."""
+    node = case.node
+    if node.op in _RULES:
+        return _RULES[node.op](case)
+    definition = ops.get(node.op)
+    if definition.view == "reshape":
+        return _reshape(case)
+    if definition.pointwise:
+        return _pointwise(case)
+    if all(not is_symbolic(each) for axes in case.operands if axes is not None for each in axes):
+        return Effect(tuple(tuple((size,) if size > 1 else () for size in t.shape) for t in case.results))
+    if definition.kind in ("convolution", "pool", "normalization", "attention"):
+        return _leading_axis(case)
+    raise case.refuse("is not known to keep padding apart")
+
+
+def _pointwise(case: Case) -> Effect:
+    """Operands broadcast: a result has the axes of those that are not of extent 1."""
+    rank = len(case.results[0].shape)
+    found: list[Axis] = [()] * rank
+    for axes, tensor in zip(case.operands, case.types, strict=True):
+        if axes is None or tensor is None:
+            continue
+        for place, (each, size) in enumerate(zip(axes, tensor.shape, strict=True), rank - len(axes)):
+            if size == 1:
+                continue
+            if found[place] not in ((), each):
+                raise case.refuse(f"joins axes that grow differently, {found[place]} and {each}")
+            found[place] = each
+    return Effect((tuple(found),))
+
+
+def _batch_norm(case: Case) -> Effect:
+    channels = len(case.axes(0)) - 1 if case.node.attrs["layout"] == "NHWC" else 1
+    case.require_plain(0, [channels], "scales")
+    return Effect((case.axes(0),))
+
+
+def _per_axis(case: Case) -> Effect:
+    """Quantisation, of which scales and zero points may have an axis of the first operand."""
+    for index, tensor in enumerate(case.types[1:], 1):
+        if tensor is not None and tensor.size > 1:
+            case.require_plain(index, range(tensor.rank), "has scales")
+    return Effect((case.axes(0),))
+
+
+def _reshape(case: Case) -> Effect:
+    return Effect((regrouped(case.axes(0), case.results[0].shape, case.sizes),))
+
+
+def _transpose(case: Case) -> Effect:
+    return Effect((tuple(case.axes(0)[place] for place in ints_attr(case.node.attrs, "perm")),))
+
+
+def _matmul(case: Case) -> Effect:
+    left, right = case.axes(0), case.axes(1)
+    inner, places = (len(left) - 1, max(len(right) - 2, 0)), (0, 1)
+    if left[inner[0]] != right[inner[1]]:
+        raise case.refuse("sums along axes that grow differently")
+    masks = (
+        [Mask(i, place, 0.0) for i, place in zip(places, inner, strict=True)] if is_symbolic(left[-1]) else []
+    )
+    rank = len(case.results[0].shape) - (len(left) > 1) - (len(right) > 1)
+    batch: list[Axis] = [()] * rank
+    for axes in (left[:-2], right[:-2]):
+        for place, each in enumerate(axes, rank - len(axes)):
+            if each and batch[place] not in ((), each):
+                raise case.refuse(f"joins axes that grow differently, {batch[place]} and {each}")
+            batch[place] = each or batch[place]
+    rows = [left[-2]] if len(left) > 1 else []
+    columns = [right[-1]] if len(right) > 1 else []
+    return Effect(((*batch, *rows, *columns),), tuple(masks))
+
+
+def _gemm(case: Case) -> Effect:
+    left, right = case.axes(0), case.axes(1)
+    if int_attr(case.node.attrs, "transA"):
+        left = left[::-1]
+    if int_attr(case.node.attrs, "transB"):
+        right = right[::-1]
+    if is_symbolic(left[1]) or is_symbolic(right[0]):
+        raise case.refuse("sums along an axis that grows")
+    result = (left[0], right[1])
+    for axes in case.operands[2:]:
+        for each, own in zip(reversed(axes or ()), reversed(result), strict=False):
+            if each not in ((), own):
+                raise case.refuse(f"joins axes that grow differently, {each} and {own}")
+    return Effect((result,))
+
+
+def _softmax(case: Case) -> Effect:
+    place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
+    symbolic = is_symbolic(case.axes(0)[place])
+    return Effect((case.axes(0),), (Mask(0, place, -math.inf),) if symbolic else ())
+
+
+_NEUTRAL: Mapping[str, float] = {
+    "ArgMax": -math.inf,
+    "ArgMin": math.inf,
+    "ReduceMax": -math.inf,
+    "ReduceMean": 0.0,
+    "ReduceMin": math.inf,
+    "ReduceProd": 1.0,
+    "ReduceSum": 0.0,
+}
+
+
+def _reduction(case: Case) -> Effect:
+    axes, attrs = case.axes(0), case.node.attrs
+    named = (int_attr(attrs, "axis"),) if "axis" in attrs else ints_attr(attrs, "axes")
+    places = sorted(place % len(axes) for place in named)
+    masked = [place for place in places if is_symbolic(axes[place])]
+    keeps = bool(attrs["keepdims"])
+    result = tuple(() if i in places else each for i, each in enumerate(axes) if keeps or i not in places)
+    masks = tuple(Mask(0, place, _NEUTRAL[case.node.op]) for place in masked)
+    return Effect((result,), masks, tuple(places) if masked and case.node.op == "ReduceMean" else ())
+
+
+def _layer_norm(case: Case) -> Effect:
+    axes = case.axes(0)
+    first = int_attr(case.node.attrs, "axis") % len(axes)
+    case.require_plain(0, range(first, len(axes)), "normalises")
+    return Effect((axes,))
+
+
+def _leading_axis(case: Case) -> Effect:
+    """The first operand and the results have the batch as their first axis, and what is done to each is the same."""
+    axes = case.axes(0)
+    case.require_plain(0, range(1, len(axes)), "looks beyond single places")
+    for index, other in enumerate(case.operands[1:], 1):
+        if other is not None and any(is_symbolic(each) for each in other):
+            if case.node.op != "Attention" or other[0] != axes[0]:
+                raise case.refuse(f"has an operand that grows, {other}")
+            case.require_plain(index, range(1, len(other)), "looks beyond single places")
+    return Effect(
+        tuple((axes[0], *((size,) if size > 1 else () for size in t.shape[1:])) for t in case.results)
+    )
+
+
+def _expand(case: Case) -> Effect:
+    own, shape = case.axes(0), case.results[0].shape
+    grown = case.observed(case.node.outputs[0])
+    lead = len(shape) - len(own)
+    return Effect(
+        (tuple(own[i - lead] if i >= lead and own[i - lead] else grown[i] for i in range(len(shape))),)
+    )
+
+
+def _at_axis(case: Case, place: int, what: str) -> None:
+    for index, axes in enumerate(case.operands):
+        if axes is not None:
+            case.require_plain(index, [place % len(axes)], what)
+
+
+def _concat(case: Case) -> Effect:
+    place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
+    _at_axis(case, place, "joins")
+    found = list(case.axes(0))
+    for axes in case.operands[1:]:
+        for i, each in enumerate(axes or ()):
+            if i != place and each != found[i]:
+                raise case.refuse(f"joins axes that grow differently, {found[i]} and {each}")
+    size = case.results[0].shape[place]
+    found[place] = (size,) if size > 1 else ()
+    return Effect((tuple(found),))
+
+
+def _split(case: Case) -> Effect:
+    place = int_attr(case.node.attrs, "axis") % len(case.axes(0))
+    _at_axis(case, place, "divides")
+    own = case.axes(0)
+    return Effect(
+        tuple(
+            (*own[:place], (t.shape[place],) if t.shape[place] > 1 else (), *own[place + 1 :])
+            for t in case.results
+        )
+    )
+
+
+def _unchanged_where_padded(case: Case) -> Effect:
+    """Slices, pads and repeats of axes without padding; those with it must stay as they are."""
+    found: list[Axis] = []
+    before, after = case.types[0], case.results[0]
+    assert before is not None
+    plain = _untouched(case)
+    for place, (each, old, new) in enumerate(zip(case.axes(0), before.shape, after.shape, strict=True)):
+        if is_symbolic(each):
+            if old != new or place not in plain:
+                raise case.refuse(f"changes an axis that grows with {_symbols((each,), [0])}")
+            found.append(each)
+        else:
+            found.append((new,) if new > 1 else ())
+    return Effect((tuple(found),))
+
+
+def _untouched(case: Case) -> set[int]:
+    """The axes that a slice, a pad or a repetition leaves as they are."""
+    attrs, rank = case.node.attrs, len(case.axes(0))
+    if case.node.op == "Slice":
+        names = ints_attr(attrs, "axes")
+        steps = ints_attr(attrs, "steps") if "steps" in attrs else (1,) * len(names)
+        moved = {name % rank for name, step in zip(names, steps, strict=True) if step != 1}
+        return set(range(rank)) - moved  # with a step of 1 and as long as before, it is the whole axis
+    if case.node.op == "Pad":
+        pads = ints_attr(attrs, "pads")
+        return {i for i in range(rank) if pads[i] == pads[i + rank] == 0}
+    return {i for i, count in enumerate(ints_attr(attrs, "repeats")) if count == 1}
+
+
+def _gather(case: Case) -> Effect:
+    own, indices = case.axes(0), case.axes(1)
+    place = int_attr(case.node.attrs, "axis") % len(own)
+    case.require_plain(0, [place], "looks up")
+    masks = tuple(Mask(1, i, 0.0) for i, each in enumerate(indices) if is_symbolic(each))  # all in range
+    return Effect(((*own[:place], *indices, *own[place + 1 :]),), masks)
+
+
+def _same(case: Case) -> Effect:
+    """What an element becomes depends on its place, counted from the front."""
+    return Effect((case.axes(0),))
+
+
+_RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_NEUTRAL, _reduction),
+    "BatchNormalization": _batch_norm,
+    "Concat": _concat,
+    "DequantizeLinear": _per_axis,
+    "Expand": _expand,
+    "Gather": _gather,
+    "Gemm": _gemm,
+    "LayerNormalization": _layer_norm,
+    "LogSoftmax": _softmax,
+    "MatMul": _matmul,
+    "Pad": _unchanged_where_padded,
+    "QuantizeLinear": _per_axis,
+    "Slice": _unchanged_where_padded,
+    "Softmax": _softmax,
+    "Split": _split,
+    "Tile": _unchanged_where_padded,
+    "Transpose": _transpose,
+    "Trilu": _same,
+}
+
+
+def _symbols(axes: Axes, places: Sequence[int]) -> str:
+    return ", ".join(sorted({f for place in places for f in axes[place] if isinstance(f, str)}))
+
+
+__all__ = ["Case", "Effect", "Mask", "effect_of"]

@@ -1,0 +1,152 @@
+"""Compiling models of open sizes: each bucket from the database, as one model that takes requests of all sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack
+
+from autotune.compiler.dynamic.buckets import Bucket, SizeRange, buckets
+from autotune.database.goal import MAX_SLOWDOWN
+from autotune.errors import UsageError
+from autotune.frontends.onnx import open_shapes
+from autotune.frontends.onnx_read import read_model
+from autotune.graph.ir import Graph
+from autotune.passes.preference import TOLERANCE
+from autotune.runtime.axes import axis, axis_text
+from autotune.runtime.sized_model import SizeBucket, SizedModel, SizedTensor
+from autotune.runtime.sized_module import SizedModule
+from autotune.target import Target
+from autotune.tuning.api import check_threads_here, compile_with_database
+
+if TYPE_CHECKING:
+    from autotune.compiler.dividing import Model
+    from autotune.compiler.driver import CompileOptions
+    from autotune.compiler.explain import Compilation
+    from autotune.database.opening import DatabaseLike
+
+Ranges = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class SizedCompilation:
+    """A model of open sizes, with everything that explains each bucket, and where the schedules came from."""
+
+    model: SizedModel
+    parts: tuple[Compilation, ...]
+    where: str | None
+
+
+def compile_for_sizes(
+    model: Model,
+    sizes: Ranges,
+    *,
+    database: DatabaseLike | None = None,
+    target: Target | str = "host",
+    threads: int | None = None,
+    tolerance: float = TOLERANCE,
+    require_hit: bool = False,
+    objective: str = "latency",
+    max_slowdown: float = MAX_SLOWDOWN,
+    allow_oversubscription: bool = False,
+) -> SizedModule:
+    """Compile a model for requests of many sizes: each takes the smallest bucket that it fits in.
+
+    ``sizes`` are by the names of the dimensions that the model leaves open (``INPUT.AXIS`` for one without a name):
+    "1..32" has the powers of two as buckets, "1..32:8,32" has those, and "8" is one size. The other arguments are those
+    of :func:`autotune.compile`.
+
+    Raises UsageError for other dimensions than the model's, PaddingError where a request's answer would depend on what
+    lies beyond its sizes, and what :func:`autotune.compile` raises.
+    """
+    check_threads_here(target, threads, allow_oversubscription=allow_oversubscription)
+    done = compile_sizes_in_detail(
+        model,
+        sizes,
+        database=database,
+        require_hit=require_hit,
+        target=target,
+        threads=threads,
+        tolerance=tolerance,
+        shapes=None,
+        objective=objective,
+        max_slowdown=max_slowdown,
+    )
+    return SizedModule(done.model, threads if allow_oversubscription else None)
+
+
+def has_ranges(shapes: Mapping[str, Any] | None) -> bool:
+    """Whether any of the sizes is a range."""
+    return any(isinstance(given, str) for given in (shapes or {}).values())
+
+
+def as_ranges(shapes: Mapping[str, Any]) -> dict[str, str]:
+    """Sizes of the command line as ranges; raises UsageError for the shape of an input."""
+    for name, given in shapes.items():
+        if not isinstance(given, str) and len(given) != 1:
+            raise UsageError(
+                f"{name} has a shape, beside ranges of sizes\n  with those, name each open dimension: batch=1..32"
+            )
+    return {name: given if isinstance(given, str) else str(given[0]) for name, given in shapes.items()}
+
+
+def compile_sizes_in_detail(
+    model: Model,
+    sizes: Ranges,
+    *,
+    database: DatabaseLike | None,
+    require_hit: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    **options: Unpack[CompileOptions],
+) -> SizedCompilation:
+    """:func:`compile_for_sizes` with all that explains the result; it says what it is compiling for."""
+    if isinstance(model, Graph):
+        raise UsageError("ranges of sizes were given for a graph, which has fixed ones; they are for models")
+    ranges = {name: SizeRange.parse(given, f"{name}=") for name, given in sizes.items()}
+    source = read_model(model)
+    declared = open_shapes(source)
+    made: list[tuple[Bucket, Compilation]] = []
+    where = None
+    for bucket in buckets(source, ranges):
+        say(f"compiling for {', '.join(f'{symbol} = {size}' for symbol, size in bucket.sizes.items())}")
+        done, where = compile_with_database(
+            bucket.graph, database=database, require_hit=require_hit, **options
+        )
+        made.append((bucket, done))
+    found = _model(made, declared, {symbol: each.least for symbol, each in ranges.items()})
+    return SizedCompilation(found, tuple(done for _, done in made), where)
+
+
+def _model(
+    made: Sequence[tuple[Bucket, Compilation]],
+    declared: Mapping[str, Sequence[int | str]],
+    least: Mapping[str, int],
+) -> SizedModel:
+    first, (image, *_) = made[0][0], [done.image for _, done in made]
+    own = image.inputs[: len(first.inputs)]
+    inputs = tuple(
+        SizedTensor(
+            spec.name, spec.dtype, tuple(axis_text(axis(d)) for d in declared.get(spec.name, spec.shape))
+        )
+        for spec in own
+    )
+    found = SizedModel(
+        image.name,
+        inputs,
+        tuple(spec.name for spec in image.outputs),
+        least,
+        tuple(
+            SizeBucket(
+                dict(bucket.sizes),
+                tuple(bucket.size_inputs),
+                tuple(tuple(map(axis_text, bucket.outputs[spec.name])) for spec in image.outputs),
+            )
+            for bucket, _ in made
+        ),
+        tuple(done.image for _, done in made),
+    )
+    found.verify()
+    return found
+
+
+__all__ = ["SizedCompilation", "as_ranges", "compile_for_sizes", "compile_sizes_in_detail", "has_ranges"]

@@ -1,0 +1,313 @@
+"""Models of open sizes: at every size the answer of the model compiled for exactly that size, or a refusal."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import autotune
+from autotune.cli import main as cli
+from autotune.compiler.dynamic.axes import coordinates, regrouped
+from autotune.compiler.dynamic.buckets import SizeRange, buckets
+from autotune.errors import ArtifactError, InputError, PaddingError, UsageError
+from autotune.frontends.onnx import load
+from autotune.graph import evaluate
+from autotune.runtime.axes import axis, axis_text, extents, parse_axis, real_part
+from autotune.runtime.sized_module import SizedModule
+
+RNG = np.random.default_rng(0)
+
+
+def model(nodes, inputs, outputs, **constants):
+    """A model of ``inputs`` (name -> dims), with constants."""
+    given = [
+        helper.make_tensor_value_info(n, TensorProto.INT64 if n == "ids" else TensorProto.FLOAT, d)
+        for n, d in inputs.items()
+    ]
+    made = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in outputs]
+    arrays = [numpy_helper.from_array(np.asarray(a), n) for n, a in constants.items()]
+    graph = helper.make_graph(nodes, "open", given, made, arrays)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+
+
+def node(op, inputs, outputs, **attrs):
+    return helper.make_node(op, inputs.split(), outputs.split(), name=outputs.split()[0], **attrs)
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@cache
+def encoder():
+    """Embeddings, positions, two heads of attention, a pooled and a per-position answer."""
+    return model(
+        [
+            node("Gather", "table ids", "e"),
+            node("Shape", "ids", "dims"),
+            node("Gather", "dims one", "seq"),
+            node("Range", "zero seq one", "at"),
+            node("Gather", "positions at", "p"),
+            node("Add", "e p", "x"),
+            node("Reshape", "x rows", "flat"),
+            node("MatMul", "flat w", "q_flat"),
+            node("Concat", "dims heads", "split", axis=0),
+            node("Reshape", "q_flat split", "q4"),
+            node("Transpose", "q4", "q", perm=[0, 2, 1, 3]),
+            node("Transpose", "q4", "k", perm=[0, 2, 3, 1]),
+            node("MatMul", "q k", "scores"),
+            node("Softmax", "scores", "weights", axis=-1),
+            node("MatMul", "weights q", "mixed"),
+            node("Transpose", "mixed", "back", perm=[0, 2, 1, 3]),
+            node("Reshape", "back joined", "y"),
+            node("ReduceMean", "y middle", "pooled", keepdims=0),
+            node("ReduceMax", "y middle", "most", keepdims=1),
+        ],
+        {"ids": ["batch", "seq"]},
+        ["y", "pooled", "most"],
+        table=normal(9, 8),
+        positions=normal(40, 8),
+        w=normal(8, 8),
+        rows=np.array([-1, 8]),
+        heads=np.array([2, 4]),
+        joined=np.array([0, 0, 8]),
+        middle=np.array([1]),
+        zero=np.array(0),
+        one=np.array(1),
+    )
+
+
+@cache
+def images():
+    return model(
+        [
+            node("Conv", "x k", "c", pads=[1, 1, 1, 1]),
+            node("Relu", "c", "r"),
+            node("MaxPool", "r", "m", kernel_shape=[2, 2], strides=[2, 2]),
+            node("GlobalAveragePool", "m", "g"),
+            node("Flatten", "g", "f"),
+            node("Gemm", "f w b", "y", transB=1),
+        ],
+        {"x": ["n", 3, 8, 8]},
+        ["y"],
+        k=normal(4, 3, 3, 3),
+        w=normal(5, 4),
+        b=normal(5),
+    )
+
+
+def feeds(source, shapes):
+    graph = load(source, shapes=shapes)
+    return graph, {
+        name: RNG.integers(0, 9, graph.type_of(name).shape)
+        if name == "ids"
+        else normal(*graph.type_of(name).shape)
+        for name in graph.inputs
+    }
+
+
+def check(module, source, shapes):
+    graph, inputs = feeds(source, shapes)
+    wanted, found = evaluate.run(graph, inputs), module.run(inputs)
+    for name, array in wanted.items():
+        assert found[name].shape == array.shape
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    with autotune.compile_for_sizes(encoder(), {"batch": "1..4:4", "seq": "1..20:6,20"}, threads=2) as module:
+        yield module
+
+
+@pytest.mark.parametrize(("batch", "seq"), [(1, 1), (1, 6), (1, 7), (2, 3), (4, 20), (3, 19), (4, 6)])
+def test_sequences_of_any_size(compiled, batch, seq):
+    check(compiled, encoder(), {"ids": (batch, seq)})
+
+
+def test_padding_is_nowhere_to_be_seen():
+    """Not even where it is infinite: logarithms and reciprocals of zeros."""
+    source = model(
+        [
+            node("Log", "x", "l"),
+            node("ReduceSum", "l axes", "sum"),
+            node("Reciprocal", "x", "r"),
+            node("Transpose", "r", "t", perm=[1, 0]),
+            node("MatMul", "r w", "part"),
+            node("MatMul", "t x", "product"),
+            node("ReduceProd", "r axes", "all"),
+        ],
+        {"x": ["n", 4]},
+        ["sum", "part", "product", "all"],
+        axes=np.array([0, 1]),
+        w=normal(4, 3),
+    )
+    with autotune.compile_for_sizes(source, {"n": "1..8:8"}) as module:
+        for n in (1, 5, 8):
+            x = RNG.uniform(0.5, 2, (n, 4)).astype(np.float32)
+            wanted, found = evaluate.run(load(source, shapes={"x": (n, 4)}), {"x": x}), module.run({"x": x})
+            for name, array in wanted.items():
+                np.testing.assert_allclose(found[name], array, rtol=1e-4, err_msg=name)
+
+
+def test_batches_of_images_and_an_artifact(tmp_path):
+    with autotune.compile_for_sizes(images(), {"n": "1..3:1,3"}) as module:
+        assert module.sizes == {"n": [1, 3]}
+        assert module.inputs[0].axes == ("n", "3", "8", "8")
+        module.save(tmp_path / "images.atm")
+        constants = {id(a) for image in module.model.images for a in image.constants}
+        assert len(constants) < sum(len(image.constants) for image in module.model.images)
+    with autotune.load(tmp_path / "images.atm") as module:
+        assert isinstance(module, SizedModule)
+        for n in range(1, 4):
+            check(module, images(), {"x": (n, 3, 8, 8)})
+
+
+def test_requests_out_of_range_and_of_other_types(compiled):
+    with pytest.raises(
+        InputError, match=r"takes seq from 1 to 20, got 21; compile it for more: --shape seq=1\.\.21"
+    ):
+        compiled(np.zeros((1, 21), np.int64))
+    with pytest.raises(InputError, match=r"input ids: int64\[batch, seq\] got int32\[1, 2\]"):
+        compiled(np.zeros((1, 2), np.int32))
+    with pytest.raises(InputError, match=r"input ids: int64\[batch, seq\] got int64\[3\]"):
+        compiled(np.zeros(3, np.int64))
+    with pytest.raises(InputError, match="takes 1 inputs, got 2"):
+        compiled(np.zeros((1, 2), np.int64), 1)
+    with pytest.raises(InputError, match="has no input 'idx'; did you mean 'ids'"):
+        compiled.run({"idx": 1})
+    with pytest.raises(InputError, match=r"takes ids: int64\[batch, seq\] too"):
+        compiled.run({})
+
+
+def test_inputs_must_agree():
+    source = model([node("Add", "a b", "y")], {"a": ["n"], "b": ["n"]}, ["y"])
+    with (
+        autotune.compile_for_sizes(source, {"n": "1..4:4"}) as module,
+        pytest.raises(InputError, match=r"input b: float32\[n\] got float32\[3\] with n = 2"),
+    ):
+        module(np.zeros(2, np.float32), np.zeros(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "why"),
+    [
+        ([node("Gather", "x last", "y", axis=0)], {"last": np.array(-1)}, r"'y' \(Gather\) looks up along n"),
+        (
+            [node("Slice", "x last end", "y")],
+            {"last": np.array([-1]), "end": np.array([99])},
+            r"changes an axis",
+        ),
+        (
+            [node("Slice", "x s e a st", "y")],
+            {"s": [9], "e": [-99], "a": [0], "st": [-1]},
+            r"changes an axis",
+        ),
+        ([node("LayerNormalization", "t g", "y")], {"g": np.ones(1, np.float32)}, "normalises along n"),
+        ([node("Concat", "x x", "y", axis=0)], {}, "joins along n"),
+        ([node("Split", "x", "y z", axis=0, num_outputs=2)], {}, "divides along n"),
+        ([node("Tile", "x times", "y")], {"times": np.array([2, 1])}, "changes an axis"),
+        ([node("Reshape", "x four", "y")], {"four": np.array([2, -1])}, "a reshape to .* divides"),
+        ([node("LRN", "i", "y", size=3)], {}, "looks beyond single places along n"),
+        (
+            [node("Shape", "x", "s"), node("Cast", "s", "c", to=1), node("Mul", "x c_first", "y")],
+            {},
+            "numbers of the constant .* depend on n",
+        ),
+    ],
+)
+def test_what_would_look_at_padding_is_refused(nodes, constants, why):
+    before = [
+        node("Transpose", "x", "t", perm=[1, 0]),
+        node("Reshape", "x image", "i"),
+        node("Shape", "x", "dims"),
+        node("Gather", "dims zero", "size"),
+        node("Cast", "size", "c_first", to=1),
+    ]
+    source = model(
+        [*before, *nodes],
+        {"x": ["n", 4]},
+        ["y"],
+        image=np.array([1, 1, -1, 4]),
+        zero=np.array(0),
+        **{name: np.asarray(value) for name, value in constants.items()},
+    )
+    with pytest.raises(PaddingError, match=why):
+        list(buckets(source, {"n": SizeRange.parse("1..8:8")}))
+    list(buckets(source, {"n": SizeRange.parse("4")}))  # exactly one size: nothing is padded
+
+
+def test_ranges():
+    assert SizeRange.parse("3..3").buckets == (3,)
+    assert SizeRange.parse("3..20").buckets == (3, 4, 8, 16, 20)
+    assert [SizeRange.parse("1..9:4,9").below(b) for b in (4, 9)] == [1, 5]
+    wrong_ones = {
+        "x": "is no range",
+        "0..3": "from 1",
+        "4..2": "go up",
+        "1..9:4,8": "buckets",
+        "1..9:9,4": "buckets",
+    }
+    for wrong, why in wrong_ones.items():
+        with pytest.raises(UsageError, match=why):
+            SizeRange.parse(wrong)
+
+
+def test_other_names_than_the_models():
+    with pytest.raises(UsageError, match="leaves no size 'm' open\n  it leaves open: n"):
+        list(buckets(images(), {"m": SizeRange.parse("1..2")}))
+    with pytest.raises(UsageError, match="leaves more sizes open: seq"):
+        list(buckets(encoder(), {"batch": SizeRange.parse("1..2")}))
+    unnamed = model([node("Relu", "x", "y")], {"x": [None, 4]}, ["y"])
+    assert [b.sizes for b in buckets(unnamed, {"x.0": SizeRange.parse("1..2")})] == [{"x.0": 1}, {"x.0": 2}]
+
+
+def test_axes():
+    sizes = {"b": 4, "s": 6}
+    joined = (axis("b", "s"), axis(8))
+    assert regrouped((("b",), ("s",), (8,)), (24, 8), sizes) == joined
+    assert regrouped(joined, (4, 6, 2, 4), sizes) == (("b",), ("s",), (2,), (4,))
+    assert regrouped(joined, (4, 48), sizes) == (("b",), ("s", 8))
+    assert [parse_axis(axis_text(a)) for a in (*joined, ())] == [*joined, ()]
+    assert coordinates(("b", "s"), "s", sizes).tolist() == list(range(6)) * 4
+    shape, slices, real = real_part(joined, sizes, {"b": 2, "s": 5})
+    assert (shape, extents(joined, sizes), real) == ((4, 6, 8), (24, 8), (10, 8))
+    assert np.zeros(shape)[slices].size == 80
+
+
+def test_damaged_sizes_of_an_artifact(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    with autotune.compile_for_sizes(images(), {"n": "1..2"}) as module:
+        good = module.model
+    for bad in (
+        replace(good, least={}),
+        replace(good, buckets=good.buckets[:1]),
+        replace(good, buckets=good.buckets[::-1]),
+        replace(good, outputs=("z",)),
+        replace(good, buckets=(good.buckets[0], replace(good.buckets[1], outputs=(("n", "7"),)))),
+        replace(good, buckets=(good.buckets[0], replace(good.buckets[1], given=("m",)))),
+    ):
+        with pytest.raises(ArtifactError):
+            bad.verify()
+
+
+def test_the_command_line(tmp_path, capsys):
+    path, artifact = tmp_path / "images.onnx", str(tmp_path / "images.atm")
+    path.write_bytes(images().SerializeToString())
+    assert cli.run(["compile", str(path), "-o", artifact, "--shape", "n=1..3:3"]) == 0
+    assert "for n = 3" in capsys.readouterr().out
+    assert cli.run(["run", artifact, "--random", "--shape", "n=2"]) == 0
+    assert "y: float32 2×5" in capsys.readouterr().out
+    assert cli.run(["explain", artifact]) == 0
+    assert "for requests of 1 bucket of sizes, n from 1" in capsys.readouterr().out
+    assert cli.run(["run", artifact, "--random", "--shape", "m=2"]) == 2
+    assert "this artifact has sizes such as n=3" in capsys.readouterr().err
+    assert cli.run(["run", artifact, "--random", "--trace", str(tmp_path / "t.json")]) == 2
+    assert "compile it without ranges" in capsys.readouterr().err
+    assert cli.run(["compile", str(path), "-o", artifact, "--shape", "n=1..3", "--place", "Conv=cpu:0"]) == 2
+    assert "leave out" in capsys.readouterr().err
+    assert cli.run(["tune", str(path), "--shape", "n=1..3"]) == 2

@@ -24,6 +24,7 @@ from autotune.frontends.onnx_counted import Counted, carried
 from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_functions import Definition, definition_of
 from autotune.frontends.onnx_nodes import OnnxNode, convert
+from autotune.frontends.onnx_old import BROADCASTING, OLD, compose_broadcast, modernise
 from autotune.frontends.onnx_read import (
     LoadedModel,
     ModelSource,
@@ -228,6 +229,8 @@ class _Importer:
             self._define_constant(node.outputs[0], special)
             return
         if not ops.is_custom(op):
+            if self.opset < OLD:
+                modernise(node)
             convert(node)
             self._cut_outputs(node)
         try:
@@ -299,10 +302,11 @@ class _Importer:
         return value
 
     def _append(self, node: OnnxNode) -> None:
-        if node.op in COMPOSED:
+        aligned = self.opset < OLD and node.op in BROADCASTING
+        composer = compose_broadcast if aligned else COMPOSED.get(node.op)
+        if composer is not None:
             append = partial(self._append_plain, name=node.name)
-            emitter = Emitter(node, append, self._define_constant, self._fresh, self._set_counted)
-            COMPOSED[node.op](node, emitter)
+            composer(node, Emitter(node, append, self._define_constant, self._fresh, self._set_counted))
             return
         if node.flatten_to is None:
             self._append_plain(node.op, node.inputs, node.outputs, node.attrs, node.name)

@@ -56,7 +56,8 @@ def definition_of(
     if schema is None:
         return None
     full, before = _with_axes(_with_defaults(proto, opset), schema, f"{prefix}axes")
-    unknown = sorted({attribute.name for attribute in full.attribute} - set(schema.attributes))
+    known = {*schema.attributes, "consumed_inputs"}  # which operands may be overwritten: a hint of old opsets
+    unknown = sorted({attribute.name for attribute in full.attribute} - known)
     if unknown:
         raise ModelImportError(
             f"node {proto.name or proto.output[0]!r} ({proto.op_type}): attribute {unknown[0]!r} of opset {opset} "

@@ -1,7 +1,8 @@
 """Elementwise operators on the bits of integers, with NumPy's broadcasting, and on those of any number.
 
 BitwiseAnd, BitwiseOr, BitwiseXor (a, b), BitwiseNot (x): of one integer type. BitShift(x, amount): direction "LEFT" or
-"RIGHT", unsigned; by the type's width or more it is 0. BitCast(x): to, a dtype of the same size; bool is a byte.
+"RIGHT", where copies of the sign come in; by a negative amount, or by the type's width or more, it is 0 or -1.
+BitCast(x): to, a dtype of the same size; bool is a byte.
 """
 
 from __future__ import annotations
@@ -19,23 +20,15 @@ from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.elementwise import define_unary
 from autotune.graph.ops.registry import define
 from autotune.target import ITEM_BYTES
-from autotune.te.dtypes import DTYPES, STORAGE_DTYPES, is_float, is_unsigned
+from autotune.te.dtypes import DTYPES, STORAGE_DTYPES, is_float
 
 INTEGERS = tuple(d for d in DTYPES if not is_float(d) and d != "bool")
-UNSIGNED = tuple(d for d in INTEGERS if is_unsigned(d))
 
 
 def _integer(name: str, types: Types, _: Attrs) -> str:
     dtype = require_same_dtype(name, types)
     if dtype not in INTEGERS:
         raise GraphError(f"{name} does not take {dtype}; it takes {', '.join(INTEGERS)}")
-    return dtype
-
-
-def _unsigned(name: str, types: Types, _: Attrs) -> str:
-    dtype = require_same_dtype(name, types)
-    if dtype not in UNSIGNED:
-        raise GraphError(f"{name} does not take {dtype}; it takes {', '.join(UNSIGNED)}")
     return dtype
 
 
@@ -78,7 +71,7 @@ define_nary(
     (2, 2),
     _shift,
     _shift_expr,
-    _unsigned,
+    _integer,
     {"direction": Attribute("str", required=True, choices=("LEFT", "RIGHT"))},
 )
 define(

@@ -2,7 +2,7 @@
 
 Inputs: tensors whose shapes broadcast; output: the broadcast shape, the operands' common dtype
 (bool for comparisons and logic, the condition's partner for Where, the base's for Pow).
-Mod has fmod (0: sign of the divisor; 1: C's fmod, the only one for floats). Integer Div rounds toward zero; by zero it
+Mod has fmod (0: sign of the divisor; 1: C's fmod). Integer Div rounds toward zero; by zero it
 is 0, and so is Mod of integers.
 PRelu's slope broadcasts to x only.
 """
@@ -141,13 +141,6 @@ def _divide_expr(a: Expr, b: Expr) -> Expr:
     return a / b if a.dtype in FLOATS else te.truncdiv(a, b)
 
 
-def _mod_dtype(name: str, types: Types, attrs: Attrs) -> str:
-    dtype = _same(name, types, attrs)
-    if dtype in FLOATS and not attrs["fmod"]:
-        raise GraphError(f"Mod of {dtype} needs fmod=1")
-    return dtype
-
-
 def _mod(xs: Sequence[Array], attrs: Attrs) -> Array:
     return np.asarray((np.fmod if int_attr(attrs, "fmod") else np.mod)(xs[0], xs[1]))
 
@@ -205,7 +198,7 @@ define_binary("Sub", np.subtract, lambda a, b: a - b, neutral=0)
 define_binary("Mul", np.multiply, lambda a, b: a * b, commutative=True, neutral=1)
 define_binary("Div", _divide, _divide_expr, neutral=1, positive_inputs=(1,))
 define_nary("Pow", (2, 2), _pow, _pow_expr, _pow_dtype, positive_inputs=(0, 1))
-define_nary("Mod", (2, 2), _mod, _mod_expr, _mod_dtype, {"fmod": Attribute("int", 0)}, positive_inputs=(1,))
+define_nary("Mod", (2, 2), _mod, _mod_expr, _same, {"fmod": Attribute("int", 0)}, positive_inputs=(1,))
 
 _folded("Sum", np.add, lambda a, b: a + b)
 _folded("Max", np.maximum, te.maximum)

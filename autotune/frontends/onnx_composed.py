@@ -13,6 +13,7 @@ from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_quantized import dequantize, quantize
 from autotune.frontends.onnx_random import COMPOSED_RANDOM
 from autotune.frontends.onnx_resize import compose_resize
+from autotune.frontends.onnx_spectral import dft, stft
 from autotune.frontends.onnx_tfidf import COMPOSED_TFIDF
 from autotune.graph.ops.common import accumulated_in
 from autotune.te.dtypes import float_limits, is_float
@@ -126,15 +127,52 @@ def _recurrent(node: OnnxNode, emit: Emitter) -> None:
 
 _RECURRENT = ("GRU", "LSTM", "RNN")
 
+_MOST_ROWS = 4
+
+
+def _det(node: OnnxNode, emit: Emitter) -> None:
+    """Determinants of matrices of up to four rows, by those of the minors of their last rows."""
+    x = node.input_type(0)
+    rows = x.shape[-1]
+    if rows > _MOST_ROWS:
+        raise node.fail(f"matrices of more than {_MOST_ROWS} rows are not supported; x is {x}")
+    wide = emit("Cast", node.inputs, {"to": accumulated_in(x.dtype)}, "wide")
+    made: dict[tuple[int, ...], str] = {}
+
+    def element(row: int, column: int) -> str:
+        place = {"axes": (x.rank - 2, x.rank - 1), "starts": (row, column), "ends": (row + 1, column + 1)}
+        return emit("Slice", [wide], place, "element")
+
+    def minor(columns: tuple[int, ...]) -> str:
+        """Of the last rows, as many as there are columns."""
+        if columns not in made:
+            row = rows - len(columns)
+            total = element(row, columns[0])
+            if len(columns) > 1:
+                total = emit("Mul", [total, minor(columns[1:])], {}, "term")
+            for n in range(1, len(columns)):
+                rest = minor(columns[:n] + columns[n + 1 :])
+                term = emit("Mul", [element(row, columns[n]), rest], {}, "term")
+                total = emit("Sub" if n % 2 else "Add", [total, term], {}, "sum")
+            made[columns] = total
+        return made[columns]
+
+    found = emit("Reshape", [minor(tuple(range(rows)))], {"shape": x.shape[:-2]}, "determinant")
+    emit("Cast", [found], {"to": x.dtype}, "", node.outputs[0])
+
+
 COMPOSED: Mapping[str, Composer] = {
     "BatchNormalization": _batch_normalization,
     "Cast": _cast,
     "DequantizeLinear": dequantize,
+    "DFT": dft,
+    "Det": _det,
     "Dropout": _dropout,
     "LayerNormalization": _layer_normalization,
     "LpNormalization": _lp_normalization,
     "QuantizeLinear": quantize,
     "ReduceLogSumExp": _log_sum_exp,
+    "STFT": stft,
     "Resize": compose_resize,
     "Upsample": compose_resize,
     **dict.fromkeys(_RECURRENT, _recurrent),

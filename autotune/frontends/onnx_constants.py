@@ -11,7 +11,7 @@ import numpy as np
 from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.graph.ir import Array, Attr
 
-SPECIAL = ("Constant", "ConstantOfShape", "EyeLike", "Range", "Shape", "Size")
+SPECIAL = ("Constant", "ConstantOfShape", "EyeLike", "MelWeightMatrix", "Range", "Shape", "Size")
 """Operators that are evaluated at import and never become nodes."""
 MAX_EVALUATED_BYTES = 1 << 28
 """Bytes of what such an operator may give."""
@@ -25,6 +25,8 @@ def fold_special(node: OnnxNode) -> Array | None:
         return _constant_of_shape(node)
     if node.op == "EyeLike":
         return _eye_like(node)
+    if node.op == "MelWeightMatrix":
+        return _mel_weights(node)
     if node.op == "Range":
         return _range(node)
     if node.op == "Shape":
@@ -69,6 +71,20 @@ def _range(node: OnnxNode) -> Array:
     count = -((start - limit) // delta) if dtype.kind in "iu" else _ceil((limit - start) / delta)
     _check_size(node, count, dtype)
     return np.asarray(start + np.arange(max(int(count), 0)) * delta).astype(dtype)
+
+
+def _mel_weights(node: OnnxNode) -> Array:
+    from autotune.frontends.onnx_read import element_dtype
+    from autotune.frontends.onnx_spectral import mel_weights
+
+    bins, length, rate, low, high = (array.reshape(-1)[0].item() for array in _constant_inputs(node))
+    to = np.dtype(
+        element_dtype(node.attrs.get("output_datatype", 1), f"node {node.name!r} (MelWeightMatrix)")
+    )
+    if min(bins, length, rate) < 1 or not 0 <= low < high <= rate:
+        raise node.fail(f"{bins} bins of {length} samples at {rate} a second, from {low} to {high} Hz")
+    _check_size(node, (length // 2 + 1) * bins, to)
+    return mel_weights(bins, length, rate, low, high).astype(to)
 
 
 def _ceil(steps: float) -> float:

@@ -127,6 +127,16 @@ def _recurrent(node: OnnxNode, emit: Emitter) -> None:
 
 _RECURRENT = ("GRU", "LSTM", "RNN")
 
+
+def _extreme(node: OnnxNode, emit: Emitter) -> None:
+    """Of truth values as of integers."""
+    if node.input_type(0).dtype != "bool":
+        emit(node.op, node.inputs, node.attrs, "", node.outputs[0])
+        return
+    numbers = emit("Cast", node.inputs, {"to": "uint8"}, "numbers")
+    emit("Cast", [emit(node.op, [numbers], node.attrs)], {"to": "bool"}, "", node.outputs[0])
+
+
 _MOST_ROWS = 4
 
 
@@ -172,6 +182,8 @@ COMPOSED: Mapping[str, Composer] = {
     "LpNormalization": _lp_normalization,
     "QuantizeLinear": quantize,
     "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": _extreme,
+    "ReduceMin": _extreme,
     "STFT": stft,
     "Resize": compose_resize,
     "Upsample": compose_resize,

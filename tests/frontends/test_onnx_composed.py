@@ -33,3 +33,15 @@ def test_log_sum_exp_does_not_overflow(opset: int, axes: tuple[int, ...] | None,
         found = evaluate.run(model, {"x": data})["y"]
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("op", "expected"), [("ReduceMax", [True, False]), ("ReduceMin", [False, False])])
+def test_extremes_of_truth_values(op: str, expected: list[bool]) -> None:
+    node = helper.make_node(op, ["x", "axes"], ["y"], keepdims=0)
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
+    x = helper.make_tensor_value_info("x", TensorProto.BOOL, (2, 3))
+    y = helper.make_tensor_value_info("y", TensorProto.BOOL, None)
+    graph = helper.make_graph([node], "g", [x], [y], [axes])
+    model = frontend.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    found = evaluate.run(model, {"x": np.array([[True, False, True], [False, False, False]])})["y"]
+    assert found.tolist() == expected

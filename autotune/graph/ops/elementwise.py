@@ -17,7 +17,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import FLOATS, Expr, at, float_attr, stage, str_attr
+from autotune.graph.ops.common import FLOATS, Expr, accumulated_in, at, float_attr, stage, str_attr
 from autotune.graph.ops.definition import Arrays, Attribute, OpDef, Tensors, Types
 from autotune.graph.ops.registry import define
 from autotune.te.conversion import converted
@@ -38,8 +38,11 @@ def define_unary(
     attributes: Mapping[str, Attribute] | None = None,
     dtypes: tuple[str, ...] = FLOATS,
     result: str | None = None,
+    wide: bool = False,
     **facts: Any,  # other fields of OpDef
 ) -> OpDef:
+    """Define an operator of one operand; a ``wide`` one, of several steps, computes halves in float32."""
+
     def infer(types: Types, attrs: Attrs) -> list[TensorType]:
         x = at(types, 0)
         if x.dtype not in dtypes:
@@ -54,12 +57,18 @@ def define_unary(
     def run(arrays: Arrays, attrs: Attrs) -> list[Array]:
         x = at(arrays, 0)
         with np.errstate(all="ignore"):
-            value = np.asarray(reference(x, attrs))
+            value = np.asarray(reference(x.astype(accumulated_in(x.dtype.name)) if wide else x, attrs))
         return [converted(value, infer([TensorType.of(x)], attrs)[0].dtype)]
 
     def compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Tensor]:
         x = at(tensors, 0)
-        return [stage(x.shape, lambda *i: expression(x(*i), attrs), names[0])]
+
+        def element(*index: Expr) -> Expr:
+            if not wide:
+                return expression(x(*index), attrs)
+            return te.cast(expression(te.cast(x(*index), accumulated_in(x.dtype)), attrs), x.dtype)
+
+        return [stage(x.shape, element, names[0])]
 
     return define(name, "elementwise", (1, 1), infer, run, compute, attributes or {}, **facts)
 
@@ -174,11 +183,13 @@ _simple(  # log(1 + e^x), written so that large x does not overflow
     "Softplus",
     lambda x: np.logaddexp(x, 0),
     lambda x: te.maximum(x, 0.0) + te.log(te.exp(-te.abs(x)) + 1.0),
+    wide=True,
 )
 _simple(
     "HardSwish",
     lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     lambda x: x * _hard_sigmoid_expr(x, 1 / 6, 0.5),
+    wide=True,
 )
 define_unary("IsNaN", lambda x, _: np.isnan(x), lambda x, _: x != x, result="bool")
 define_unary(
@@ -209,24 +220,28 @@ define_unary(
     lambda x, a: np.where(x < 0, float_attr(a, "alpha") * x, x),
     lambda x, a: te.if_then_else(x < 0.0, x * float_attr(a, "alpha"), x),
     {"alpha": Attribute("float", 0.01)},
+    wide=True,
 )
 define_unary(
     "Elu",
     lambda x, a: np.where(x < 0, float_attr(a, "alpha") * np.expm1(x), x),
     lambda x, a: te.if_then_else(x < 0.0, (te.exp(x) - 1.0) * float_attr(a, "alpha"), x),
     {"alpha": Attribute("float", 1.0)},
+    wide=True,
 )
 define_unary(
     "HardSigmoid",
     _hard_sigmoid,
     lambda x, a: _hard_sigmoid_expr(x, float_attr(a, "alpha"), float_attr(a, "beta")),
     {"alpha": Attribute("float", 0.2), "beta": Attribute("float", 0.5)},
+    wide=True,
 )
 define_unary(
     "Gelu",
     _gelu,
     _gelu_expr,
     {"approximate": Attribute("str", "none", choices=("none", "tanh"))},
+    wide=True,
 )
 define_unary(
     "Cast",

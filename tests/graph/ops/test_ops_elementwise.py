@@ -179,6 +179,14 @@ def test_integer_division_and_remainder_follow_c() -> None:
     np.testing.assert_array_equal(check("Mod", a, b), [1, 1, -1, -1, 0])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", ["Softplus", "HardSwish", "LeakyRelu", "Elu", "HardSigmoid", "Gelu"])
+def test_steps_on_halves_are_rounded_once(op: str, dtype: str) -> None:
+    x = np.linspace(-4, 4, 37).astype(dtype)
+    single = check(op, x.astype(np.float32))
+    np.testing.assert_array_equal(check(op, x), single.astype(dtype))
+
+
 def test_float_remainder() -> None:
     a, b = np.array([5.5, -5.5, 4.0], np.float32), np.array([2.0], np.float32)
     np.testing.assert_allclose(check("Mod", a, b, fmod=1), [1.5, -1.5, 0])

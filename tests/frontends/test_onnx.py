@@ -375,7 +375,7 @@ def test_opset_out_of_range():
 def test_unsupported_operators_are_all_listed():
     nodes = [
         helper.make_node("Attention", ["x"], ["a"], domain="com.microsoft", name="att"),
-        *[helper.make_node("Unique", ["x"], [f"d{i}"], name=f"unique{i}") for i in range(4)],
+        *[helper.make_node("StringNormalizer", ["x"], [f"d{i}"], name=f"string{i}") for i in range(4)],
     ]
     info = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, "g", [info("x", 1, [2, 2])], [info("a", 1, [2, 2])])
@@ -383,7 +383,7 @@ def test_unsupported_operators_are_all_listed():
     text = message(model, UnsupportedOpError)
     assert text.startswith(
         "model 'g' uses 2 operators without a definition here, in 5 of 5 nodes:\n"
-        "  Unique: 4 nodes ('unique0', 'unique1', 'unique2', and 1 more)\n"
+        "  StringNormalizer: 4 nodes ('string0', 'string1', 'string2', and 1 more)\n"
         "  com.microsoft::Attention: 1 node ('att')\n"
         "  supported: Abs, Acos, Acosh, Add, "
     )

@@ -155,6 +155,7 @@ def _isinf_expr(x: Expr, attrs: Attrs) -> Expr:
 
 def _cast_expr(x: Expr, attrs: Attrs) -> Expr:
     to = str_attr(attrs, "to")
+    x = te.cast(x, "float32") if to == "bool" and x.dtype not in DTYPES else x
     return x != te.const(0, x.dtype) if to == "bool" != x.dtype else te.cast(x, to)
 
 

@@ -35,6 +35,7 @@ from autotune.graph.ops.definition import Arrays, Attribute, Tensors, Types
 from autotune.graph.ops.facts import Part
 from autotune.graph.ops.movement import define_parts
 from autotune.graph.ops.registry import define
+from autotune.te.dtypes import DTYPES
 
 
 def _complete_slice(types: Types, attrs: dict[str, Attr]) -> None:
@@ -228,7 +229,8 @@ def _pad_compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[t
     x = at(tensors, 0)
     before, after = _pads(x.ndim, attrs)
     if str_attr(attrs, "mode") == "constant":
-        filler = te.const(float_attr(attrs, "value"), x.dtype)
+        value, stored = float_attr(attrs, "value"), x.dtype not in DTYPES
+        filler = te.cast(te.const(value, "float32"), x.dtype) if stored else te.const(value, x.dtype)
         return [pad_stage(x, before, after, filler, names[0])]
     shape = [d + b + a for d, b, a in zip(x.shape, before, after, strict=True)]
 

@@ -272,6 +272,39 @@ class _Model:
         indices = self.b.constant(f"k{self.count}", found.astype(np.int64))
         return self.b.node("Gather", x, indices, axis=self.either(axis, len(self.shape(x))))
 
+    def gather_nd(self) -> str:
+        x = self.pick((2, 3))
+        return self.b.node("GatherND", x, self.places(x, self.rng.randint(1, len(self.shape(x)))))
+
+    def scatter_nd(self) -> str:
+        x = self.pick((2, 3, 4))
+        places = self.places(x, self.rng.randint(1, len(self.shape(x))))
+        count, depth = self.shape(places)
+        updates = self.constant(count, *self.shape(x)[depth:])
+        return self.b.node("ScatterND", x, places, updates, reduction=self.rng.choice(("none", "add", "max")))
+
+    def places(self, x: str, depth: int) -> str:
+        """Indices along the first dimensions, some of them counted from the end."""
+        self.count += 1
+        count, extents = self.rng.randint(1, 5), self.shape(x)[:depth]
+        found = [self.numbers.integers(-extent, extent, count) for extent in extents]
+        return self.b.constant(f"k{self.count}", np.stack(found, axis=1))
+
+    def cumulate(self) -> str:
+        x = self.pick((1, 2, 3, 4))
+        axis, rank = self.rng.randrange(len(self.shape(x))), len(self.shape(x))
+        exclusive, reverse = (self.rng.randint(0, 1) for _ in range(2))
+        return self.b.node("CumSum", x, axis=self.either(axis, rank), exclusive=exclusive, reverse=reverse)
+
+    def top_k(self) -> str:
+        """The values alone: places of nearly equal elements differ by rounding."""
+        x = self.pick((1, 2, 3, 4))
+        axis, rank = self.rng.randrange(len(self.shape(x))), len(self.shape(x))
+        k, self.count = self.rng.randint(1, self.shape(x)[axis]), self.count + 1
+        names = [f"top{self.count}", f"places{self.count}"]
+        largest = self.rng.randint(0, 1)
+        return self.b.nodes("TopK", [x], names, axis=self.either(axis, rank), k=k, largest=largest)[0]
+
     def trilu(self) -> str:
         return self.b.node(
             "Trilu", self.pick((2, 3, 4)), k=self.rng.randint(-1, 1), upper=self.rng.randint(0, 1)
@@ -323,7 +356,7 @@ _STEPS: dict[str, int] = {
     "instance_norm": 1, "layer_norm": 2, "lrn": 1, "matmul": 4, "gemm": 2, "softmax": 2,
     "reduce": 2, "transpose": 2, "reshape": 2, "flatten": 1, "concat": 2, "scaled_concat": 2, "split": 1, "slice": 1,
     "pad": 1, "gather": 1, "depth_to_space": 1, "expand": 1, "trilu": 1, "squeeze": 1,
-    "unsqueeze": 1,
+    "unsqueeze": 1, "gather_nd": 1, "scatter_nd": 1, "cumulate": 2, "top_k": 2,
 }  # fmt: skip
 
 

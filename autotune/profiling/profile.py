@@ -66,13 +66,15 @@ class DispatchProfile:
 
 @dataclass(frozen=True)
 class WorkerProfile:
-    """One worker over all dispatches: the share of a run that it was busy (0 to 1), and mean tiles of a run."""
+    """One worker over all dispatches: the share of a run that it was busy (0 to 1), mean tiles of a run, and the
+    ``share`` of a dispatch's tiles that it began with in the last run, None where nothing says."""
 
     device: str
     worker: int
     busy: float
     tiles: float
     stolen: float
+    share: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """All of it, as plain values."""
@@ -237,6 +239,7 @@ def _workers(device: str, known: Sequence[StepCounters], wall: float) -> list[Wo
             min(1.0, float(busy[worker]) / (wall or 1.0)),
             float(tiles[worker]),
             float(stolen[worker]),
+            known[-1].shares[worker] if known[-1].shares else None,
         )
         for worker in range(known[0].workers)
     ]

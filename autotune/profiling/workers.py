@@ -24,6 +24,8 @@ class StepCounters:
     busy_ns: Numbers
     tiles: Numbers
     stolen: Numbers
+    shares: tuple[float, ...] = ()
+    """The part of a dispatch's tiles that each worker began with, where that is known."""
 
     @property
     def workers(self) -> int:
@@ -49,7 +51,9 @@ def counters(step: StepRecording) -> StepCounters | None:
         np.add.at(found, of, values.mean(axis=0))
         return found
 
-    return StepCounters(taken, means(busy), means(tiles), means(events[..., layout.TILES_STOLEN]))
+    return StepCounters(
+        taken, means(busy), means(tiles), means(events[..., layout.TILES_STOLEN]), step.shares
+    )
 
 
 __all__ = ["StepCounters", "counters"]

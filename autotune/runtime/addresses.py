@@ -18,4 +18,10 @@ def worker_at(state: int, worker: int) -> int:
     return state + 8 * (WORKERS + worker * WORKER_SLOTS)
 
 
-__all__ = ["at", "worker_at"]
+@native
+def shares_of(state: int, workers: int) -> int:
+    """Address of the workers' shares in the state of a pool."""
+    return worker_at(state, workers)
+
+
+__all__ = ["at", "shares_of", "worker_at"]

@@ -3,7 +3,8 @@
 Every worker walks the same command list. The tiles of a command are split into one range a worker,
 so that a worker meets the same part of a tensor from one command to the next; a worker claims chunks
 of its own range, and when that is empty, of its neighbours' (work stealing; one shared counter a range
-does for the deque of Blumofe and Leiserson, because tiles are known in advance).
+does for the deque of Blumofe and Leiserson, because tiles are known in advance). Ranges are as large as the
+workers are fast (``balance``).
 
 A command row says how many commands of the program must be done before it starts (``AWAIT``): the last
 that it depends on, and all before that. A worker that finds nothing left of a command says so
@@ -19,7 +20,7 @@ Written in the subset of Python that ``translate`` turns into LLVM IR; ``native`
 
 from __future__ import annotations
 
-from autotune.runtime.addresses import at, worker_at
+from autotune.runtime.addresses import at, shares_of, worker_at
 from autotune.runtime.atomics import (
     call_kernel,
     clock_ns,
@@ -33,6 +34,7 @@ from autotune.runtime.atomics import (
     unpark,
     yield_processor,
 )
+from autotune.runtime.balance import first_tile, learn, sample_due, share_of
 from autotune.runtime.layout import (
     ADDRESSES,
     ALONE,
@@ -41,7 +43,6 @@ from autotune.runtime.layout import (
     AWAIT,
     BEGIN,
     CANCELLED,
-    CHUNK,
     CLAIMED,
     CLAIMS,
     COMMAND_SLOTS,
@@ -54,6 +55,7 @@ from autotune.runtime.layout import (
     GENERATION,
     KERNEL,
     LATE,
+    LEAVE,
     MET,
     PARALLEL,
     PATCH_COUNT,
@@ -64,6 +66,7 @@ from autotune.runtime.layout import (
     PATCHES,
     PROGRAM,
     REQUEST,
+    SAMPLE,
     SCRATCH,
     SCRATCH_STRIDE,
     SERVED,
@@ -77,6 +80,7 @@ from autotune.runtime.layout import (
     TILES_RUN,
     TILES_STOLEN,
     TURN,
+    UNIT,
 )
 from autotune.runtime.mutex import lock, try_lock, unlock
 from autotune.runtime.translate.functions import native
@@ -128,30 +132,48 @@ def _run_alone(program: int, workers: int, events: int) -> None:
 
 
 @native
+def _units(left: int, mine: int, theirs: int, leave: int) -> int:
+    """How many of the units left in a range to claim at a time; ``theirs`` is 0 where the range is one's own.
+
+    Of another's, half of what thief and owner are done with at the same time, where the owner has half a unit to
+    finish first. That may be none, where the owner alone is done sooner, if tiles may be left to it.
+    """
+    if theirs:
+        return max(((2 * left + 3) * mine // (2 * (mine + theirs)) + 1) // 2, 1 - leave)
+    return (left + 2) // 3
+
+
+@native
 def _claim_range(
-    counter: int, claims: int, begin: int, end: int, chunk: int, command: int, scratch: int
+    counter: int, claims: int, begin: int, end: int, mine: int, theirs: int, command: int, scratch: int
 ) -> int:
     """Run chunks of one worker's range until nothing is left to claim; returns how many tiles.
 
+    Chunks become smaller towards the end (guided self-scheduling, Polychronopoulos and Kuck 1987). ``mine`` and
+    ``theirs`` are the shares of thief and owner, ``theirs`` 0 for the owner itself.
+
     ``claims`` is what the counter says while nothing of the range is claimed. It may say less: then nobody was here
-    yet. Or it says more than the range has chunks: then somebody is at a later command, as nothing is left of this.
+    yet. Or it says more than the range has units: then somebody is at a later command, as nothing is left of this.
     """
     kernel = load(at(command, KERNEL))
     table = load(at(command, TABLE))
+    unit, leave = load(at(command, UNIT)), load(at(command, LEAVE))
+    units = (end - begin + unit - 1) // unit
     done = 0
     seen = load_relaxed(counter)
     claimed = max(seen, claims) - claims
-    first = begin + min(claimed, CLAIMS) * chunk
-    while first < end:
-        before = compare_exchange(counter, seen, claims + claimed + 1)
+    while claimed < units:
+        wanted = _units(units - claimed, mine, theirs, leave)
+        if wanted == 0:
+            break
+        before = compare_exchange(counter, seen, claims + claimed + wanted)
         if before == seen:
-            last = min(first + chunk, end)
+            first, last = begin + claimed * unit, min(begin + (claimed + wanted) * unit, end)
             call_kernel(kernel, table, first, last, scratch)
             done += last - first
             before = load_relaxed(counter)
         seen = before
         claimed = max(seen, claims) - claims
-        first = begin + min(claimed, CLAIMS) * chunk
     return done
 
 
@@ -160,16 +182,17 @@ def _run_tiles(
     state: int, worker: int, workers: int, claims: int, command: int, scratch: int, event: int
 ) -> None:
     """This worker's part of one command: its own range first, then its neighbours'."""
-    tiles = load(at(command, TILES))
-    chunk = load(at(command, CHUNK))
+    shares = shares_of(state, workers)
+    tiles, mine = load(at(command, TILES)), share_of(shares, worker)
     total = 0
     for distance in range(workers):
         owner = worker + distance
         if owner >= workers:
             owner -= workers
         counter = at(worker_at(state, owner), CLAIMED)
-        begin, end = tiles * owner // workers, tiles * (owner + 1) // workers
-        done = _claim_range(counter, claims, begin, end, chunk, command, scratch)
+        begin, end = first_tile(shares, tiles, owner), first_tile(shares, tiles, owner + 1)
+        theirs = share_of(shares, owner) if distance else 0
+        done = _claim_range(counter, claims, begin, end, mine, theirs, command, scratch)
         total += done
         if event and distance:
             store(at(event, TILES_STOLEN), load(at(event, TILES_STOLEN)) + done)
@@ -290,8 +313,14 @@ def _run_together(program: int, workers: int, repeats: int, times: int, events: 
     if complete:
         for run in range(repeats):
             begin = clock_ns() if times else 0
-            _fork(state, program, _events_of(program, workers, run, events))
+            due = sample_due(state, program, workers)
+            rows = _events_of(program, workers, run, events)
+            if due and not rows:
+                rows = load(at(program, SAMPLE))
+            _fork(state, program, rows)
             run_share(state, 0, workers)
+            if due:
+                learn(state, program, workers, rows)
             if times:
                 store(at(times, run), clock_ns() - begin)
     unlock(at(state, TURN))

@@ -51,6 +51,13 @@ class Instance:
         self.call = self._calls.call
 
     @property
+    def program(self) -> Program:
+        """What it runs; raises UsageError when closed."""
+        if self._program is None:
+            raise closed(self._image)
+        return self._program
+
+    @property
     def closed(self) -> bool:
         """Whether it runs nothing any more."""
         return self._program is None

@@ -31,7 +31,9 @@ CHECKS: Final = 11  # address of the check rows
 CHECKED: Final = 12  # how many
 REQUEST: Final = 13  # address of the request row of this run
 NO_REQUEST: Final = 14  # a request row of zeros, of runs that nobody cancels: two slots
-HEADER_SLOTS: Final = 16
+SHARED_TILES: Final = 16  # tiles of a run that workers share out among themselves
+SAMPLE: Final = 17  # address of event rows of one run, for the executor's own use
+HEADER_SLOTS: Final = 18
 
 # Request row.
 CANCELLED: Final = 0  # not 0: commands that have not begun do nothing
@@ -44,10 +46,11 @@ LATE: Final = 2
 KERNEL: Final = 0  # address of the machine code
 TABLE: Final = 1  # address of its pointer table
 TILES: Final = 2
-CHUNK: Final = 3  # tiles that a worker claims at a time
+UNIT: Final = 3  # tiles are claimed by so many
 AWAIT: Final = 4  # how many commands of the program must be done before this one starts
 ARRIVE: Final = 5  # 1: all workers say when they are done with this command and those before it
 ALONE: Final = 6  # 1: worker 0 runs all of it
+LEAVE: Final = 7  # 1: all workers wait before it and behind it, so that one may leave tiles to their owner
 COMMAND_SLOTS: Final = 8
 
 # Patch row.
@@ -117,13 +120,20 @@ SLEEPERS: Final = LINE + 1  # how many sleep until others arrive
 WOKEN: Final = LINE + 2  # the arrival whose sleepers were woken last: the word that they sleep on
 WORKERS: Final = 2 * LINE  # start of the workers' own slots
 WORKER_SLOTS: Final = 2 * LINE
-CLAIMS: Final = 1 << 16  # more than a worker's range of a command has chunks
+CLAIMS: Final = 1 << 16  # more than a worker's range of a command has units
 ARRIVED: Final = 0  # counts the commands that this worker is done with
 PATIENCE_NS: Final = 1  # how long it spins now; private to the worker
 CLAIMED: Final = (
-    LINE  # the command that was claimed from last, as ARRIVED counts, times CLAIMS; plus chunks claimed
+    LINE  # the command that was claimed from last, as ARRIVED counts, times CLAIMS; plus units claimed
 )
 SERVED: Final = LINE + 1  # 1 while a thread is this worker
+
+# Shares, after the workers' own slots; nobody writes them during a run.
+SEEN: Final = 0  # shared tiles of the runs since the last one that was sampled
+WINDOW: Final = 1  # how many there must be until the next; 0: shares stay as they are
+SHARES: Final = 2  # workers + 1 bounds of the workers' ranges, from 0 to WHOLE
+WHOLE: Final = 1 << 30  # all tiles of a command
+# Two more slots a worker follow: its part of the speed as estimated, and what a sample adds up to.
 
 # Event row of one worker and one command; times in ns of the monotonic clock.
 BEGIN: Final = 0
@@ -136,4 +146,9 @@ EVENT_SLOTS: Final = 5
 
 def state_slots(workers: int) -> int:
     """Slots of the state of a pool."""
+    return shares_at(workers) + SHARES + workers + 1 + 2 * workers
+
+
+def shares_at(workers: int) -> int:
+    """Where the shares begin in the state of a pool."""
     return WORKERS + workers * WORKER_SLOTS

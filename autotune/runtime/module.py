@@ -270,6 +270,7 @@ class Module:
             spans[1],
             dispatch_of=tuple(self._whole.dispatch_of),
             events=events,
+            shares=self._whole.pool.shares,
         )
         return Recording(self._image.name, walls, (step,))
 

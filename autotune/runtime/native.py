@@ -56,7 +56,18 @@ SYMBOLS = frozenset(
 """Functions of the process that the executor calls."""
 
 _SOURCES = (
-    *("addresses", "atomics", "calls", "executor", "indices", "layout", "mutex", "objects", "waiting"),
+    *(
+        "addresses",
+        "atomics",
+        "balance",
+        "calls",
+        "executor",
+        "indices",
+        "layout",
+        "mutex",
+        "objects",
+        "waiting",
+    ),
     *(f"translate/{name}" for name in ("code", "expressions", "functions", "module", "statements")),
 )
 """What the executor's machine code is made from."""

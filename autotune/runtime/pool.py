@@ -19,6 +19,7 @@ import numpy as np
 from autotune.errors import UsageError
 from autotune.hardware import usable_cores
 from autotune.runtime import layout
+from autotune.runtime.balance import TILES_OF_A_WINDOW
 from autotune.runtime.device import address_of
 from autotune.runtime.native import executor
 
@@ -44,7 +45,9 @@ class ThreadPool:
         self._cores = frozenset(cores)
         slots = layout.state_slots(workers) + layout.LINE
         memory = np.zeros(slots, np.int64)
-        self._state = memory[-address_of(memory) % (8 * layout.LINE) // 8 :]
+        self._state = memory[-address_of(memory) % (8 * layout.LINE) // 8 :][: slots - layout.LINE]
+        self._shares = self._state[layout.shares_at(workers) :]
+        self._bounds = self._shares[layout.SHARES : layout.SHARES + workers + 1]
         self.address = address_of(self._state)
         self._executor = executor()
         self.reset()
@@ -58,6 +61,22 @@ class ThreadPool:
         self._state[layout.SPIN_NS] = spin_ns
         patience = self._state[layout.WORKERS + layout.PATIENCE_NS :: layout.WORKER_SLOTS]
         patience[: self.workers] = spin_ns
+        self.balance()
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The part of a command's tiles that each worker begins with (:mod:`autotune.runtime.balance`)."""
+        return tuple((np.diff(self._bounds) / layout.WHOLE).tolist())
+
+    def balance(self, window: int = TILES_OF_A_WINDOW) -> None:
+        """Begin with equal shares, which follow what the workers do, ``window`` tiles at a time; never where it is 0.
+
+        No run may be in progress.
+        """
+        self._shares[layout.SEEN], self._shares[layout.WINDOW] = 0, window
+        self._bounds[:] = [layout.WHOLE * worker // self.workers for worker in range(self.workers + 1)]
+        estimates = layout.SHARES + self._bounds.size
+        self._shares[estimates : estimates + self.workers] = np.diff(self._bounds)
 
     @property
     def serving(self) -> int:

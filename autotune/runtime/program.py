@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autotune.runtime import layout
 from autotune.runtime.device import HOST_MEMORY, Memory, address_of, allocate, scratch_bytes
 
-_CHUNKS_A_WORKER = 4
+_UNITS_A_WORKER = 16
 _SMALL_BYTES = 1 << 16
 """A single tile that touches less takes about a microsecond, and to share it costs as much (1.2 of tiny_cnn's time)."""
 
@@ -32,12 +32,22 @@ Pointer = int | Argument
 class _Waits:
     """For each command whether worker 0 runs it ``alone``, and how many commands are ``awaited`` before it.
 
-    The first ``shared`` commands are up to the last one that is not alone.
+    The first ``shared`` commands are up to the last one that is not alone. ``between`` are those of them that all
+    workers wait before, for all shared ones, and behind, before the next shared one.
     """
 
     alone: Sequence[bool]
     awaited: Sequence[int]
     shared: int
+
+    @property
+    def between(self) -> frozenset[int]:
+        numbers = [number for number, alone in enumerate(self.alone) if not alone]
+        awaited = [*(self.awaited[number] for number in numbers), self.shared]
+        waits = [wait > before for wait, before in zip(awaited, [-1, *numbers], strict=True)]
+        return frozenset(
+            n for n, (before, behind) in zip(numbers, pairwise(waits), strict=True) if before and behind
+        )
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,9 @@ class ProgramBuilder:
         waits = self._waits()
         memory[layout.PARALLEL] = not all(waits.alone)
         memory[layout.SHARED] = waits.shared
+        memory[layout.SHARED_TILES] = sum(d.tiles for d in dispatches if d.tiles > 1)
+        sample = np.zeros(len(dispatches) * self._workers * layout.EVENT_SLOTS, np.int64)
+        memory[layout.SAMPLE] = address_of(sample)
         memory[layout.TEAM] = self._workers
         memory[layout.STATE] = self._state
         memory[layout.REQUEST] = base + 8 * layout.NO_REQUEST
@@ -127,7 +140,7 @@ class ProgramBuilder:
             memory[layout.CHECKS], memory[layout.CHECKED] = address_of(checks), len(checks)
         self._write_rows(memory, rows_at, base + 8 * tables_at, waits)
         self._write_tables(memory, tables_at, patches_at)
-        return Program(base, memory.data, (memory, scratch))
+        return Program(base, memory.data, (memory, scratch, sample))
 
     def _waits(self) -> _Waits:
         """Who runs each command and what it waits for.
@@ -148,16 +161,17 @@ class ProgramBuilder:
 
     def _write_rows(self, memory: NDArray[np.int64], at: int, table: int, waits: _Waits) -> None:
         """One row a command."""
-        arriving = {*waits.awaited, waits.shared}
+        arriving, between = {*waits.awaited, waits.shared}, waits.between
         for index, dispatch in enumerate(self._dispatches):
             row = memory[at + index * layout.COMMAND_SLOTS :]
             row[layout.KERNEL] = dispatch.kernel
             row[layout.TABLE] = table
             row[layout.TILES] = dispatch.tiles
-            row[layout.CHUNK] = max(1, dispatch.tiles // (self._workers * _CHUNKS_A_WORKER))
+            row[layout.UNIT] = max(1, dispatch.tiles // (self._workers * _UNITS_A_WORKER))
             row[layout.AWAIT] = waits.awaited[index]
             row[layout.ARRIVE] = index + 1 in arriving
             row[layout.ALONE] = waits.alone[index]
+            row[layout.LEAVE] = index in between
             table += 8 * len(dispatch.table)
 
     def _write_tables(self, memory: NDArray[np.int64], at: int, patch_at: int) -> None:

@@ -83,7 +83,7 @@ class _Lane:
     @property
     def recordings(self) -> list[StepRecording]:
         """Zeros for requests that had other memory; without transfers that move nothing."""
-        return [step.recording for step in self._steps.values()]
+        return [step.recorded() for step in self._steps.values()]
 
     def begin(self, number: int, inputs: Arrays, ended: SimpleQueue[_Ended]) -> None:
         """Submit a request."""
@@ -125,6 +125,7 @@ class _Step:
         device = step.device if image is not None or commands is None else commands.device.name
         spans = np.zeros((2, runs), np.int64)
         segments = [] if commands is None or image is None else _segments(commands)
+        self._segments = segments
         self._rows = [segment.watch() for segment in segments]
         self._timed = None if image is None else memory.watch(number)
         events, dispatch_of = None, tuple[int, ...]()
@@ -147,6 +148,10 @@ class _Step:
             events=events,
             known_workers=self._timed is None,
         )
+
+    def recorded(self) -> StepRecording:
+        """What was kept, and what the workers would begin with now."""
+        return replace(self.recording, shares=self._segments[0].shares) if self._segments else self.recording
 
     def take(self, run: int, span: tuple[int, int]) -> None:
         """Keep what was written of the request that just ended, unless its number is negative."""

@@ -20,7 +20,8 @@ class StepRecording:
     ``begin_ns`` and ``end_ns`` [runs] are of ``time.monotonic_ns``. ``events`` are event rows
     [runs, commands, workers, EVENT_SLOTS] (:mod:`autotune.runtime.layout`), with the dispatch of each command in
     ``dispatch_of``; None of a device that does not tell. One without ``known_workers`` tells when kernels ran, but not
-    who ran them: its rows are of one worker. ``target`` is the device with as many threads as it has workers.
+    who ran them: its rows are of one worker. ``shares`` are the parts of a command's tiles that
+    the workers began with at last. ``target`` is the device with as many threads as it has workers.
     """
 
     label: str
@@ -33,6 +34,7 @@ class StepRecording:
     dispatch_of: tuple[int, ...] = ()
     events: NDArray[np.int64] | None = None
     known_workers: bool = True
+    shares: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

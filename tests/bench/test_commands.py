@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from autotune.bench import balance
+from autotune.bench.suites import models
 from autotune.cli import main as cli
 from autotune.cli.bench import command as bench
 
@@ -191,3 +193,24 @@ def test_several_requests_at_once(capsys: pytest.CaptureFixture[str]) -> None:
         assert each["wrong"] == 0
         assert sum(each["latencies_ns"].values()) == each["requests"]
         assert len(each["rss_bytes"]) == 5
+
+
+def test_a_slow_worker_among_others() -> None:
+    said = list[str]()
+    found = balance.measure(models.models(["mlp"]), (1.0, 4.0), 2, 2, said.append)
+    assert said == ["mlp: 2 factors, 2 rounds"]
+    assert [(each.model, each.factor, len(each.following_ns)) for each in found] == [
+        ("mlp", 1, 2),
+        ("mlp", 4, 2),
+    ]
+    assert all(0 < each.share < 1 and min(each.fixed_ns) > 0 for each in found)
+    page, means = balance.tables(found, 2)
+    assert [row[0] for row in page.rows] == ["mlp, 1", "mlp, 4"]
+    assert [row[0] for row in means.rows] == ["1", "4"]
+
+
+@pytest.mark.parametrize("text", ["fast", "0.5", "1,", "1001"])
+def test_factors_of_a_slow_worker_are_checked(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "balance", "mlp", "--factors", text)
+    assert code == 2
+    assert f"--factors {text}" in err.replace("'", "")

@@ -58,7 +58,17 @@ def on_cpu() -> Recording:
     """Two runs alike on the CPU."""
     events = np.stack([FIRST, SECOND])
     begin, end = np.asarray([1000, 21_000]), np.asarray([10_000, 30_000])
-    step = StepRecording("made_up", "cpu", TARGET, image(), begin, end, dispatch_of=(0, 0, 1), events=events)
+    step = StepRecording(
+        "made_up",
+        "cpu",
+        TARGET,
+        image(),
+        begin,
+        end,
+        dispatch_of=(0, 0, 1),
+        events=events,
+        shares=(0.375, 0.625),
+    )
     return Recording("made_up", np.asarray([10_000, 10_000]), (step,))
 
 

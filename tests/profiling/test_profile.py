@@ -55,8 +55,8 @@ def test_a_profile_of_one_device_in_full() -> None:
         "  10.0%  1.0 µs      0.0   8.2      41%  memory       50%   50%  0 of 1  001_relu (elementwise)  r",
         "  90.0%  9.0 µs  total",
         "  10.0%  1.0 µs  unaccounted: waking workers, and the call itself",
-        "cpu worker 0: busy 80.0%, idle 20.0%; 4 tiles a run, 0 stolen",
-        "cpu worker 1: busy 70.0%, idle 30.0%; 5 tiles a run, 1 stolen",
+        "cpu worker 0: busy 80.0%, idle 20.0%; 4 tiles a run, 0 stolen; begins with 37.5% of the tiles",
+        "cpu worker 1: busy 70.0%, idle 30.0%; 5 tiles a run, 1 stolen; begins with 62.5% of the tiles",
     ]
 
 
@@ -98,6 +98,7 @@ def test_values_are_those_of_the_lines() -> None:
     assert (first["nodes"], first["tiles"], first["stolen"]) == ([*"abcd"], 8.0, 1.0)
     assert found["devices"][0]["rest_ns"] == 1000.0
     assert [each["idle"] for each in found["workers"]] == pytest.approx([0.2, 0.3])
+    assert [each["share"] for each in found["workers"]] == [0.375, 0.625]
 
 
 def test_the_time_is_the_median_of_the_runs() -> None:

@@ -86,8 +86,8 @@ def test_tables_follow_one_another_and_patches_point_into_them() -> None:
     assert patches.tolist() == [[tables[0] + 8, 0, 16], [tables[1] + 8, 0, 16]]
 
 
-def test_chunks_are_a_quarter_of_a_workers_share() -> None:
-    assert column(recorded([1, 7, 8, 64, 1000], workers=2), layout.CHUNK) == [1, 1, 1, 8, 125]
+def test_units_are_a_sixteenth_of_a_workers_share() -> None:
+    assert column(recorded([1, 7, 8, 64, 1000], workers=2), layout.UNIT) == [1, 1, 1, 2, 31]
 
 
 def test_scratch_memory_covers_the_largest_command_of_every_worker() -> None:

@@ -38,6 +38,11 @@ class Segment:
         """What it runs, in order."""
         return tuple(command for _, command in self._commands)
 
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The part of a dispatch's tiles that each worker begins with."""
+        return self._pool.shares
+
     def watch(self) -> NDArray[np.int64]:
         """Event rows [commands, workers, EVENT_SLOTS] that each run from now on writes anew."""
         self._events = np.zeros((len(self._commands), self._pool.workers, layout.EVENT_SLOTS), np.int64)

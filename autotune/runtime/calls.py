@@ -361,9 +361,11 @@ def _run_once(record: int, arrays: int, outputs: int, request: int) -> bool:
             running = release_gil()
         begin = clock_ns()
         ran = execute(program, 1, 0, 0)
-        store(at(taken, RUN_NS), clock_ns() - begin)
+        end = clock_ns()
         wrong = take_wrong(load(at(program, CHECKS)), load(at(program, CHECKED)), 0)
         stopped = load_relaxed(at(watched, CANCELLED))
+        if ran and stopped == 0:
+            store(at(taken, RUN_NS), end - begin)
     _give_back(record, taken)
     if running:
         take_gil(running)

@@ -350,3 +350,14 @@ def test_memory_that_is_not_there_is_an_error_of_its_request() -> None:
 def test_none_at_all_is_refused(streams: int, room: int) -> None:
     with pytest.raises(UsageError, match="streams and room for requests are 1 or more"):
         Module(chain(3, 64), 1, streams=streams, room=room)
+
+
+def test_a_run_that_was_cancelled_says_nothing_of_how_long_the_next_takes() -> None:
+    with Module(waiting(), 1) as module:
+        module(ONE)
+        memory = module._whole._calls._memory
+        before = memory[layout.RUN_NS]
+        row = np.zeros(layout.REQUEST_SLOTS, np.int64)
+        row[layout.CANCELLED] = 1
+        assert module._native_call((ONE,), None, row) is None
+        assert memory[layout.RUN_NS] == before > 10_000

@@ -150,7 +150,13 @@ class Place:
     @property
     def live_bytes(self) -> int:
         """Bytes in use on all its devices."""
-        return sum(device.allocator.statistics.live for device in self.devices.values())
+        found = [
+            each
+            for d in self.devices.values()
+            for each in (d.allocator, d.host_allocator)
+            if each is not None
+        ]
+        return sum(allocator.statistics.live for allocator in found)
 
 
 @contextmanager

@@ -31,11 +31,13 @@ _TURN_S = 0.1
 
 @dataclass(frozen=True)
 class Moved:
-    """Median nanoseconds of bringing so many bytes to a device, back, and of a use in place."""
+    """Median nanoseconds of bringing bytes to a device and back, from pinned memory too, and of using them in place."""
 
     nbytes: int
     in_ns: float
     out_ns: float
+    pinned_in_ns: float
+    pinned_out_ns: float
     place_ns: float
 
 
@@ -65,9 +67,12 @@ def move(say: Callable[[str], None]) -> list[Moved]:
         for nbytes in SIZES:
             array, there = host_buffer(np.ones(nbytes, np.uint8)), own.allocate(nbytes, "transfers")
             into, out = _timed(own, _copy(own, array, there)), _timed(own, _copy(own, there, array))
+            pinned = _pinned(own, nbytes)
+            fast_in, fast_out = _timed(own, _copy(own, pinned, there)), _timed(own, _copy(own, there, pinned))
             one = _timed(shared, _touch(shared, array))
             there.free()
-            found.append(Moved(nbytes, into, out, one))
+            pinned.free()
+            found.append(Moved(nbytes, into, out, fast_in, fast_out, one))
             say(
                 f"{nbytes >> 10} KiB: {nbytes / into:.1f} GB/s in, {nbytes / out:.1f} out, {one / 1e3:.1f} µs in place"
             )
@@ -81,6 +86,14 @@ def _check() -> None:
         raise UsageError(
             "transfers are compared on an OpenCL device that shares this process's memory, such as PoCL's"
         )
+
+
+def _pinned(device: Device, nbytes: int) -> Buffer:
+    if device.host_allocator is None:
+        raise InternalError(f"{device.name} has memory of its own and no pinned memory")
+    found = device.host_allocator.allocate(nbytes, "transfers")
+    found.host().fill(1)
+    return found
 
 
 def _copy(device: Device, source: Buffer, target: Buffer) -> CommandBuffer:
@@ -174,17 +187,20 @@ def tables(moved: Sequence[Moved], models: Sequence[Mixed]) -> list[Table]:
     rows = tuple(
         (
             f"{each.nbytes >> 10} KiB",
-            *(f"{duration(ns)}, {each.nbytes / ns:.1f} GB/s" for ns in (each.in_ns, each.out_ns)),
+            *(
+                f"{duration(ns)}, {each.nbytes / ns:.1f} GB/s"
+                for ns in (each.in_ns, each.out_ns, each.pinned_in_ns, each.pinned_out_ns)
+            ),
             duration(each.place_ns),
         )
         for each in moved
     )
     rates = Table(
         "A piece of memory",
-        ("bytes", "copied to the device", "copied back", "in place"),
+        ("bytes", "copied to the device", "copied back", "from pinned memory", "back to it", "in place"),
         rows,
         (
-            "medians of the time in the device's queue",
+            "medians of the time in the device's queue; pinned memory is the driver's own in this process",
             "in place: a command that touches eight bytes of memory, all of which the device can use then",
         ),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.runtime.device_program import DeviceProgram
+from autotune.runtime.hal.allocator import Allocator
 from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import CommandBuffer, Slot
 from autotune.runtime.hal.device import Device
@@ -140,9 +141,29 @@ class RequestMemory:
 
     def _allocated(self, value: int) -> Buffer:
         found = self._program.values[value]
-        return self._loaded.devices[found.device].allocate(
-            found.spec.nbytes, f"{found.spec.name} of {self._program.name}"
-        )
+        nbytes, label = found.spec.nbytes, f"{found.spec.name} of {self._program.name}"
+        pinned = self._pinned_for(value)
+        if pinned is not None:
+            return pinned.allocate(nbytes, label)
+        return self._loaded.devices[found.device].allocate(nbytes, label)
+
+    def _pinned_for(self, value: int) -> Allocator | None:
+        """Where a value of this process's memory is best that is copied to or from a device with memory of its own."""
+        if self._loaded.space_of(value) != HOST_SPACE:
+            return None
+        for number, step in enumerate(self._program.steps):
+            roots = (
+                {self._roots[step.reads[0]], self._roots[step.writes[0]]}
+                if step.kind == "transfer"
+                else set()
+            )
+            if (
+                value in roots
+                and len(roots) == 2
+                and (found := self._mover(number).host_allocator) is not None
+            ):
+                return found
+        return None
 
     def _copy(self, value: int, *, inwards: bool) -> CommandBuffer:
         """A copy between a value and the caller's array, which the submission brings."""

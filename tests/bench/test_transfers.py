@@ -46,8 +46,17 @@ def test_the_tables_compare_in_place_with_copies() -> None:
     made = Mixed(
         "m", 2048, {True: [200.0, 210.0, 190.0], False: [100.0]}, {True: [300.0], False: [150.0]}, 0.25
     )
-    rates, models = transfers.tables([Moved(1 << 20, 1e5, 2e5, 1e3)], [made])
-    assert rates.rows == (("1024 KiB", "100 µs, 10.5 GB/s", "200 µs, 5.2 GB/s", "1.00 µs"),)
+    rates, models = transfers.tables([Moved(1 << 20, 1e5, 2e5, 5e4, 1e5, 1e3)], [made])
+    assert rates.rows == (
+        (
+            "1024 KiB",
+            "100 µs, 10.5 GB/s",
+            "200 µs, 5.2 GB/s",
+            "50.0 µs, 21.0 GB/s",
+            "100 µs, 10.5 GB/s",
+            "1.00 µs",
+        ),
+    )
     assert (models.rows[0][4], models.rows[0][7], models.rows[0][8]) == ("0.50", "0.50", "25%")
     assert models.rows[0][1] == "2 KiB"
 

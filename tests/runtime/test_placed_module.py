@@ -20,6 +20,7 @@ from autotune.runtime.artifact_file import load_any
 from autotune.runtime.hal import driver
 from autotune.runtime.hal.cpu.cores import core_ids
 from autotune.runtime.hal.driver import open_device
+from autotune.runtime.hal.opencl.shared import shares_memory
 from autotune.runtime.placed_module import PlacedModule
 from autotune.tuning.placing import known_devices
 from tests.graph.graphs import small_convnet
@@ -139,6 +140,13 @@ def test_a_device_beside_the_cpu(rules, memory, expected, monkeypatch):
         np.testing.assert_allclose(alone[0], expected, 1e-5, 1e-6)
         for future, one in zip([module.submit(x) for x in inputs], alone, strict=True):
             np.testing.assert_array_equal(future.result()[0], one)
+    pinned = open_device("opencl:0").host_allocator
+    assert (pinned is not None) == (memory == "own" or not shares_memory(0))
+    if pinned is not None:  # where what crosses between devices lies in this process
+        assert bool(pinned.statistics.allocations) == ("cpu:0" in rules.values())
+        assert pinned.statistics.live == 0
+    for device in driver._opened.values():
+        device.close()
 
 
 def test_a_closed_module_says_so():

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from autotune.errors import DeviceClosedError, DeviceError, DeviceLostError, UsageError
+from autotune.hardware import usable_memory
 from autotune.runtime.hal.allocator import Allocator
-from autotune.runtime.hal.buffer import Buffer, host_buffer
+from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import Recorder
 from autotune.runtime.hal.engine import Engine
 from autotune.runtime.hal.errors import again
@@ -22,6 +23,8 @@ from autotune.target import Target
 
 _LOST_S = 1.0
 """So long a lost device is waited for when it is closed."""
+_PINNED_SHARE = 4
+"""The system cannot page pinned memory out: a quarter of all at most."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class DeviceInfo:
 class Device:
     """An open device. ``compute`` runs kernels and ``transfers`` copies, at the same time; :meth:`queue` makes more.
 
+    ``host_allocator`` gives memory of this process that copies to and from the device are fastest with (pinned); None
+    where any memory of this process is as good.
     Any thread may use it. It does not survive a fork.
     """
 
@@ -57,6 +62,10 @@ class Device:
         self.space = info.space
         self.engine = engine
         self.allocator = Allocator(info.name, info.space, engine, info.memory_bytes)
+        pinned, most = engine.pinned, usable_memory() // _PINNED_SHARE
+        self.host_allocator = (
+            None if pinned is None else Allocator(f"{info.name} pinned", HOST_SPACE, pinned, most)
+        )
         self._closed = False
         self._lost: DeviceLostError | None = None
         self._queues: list[Queue] = []
@@ -147,6 +156,8 @@ class Device:
         idle = [queue.close(timeout) for queue in self._queues]
         with nullcontext() if self._lost is None else suppress(DeviceError):  # it may refuse even that
             self.allocator.trim()
+            if self.host_allocator is not None:
+                self.host_allocator.trim()
             if all(idle):
                 self.engine.close()
 

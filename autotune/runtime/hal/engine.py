@@ -42,6 +42,10 @@ class Engine(Storage, Protocol):
     times_kernels: bool
     """Whether :meth:`run` takes :class:`autotune.runtime.hal.timed.Timed` commands, too."""
 
+    @property
+    def pinned(self) -> Storage | None:
+        """Memory of this process from and to which the device copies by itself; None where any is as good."""
+
     def load(self, code: Code) -> Any:
         """Code that is ready to run: the handle of an executable. Raises BuildError."""
 

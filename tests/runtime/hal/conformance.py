@@ -19,7 +19,7 @@ from autotune.errors import (
     DeviceTimeoutError,
     UsageError,
 )
-from autotune.runtime.hal.buffer import Buffer, host_buffer
+from autotune.runtime.hal.buffer import HOST_SPACE, Buffer, host_buffer
 from autotune.runtime.hal.command_buffer import CheckIndices, CommandBuffer, Slot
 from autotune.runtime.hal.device import Device
 from autotune.runtime.hal.executable import Code, Executable
@@ -97,6 +97,28 @@ class DeviceConformance:
         again.free()
         device.allocator.trim()
         assert device.allocator.statistics.reserved == device.allocator.statistics.live
+
+    def test_pinned_memory_is_this_process_s_and_goes_back(self, device: Device) -> None:
+        allocator = device.host_allocator
+        if allocator is None:
+            assert device.space == HOST_SPACE  # any memory is as good
+            return
+        pinned, there = allocator.allocate(X.nbytes, "pinned"), device.upload(np.zeros_like(X))
+        assert pinned.space == HOST_SPACE
+        found = pinned.array(np.int64, (COUNT,))
+        found[...] = X
+        for source, target in ((pinned, there), (there, pinned)):
+            recorder = device.record()
+            recorder.copy(source, target)
+            device.transfers.submit(recorder.finish()).wait()
+            assert device.download(there, np.int64, (COUNT,)).tolist() == X.tolist()
+            if target is there:
+                found[...] = 0
+        assert found.tolist() == X.tolist()
+        del recorder, source, target
+        pinned.free()
+        allocator.trim()
+        assert (allocator.statistics.live, allocator.statistics.reserved) == (0, 0)
 
     def test_memory_goes_back_with_its_last_reference(self, device: Device) -> None:
         before = device.allocator.statistics.live

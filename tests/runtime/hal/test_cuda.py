@@ -80,6 +80,13 @@ class FakeDriver:
         self.memory[address] = storage
         return 0, address
 
+    def cuMemHostAlloc(self, nbytes: int, flags: int) -> tuple[int, int]:
+        assert flags == 1
+        return self.cuMemAlloc(nbytes)
+
+    def cuMemFreeHost(self, address: int) -> tuple[int]:
+        return self.cuMemFree(address)
+
     def cuMemFree(self, address: int) -> tuple[int]:
         del self.memory[address]
         return (0,)

@@ -35,6 +35,7 @@ class CpuEngine:
     """
 
     formats: tuple[str, ...] = ("elf",)
+    pinned = None
     times_kernels = False  # its segments say more
 
     def __init__(self, name: str, workers: int, cores: tuple[int, ...], slowdown: float = 1.0) -> None:

@@ -15,6 +15,7 @@ from autotune.codegen.gpu.starts import Start, read_starts
 from autotune.errors import BuildError, DeviceError
 from autotune.runtime.hal.buffer import Buffer
 from autotune.runtime.hal.command_buffer import Command, Dispatch
+from autotune.runtime.hal.cuda.pinned import PinnedMemory
 from autotune.runtime.hal.engine import Stopped, run_each
 from autotune.runtime.hal.executable import Code, Entry
 
@@ -61,6 +62,7 @@ class CudaEngine:
         self._context = cuda.call("cuDevicePrimaryCtxRetain", self._device)
         self._threads = threading.local()
         self._modules: list[Any] = []
+        self.pinned = PinnedMemory(self._enter)
 
     # -- memory ----------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from autotune.runtime.hal.engine import Stopped, run_each
 from autotune.runtime.hal.executable import Code
 from autotune.runtime.hal.opencl import code as opencl_code
 from autotune.runtime.hal.opencl.errors import driver_errors
+from autotune.runtime.hal.opencl.pinned import PinnedMemory
 from autotune.runtime.hal.opencl.shared import context_of, wrapped
 from autotune.runtime.hal.slowdown import slowed
 from autotune.runtime.hal.timed import Span, Timed
@@ -41,6 +42,7 @@ class OpenclEngine:
         self._device = device
         self._context = context_of(device)
         self._shared = space == HOST_SPACE
+        self.pinned = None if self._shared else PinnedMemory(name, self._context)
         self._threads = threading.local()
 
     # -- memory ----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from autotune.errors import DeviceMemoryError, DeviceTimeoutError, UsageError
+from autotune.runtime.counted import from_metadata, parts
 from autotune.runtime.hal.errors import again
 from autotune.runtime.program_request import Arrays, LoadedProgram, RequestMemory, Submitted
 from autotune.runtime.requests import Request, Requests
@@ -47,6 +48,7 @@ class InFlight:
             raise UsageError(f"requests in flight and room for requests are 1 or more, got {most} and {room}")
         self._loaded = loaded
         self._name = f"module {loaded.program.name!r}"
+        self._counted = from_metadata(loaded.program.metadata)
         self._most = most
         self._limit = room
         self._room: SimpleQueue[None] = SimpleQueue()
@@ -180,7 +182,7 @@ class InFlight:
             if self._waiting:
                 self._starter.submit(self._advance)
             if error is None:
-                request.succeed(outputs)
+                request.succeed(parts(outputs, self._counted) if self._counted else outputs)
             else:
                 # A copy: others have the same error, and the frames of who raises it would keep their memory.
                 request.fail(_late(request) or again(error))

@@ -60,6 +60,16 @@ def test_saved_and_in_the_background(tmp_path: Any) -> None:
         np.testing.assert_array_equal(found, np.argwhere(x).T)
 
 
+def test_on_an_opencl_device() -> None:
+    pytest.importorskip("pyopencl")
+    with autotune.compile(
+        model([node("NonZero", "x", "places")], (5, 7), ["places"]), target="opencl"
+    ) as module:
+        for x in (sparse(5, 7), sparse(5, 7)):
+            np.testing.assert_array_equal(module(x)[0], np.argwhere(x).T)
+            np.testing.assert_array_equal(module.submit(x).result()[0], np.argwhere(x).T)
+
+
 def test_unique_and_compress() -> None:
     nodes = [
         node("Unique", "x", "values first number often", sorted=0),

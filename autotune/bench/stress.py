@@ -7,6 +7,7 @@ waits for, or ends with the error of one of them or its own; nothing waits for e
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import random
 import threading
@@ -74,9 +75,17 @@ def stress(
     _warm_up(rng, found)
     while totals.tiles < tiles and not totals.problems:
         peak = _round(totals, rng, devices, clients, found, patience)
-        gc.collect()
+        _give_back()
         samples.append(Sample(totals.tiles, process.memory_info().rss, peak))
     return Outcome(found, devices, clients, totals, time.monotonic() - begin, samples)
+
+
+def _give_back() -> None:
+    """Give free memory back to the system: glibc has arenas for threads, and keeps what is freed there."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _warm_up(rng: random.Random, kinds: Sequence[str]) -> None:

@@ -53,7 +53,10 @@ def tables(found: Sequence[Outcome]) -> list[Table]:
     ]
     ran = Table("What was run", ("at a time", *_COUNTS.values(), "time"), tuple(rows))
     columns = ("resident after", *(f"{part:.0%} of the tiles" for part in _QUARTERS), "most on devices")
-    note = "MiB of the process after a round, all devices closed; most bytes in use on all devices of a round"
+    note = (
+        "MiB of the process after a round, all devices closed and free memory given back (`malloc_trim`); "
+        "most bytes in use on all devices of a round"
+    )
     memory = Table("Memory", columns, tuple(_memory(each) for each in found), (note,))
     return [ran, memory]
 

@@ -36,7 +36,8 @@ class FusionOptions:
 
     ``epilogues`` false makes every node a dispatch; ``producers`` is a key of :data:`PRODUCERS`; the values that are
     ``stored`` lie between dispatches. Anchors share a dispatch where they may (:mod:`autotune.passes.chains`) and at
-    least ``chained`` bytes lie between them; None: never.
+    least ``chained`` bytes lie between them; None: never. Where they are ``joined``, elementwise operations share the
+    dispatch of their only reader whatever came before: steps of a loop are small, and each dispatch takes its time.
     """
 
     epilogues: bool = True
@@ -45,6 +46,7 @@ class FusionOptions:
     max_inputs: int = 12
     stored: frozenset[str] = frozenset()
     chained: int | None = None
+    joined: bool = False
 
     def __post_init__(self) -> None:
         if self.producers not in PRODUCERS:
@@ -87,12 +89,46 @@ class _Fusion:
         for index, node in enumerate(self.graph.nodes):
             if index not in self.taken and not self.views.is_view(node):
                 groups.append(Group(self._grow(node, anchored=False), None))
+        if self.options.joined:
+            groups = self._joined(groups)
         if self.options.chained is not None:
             groups = self._chains(groups)
         return tuple(sorted(groups, key=self._end))
 
     def _end(self, group: Group) -> int:
         return self.position[group.nodes[-1].outputs[0]]
+
+    def _joined(self, groups: Sequence[Group]) -> list[Group]:
+        """The groups, elementwise ones in that group which alone reads their result, of the same shape.
+
+        Nothing comes between two such groups, and so no cycle can arise.
+        """
+        kept = {self._end(group): group for group in groups}
+        home = {self.position[node.outputs[0]]: end for end, group in kept.items() for node in group.nodes}
+        for end in sorted(kept):
+            value = kept[end].nodes[-1].outputs[0]
+            readers = [home.get(self.position[reader.outputs[0]], end) for reader in self.consumers[value]]
+            if len(set(readers)) != 1 or self._is_stored(value):
+                continue
+            reader = readers[0]
+            if reader == end or not self._may_be_one(kept[end], kept[reader]):
+                continue
+            members = sorted(
+                self.position[node.outputs[0]] for g in (kept[end], kept[reader]) for node in g.nodes
+            )
+            kept[reader] = Group(tuple(self.graph.nodes[i] for i in members), None)
+            del kept[end]
+            home |= dict.fromkeys(members, reader)
+        return list(kept.values())
+
+    def _may_be_one(self, first: Group, second: Group) -> bool:
+        nodes = (*first.nodes, *second.nodes)
+        if any(ops.get(node.op).role != "elementwise" or len(node.outputs) != 1 for node in nodes):
+            return False
+        if len({self.graph.type_of(node.outputs[0]).shape for node in nodes}) != 1:
+            return False
+        few = self._few_inputs([self.position[node.outputs[0]] for node in nodes])
+        return few and len(nodes) <= self.options.max_nodes
 
     def _chains(self, groups: Sequence[Group]) -> list[Group]:
         """The groups, two as one where the second alone reads what the first makes, and may compute it itself."""

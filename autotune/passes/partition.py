@@ -157,7 +157,8 @@ def partition(graph: Graph, options: PartitionOptions | None = None) -> Partitio
     views = ViewAnalysis(graph, options.in_place_concat, options.views)
     groups = fuse(graph, views, options.fusion)
     parts = replace(_Assembly(graph, views).run(groups), output_names=names, counted=graph.counted)
-    return with_steps(parts, lambda body: partition(body, options))
+    inner = replace(options, fusion=replace(options.fusion, joined=options.fusion.epilogues))
+    return with_steps(parts, lambda body: partition(body, inner))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from autotune.frontends.onnx_nodes import OnnxNode
 from autotune.frontends.onnx_quantized import dequantize, quantize
 from autotune.frontends.onnx_random import COMPOSED_RANDOM
 from autotune.frontends.onnx_resize import compose_resize
+from autotune.frontends.onnx_spatial import COMPOSED_SPATIAL
 from autotune.frontends.onnx_spectral import dft, stft
 from autotune.frontends.onnx_tfidf import COMPOSED_TFIDF
 from autotune.graph.ops.common import accumulated_in
@@ -187,6 +188,7 @@ COMPOSED: Mapping[str, Composer] = {
     "STFT": stft,
     "Resize": compose_resize,
     "Upsample": compose_resize,
+    **COMPOSED_SPATIAL,
     **dict.fromkeys(_RECURRENT, _recurrent),
     **COMPOSED_EINSUM,
     **COMPOSED_INDEXING,
@@ -199,6 +201,7 @@ SEVERAL_OUTPUTS = (
     "BatchNormalization",
     "Dropout",
     "LayerNormalization",
+    "MaxPool",
     "Split",
     "TopK",
     "Unique",

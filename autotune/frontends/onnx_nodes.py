@@ -98,7 +98,6 @@ def _parameters(op: str, opset: int) -> tuple[Parameter, ...]:
 MEANINGLESS: Mapping[str, tuple[str, ...]] = {
     "Dropout": ("ratio", "seed"),
     "LayerNormalization": ("stash_type",),
-    "MaxPool": ("storage_order",),
     "RMSNormalization": ("stash_type",),
 }
 """Attributes that do not matter for inference with one output."""
@@ -315,6 +314,21 @@ def _pad(node: OnnxNode) -> None:
     node.attrs["pads"] = tuple(full)
 
 
+def _roi_align(node: OnnxNode) -> None:
+    """Half pixels came with opset 16."""
+    default = "half_pixel" if node.scope.opset >= 16 else "output_half_pixel"
+    mode = node.attrs.pop("coordinate_transformation_mode", default)
+    if mode not in ("half_pixel", "output_half_pixel"):
+        raise node.fail(f"coordinates {mode!r} are not known\n  one of half_pixel, output_half_pixel")
+    node.attrs["half_pixel"] = int(mode == "half_pixel")
+
+
+def _grid_sample(node: OnnxNode) -> None:
+    """Modes before opset 20 say how many axes there are."""
+    mode = node.attrs.get("mode", "linear")
+    node.attrs["mode"] = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+
+
 _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "BatchNormalization": _batch_norm,
     "BitCast": _cast,
@@ -323,11 +337,13 @@ _RULES: Mapping[str, Callable[[OnnxNode], None]] = {
     "ConvTranspose": _conv_transpose,
     "Dropout": _dropout,
     "LogSoftmax": _softmax,
+    "GridSample": _grid_sample,
     "Pad": _pad,
     "QLinearConv": _linear_conv,
     "QuantizeLinear": _quantize,
     "DequantizeLinear": _quantize,
     "Reshape": _reshape,
+    "RoiAlign": _roi_align,
     "Slice": _slice,
     "Softmax": _softmax,
     "Split": _split,

@@ -7,7 +7,7 @@ clamps the index so that a wrong one reads an element of x. The runtime checks i
 reference raises GraphError.
 GatherElements(x, indices): axis (default 0); indices of x's rank, read as by Gather.
 Trilu(x): upper (default 1), k (default 0): zeros below (upper=0: above) the k-th diagonal.
-Pad(x): pads (begins then ends, negative ones crop), mode "constant", "reflect" or "edge", value.
+Pad(x): pads (begins then ends, negative ones crop), mode "constant", "reflect", "edge" or "wrap", value.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _pad_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     shape = tuple(d + b + a for d, b, a in zip(x.shape, before, after, strict=True))
     mode = str_attr(attrs, "mode")
     for d, n, b, a in zip(x.shape, shape, before, after, strict=True):
-        most = {"constant": n, "edge": n if d else 0, "reflect": d - 1}[mode]
+        most = {"constant": n, "edge": n if d else 0, "wrap": n if d else 0, "reflect": d - 1}[mode]
         if n < 0 or max(b, a) > most or d + min(b, 0) + min(a, 0) < 0:
             raise GraphError(f"Pad: pads {attrs['pads']} do not fit shape {x.shape}, mode {mode}")
     return [TensorType(shape, x.dtype)]
@@ -221,6 +221,8 @@ def _border(i: Expr, size: int, attrs: Attrs, low: Expr, high: Expr) -> Expr:
     """The element that stands at position i of a dimension continued beyond its ends."""
     if str_attr(attrs, "mode") == "edge":
         return high(low(i, size - 1), 0)
+    if str_attr(attrs, "mode") == "wrap":
+        return i % size
     i = high(i, 0 - i)
     return low(i, 2 * (size - 1) - i)
 
@@ -300,7 +302,7 @@ define(
     _pad_reference,
     _pad_compute,
     {
-        "mode": Attribute("str", "constant", choices=("constant", "reflect", "edge")),
+        "mode": Attribute("str", "constant", choices=("constant", "reflect", "edge", "wrap")),
         "pads": Attribute("ints", required=True),
         "value": Attribute("float", 0.0),
     },

@@ -3,7 +3,7 @@
 Transpose(x): perm (default: reversed). Concat(x...): axis. Split(x): axis (default 0), split = the
 sizes (required: the frontend works them out), an output a size. ChannelShuffle(x): groups, layout:
 channel a * (c / groups) + b goes to b * groups + a. DepthToSpace(x), SpaceToDepth(x): blocksize,
-mode "DCR" or "CRD" (DepthToSpace), layout.
+mode "DCR" or "CRD", layout.
 """
 
 from __future__ import annotations
@@ -213,12 +213,15 @@ def _block_source(name: str, attrs: Attrs, out_channels: int, index: Sequence[Ex
         else:
             channel = (c * block + dy) * block + dx
         return _in_layout(n, channel, h // block, w // block, attrs)
-    in_channels = out_channels // (block * block)
-    cell = c // in_channels
-    return _in_layout(n, c % in_channels, h * block + cell // block, w * block + cell % block, attrs)
+    cells = block * block
+    if attrs["mode"] == "DCR":
+        cell, channel = c // (out_channels // cells), c % (out_channels // cells)
+    else:
+        cell, channel = c % cells, c // cells
+    return _in_layout(n, channel, h * block + cell // block, w * block + cell % block, attrs)
 
 
-def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
+def _block_operator(name: str) -> OpDef:
     def infer(types: Types, attrs: Attrs) -> list[TensorType]:
         n, c, h, w, b = _blocks(name, types, attrs)
         if name == "DepthToSpace":
@@ -245,7 +248,11 @@ def _block_operator(name: str, attributes: dict[str, Attribute]) -> OpDef:
 
         return [stage(shape, element, names[0])]
 
-    declared = {"blocksize": Attribute("int", required=True), "layout": LAYOUT, **attributes}
+    declared = {
+        "blocksize": Attribute("int", required=True),
+        "layout": LAYOUT,
+        "mode": Attribute("str", "DCR", choices=("DCR", "CRD")),
+    }
     return define(name, "movement", (1, 1), infer, reference, compute, declared, moves="rearrangement")
 
 
@@ -293,5 +300,5 @@ define(
     moves="rearrangement",
     in_onnx=False,
 )
-_block_operator("DepthToSpace", {"mode": Attribute("str", "DCR", choices=("DCR", "CRD"))})
-_block_operator("SpaceToDepth", {})
+_block_operator("DepthToSpace")
+_block_operator("SpaceToDepth")

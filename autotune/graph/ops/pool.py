@@ -2,7 +2,7 @@
 
 MaxPool(x), AveragePool(x): kernel_shape, strides, dilations, pads (as ONNX), ceil_mode,
 AveragePool also count_include_pad (0: padding does not count as elements of the mean; cells that
-only ceil_mode adds never do). Max pools have one output: indices are not supported.
+only ceil_mode adds never do). SumPool(x): as AveragePool, without the division.
 GlobalAveragePool(x), GlobalMaxPool(x): spatial dimensions become 1.
 
 te stages: "<out>.pad" if anything is padded (minus infinity or zero), "<out>.sum" and then the
@@ -27,7 +27,7 @@ from autotune.graph.ops.wide import define_in_float32
 from autotune.graph.ops.window import WINDOW_ATTRIBUTES, Window, complete_window, window_of
 from autotune.te.dtypes import is_float
 
-Reduction = Literal["max", "average"]
+Reduction = Literal["max", "average", "sum"]
 
 
 def _check_rank(op: str, x: TensorType) -> int:
@@ -47,7 +47,7 @@ def _axis_names(rank: int, channels_last: bool) -> list[str]:
     return ["n", *spatial, "c"] if channels_last else ["n", "c", *spatial]
 
 
-def _lowest(dtype: str) -> float:
+def lowest(dtype: str) -> float:
     return -math.inf if is_float(dtype) else float(np.iinfo(dtype).min)
 
 
@@ -85,7 +85,7 @@ class Pool:
     def infer(self, types: Types, attrs: Attrs) -> list[TensorType]:
         """Shape and dtype of the output."""
         x = at(types, 0)
-        if self.reduction == "average":
+        if self.reduction != "max":
             require_float(self.name, types)
         elif x.dtype == "bool":
             raise GraphError(f"{self.name} does not take bool")
@@ -102,12 +102,12 @@ class Pool:
         maximum = self.reduction == "max"
         read = window.reachable()
         x = x if last else np.moveaxis(x, 1, -1)
-        x = read.pad_array(x, _lowest(str(x.dtype)) if maximum else 0)
+        x = read.pad_array(x, lowest(str(x.dtype)) if maximum else 0)
         parts = (x[(slice(None), *shifted)] for _, shifted in read.taps())
         total = next(parts).copy()
         for part in parts:
             total = np.maximum(total, part) if maximum else total + part
-        if not maximum:
+        if self.reduction == "average":
             total = total / self._counts(window, attrs).astype(total.dtype)[..., None]
         return [np.ascontiguousarray(total if last else np.moveaxis(total, -1, 1))]
 
@@ -148,9 +148,9 @@ class Pool:
             return fold(source(*cell), axis=taps)
 
         axes = _axis_names(window.rank, last)
-        name = names[0] if maximum else f"{names[0]}.sum"
-        folded = stage(shape, named_axes(axes, element), name)
-        if maximum:
+        averages = self.reduction == "average"
+        folded = stage(shape, named_axes(axes, element), f"{names[0]}.sum" if averages else names[0])
+        if not averages:
             return [folded]
         mean = self._mean(folded, window, attrs, last)
         return [stage(shape, named_axes(axes, mean), names[0])]
@@ -189,7 +189,7 @@ def _count_expr(window: Window, attrs: Attrs, position: Index) -> Expr:
     return count
 
 
-def _register(pool: Pool, attributes: dict[str, Attribute]) -> OpDef:
+def _register(pool: Pool, attributes: dict[str, Attribute], in_onnx: bool = True) -> OpDef:
     return define_in_float32(
         pool.name,
         "pool",
@@ -200,15 +200,17 @@ def _register(pool: Pool, attributes: dict[str, Attribute]) -> OpDef:
         {"layout": LAYOUT, **attributes},
         complete=pool.complete,
         flops_rule=pool.flops,
+        in_onnx=in_onnx,
     )
 
 
-_WINDOWED = {
+WINDOWED = {
     **WINDOW_ATTRIBUTES,
     "ceil_mode": Attribute("int", 0),
     "kernel_shape": Attribute("ints", required=True),
 }
-_register(Pool("MaxPool", "max"), _WINDOWED)
-_register(Pool("AveragePool", "average"), {**_WINDOWED, "count_include_pad": Attribute("int", 0)})
+_register(Pool("MaxPool", "max"), WINDOWED)
+_register(Pool("AveragePool", "average"), {**WINDOWED, "count_include_pad": Attribute("int", 0)})
+_register(Pool("SumPool", "sum"), WINDOWED, in_onnx=False)
 _register(Pool("GlobalMaxPool", "max", over_all=True), {})
 _register(Pool("GlobalAveragePool", "average", over_all=True), {})

@@ -139,7 +139,7 @@ def _interpolated_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
         parts = (
             found.take(each.inside(k, np.minimum, np.maximum, offset), axis=each.axis)
             * np.broadcast_to(np.asarray(weight, x.dtype), t.shape).reshape(along)
-            for offset, weight in _weights(t, attrs)
+            for offset, weight in _weights_of(t, attrs)
         )
         total = next(parts)
         for part in parts:
@@ -148,14 +148,18 @@ def _interpolated_reference(arrays: Arrays, attrs: Attrs) -> list[Array]:
     return [np.ascontiguousarray(found)]
 
 
-def _weights(t: Any, attrs: Attrs) -> list[tuple[int, Any]]:
+def _weights_of(t: Any, attrs: Attrs) -> list[tuple[int, Any]]:
+    return blend_weights(str_attr(attrs, "mode"), t, float_attr(attrs, "coefficient"))
+
+
+def blend_weights(mode: str, t: Any, a: float = -0.75) -> list[tuple[int, Any]]:
     """Offsets and weights of the elements that make one at a place, ``t`` beyond an element, 0 <= t < 1.
 
-    Of mode "cubic" they are Keys' (Cubic convolution interpolation for digital image processing, 1981).
+    Of mode "cubic" they are Keys' (Cubic convolution interpolation for digital image processing, 1981), with the
+    parameter a; others are "linear".
     """
-    if str_attr(attrs, "mode") == "linear":
+    if mode == "linear":
         return [(0, 1 - t), (1, t)]
-    a = float_attr(attrs, "coefficient")
 
     def near(d: Any) -> Any:  # of an element at most 1 away
         return ((a + 2) * d - (a + 3)) * d * d + 1
@@ -193,7 +197,7 @@ def _interpolated(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
             k = place // each.unit
             t = _fraction(place - k * each.unit, each.unit, x.dtype)
             taps.append(
-                [(each.inside(k, te.minimum, te.maximum, o), weight) for o, weight in _weights(t, attrs)]
+                [(each.inside(k, te.minimum, te.maximum, o), weight) for o, weight in _weights_of(t, attrs)]
             )
 
         def blended(level: int, cell: dict[int, Expr]) -> Expr:

@@ -228,6 +228,7 @@ MOVEMENT = [
     case("ChannelShuffle", normal(1, 3, 2, 6), groups=3, **NHWC),
     case("DepthToSpace", normal(1, 8, 2, 3), blocksize=2),
     case("SpaceToDepth", normal(1, 4, 6, 3), blocksize=2, **NHWC),
+    case("SpaceToDepth", normal(1, 3, 4, 6), blocksize=2, mode="CRD"),
     case("Slice", normal(5, 9), starts=(4, 1), ends=(-6, 8), steps=(-2, 3)),
     case("Gather", normal(5, 9), np.array([[0, -1], [4, 2]]), axis=1),
     case("Gather", normal(5, 9), np.array([3, -5, 0], np.int32)),
@@ -279,6 +280,7 @@ MOVEMENT = [
     case("Pad", normal(3, 5).astype("float8_e4m3fn"), pads=(1, 0, 2, 3), value=1.5),
     case("Pad", normal(3, 5), pads=(2, 3, 1, 4), mode="reflect"),
     case("Pad", normal(3, 5), pads=(2, 0, 1, 7), mode="edge"),
+    case("Pad", normal(3, 5), pads=(2, -1, 4, 7), mode="wrap"),
     case("ConstantOfShape", shape=(2, 19), value=2.5),
 ]
 
@@ -295,6 +297,54 @@ RESIZED = [
     case("Interpolate", normal(3, 5, 4), axes=(1,), size=(2,), starts=(2,), steps=(5,), units=(2,)),
 ]
 
+GRID = RNG.uniform(-1.3, 1.3, (2, 3, 5, 2)).astype(np.float32)
+ROIS = np.array([[0, 0, 7, 5], [2, 1, 9, 8], [-3, -2, 2, 3], [1, 1, 1, 1]], np.float32)
+WHERE = np.array([0, 1, -1, 0])
+POOLED = {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 1, 1, 0)}
+
+SAMPLED = [
+    *(
+        case("GridSample", normal(2, 3, 4, 5), GRID, mode=mode, padding_mode=padding, align_corners=corners)
+        for mode in ("nearest", "linear", "cubic")
+        for padding, corners in (("zeros", 0), ("border", 1), ("reflection", 0), ("reflection", 1))
+    ),
+    case("GridSample", normal(2, 4, 5, 9), GRID, **NHWC),
+    case("GridSample", integers(2, 3, 4, 5), GRID, mode="nearest"),
+    case("GridSample", normal(1, 2, 6), RNG.uniform(-2, 2, (1, 7, 1)).astype(np.float32), mode="cubic"),
+    case("RoiAlign", normal(2, 3, 6, 8), ROIS, WHERE, output_height=2, output_width=3, sampling_ratio=2),
+    case("RoiAlign", normal(2, 6, 8, 9), ROIS, WHERE, output_height=3, output_width=2, half_pixel=0, **NHWC),
+    case("RoiAlign", normal(2, 3, 6, 8), ROIS, WHERE, output_height=2, output_width=2, mode="max"),
+    case(
+        "RoiAlign", normal(2, 6, 8, 5), ROIS, WHERE, mode="max", sampling_ratio=3, spatial_scale=0.5, **NHWC
+    ),
+    case("Col2Im", normal(1, 8, 12), image_shape=(4, 5), block_shape=(2, 2)),
+    case(
+        "Col2Im",
+        normal(2, 12, 9),
+        image_shape=(7, 6),
+        block_shape=(3, 2),
+        strides=(2, 2),
+        pads=(1, 0, 1, 1),
+        dilations=(2, 1),
+    ),
+    case("DeformedColumns", normal(1, 2, 5, 4), normal(1, 8, 4, 3), kernel_shape=(2, 2)),
+    case(
+        "DeformedColumns",
+        normal(2, 4, 7, 6),
+        normal(2, 24, 4, 5),
+        positive(2, 12, 4, 5),
+        kernel_shape=(3, 2),
+        strides=(2, 1),
+        pads=(1, 0, 1, 1),
+        dilations=(1, 2),
+        offset_group=2,
+    ),
+    case("SumPool", normal(1, 2, 7, 6), **POOLED),
+    case("MaxPoolIndices", normal(2, 2, 7, 6), **POOLED),
+    case("MaxPoolIndices", np.zeros((2, 7, 6, 3), "uint8"), **POOLED, storage_order=1, **NHWC),
+    case("MaxPoolIndices", normal(1, 2, 9), kernel_shape=(3,), strides=(2,), dilations=(2,), ceil_mode=1),
+]
+
 TRANSPOSED = [
     case("ConvTranspose", normal(1, 4, 5, 3), normal(4, 4, 3, 5), strides=(2, 2), pads=(1, 1, 1, 1), **NHWC),
     case("ConvTranspose", normal(2, 4, 5), normal(4, 3, 3), normal(6), group=2, strides=(3,), dilations=(2,)),
@@ -302,4 +352,4 @@ TRANSPOSED = [
     case("Interleave", normal(1, 3, 5), normal(1, 2, 5), strides=(2,), size=(5,)),
 ]
 
-CASES = [*TRANSPOSED, *UNARY, *NARY, *CONTRACTIONS, *WINDOWS, *ROWS, *MOVEMENT, *RESIZED]
+CASES = [*TRANSPOSED, *UNARY, *NARY, *CONTRACTIONS, *WINDOWS, *ROWS, *MOVEMENT, *RESIZED, *SAMPLED]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import floor, lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _LARGEST = 1 << 40
 """Of numbers that say where an element lies; times an index they are far below 2^63."""
+_SIMPLE = 1 << 10
+"""The largest denominator of a fraction that stands for another one."""
+_NEAR = Fraction(1, 1 << 24)
+"""Parts of an extent between places that count as one: scales are known to this only."""
 _COORDINATES = (
     "half_pixel",
     "half_pixel_symmetric",
@@ -71,24 +76,39 @@ class Axis:
             after=self.size - first - count,
         )
 
-    def as_integers(self, rounding: str) -> tuple[int, int, int]:
-        """Start, step and unit of the place, of which the rest is cut off after rounding down."""
-        slope, offset = (_simple(each) for each in (self.slope, self.offset))
-        unit = slope.denominator * offset.denominator
-        step, start = int(slope * unit), int(offset * unit)
-        if rounding == "ceil":
-            start += unit - 1
-        elif rounding == "round_prefer_ceil":
-            start, step, unit = 2 * start + unit, 2 * step, 2 * unit
-        elif rounding == "round_prefer_floor":
-            start, step, unit = 2 * start + unit - 1, 2 * step, 2 * unit
-        return start, step, unit
+    def as_integers(self, rounding: str = "") -> tuple[int, int, int]:
+        """Start, step and unit of the places; with a ``rounding``, of what is left of them after rounding down.
+
+        The numbers are small where that makes no difference: scales are fractions in float32, 1.3 one of 2^23.
+        """
+        exact = _integers(self.slope, self.offset, rounding)
+        for most in (_SIMPLE, _SIMPLE**2):
+            slope, offset = (number.limit_denominator(most) for number in (self.slope, self.offset))
+            small = _integers(slope, offset, rounding)
+            if self._same(exact, small, bool(rounding)):
+                return small
+        return exact if max(map(abs, exact)) < _LARGEST else small
+
+    def _same(self, one: tuple[int, int, int], other: tuple[int, int, int], rounded: bool) -> bool:
+        """Whether two maps lead to the same places, or near enough to blend the same."""
+        for i in range(self.size):
+            a, b = (Fraction(i * step + start, unit) for start, step, unit in (one, other))
+            if (floor(a) != floor(b)) if rounded else (abs(a - b) > self.extent * _NEAR):
+                return False
+        return True
 
 
-def _simple(number: Fraction) -> Fraction:
-    """The number, or the nearest one whose parts are of a size to calculate with."""
-    largest = max(abs(number.numerator), number.denominator)
-    return number if largest < _LARGEST else number.limit_denominator(1 << 20)
+def _integers(slope: Fraction, offset: Fraction, rounding: str) -> tuple[int, int, int]:
+    """Start, step and unit."""
+    unit = lcm(slope.denominator, offset.denominator)
+    step, start = int(slope * unit), int(offset * unit)
+    if rounding == "ceil":
+        start += unit - 1
+    elif rounding == "round_prefer_ceil":
+        start, step, unit = 2 * start + unit, 2 * step, 2 * unit
+    elif rounding == "round_prefer_floor":
+        start, step, unit = 2 * start + unit - 1, 2 * step, 2 * unit
+    return start, step, unit
 
 
 def compose_resize(node: OnnxNode, emit: Emitter) -> None:
@@ -124,7 +144,7 @@ def _nearest(node: OnnxNode, emit: Emitter, x: str, axes: Sequence[Axis]) -> str
     return emit("Resize", [x], _attributes(axes, rounding), "resized")
 
 
-def _attributes(axes: Sequence[Axis], rounding: str = "floor") -> dict[str, Any]:
+def _attributes(axes: Sequence[Axis], rounding: str = "") -> dict[str, Any]:
     numbers = [axis.as_integers(rounding) for axis in axes]
     lists = {key: tuple(each[i] for each in numbers) for i, key in enumerate(("starts", "steps", "units"))}
     return {"axes": tuple(a.axis for a in axes), "size": tuple(a.size for a in axes), **lists}

@@ -38,6 +38,8 @@ from autotune.graph.ops.wide import define_in_float32
 LISTS = ("size", "starts", "steps", "units")
 """Attributes with an entry for each of the axes."""
 _INT32 = 1 << 31
+_EXACT = 1 << 20
+"""Places that a float32 holds with half a unit, and divides to less than half a unit of error."""
 
 
 @dataclass(frozen=True)
@@ -193,9 +195,7 @@ def _interpolated(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
     def element(*index: Expr) -> Expr:
         taps = []
         for each in found:
-            place = each.place(index[each.axis])
-            k = place // each.unit
-            t = _fraction(place - k * each.unit, each.unit, x.dtype)
+            k, t = _parts(each, index[each.axis], x)
             taps.append(
                 [(each.inside(k, te.minimum, te.maximum, o), weight) for o, weight in _weights_of(t, attrs)]
             )
@@ -213,6 +213,23 @@ def _interpolated(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[
         return blended(0, {})
 
     return [stage(result.shape, element, names[0])]
+
+
+def _parts(each: Map, i: Expr, x: te.Tensor) -> tuple[Expr, Expr]:
+    """The place of element i rounded down, and what it is beyond that.
+
+    Lanes run along the last axis. They divide in floating point, which vector units have no instruction for in
+    integers: half a unit is added, so that rounding errors do not reach the next whole number.
+    """
+    ends = [abs(each.place(n)) for n in (0, each.size - 1)]
+    power_of_two = each.unit & (each.unit - 1) == 0
+    if each.axis != x.ndim - 1 or power_of_two or max(ends) + each.unit > _EXACT:
+        place = each.place(i)
+        k = place // each.unit
+        return k, _fraction(place - k * each.unit, each.unit, x.dtype)
+    place = each.place(te.cast(i, "int32"))
+    k = te.cast(te.floor((te.cast(place, "float32") + 0.5) * (1 / each.unit)), "int32")
+    return te.cast(k, "int64"), _fraction(place - k * each.unit, each.unit, x.dtype)
 
 
 def _fraction(rest: Expr, unit: int, dtype: str) -> Expr:

@@ -39,7 +39,7 @@ FLAT = ((2, 5, 24), (2, 7, 24), (2, 7, 18))
         (HEADS, {"scale": 0.25}, ["attention"]),
         (SQUARE, {"is_causal": 1}, ["attention"]),
         (FLAT, {"q_num_heads": 3, "kv_num_heads": 3}, ["attention"]),
-        (((1, 4, 5, 8), (1, 2, 7, 8), (1, 2, 7, 6)), {}, ["elementwise", "elementwise", "attention"]),
+        (((1, 4, 5, 8), (1, 2, 7, 8), (1, 2, 7, 6)), {}, ["attention"]),
         ((*HEADS, (5, 7)), {}, ["attention"]),
         ((*SQUARE, (7, 7)), {"is_causal": 1}, ["attention"]),
     ],

@@ -13,8 +13,8 @@ from autotune.codegen.backend import Backend, backend_for
 from autotune.codegen.code import BufferSpec, DispatchCode, Kernel
 from autotune.lower import lower_schedule
 from autotune.schedule import Schedule
-from autotune.target import ITEM_BYTES, Target
-from autotune.te.dtypes import is_float
+from autotune.target import Target
+from autotune.te.dtypes import DTYPES, is_float
 from tests.schedule.three_ways import random_case
 
 Entry = Callable[[Kernel, Sequence[Any], int, int], None]
@@ -96,7 +96,7 @@ class Conformance:
         s[c].parallel(s[c].op.axis[0])
         agree(backend, target, load, s, [a, c])
 
-    @pytest.mark.parametrize("dtype", [d for d in ITEM_BYTES if d != "bool"])
+    @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
     def test_every_type_is_read_computed_and_written(
         self, backend: Backend, target: Target, load: Callable[[DispatchCode], Entry], dtype: str
     ) -> None:

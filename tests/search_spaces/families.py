@@ -67,6 +67,7 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "softmax": lambda: make.unary("Softmax", (3, 5, 64)),
     "softmax_prime": lambda: make.unary("Softmax", (6, 197)),
     "softmax_inner": lambda: make.unary("Softmax", (3, 7, 20), axis=1),
+    "running_sums": lambda: make.unary("CumSum", (5, 37), axis=1),
     "log_softmax": lambda: make.unary("LogSoftmax", (12, 48)),
     "reduce_rows": lambda: make.unary("ReduceSum", (16, 100), axes=(1,)),
     "reduce_mean": lambda: make.unary("ReduceMean", (2, 9, 64), axes=(2,), keepdims=0),

@@ -39,10 +39,16 @@ def test_the_list_is_strict() -> None:
     assert expected.problems({listed: False, "node/test_abs": True}) == []
     assert expected.problems({listed: True, "node/test_abs": False}) == [
         "node/test_abs fails, and no reason is known",
-        f"{listed} passes, but is known to fail: strings",
+        f"{listed} passes, but is known to fail: {expected.reason_of(listed)}",
     ]
     assert expected.stale([]) != []
 
 
 def test_every_name_in_the_list_is_a_test() -> None:
     assert expected.stale(run.names(("node", "simple", "pytorch-converted", "pytorch-operator"))) == []
+
+
+def test_a_sample_is_as_the_list_says() -> None:
+    names = run.names(("node", "simple", "pytorch-converted", "pytorch-operator"))[::40]
+    found = run.run(names, jobs=2)
+    assert expected.problems({outcome.test: outcome.passed for outcome in found}) == []

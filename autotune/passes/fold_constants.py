@@ -1,4 +1,4 @@
-"""Evaluate nodes whose inputs are all constants, with the NumPy reference of their operator."""
+"""Evaluate nodes whose inputs are all constants, or of which only the shapes matter, with the reference of their operator."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from autotune.graph import ops
-from autotune.graph.ir import ABSENT, Graph, Node
+from autotune.graph.ir import ABSENT, Array, Graph, Node
 from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter, rewrite
 
 
 @dataclass(frozen=True)
 class FoldConstants(GraphPass):
-    """Replace constant subgraphs by their values.
+    """Replace constant subgraphs, and shapes, by their values.
 
     A node that would grow its operands (Expand, Tile, ConstantOfShape) is folded only while its
     result has at most ``max_growth_bytes`` more than they have.
@@ -29,7 +29,8 @@ class FoldConstants(GraphPass):
 
     def _fold(self, rewriter: Rewriter, node: Node) -> bool:
         values = [v if v == ABSENT else rewriter.current(v) for v in node.inputs]
-        arrays = [rewriter.constant_of(v) for v in values]
+        of_shapes = ops.get(node.op).kind == "shape"
+        arrays = [_stand_in(rewriter, v) if of_shapes else rewriter.constant_of(v) for v in values]
         if any(a is None and v != ABSENT for a, v in zip(arrays, values, strict=True)):
             return False
         operand_bytes = sum(a.nbytes for a in arrays if a is not None)
@@ -42,6 +43,12 @@ class FoldConstants(GraphPass):
                 name = rewriter.constant(f"{output}.folded", np.asarray(array, order="C"))
                 rewriter.replace(output, name)
         return True
+
+
+def _stand_in(rewriter: Rewriter, value: str) -> Array:
+    """Zeros of a value's shape, which take no room."""
+    found = rewriter.types[value]
+    return np.broadcast_to(np.zeros((), found.dtype), found.shape)
 
 
 __all__ = ["FoldConstants"]

@@ -149,6 +149,15 @@ def test_constant_subgraphs_are_folded():
     assert ops_of(apply(b.graph("y"), FoldConstants())) == ["MatMul"]
 
 
+def test_shapes_of_computed_values_are_constants():
+    b = GraphBuilder()
+    size = b.node("Shape", b.node("Relu", b.input("x", (2, 3))), start=1)
+    graph = apply(b.graph(b.node("Cast", size, to="float32", name="y")), FoldConstants())
+    (output,) = graph.nodes
+    assert output.op == "Identity"
+    np.testing.assert_array_equal(graph.constants[output.inputs[0]], np.array([3], np.float32))
+
+
 def test_constants_that_grow_too_much_are_kept():
     b = GraphBuilder()
     x, w = b.input("x", (64, 1, 8)), b.constant("w", normal(1, 8))

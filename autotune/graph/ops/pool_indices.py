@@ -73,6 +73,7 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
     number = linear(taps, window.kernel)
     number = number if isinstance(number, te.Expr) else taps[0] * 0
     count = math.prod(window.kernel)
+    alone = all(k == 1 or size == 1 for k, size in zip(window.kernel, window.size, strict=True))
 
     def largest(*index: Expr) -> Any:
         position = index[1:-1] if last else index[2:]
@@ -92,7 +93,9 @@ def _compute(tensors: Tensors, attrs: Attrs, names: Sequence[str]) -> list[te.Te
     def element(*index: Expr) -> Expr:
         channel, position = (index[-1], index[1:-1]) if last else (index[1], index[2:])
         plane = index[0] * (x.shape[-1] if last else x.shape[1]) + channel
-        return _number(plane, found(*index) % count, position, window, attrs)
+        number = _number(plane, found(*index) % count, position, window, attrs)
+        # Where only one element is seen its number says nothing of the tap; a program reads its inputs.
+        return te.if_then_else(found(*index) < 0, te.const(-1, "int64"), number) if alone else number
 
     return [stage(result.shape, element, names[0])]
 

@@ -343,6 +343,8 @@ SAMPLED = [
     case("MaxPoolIndices", normal(2, 2, 7, 6), **POOLED),
     case("MaxPoolIndices", np.zeros((2, 7, 6, 3), "uint8"), **POOLED, storage_order=1, **NHWC),
     case("MaxPoolIndices", normal(1, 2, 9), kernel_shape=(3,), strides=(2,), dilations=(2,), ceil_mode=1),
+    case("MaxPoolIndices", normal(1, 2, 5), kernel_shape=(1,), strides=(2,)),
+    case("MaxPoolIndices", normal(1, 5, 1), kernel_shape=(3,), pads=(1, 1)),
 ]
 
 TRANSPOSED = [

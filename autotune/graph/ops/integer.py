@@ -4,7 +4,7 @@ IntegerMatMul(a, b): as MatMul, a and b of int8, uint8 or int16; the result is i
 te: as MatMul, each element widened before it is multiplied.
 
 IntegerConv(x, w[, fill]): as Conv without bias, likewise; what is padded counts as ``fill``, a scalar
-of x's type (0 if absent), which is where a quantised 0 lies.
+of x's type (0 if absent, as it must be where nothing is padded), which is where a quantised 0 lies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from autotune import te
 from autotune.errors import GraphError
 from autotune.graph.ir import Array, Attrs, TensorType
-from autotune.graph.ops.common import at, optional
+from autotune.graph.ops.common import at, ints_attr, optional
 from autotune.graph.ops.contraction import matmul_flops, matmul_shape, matmul_stage
 from autotune.graph.ops.convolution import (
     CONV_ATTRIBUTES,
@@ -64,6 +64,8 @@ def _conv_infer(types: Types, attrs: Attrs) -> list[TensorType]:
     fill = optional(types, 2)
     if fill is not None and fill != TensorType((), at(types, 0).dtype):
         raise GraphError(f"IntegerConv: fill must be a scalar of x's type, got {fill}")
+    if fill is not None and not any(ints_attr(attrs, "pads")):
+        raise GraphError("IntegerConv: there is a fill, but no padding that would have it: leave it out")
     return [TensorType(geometry(types, attrs).out_shape, "int32")]
 
 

@@ -85,3 +85,9 @@ def test_one_value_or_one_an_index() -> None:
 def test_other_sizes_are_refused(op: str, arrays: list[Any], message: str) -> None:
     """They broadcast to something by chance, or to nothing."""
     assert refusal(op, *arrays) == f"{op}: {message}"
+
+
+def test_a_fill_without_padding_is_refused() -> None:
+    x, w = small(1, 2, 5, 5), small(3, 2, 1, 1)
+    message = "IntegerConv: there is a fill, but no padding that would have it: leave it out"
+    assert refusal("IntegerConv", x, w, small()) == message

@@ -1,4 +1,4 @@
-"""Evaluate nodes whose inputs are all constants, or of which only the shapes matter, with the reference of their operator."""
+"""Evaluate nodes of constants, and those for which only shapes matter, with the NumPy reference of their operator."""
 
 from __future__ import annotations
 

@@ -411,7 +411,7 @@ def check_model(graph: Graph, way: Way) -> None:
         algorithm=way.algorithm,
         threads=way.threads,
         options=way.options,
-        schedules=_schedules(graph, way),
+        schedules=schedules_of(graph, way, way.algorithm),
     )
     prove_memory(done.partition, done.memory_plan)
     with Module(done.image) as module:
@@ -423,12 +423,13 @@ def check_model(graph: Graph, way: Way) -> None:
                 np.testing.assert_allclose(results[name], want, rtol=2e-3, atol=slack)
 
 
-def _schedules(graph: Graph, way: Way) -> dict[str, Trace]:
+def schedules_of(graph: Graph, way: Way, algorithm: str | None) -> dict[str, Trace]:
+    """The schedules that a way chooses, by workload."""
     if way.source == "default":
         return {}
     target = Target.detect(threads=way.threads)
     parts = divide(graph, layout=way.layout, options=way.options)
-    parts = plan_of(distinct_workloads(parts), target, None, Preference(algorithm=way.algorithm)).apply(parts)
+    parts = plan_of(distinct_workloads(parts), target, None, Preference(algorithm=algorithm)).apply(parts)
     rng = np.random.default_rng(way.choice)
     traces = {}
     for workload in distinct_workloads(parts):

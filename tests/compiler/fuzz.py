@@ -1,0 +1,267 @@
+"""Many random graphs of all operators in one command, with counts of what they had.
+
+::
+
+    python -m tests.compiler.fuzz 20000 -n 2 --record graphs.jsonl
+
+A graph has 5 to 30 operators of the whole registry (`tests.compiler.operator_rules`). It is compiled with some of the
+optional passes, in a random way, and its machine code must give what the NumPy reference gives. Blocks of graphs run in
+processes of their own, so that a crash is a finding like any other. Each finished graph appends a line to the record;
+called again with the same record, the command goes on where it stopped. One graph by its seed, with its text:
+
+    python -m tests.compiler.fuzz 1 --first 1000123
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from autotune.compiler import compile_in_detail
+from autotune.compiler.memory_proof import prove_memory
+from autotune.errors import GraphError
+from autotune.graph import ops
+from autotune.passes.base import GraphPass
+from autotune.passes.pipeline import standard_passes
+from autotune.runtime.module import Module
+from tests.compiler.drafts import Draft, Drawn, Unfit
+from tests.compiler.operator_rules import RULES
+from tests.compiler.random_models import Way, random_way, schedules_of
+
+ROOT = Path(__file__).parent.parent.parent
+FIRST = 1_000_000
+BLOCK = 20
+SECONDS = 300
+"""How long a block may take before it counts as hung, a graph."""
+NEEDED = ("empty_tensors", "integer_products", "fold_constants", "dead_code")
+"""Passes without which some operators have no dispatch."""
+COMMON = ("MatMul", "Conv", "Transpose", "Reshape", "Slice", "Concat", "Add", "Mul", "Softmax", "Split")
+"""Operators that are drawn four times as often as others: most passes are about them."""
+ROUGH = 2e-3
+FINE = 2e-5
+"""Errors of products, relative to their largest element, with algorithms of any kind and with direct ones only."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A drawn graph and how it is compiled; ``without`` are the passes that are left out."""
+
+    drawn: Drawn
+    way: Way
+    exact: bool
+    without: frozenset[str]
+
+    @property
+    def operators(self) -> Counter[str]:
+        return Counter(node.op for node in self.drawn.graph.nodes)
+
+
+def optional_passes() -> tuple[str, ...]:
+    """The names of the passes that may be left out."""
+    return tuple(sorted({p.name for p in standard_passes()} - set(NEEDED)))
+
+
+def problem(seed: int) -> Problem:
+    """The graph of a seed."""
+    rng = random.Random(seed)
+    exact = rng.random() < 0.5
+    way = random_way(rng)
+    without = rng.choice((0, 0, 0.2, 0.5, 1))
+    left_out = frozenset(name for name in optional_passes() if rng.random() < without)
+    draft = Draft(rng, FINE if exact else ROUGH)
+    names = [*RULES, *COMMON * 3]
+    wanted = rng.randint(5, 30)
+    for _ in range(20 * wanted):
+        if draft.made >= wanted:
+            break
+        op = rng.choice(names)
+        try:
+            RULES[op](draft, op)
+        except (GraphError, Unfit):
+            continue
+    return Problem(draft.drawn(), way, exact, left_out)
+
+
+@contextmanager
+def passes_left_out(without: frozenset[str]) -> Iterator[None]:
+    """Compile without some of the passes."""
+
+    def chosen(layout: str = "NHWC", activations: str = "uint8") -> tuple[GraphPass, ...]:
+        return tuple(p for p in standard_passes(layout, activations) if p.name not in without)
+
+    with mock.patch("autotune.compiler.dividing.standard_passes", chosen):
+        yield
+
+
+def check(given: Problem) -> None:
+    """Compile, prove the memory plan, run twice and compare; AssertionError on a difference."""
+    graph, way = given.drawn.graph, given.way
+    algorithm = None if given.exact else way.algorithm
+    with passes_left_out(given.without):
+        done = compile_in_detail(
+            graph,
+            layout=way.layout,
+            algorithm=algorithm,
+            tolerance=0 if given.exact else 1e-3,
+            threads=way.threads,
+            options=way.options,
+            schedules=schedules_of(graph, way, algorithm),
+        )
+    prove_memory(done.partition, done.memory_plan)
+    with Module(done.image) as module:
+        for _ in range(2):
+            results = module.run(given.drawn.feed)
+            for name in graph.outputs:
+                _compare(name, results[name], given.drawn.expected[name], given.drawn.slack[name])
+
+
+def _compare(name: str, found: np.ndarray, wanted: np.ndarray, slack: np.ndarray) -> None:
+    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape), f"{name}: {found.dtype}{found.shape}"
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        wrong = ~(same | (np.abs(a - b) <= slack))
+    if wrong.any():
+        place = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise AssertionError(
+            f"{name}: {int(wrong.sum())} of {wrong.size} elements differ, first at {place}: "
+            f"{a[place]} for {b[place]}, allowed {slack[place]:.2g}"
+        )
+
+
+def verdict(seed: int) -> dict[str, object]:
+    """The line of a seed: its operators and, if it failed, how."""
+    given = problem(seed)
+    line: dict[str, object] = {"seed": seed, "operators": given.operators, "without": sorted(given.without)}
+    try:
+        check(given)
+    except Exception as error:  # noqa: BLE001  # whatever went wrong is a finding
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        line["finding"] = f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"[
+            :2000
+        ]
+    return line
+
+
+def work(record: str, seeds: list[int]) -> None:
+    """Check graphs, each with a line in the record before and after: what a process of a campaign does."""
+    warnings.simplefilter("ignore")
+    np.seterr(all="ignore")
+    for seed in seeds:
+        _append(Path(record), {"seed": seed, "finding": "the process ended"})
+        _append(Path(record), verdict(seed))
+
+
+def _append(record: Path, line: dict[str, object]) -> None:
+    with record.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def read_record(record: Path) -> dict[int, dict[str, object]]:
+    """The last line of each seed; a line cut short by an interruption does not count."""
+    found = {}
+    for text in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue
+        found[line["seed"]] = line
+    return found
+
+
+def campaign(graphs: int, workers: int, record: Path, first: int) -> dict[int, dict[str, object]]:
+    """Check the graphs that the record lacks, or whose process was ended; returns the lines of all."""
+    done = read_record(record)
+    missing = [s for s in range(first, first + graphs) if s not in done]
+    blocks = [missing[i : i + BLOCK] for i in range(0, len(missing), BLOCK)]
+    running: list[tuple[subprocess.Popen[bytes], list[int], float]] = []
+    started = said = time.monotonic()
+    while blocks or running:
+        while blocks and len(running) < workers:
+            block = blocks.pop(0)
+            what = f"from tests.compiler import fuzz; fuzz.work({str(record)!r}, {block})"
+            running.append(
+                (subprocess.Popen([sys.executable, "-c", what], cwd=ROOT), block, time.monotonic())
+            )
+        time.sleep(0.05)
+        for entry in list(running):
+            process, block, since = entry
+            if process.poll() is None and time.monotonic() - since > SECONDS * len(block):
+                process.kill()
+            if process.poll() is None:
+                continue
+            running.remove(entry)
+            rest = [s for s in block if s not in read_record(record)]
+            blocks += [rest] if rest else []  # a crash: its seed has a line, the others go on
+        if time.monotonic() - said > 60:
+            said = time.monotonic()
+            count = len(read_record(record)) - len(done)
+            print(f"{count} graphs after {said - started:.0f} s", flush=True)
+    found = read_record(record)
+    return {s: found[s] for s in range(first, first + graphs)}
+
+
+def report(found: dict[int, dict[str, object]]) -> str:
+    """Counts, then each finding."""
+    operators: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    for line in found.values():
+        operators.update(line.get("operators", {}))  # type: ignore[arg-type]
+        left_out.update(line.get("without", []))  # type: ignore[arg-type]
+    missing = sorted(set(RULES) - set(operators))
+    findings = [line for line in found.values() if "finding" in line]
+    return "\n".join(
+        [
+            f"{len(found)} graphs, {sum(operators.values())} operators; {len(operators)} of {len(ops.names())} kinds: "
+            + ", ".join(f"{name} {n}" for name, n in operators.most_common()),
+            f"never drawn: {', '.join(missing) or 'none'}",
+            f"passes left out: {', '.join(f'{name} {n}' for name, n in left_out.most_common()) or 'none'}",
+            f"findings: {len(findings)}",
+            *(f"  seed {line['seed']}: {line['finding']}" for line in findings),
+        ]
+    )
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("graphs", type=int)
+    parser.add_argument("-n", "--workers", type=int, default=1, help="processes at a time")
+    parser.add_argument("--record", type=Path, help="file to go on from")
+    parser.add_argument("--first", type=int, default=FIRST, help="first seed")
+    options = parser.parse_args()
+    if options.graphs == 1:
+        given = problem(options.first)
+        print(
+            given.drawn.graph,
+            given.way,
+            f"exact: {given.exact}",
+            f"without: {sorted(given.without)}",
+            sep="\n",
+        )
+        check(given)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        record = options.record or Path(folder) / "graphs.jsonl"
+        found = campaign(options.graphs, options.workers, record, options.first)
+    print(report(found))
+    raise SystemExit(1 if any("finding" in line for line in found.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()

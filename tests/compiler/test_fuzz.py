@@ -1,0 +1,83 @@
+"""Random graphs of all operators compute their reference; any number of them: ``python -m tests.compiler.fuzz``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotune.graph import ops
+from autotune.passes.pipeline import standard_passes
+from tests.compiler import fuzz
+from tests.compiler.operator_rules import LEFT_OUT, RULES
+
+
+def test_every_operator_has_a_rule() -> None:
+    own = {name for name in ops.names() if not ops.is_custom(name)}
+    assert set(RULES) | set(LEFT_OUT) == own
+    assert not set(RULES) & set(LEFT_OUT)
+
+
+def test_every_rule_makes_its_operator() -> None:
+    missing = set(RULES)
+    for seed in range(2000):
+        missing -= set(fuzz.problem(seed).operators)
+        if not missing:
+            break
+    assert not missing
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_graphs_compute_their_reference(block: int) -> None:
+    run_block(10 * block, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(40))
+def test_many_graphs_compute_their_reference(block: int) -> None:
+    run_block(fuzz.FIRST + 50 * block, 50)
+
+
+def run_block(first: int, count: int) -> None:
+    """Check seeds first..first+count."""
+    for seed in range(first, first + count):
+        line = fuzz.verdict(seed)
+        assert "finding" not in line, f"python -m tests.compiler.fuzz 1 --first {seed}\n{line['finding']}"
+
+
+def test_needed_passes_are_passes() -> None:
+    names = {p.name for p in standard_passes()}
+    assert names >= set(fuzz.NEEDED)
+    assert set(fuzz.optional_passes()) == names - set(fuzz.NEEDED)
+
+
+def test_one_wrong_element_is_found() -> None:
+    given = fuzz.problem(0)
+    name = given.drawn.graph.outputs[0]
+    wrong = given.drawn.expected[name].copy()
+    wrong.flat[-1] = wrong.flat[-1] * 2 + 1
+    drawn = replace(given.drawn, expected={**given.drawn.expected, name: wrong})
+    with pytest.raises(AssertionError, match=f"{name}: 1 of {wrong.size} elements differ"):
+        fuzz.check(replace(given, drawn=drawn))
+
+
+def test_a_seed_gives_the_same_graph() -> None:
+    first, second = fuzz.problem(5), fuzz.problem(5)
+    assert str(first.drawn.graph) == str(second.drawn.graph)
+    assert (first.way, first.without) == (second.way, second.without)
+    for name, array in first.drawn.feed.items():
+        np.testing.assert_array_equal(array, second.drawn.feed[name])
+
+
+def test_a_campaign_goes_on_and_reports_a_crash(tmp_path: Path) -> None:
+    record = tmp_path / "graphs.jsonl"
+    done = [{"seed": 0, "operators": {"Add": 2}, "without": []}, {"seed": 1, "finding": "the process ended"}]
+    record.write_text(
+        "".join(json.dumps(line) + "\n" for line in done) + '{"seed": 2, "oper', encoding="utf-8"
+    )
+    found = fuzz.campaign(2, 1, record, 0)  # both are known: nothing runs
+    assert fuzz.report(found).endswith("findings: 1\n  seed 1: the process ended")
+    assert set(fuzz.read_record(record)) == {0, 1}

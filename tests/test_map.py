@@ -20,7 +20,7 @@ STAGES = {
     "Cost models": ("cost_models", "autotune/calibration"),
     "The database": ("autotune/database",),
     "Tuning": ("autotune/tuning",),
-    "For users": ("autotune", "autotune/pytorch", "autotune/cli", "autotune/bench"),
+    "For users": ("autotune", "autotune/pytorch", "autotune/quantization", "autotune/cli", "autotune/bench"),
 }
 """The folders of each stage; those inside them follow. A folder that is missing here fails the test."""
 

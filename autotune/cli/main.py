@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "tune": "Search faster schedules for a model.",
     "place": "Search on which devices the parts of a model run.",
     "compile": "Compile a model to an artifact, with the best schedules known.",
+    "quantize": "Make a model of eight-bit weights and activations of a float32 one, by samples.",
     "lock": "Pin the options and schedules of a model in a file, so that other machines compile the same code.",
     "check": "Fail if a model does not fit its lock, or has become slower.",
     "run": "Run a model or an artifact, and time it.",

@@ -327,7 +327,8 @@ class _Importer:
         node, types = complete_node(given, self.types)
         arrays = [self.constants.get(v) for v in node.inputs]
         known = all(a is not None or v == ABSENT for a, v in zip(arrays, node.inputs, strict=True))
-        if known and sum(t.nbytes for t in types.values()) <= MAX_FOLDED_BYTES:
+        small = sum(t.nbytes for t in types.values()) <= MAX_FOLDED_BYTES
+        if known and small and op != "DequantizeLinear":  # by which a pass knows quantised weights
             results = ops.get(op).reference(arrays, node.attrs)
             for output, array in zip(outputs, results, strict=True):
                 self._define_constant(output, array)

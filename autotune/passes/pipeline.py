@@ -38,6 +38,7 @@ from autotune.passes.group_axis import GroupAxis
 from autotune.passes.integer_products import IntegerProducts
 from autotune.passes.loop_bodies import with_bodies
 from autotune.passes.nest_concats import NestConcats
+from autotune.passes.quantized_operators import QuantizedOperators
 from autotune.passes.sibling_products import SiblingProducts
 from autotune.passes.simplify import Simplify
 from autotune.passes.sink_shuffles import SinkShuffles
@@ -55,6 +56,7 @@ def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[G
     """
     return (
         EmptyTensors(),
+        QuantizedOperators(activations),
         IntegerProducts(activations),
         FoldConstants(),
         Simplify(),

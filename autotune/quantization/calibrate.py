@@ -1,0 +1,86 @@
+"""Calibration: a model is compiled with the values that become eight bits as outputs, and run on samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from autotune.errors import InputError
+from autotune.graph.ir import Array
+from autotune.quantization.network import Network
+from autotune.quantization.ranges import Histogram, Method, Range, chosen
+
+
+def batches(samples: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> list[dict[str, Array]]:
+    """Inputs for each run: arrays have the shapes of the model's inputs, or several of them along the first axis.
+
+    Raises:
+        InputError: an input is missing, or an array's shape is not that of some runs.
+    """
+    runs: dict[str, int] = {}
+    for name, shape in shapes.items():
+        if name not in samples:
+            given = ", ".join(sorted(samples)) or "none"
+            raise InputError(f"calibration has no input {name!r}\n  the file has: {given}")
+        found = samples[name].shape
+        first = shape[0] if shape else 1
+        if (
+            len(found) != len(shape)
+            or found[1:] != shape[1:]
+            or (shape and (not found[0] or found[0] % first))
+        ):
+            allowed = f"{shape}, or a multiple of {first} along the first axis" if shape else "()"
+            raise InputError(f"calibration: input {name!r} has shape {found}, not {allowed}")
+        runs[name] = found[0] // first if shape else 1
+    count = max(runs.values(), default=1)
+    wrong = [name for name, n in runs.items() if n not in (1, count)]
+    if wrong:
+        raise InputError(f"calibration: input {wrong[0]!r} has {runs[wrong[0]]} runs, others have {count}")
+
+    def part(name: str, run: int) -> Array:
+        array, shape = samples[name], shapes[name]
+        if runs[name] == 1:
+            return array
+        return np.ascontiguousarray(array[run * shape[0] : (run + 1) * shape[0]])
+
+    return [{name: part(name, run) for name in shapes} for run in range(count)]
+
+
+def ranges(
+    network: Network,
+    values: Sequence[str],
+    samples: Mapping[str, Array],
+    method: Method,
+    percentile: float,
+    threads: int | None,
+) -> dict[str, Range]:
+    """The range of each value over all samples."""
+    from autotune.tuning.api import compile
+
+    inputs = [value for value in values if value in network.inputs]
+    inner = [value for value in values if value not in inputs]
+    module = compile(network.model([v for v in inner if v not in network.outputs]), threads=threads)
+    feeds = batches(samples, {spec.name: tuple(spec.shape) for spec in module.inputs})
+
+    def seen() -> Iterator[dict[str, Array]]:
+        for feed in feeds:
+            found = module.run(feed)
+            yield {value: np.asarray(feed[value] if value in feed else found[value]) for value in values}
+
+    histograms = dict[str, Histogram]()
+    for found in seen():
+        for value, array in found.items():
+            low, high = float(array.min()), float(array.max())
+            if not np.isfinite([low, high]).all():
+                raise InputError(f"calibration: value {value!r} is not finite for some sample")
+            before = histograms.setdefault(value, Histogram(low, high))
+            before.low, before.high = min(before.low, low), max(before.high, high)
+    if method != "minmax":
+        for found in seen():
+            for value, array in found.items():
+                histograms[value].add(array)
+    return {value: chosen(each, method, percentile) for value, each in histograms.items()}
+
+
+__all__ = ["batches", "ranges"]

@@ -1,0 +1,102 @@
+"""The way from a model and samples to a quantised model, and how near its outputs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from autotune.errors import UsageError
+from autotune.frontends.onnx_read import ModelSource
+from autotune.graph.ir import Array
+from autotune.quantization.calibrate import batches, ranges
+from autotune.quantization.choice import choose
+from autotune.quantization.fold_norms import fold_norms
+from autotune.quantization.network import Network
+from autotune.quantization.ranges import METHODS, Method
+from autotune.quantization.write import write
+
+if TYPE_CHECKING:
+    import onnx
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """A QDQ model, and how many of its products and values are of eight bits."""
+
+    model: onnx.ModelProto
+    products: int
+    values: int
+
+
+def quantize(
+    source: ModelSource,
+    samples: Mapping[str, Array],
+    *,
+    method: Method = "mse",
+    percentile: float = 99.99,
+    leave_out: tuple[str, ...] = (),
+    threads: int | None = None,
+) -> Quantization:
+    """Quantise a model statically by samples of its inputs, by input name.
+
+    Arrays have the shape of their input, or several of it along the first axis. ``method`` says how the range of a
+    value follows from what was seen (:mod:`autotune.quantization.ranges`); ``leave_out`` names nodes or operators that
+    stay.
+
+    Raises:
+        UsageError: an unknown method or a percentile that is none; nothing in the model can be quantised.
+        InputError: samples that do not fit the inputs.
+    """
+    if method not in METHODS:
+        raise UsageError(f"unknown method {method!r}\n  one of {', '.join(METHODS)}")
+    if not 50 < percentile <= 100:
+        raise UsageError(f"percentile {percentile} is not above 50 and at most 100")
+    network = Network.read(source)
+    fold_norms(network)
+    choice = choose(network, leave_out)
+    if not choice.products:
+        raise UsageError(
+            "nothing to quantise: no Conv, MatMul or Gemm with constant float32 weights is left in"
+        )
+    found = ranges(network, list(choice.values), samples, method, percentile, threads)
+    write(network, choice, found)
+    return Quantization(network.model(), len(choice.products), len(choice.values))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far outputs of two models are apart over samples.
+
+    ``relative`` is the norm of the difference over that of the first's; ``first`` the share of rows, along the last
+    axis, whose greatest element is at the same place.
+    """
+
+    relative: float
+    first: float
+
+
+def agreement(
+    one: ModelSource, other: ModelSource, samples: Mapping[str, Array], threads: int | None = None
+) -> Agreement:
+    """Compile two models of the same inputs and outputs and compare what they give for samples."""
+    from autotune.tuning.api import compile
+
+    modules = [compile(model, threads=threads) for model in (one, other)]
+    apart = whole = 0.0
+    same, rows = 0, 0
+    for feed in batches(samples, {spec.name: tuple(spec.shape) for spec in modules[0].inputs}):
+        wanted, found = (module.run(feed) for module in modules)
+        for name, array in wanted.items():
+            a, b = (np.asarray(x, np.float64) for x in (array, found[name]))
+            apart += float(((a - b) ** 2).sum())
+            whole += float((a**2).sum())
+            if a.ndim and a.shape[-1]:
+                same += int((a.argmax(-1) == b.argmax(-1)).sum())
+                rows += a.size // a.shape[-1]
+    return Agreement((apart / whole) ** 0.5 if whole else 0.0, same / rows if rows else 1.0)
+
+
+__all__ = ["Agreement", "Quantization", "agreement", "quantize"]

@@ -1,0 +1,109 @@
+"""Writing QuantizeLinear and DequantizeLinear into a model: QDQ, which every runtime of ONNX reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from autotune.graph.ir import ABSENT, Array
+from autotune.quantization.choice import Choice, weight_axis
+from autotune.quantization.network import Network
+from autotune.quantization.ranges import Range
+
+_MOST = 127
+_MOST_BIAS = 2**30
+
+
+def write(network: Network, choice: Choice, found: Mapping[str, Range]) -> None:
+    """Quantise the chosen values and products in place.
+
+    Activations are uint8 with a zero point, weights int8 with a scale an output channel, biases int32 in steps of the
+    products.
+    """
+    shared = dict[str, Range]()
+    for value, root in choice.values.items():
+        shared[root] = shared[root].hull(found[value]) if root in shared else found[value]
+    steps = {value: shared[root].steps for value, root in choice.values.items()}
+    weights = dict[tuple[str, int], tuple[str, Array]]()
+    before: dict[int, list[Any]] = {}
+    for node in choice.products:
+        before[id(node)] = _product(network, node, float(steps[node.input[0]][0]), weights)
+    made = {value: _activation(network, value, *each) for value, each in steps.items()}
+    nodes = [node for value in network.inputs if value in made for node in made[value][1]]
+    for node in network.nodes:
+        for i, value in enumerate(node.input):
+            if value in made:
+                node.input[i] = made[value][0]
+        nodes += before.get(id(node), [])
+        nodes.append(node)
+        for value in node.output:
+            nodes += made[value][1] if value in made else []
+    network.nodes = nodes
+
+
+def _activation(network: Network, value: str, scale: np.float32, zero: np.uint8) -> tuple[str, list[Any]]:
+    """The value after both, and these nodes."""
+    from onnx import helper
+
+    q, real = network.fresh(f"{value}.q"), network.fresh(f"{value}.dq")
+    parameters = [
+        network.constant(f"{value}.scale", np.asarray(scale)),
+        network.constant(f"{value}.zero", np.asarray(zero)),
+    ]
+    return real, [
+        helper.make_node("QuantizeLinear", [value, *parameters], [q], name=q),
+        helper.make_node("DequantizeLinear", [q, *parameters], [real], name=real),
+    ]
+
+
+def _product(
+    network: Network, node: Any, scale: float, done: dict[tuple[str, int], tuple[str, Array]]
+) -> list[Any]:
+    """Quantise weights and bias of a product; the new nodes, which come before it."""
+    from onnx import helper
+
+    axis = weight_axis(network, node)
+    assert axis is not None, "chosen as a product"
+    made, key = [], (str(node.input[1]), axis)
+    if key not in done:
+        q, scales = quantized_weights(network.arrays[key[0]], axis)
+        real = network.fresh(f"{key[0]}.dq")
+        zeros = np.zeros(scales.shape, np.int8)
+        operands = [network.constant(f"{key[0]}.q", q)]
+        operands += [network.constant(f"{key[0]}.scale", scales), network.constant(f"{key[0]}.zero", zeros)]
+        made.append(helper.make_node("DequantizeLinear", operands, [real], name=real, axis=axis))
+        done[key] = real, scales
+    node.input[1], scales = done[key]
+    bias = network.arrays.get(node.input[2]) if len(node.input) > 2 and node.input[2] != ABSENT else None
+    if bias is None or bias.size != scales.size:
+        return made
+    unit = (np.float32(scale) * scales).astype(np.float32)
+    whole = np.rint(bias.reshape(-1).astype(np.float64) / unit)
+    if np.abs(whole).max(initial=0) >= _MOST_BIAS:
+        return made  # as it is, in float32
+    name, real = node.input[2], network.fresh(f"{node.output[0]}.bias.dq")
+    operands = [
+        network.constant(f"{name}.q", whole.astype(np.int32)),
+        network.constant(f"{name}.scale", unit),
+    ]
+    made.append(helper.make_node("DequantizeLinear", operands, [real], name=real, axis=0))
+    node.input[2] = real
+    return made
+
+
+def quantized_weights(weights: Array, axis: int) -> tuple[Array, Array]:
+    """Weights as int8, and the scale of each index of ``axis``: a 127th of the greatest magnitude there.
+
+    >>> quantized_weights(np.float32([[1.27, -0.5], [0.0, 0.0]]), 0)[0].tolist()
+    [[127, -50], [0, 0]]
+    """
+    others = tuple(i for i in range(weights.ndim) if i != axis)
+    most = np.abs(weights).max(axis=others, initial=0)
+    scales = np.where(most > 0, np.maximum(most / _MOST, 1e-30), 1).astype(np.float32)
+    along = scales.reshape([-1 if i == axis else 1 for i in range(weights.ndim)])
+    return np.clip(np.rint(weights / along), -_MOST, _MOST).astype(np.int8), scales
+
+
+__all__ = ["quantized_weights", "write"]

@@ -1,0 +1,147 @@
+"""Operators between DequantizeLinear and QuantizeLinear become operators on integers, within one step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import autotune
+from autotune.frontends import onnx as frontend
+from autotune.frontends.model_builder import ModelBuilder
+from autotune.graph import evaluate
+from autotune.graph.ir import Graph
+from autotune.passes.pipeline import run_passes, standard_passes
+
+ZEROS = {"uint8": 117, "int8": -3}
+
+
+class Quantised(ModelBuilder):
+    """A builder of QDQ models whose activations are of one type."""
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__("quantised")
+        self.dtype = dtype
+
+    def steps(self, name: str, scale: float, zero: int | None = None) -> list[str]:
+        zero = ZEROS[self.dtype] if zero is None else zero
+        return [
+            self.constant(f"{name}.scale", np.float32(scale)),
+            self.constant(f"{name}.zero", np.asarray(zero, self.dtype)),
+        ]
+
+    def both(self, value: str, scale: float, zero: int | None = None) -> str:
+        """A value after QuantizeLinear and DequantizeLinear."""
+        steps = self.steps(value, scale, zero)
+        return self.node(
+            "DequantizeLinear",
+            [self.node("QuantizeLinear", [value, *steps], f"{value}.q"), *steps],
+            f"{value}.dq",
+        )
+
+    def weights(self, name: str, shape: tuple[int, ...], axis: int) -> str:
+        q = self.rng.integers(-127, 128, shape).astype(np.int8)
+        scales = self.rng.uniform(0.005, 0.02, shape[axis]).astype(np.float32)
+        operands = [self.constant(f"{name}.q", q), self.constant(f"{name}.scale", scales)]
+        return self.node("DequantizeLinear", operands, name, axis=axis)
+
+
+def layers(b: Quantised, x: str, group: int = 1) -> str:
+    """Convolutions of a residual block with bounds, a pool, a join of different steps, and a classifier."""
+    x = b.both(x, 0.03)
+    bias = b.constant("bias", b.rng.standard_normal(16).astype(np.float32))
+    one = b.node(
+        "Conv", [x, b.weights("w1", (16, 8 // group, 3, 3), 0), bias], "one", pads=[1] * 4, group=group
+    )
+    one = b.both(b.node("Relu", [one], "one.relu"), 0.02)
+    two = b.node("Conv", [one, b.weights("w2", (16, 1, 3, 3), 0)], "two", pads=[1] * 4, group=16)
+    two = b.both(
+        b.node("Clip", [two, b.constant("low", np.float32(0)), b.constant("six", np.float32(6))], "two.six"),
+        0.024,
+    )
+    three = b.both(b.node("Conv", [two, b.weights("w3", (16, 16, 1, 1), 0)], "three"), 0.05)
+    added = b.both(b.node("Relu", [b.node("Add", [three, one], "sum")], "sum.relu"), 0.05)
+    pooled = b.both(b.node("MaxPool", [added], "pooled", kernel_shape=[2, 2], strides=[2, 2]), 0.05)
+    other = b.both(b.node("Conv", [pooled, b.weights("w4", (8, 16, 1, 1), 0)], "other"), 0.07)
+    joined = b.both(b.node("Concat", [pooled, other], "joined", axis=1), 0.08)
+    mean = b.both(b.node("GlobalAveragePool", [joined], "mean"), 0.02)
+    flat = b.node("Flatten", [mean], "flat")
+    return b.node(
+        "Gemm", [flat, b.weights("w5", (10, 24), 0), b.constant("c", np.ones(10, np.float32))], "y", transB=1
+    )
+
+
+def forms(proto: Any, activations: str = "uint8") -> tuple[Graph, Graph]:
+    graph = frontend.load(proto)
+    return graph, run_passes(graph, standard_passes(activations=activations))
+
+
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_a_network_is_computed_on_integers(dtype: str, group: int) -> None:
+    b = Quantised(dtype)
+    proto = b.finish([layers(b, b.input("x", (1, 8, 12, 10)), group)])
+    graph, integers = forms(proto)
+    x = b.rng.standard_normal((1, 8, 12, 10), dtype=np.float32)
+    wanted, found = (evaluate.run(form, {"x": x})["y"] for form in (graph, integers))
+    np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
+    counted = Counter(node.op for node in integers.nodes)
+    assert not counted["Conv"] + counted["MatMul"] + counted["Gemm"]
+    assert counted["IntegerConv"] == 3 + group
+    read = {
+        integers.type_of(node.inputs[0]).dtype
+        for node in integers.nodes
+        if node.op in ("IntegerConv", "IntegerMatMul", "MaxPool")
+    }
+    assert read == {"uint8"}
+    compiled = autotune.compile(proto, threads=1).run({"x": x})["y"]
+    np.testing.assert_allclose(compiled, found, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+def test_values_between_are_of_the_type_that_the_target_takes(activations: str) -> None:
+    b = Quantised("int8" if activations == "uint8" else "uint8")
+    x = b.both(b.input("x", (1, 8, 6, 6)), 0.03)
+    one = b.both(b.node("Conv", [x, b.weights("w", (8, 8, 1, 1), 0)], "one"), 0.02)
+    proto = b.finish([b.node("Conv", [one, b.weights("v", (8, 8, 1, 1), 0)], "y")])
+    graph, integers = forms(proto, activations)
+    read = {integers.type_of(n.inputs[0]).dtype for n in integers.nodes if n.op == "IntegerConv"}
+    assert read == {activations}
+    feed = {"x": b.rng.standard_normal((1, 8, 6, 6), dtype=np.float32)}
+    np.testing.assert_allclose(
+        evaluate.run(integers, feed)["y"], evaluate.run(graph, feed)["y"], rtol=1e-4, atol=0.06
+    )
+
+
+def test_what_quantised_values_are_otherwise_read_by_keeps_its_numbers() -> None:
+    b = Quantised("int8")
+    x = b.input("x", (2, 3, 4))
+    q = b.node("QuantizeLinear", [x, *b.steps("x", 0.03)], "q")
+    real = b.node("DequantizeLinear", [q, "x.scale", "x.zero"], "real")
+    proto = b.finish(
+        [
+            q,
+            b.node(
+                "Clip", [real, b.constant("low", np.float32(-0.1)), b.constant("high", np.float32(0.2))], "y"
+            ),
+        ]
+    )
+    graph, integers = forms(proto)
+    feed = {"x": b.rng.standard_normal((2, 3, 4), dtype=np.float32)}
+    for name in ("q", "y"):
+        np.testing.assert_array_equal(evaluate.run(integers, feed)[name], evaluate.run(graph, feed)[name])
+
+
+def test_steps_that_are_known_only_at_run_time_stay() -> None:
+    b = Quantised("uint8")
+    x, scale = b.input("x", (1, 4, 5, 5)), b.input("scale", ())
+    q = b.node("QuantizeLinear", [x, scale, b.constant("zero", np.uint8(3))], "q")
+    real = b.node("DequantizeLinear", [q, scale, "zero"], "real")
+    proto = b.finish([b.node("Conv", [real, b.weights("w", (4, 4, 1, 1), 0)], "y")])
+    graph, integers = forms(proto)
+    feed = {"x": b.rng.standard_normal((1, 4, 5, 5), dtype=np.float32), "scale": np.float32(0.02)}
+    np.testing.assert_allclose(
+        evaluate.run(integers, feed)["y"], evaluate.run(graph, feed)["y"], rtol=1e-5, atol=1e-5
+    )

@@ -1,0 +1,114 @@
+"""Float models become QDQ models that give nearly the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from autotune.cli import main
+from autotune.errors import InputError, UsageError
+from autotune.frontends import onnx as frontend
+from autotune.frontends import zoo
+from autotune.frontends.model_builder import ModelBuilder
+from autotune.graph import evaluate
+from autotune.passes.pipeline import run_passes, standard_passes
+from autotune.quantization.calibrate import batches
+from autotune.quantization.quantize import quantize
+from autotune.quantization.ranges import Histogram, Range, chosen
+
+
+def seen(values: np.ndarray) -> Histogram:
+    found = Histogram(float(values.min()), float(values.max()))
+    found.add(values)
+    return found
+
+
+def test_ranges_by_each_method() -> None:
+    values = np.append(np.random.default_rng(0).standard_normal(100_000), 40.0)
+    whole, most, best = (chosen(seen(values), method, 99.9) for method in ("minmax", "percentile", "mse"))
+    assert whole == Range(float(values.min()), 40.0)
+    assert 2.9 < most.high < 3.4
+    assert -3.4 < most.low < -2.9
+    assert best.high < 40
+    assert chosen(seen(np.array([2.0, 3.0])), "minmax", 99).low == 0
+    assert Range(0.0, 0.0).steps[1] == 0
+
+
+@pytest.mark.parametrize("method", ["minmax", "percentile", "mse"])
+def test_a_zoo_model_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "x.npz", x=rng.standard_normal((4, 3, 16, 16), dtype=np.float32))
+    arguments = [
+        "quantize",
+        "zoo:tiny_cnn",
+        "--calibrate",
+        str(tmp_path / "x.npz"),
+        "-o",
+        str(tmp_path / "q.onnx"),
+    ]
+    assert main.run([*arguments, "--method", method, "--json", "--threads", "1"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["relative_error"] < 0.1
+    assert facts["products"] >= 3
+    onnx.checker.check_model(str(tmp_path / "q.onnx"), full_check=True)
+
+
+def test_norms_are_folded_and_biases_are_of_the_steps_of_products() -> None:
+    b = ModelBuilder("norms")
+    x = b.input("x", (1, 3, 8, 8))
+    one = b.node("Conv", [x, b.normal("w", (4, 3, 3, 3), 0.3)], "one")
+    norm = [
+        b.constant(n, b.rng.uniform(0.5, 2, 4).astype(np.float32))
+        for n in ("gain", "shift", "mean", "variance")
+    ]
+    y = b.node("Relu", [b.node("BatchNormalization", [one, *norm], "normed")], "y")
+    proto = b.finish([b.node("Conv", [y, b.normal("v", (4, 4, 1, 1), 0.3)], "z")])
+    samples = {"x": b.rng.standard_normal((6, 3, 8, 8), dtype=np.float32)}
+    made = quantize(proto, samples, method="minmax", threads=1)
+    assert made.products == 2
+    assert "BatchNormalization" not in {node.op_type for node in made.model.graph.node}
+    feed = {"x": samples["x"][:1]}
+    wanted = evaluate.run(frontend.load(proto), feed)["z"]
+    graph = run_passes(frontend.load(made.model), standard_passes())
+    assert sum(node.op == "IntegerConv" for node in graph.nodes) == 2
+    np.testing.assert_allclose(evaluate.run(graph, feed)["z"], wanted, atol=0.03 * np.abs(wanted).max())
+
+
+def test_what_is_left_out_stays() -> None:
+    samples = {"x": np.zeros((1, 3, 16, 16), np.float32)}
+    with pytest.raises(UsageError, match="nothing to quantise: no Conv, MatMul or Gemm"):
+        quantize(zoo.load("tiny_cnn"), samples, leave_out=("Conv", "Gemm", "MatMul"), threads=1)
+
+
+def test_unknown_methods_and_percentiles_are_refused() -> None:
+    with pytest.raises(UsageError, match="unknown method 'entropy'\n  one of minmax, percentile, mse"):
+        quantize("zoo:tiny_cnn", {}, method="entropy")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="percentile 3 is not above 50 and at most 100"):
+        quantize("zoo:tiny_cnn", {}, percentile=3)
+
+
+def test_samples_that_do_not_fit_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shapes = {"x": (2, 3), "n": ()}
+    arrays = {"x": np.zeros((4, 3)), "n": np.zeros(())}
+    assert [feed["x"].shape for feed in batches(arrays, shapes)] == [(2, 3), (2, 3)]
+    with pytest.raises(InputError, match="calibration has no input 'n'\n  the file has: x"):
+        batches({"x": np.zeros((2, 3))}, shapes)
+    with pytest.raises(InputError, match=r"input 'x' has shape \(3, 3\), not \(2, 3\), or a multiple of 2"):
+        batches(arrays | {"x": np.zeros((3, 3))}, shapes)
+    (tmp_path / "x.npz").write_bytes(b"nothing")
+    arguments = [
+        "quantize",
+        "zoo:tiny_cnn",
+        "--calibrate",
+        str(tmp_path / "x.npz"),
+        "-o",
+        str(tmp_path / "q.onnx"),
+    ]
+    assert main.run(arguments) == 2
+    assert "x.npz is not an .npz file of arrays" in capsys.readouterr().err

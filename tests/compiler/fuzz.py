@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -48,6 +49,8 @@ FIRST = 1_000_000
 BLOCK = 20
 SECONDS = 300
 """How long a block may take before it counts as hung, a graph."""
+ENVIRONMENT = {**os.environ, "AUTOTUNE_BUILDERS": "1"}
+"""Of the processes of a campaign, which share the cores already."""
 NEEDED = ("empty_tensors", "integer_products", "fold_constants", "dead_code")
 """Passes without which some operators have no dispatch."""
 COMMON = ("MatMul", "Conv", "Transpose", "Reshape", "Slice", "Concat", "Add", "Mul", "Softmax", "Split")

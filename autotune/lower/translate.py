@@ -78,9 +78,7 @@ def _is_arithmetic(node: Expr) -> bool:
     if isinstance(node, Var | Const):
         return node.dtype == INDEX_DTYPE
     if isinstance(node, Binary | Select):
-        return node.dtype == INDEX_DTYPE and all(
-            _is_arithmetic(c) or isinstance(c, Compare | Not) for c in children(node)
-        )
+        return node.dtype == INDEX_DTYPE and all(_is_arithmetic(c) for c in children(node))
     if isinstance(node, Compare | Not):
         return all(_is_arithmetic(c) for c in children(node))
     return isinstance(node, Cast) and node.dtype == INDEX_DTYPE and _is_arithmetic(node.a)

@@ -85,18 +85,26 @@ DOT_PRODUCTS: tuple[DotProduct, ...] = (
 """Best first."""
 
 
+_ALONE = 6
+"""Instructions that a column takes which no whole vector holds, about: its products are computed one by one."""
+
+
 def dot_product(target: Target, left: str, right: str, columns: int) -> DotProduct | None:
-    """The best instruction of a target for operands of these types, at most ``columns`` wide; None if it has none."""
-    for found in DOT_PRODUCTS:
-        if (
-            found.arch == target.arch
-            and (found.left, found.right) == (left, right)
-            and set(found.requires) <= set(target.features)
-            and found.lanes * 32 <= target.vector_bits
-            and found.lanes <= columns
-        ):
-            return found
-    return None
+    """The best instruction of a target for operands of these types, at most ``columns`` wide; None if it has none.
+
+    Narrower ones are better where wide ones leave columns over: 24 columns are three times eight lanes.
+    """
+    found = [
+        dot
+        for dot in DOT_PRODUCTS
+        if dot.arch == target.arch
+        and (dot.left, dot.right) == (left, right)
+        and set(dot.requires) <= set(target.features)
+        and dot.lanes * 32 <= target.vector_bits
+        and dot.lanes <= columns
+    ]
+    alike = [dot for dot in found if dot.name == found[0].name]
+    return min(alike, key=lambda dot: columns // dot.lanes + _ALONE * (columns % dot.lanes), default=None)
 
 
 def _declare(dot: DotProduct) -> TensorIntrin:

@@ -243,7 +243,7 @@ def test_a_constant_to_begin_with_is_kept_where_options_divide_dispatches() -> N
     node = loop_node(["start", "keys"], ["end"], body.graph(new), carried=1, scanned=1, trips=3)
     b.nodes(node.op, node.inputs, node.outputs, **node.attrs)
     graph = b.graph("end")
-    divided = compile_in_detail(graph, threads=1)
+    divided = compile_in_detail(graph, threads=1, algorithm="row sums")  # which not every machine chooses
     assert any(name.count("/") > 1 for name in (d.name for d in divided.partition.dispatches))
     prove_memory(divided.partition, divided.memory_plan)
     keys = np.random.default_rng(0).standard_normal((3, 2, 4, 8)).astype(np.float32)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from autotune.cli import options_bench as shared
+from autotune.cli.options_peers import with_onnxruntime
+
+if TYPE_CHECKING:
+    from autotune.bench.systems import System
 
 ABOUT = (
     "ONNX's own tests of its operators (onnx.backend.test): each model is imported, compiled to machine code and run, "
@@ -33,15 +38,7 @@ _KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
     metavar="FILE.jsonl",
     help="Keep outcomes here; tests that it has are not run again.",
 )
-@click.option("--peers", type=click.Choice(["onnxruntime", "none"]), default="none", show_default=True)
-@click.option(
-    "--peer-python",
-    "peer_pythons",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    metavar="PYTHON",
-    help="Interpreter of an environment that has ONNX Runtime and onnx.",
-)
+@with_onnxruntime("none")
 @shared.with_output
 def command(
     output: shared.Output,
@@ -50,14 +47,12 @@ def command(
     every: int,
     jobs: int,
     journal: Path | None,
-    peers: str,
-    peer_pythons: Sequence[str],
+    peers: Sequence[System],
 ) -> None:
     """ONNX's own tests through machine code; it exits with 1 where one fails, or passes, that should not."""
     from fnmatch import fnmatchcase
 
     from autotune.bench.conformance import expected, page, run
-    from autotune.bench.systems import find_peers
     from autotune.errors import MeasureError, UsageError
 
     every_test = run.names(_KINDS)
@@ -69,9 +64,8 @@ def command(
     ][::every]
     if not chosen:
         raise UsageError(f"no test of ONNX is named like {', '.join(only)}\n  e.g. {every_test[0]}")
-    systems = find_peers([] if peers == "none" else [peers], peer_pythons)
     found = {"autotune": run.run(chosen, jobs=jobs, journal=journal, say=shared.say)}
-    for peer in systems:
+    for peer in peers:
         found[peer.label] = run.run(
             chosen, jobs=jobs, system=peer.name, python=peer.command[0], say=shared.say
         )

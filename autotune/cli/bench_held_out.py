@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from autotune.cli import options_bench as shared
+from autotune.cli.options_peers import with_onnxruntime
 from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.bench.systems import System
 
 ABOUT = (
     "Architectures that the compiler was not written for, of torchvision, timm and transformers and of blocks written "
@@ -39,15 +44,7 @@ ABOUT = (
 )
 @shared.number_option("--threads", 2, "Workers.")
 @shared.number_option("--rounds", 6, "Turns that each of both gets.")
-@click.option("--peers", type=click.Choice(["onnxruntime", "none"]), default="onnxruntime", show_default=True)
-@click.option(
-    "--peer-python",
-    "peer_pythons",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    metavar="PYTHON",
-    help="Interpreter of an environment that has ONNX Runtime. This environment is looked into first.",
-)
+@with_onnxruntime()
 @shared.with_output
 def command(
     output: shared.Output,
@@ -56,14 +53,12 @@ def command(
     exporters: str,
     threads: int,
     rounds: int,
-    peers: str,
-    peer_pythons: Sequence[str],
+    peers: Sequence[System],
 ) -> None:
     """Export, compile and compare unseen architectures; NAMES are some of them (all by default)."""
     from autotune.bench.held_out import measure, page
     from autotune.bench.held_out.architectures import EXPORTERS
     from autotune.bench.side_by_side import Pace
-    from autotune.bench.systems import find_peers
     from autotune.hardware import check_threads
     from autotune.suggest import counted
 
@@ -73,7 +68,7 @@ def command(
         raise UsageError(wrong)
     asked = tuple(exporters.split(","))
     shared.check_known(asked, EXPORTERS, "exporter")
-    peer = next(iter(find_peers([] if peers == "none" else [peers], peer_pythons)), None)
+    peer = next(iter(peers), None)
     architectures = measure.chosen(names)
     outcomes: list[measure.Outcome] = []
     document = output.document("Held-out models", ABOUT, data=[])

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from autotune.cli import options_bench as shared
+from autotune.cli.options_peers import with_onnxruntime
+
+if TYPE_CHECKING:
+    from autotune.bench.systems import System
 
 ABOUT = (
     "What a compiled model costs before its first answer, beside ONNX Runtime's session of the same model: import, "
@@ -23,34 +28,23 @@ _MODELS = ("squeezenet", "mobilenetv2", "densenet121", "resnet50", "encoder", "e
 @click.argument("names", nargs=-1)
 @shared.number_option("--threads", 2, "Workers.")
 @shared.number_option("--rounds", 7, "Fresh processes of each.")
-@click.option("--peers", type=click.Choice(["onnxruntime", "none"]), default="onnxruntime", show_default=True)
-@click.option(
-    "--peer-python",
-    "peer_pythons",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    metavar="PYTHON",
-    help="Interpreter of an environment that has ONNX Runtime. This environment is looked into first.",
-)
+@with_onnxruntime()
 @shared.with_output
 def command(
     output: shared.Output,
     names: Sequence[str],
     threads: int,
     rounds: int,
-    peers: str,
-    peer_pythons: Sequence[str],
+    peers: Sequence[System],
 ) -> None:
     """Load time and memory of artifacts beside ONNX Runtime; NAMES are zoo models or ONNX files."""
     from autotune.bench import load_times
     from autotune.bench.suites import models
-    from autotune.bench.systems import find_peers
     from autotune.hardware import check_threads
     from autotune.suggest import counted
 
     check_threads(threads, allow_oversubscription=False)
-    systems = find_peers([] if peers == "none" else [peers], peer_pythons)
-    found = load_times.measure(models.models(names or _MODELS), systems, threads, rounds, shared.say)
+    found = load_times.measure(models.models(names or _MODELS), peers, threads, rounds, shared.say)
     made = load_times.tables(found, counted(threads, "thread"))
     output.finish(output.document("Load time and memory", ABOUT, made, [asdict(each) for each in found]))
 

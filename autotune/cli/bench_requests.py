@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from autotune.cli import options_bench as shared
+from autotune.cli.options_peers import with_onnxruntime
 from autotune.errors import UsageError
+
+if TYPE_CHECKING:
+    from autotune.bench.systems import System
 
 ABOUT = (
     "A model that clients ask who keep several requests on their way, beside ONNX Runtime with as many threads and "
@@ -64,15 +69,7 @@ def _ways(_context: click.Context, _parameter: click.Parameter, text: str) -> tu
     metavar="SECONDS",
     help="For each system, way and number, in four parts.",
 )
-@click.option("--peers", type=click.Choice(["onnxruntime", "none"]), default="onnxruntime", show_default=True)
-@click.option(
-    "--peer-python",
-    "peer_pythons",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    metavar="PYTHON",
-    help="Interpreter of an environment that has ONNX Runtime. This environment is looked into first.",
-)
+@with_onnxruntime()
 @shared.with_output
 def command(
     output: shared.Output,
@@ -81,20 +78,17 @@ def command(
     in_flight: Sequence[int],
     ways: Sequence[str],
     seconds: float,
-    peers: str,
-    peer_pythons: Sequence[str],
+    peers: Sequence[System],
 ) -> None:
     """Several requests on their way beside one at a time; NAMES are zoo models or ONNX files."""
     from autotune.bench import requests
     from autotune.bench.suites import models
-    from autotune.bench.systems import find_peers
     from autotune.hardware import check_threads
     from autotune.suggest import counted
 
     check_threads(threads, allow_oversubscription=False)
-    systems = find_peers([] if peers == "none" else [peers], peer_pythons)
     cases = models.models(names or _MODELS)
-    found = requests.measure(cases, systems, threads, in_flight, ways, seconds, shared.say)
+    found = requests.measure(cases, peers, threads, in_flight, ways, seconds, shared.say)
     made = requests.tables(found, counted(threads, "thread"))
     output.finish(output.document("Several requests at once", ABOUT, made, [asdict(each) for each in found]))
 

@@ -140,8 +140,6 @@ def _words(parameter: click.Parameter, value: Any) -> list[str]:
         return [word for one in value for word in (parameter.opts[0], str(one))]
     if isinstance(parameter, click.Option) and parameter.is_flag:
         return [parameter.opts[0]]
-    if isinstance(parameter, click.Option) and parameter.multiple:
-        return [word for item in value for word in (parameter.opts[0], str(item))]
     if isinstance(value, (tuple, list)):
         return [parameter.opts[0], ",".join(map(str, value)) or "none"]
     text = Path(str(value)).name if parameter.name in _PRIVATE else str(value)

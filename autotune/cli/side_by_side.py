@@ -12,6 +12,7 @@ import click
 
 from autotune.cli import options_bench as shared
 from autotune.cli.options_bench import Command, Output, number_option
+from autotune.cli.options_peers import peer_python_option
 
 if TYPE_CHECKING:
     from autotune.bench.problem import Case
@@ -144,15 +145,7 @@ def _options(
             help="Systems to compare with: onnxruntime, openvino, torch, metaschedule (operators, tuned "
             "first), earlier (another version of autotune, untuned, of a --peer-python); or none.",
         ),
-        click.option(
-            "--peer-python",
-            "peer_pythons",
-            multiple=True,
-            type=click.Path(dir_okay=False),
-            metavar="PYTHON",
-            help="Interpreter of an environment that has peers; may be given several times. "
-            "This environment is looked into first.",
-        ),
+        peer_python_option(),
         number_option("--peer-trials", 64, "Trials that a peer that tunes gets for each operator."),
         click.option(
             "--peer-minutes",

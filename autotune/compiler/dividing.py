@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from autotune.errors import UsageError
@@ -30,14 +30,16 @@ def divide(
     shapes: Shapes | None = None,
     options: PartitionOptions | None = None,
     observer: Observer | None = None,
+    without: Collection[str] = (),
 ) -> Partition:
     """Import a model, run the graph passes and divide it into dispatches, each computed directly.
 
-    ``activations`` are the target's (:attr:`autotune.target.Target.activations`). Devices that the model names are left
-    out, and a warning says so: models on several are compiled by :mod:`autotune.compiler.placed`.
+    ``activations`` are the target's (:attr:`autotune.target.Target.activations`), ``without`` the names of passes that
+    are left out. Devices that the model names are left out, and a warning says so: models on several are compiled by
+    :mod:`autotune.compiler.placed`.
     """
     graph = on_one_device(imported(model, shapes))
-    passes = standard_passes(layout, activations)
+    passes = standard_passes(layout, activations, without)
     return partition(run_passes(graph, passes, observer), options or OF_A_MODEL)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, TypedDict
 
@@ -70,6 +70,7 @@ def compile_in_detail(
     max_slowdown: float = MAX_SLOWDOWN,
     lock: Lock | None = None,
     order: Aim | None = None,
+    without: Collection[str] = (),
 ) -> Compilation:
     """Compile a model to an image that :class:`autotune.runtime.module.Module` runs, and all that explains it.
 
@@ -86,9 +87,11 @@ def compile_in_detail(
     has them; ``order`` says otherwise.
     With a ``lock`` options and schedules are those that it has; :func:`compile_locked` gives the rest as it is there.
     With ``verify`` isl proves every schedule before its code runs, and the memory plan is gone through.
+    ``without`` names graph passes to leave out, for comparisons (:func:`autotune.passes.pipeline.optional_passes`).
 
     Raises:
         ModelImportError: the model cannot be imported.
+        UsageError: ``without`` names a pass that is unknown or needed.
         LockError: the ``lock`` does not fit the model.
         MissError: with ``require_hit``, nothing was searched for a dispatch.
         LoweringError: with ``verify``, a schedule is wrong; with a counterexample.
@@ -102,6 +105,7 @@ def compile_in_detail(
         shapes=shapes,
         options=options,
         observer=observer,
+        without=without,
     )
     workloads = distinct_workloads(parts)
     with _opened(database) as store, BuildWorkers.of(len(workloads)) as workers:

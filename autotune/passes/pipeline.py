@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from autotune import settings
-from autotune.errors import GraphError, InternalError
+from autotune.errors import GraphError, InternalError, UsageError
 from autotune.graph.devices import check_devices
 from autotune.graph.ir import Graph
 from autotune.graph.text import print_graph
@@ -44,16 +44,44 @@ from autotune.passes.simplify import Simplify
 from autotune.passes.sink_shuffles import SinkShuffles
 from autotune.passes.split_groups import SplitGroups
 from autotune.passes.split_phases import SplitPhases
+from autotune.suggest import listing
+
+NEEDED = frozenset({"empty_tensors", "integer_products", "fold_constants", "dead_code"})
+"""Passes without which some operators have no dispatch."""
 
 
-def standard_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[GraphPass, ...]:
+def standard_passes(
+    layout: str = "NHWC", activations: str = "uint8", without: Collection[str] = ()
+) -> tuple[GraphPass, ...]:
     """The pipeline from an imported model to the graph that is divided into dispatches.
 
-    ``activations`` is the type that quantised ones are brought to (:attr:`autotune.target.Target.activations`).
+    ``activations`` is the type that quantised ones are brought to (:attr:`autotune.target.Target.activations`);
+    ``without`` names passes that are left out, of :func:`optional_passes`.
 
     Raises:
-        UsageError: ``layout`` is unknown.
+        UsageError: ``layout`` is unknown, or a pass that is to be left out is, or it is needed.
     """
+    everything = _all_passes(layout, activations)
+    if without:
+        known = _optional(everything)
+        for name in without:
+            if name not in known:
+                raise UsageError(
+                    f"cannot leave out the pass {name!r}\n  one of {listing(name, sorted(known))}"
+                )
+    return tuple(each for each in everything if each.name not in without)
+
+
+def optional_passes() -> frozenset[str]:
+    """The names of the passes that may be left out."""
+    return _optional(_all_passes())
+
+
+def _optional(passes: Sequence[GraphPass]) -> frozenset[str]:
+    return frozenset(each.name for each in passes) - NEEDED
+
+
+def _all_passes(layout: str = "NHWC", activations: str = "uint8") -> tuple[GraphPass, ...]:
     return (
         EmptyTensors(),
         QuantizedOperators(activations),
@@ -151,9 +179,11 @@ def _dump(graph: Graph, folder: str, number: int, name: str) -> None:
 
 
 __all__ = [
+    "NEEDED",
     "Observer",
     "PassRecord",
     "dump_folder",
+    "optional_passes",
     "placed_passes",
     "run_passes",
     "standard_passes",

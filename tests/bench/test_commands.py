@@ -80,6 +80,25 @@ def test_operators(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["notes"][0] == "SFM: softmax over axis 1 (M,N)"
 
 
+def test_parts_switched_off(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "ablation.md"
+    arguments = ("ablation", "tiny_cnn", "--threads", 1, "--processes", 1, "--without", "fusion", "-o", page)
+    (row,) = measured(capsys, *arguments, "--json")["data"]
+    (off,) = row["without"]
+    assert off["switch"] == "fusion"
+    assert not off["same"]
+    assert off["work"]["dispatches"] > row["work"]["dispatches"]
+    assert off["work"]["bytes_moved"] > row["work"]["bytes_moved"]
+    assert off["ratio"]["median"] > 0
+    assert "| tiny_cnn | fusion |" in page.read_text(encoding="utf-8")
+
+
+def test_unknown_parts_are_not_switched_off(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "ablation", "mlp", "--without", "fusions")
+    assert code == 2
+    assert "--without 'fusions' is no part that can be switched off\n  one of fusion, " in err
+
+
 def test_quantised_operators_beside_float32(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     page = tmp_path / "int8.md"
     found = measured(capsys, "int8", "7² 512", "--peers", "none", "-o", page, *QUICK)

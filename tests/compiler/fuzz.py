@@ -25,11 +25,8 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
@@ -37,8 +34,7 @@ from autotune.compiler import compile_in_detail
 from autotune.compiler.memory_proof import prove_memory
 from autotune.errors import GraphError
 from autotune.graph import ops
-from autotune.passes.base import GraphPass
-from autotune.passes.pipeline import standard_passes
+from autotune.passes.pipeline import optional_passes
 from autotune.runtime.module import Module
 from tests.compiler.drafts import Draft, Drawn, Unfit
 from tests.compiler.operator_rules import RULES
@@ -51,8 +47,6 @@ SECONDS = 300
 """How long a block may take before it counts as hung, a graph."""
 ENVIRONMENT = {**os.environ, "AUTOTUNE_BUILDERS": "1"}
 """Of the processes of a campaign, which share the cores already."""
-NEEDED = ("empty_tensors", "integer_products", "fold_constants", "dead_code")
-"""Passes without which some operators have no dispatch."""
 COMMON = ("MatMul", "Conv", "Transpose", "Reshape", "Slice", "Concat", "Add", "Mul", "Softmax", "Split")
 """Operators that are drawn four times as often as others: most passes are about them."""
 ROUGH = 2e-3
@@ -74,18 +68,13 @@ class Problem:
         return Counter(node.op for node in self.drawn.graph.nodes)
 
 
-def optional_passes() -> tuple[str, ...]:
-    """The names of the passes that may be left out."""
-    return tuple(sorted({p.name for p in standard_passes()} - set(NEEDED)))
-
-
 def problem(seed: int) -> Problem:
     """The graph of a seed."""
     rng = random.Random(seed)
     exact = rng.random() < 0.5
     way = random_way(rng)
     without = rng.choice((0, 0, 0.2, 0.5, 1))
-    left_out = frozenset(name for name in optional_passes() if rng.random() < without)
+    left_out = frozenset(name for name in sorted(optional_passes()) if rng.random() < without)
     draft = Draft(rng, FINE if exact else ROUGH)
     names = [*RULES, *COMMON * 3]
     wanted = rng.randint(5, 30)
@@ -100,31 +89,20 @@ def problem(seed: int) -> Problem:
     return Problem(draft.drawn(), way, exact, left_out)
 
 
-@contextmanager
-def passes_left_out(without: frozenset[str]) -> Iterator[None]:
-    """Compile without some of the passes."""
-
-    def chosen(layout: str = "NHWC", activations: str = "uint8") -> tuple[GraphPass, ...]:
-        return tuple(p for p in standard_passes(layout, activations) if p.name not in without)
-
-    with mock.patch("autotune.compiler.dividing.standard_passes", chosen):
-        yield
-
-
 def check(given: Problem) -> None:
     """Compile, prove the memory plan, run twice and compare; AssertionError on a difference."""
     graph, way = given.drawn.graph, given.way
     algorithm = None if given.exact else way.algorithm
-    with passes_left_out(given.without):
-        done = compile_in_detail(
-            graph,
-            layout=way.layout,
-            algorithm=algorithm,
-            tolerance=0 if given.exact else 1e-3,
-            threads=way.threads,
-            options=way.options,
-            schedules=schedules_of(graph, way, algorithm),
-        )
+    done = compile_in_detail(
+        graph,
+        layout=way.layout,
+        algorithm=algorithm,
+        tolerance=0 if given.exact else 1e-3,
+        threads=way.threads,
+        options=way.options,
+        schedules=schedules_of(graph, way, algorithm, given.without),
+        without=given.without,
+    )
     prove_memory(done.partition, done.memory_plan)
     with Module(done.image) as module:
         for _ in range(2):

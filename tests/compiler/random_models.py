@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -423,12 +423,14 @@ def check_model(graph: Graph, way: Way) -> None:
                 np.testing.assert_allclose(results[name], want, rtol=2e-3, atol=slack)
 
 
-def schedules_of(graph: Graph, way: Way, algorithm: str | None) -> dict[str, Trace]:
+def schedules_of(
+    graph: Graph, way: Way, algorithm: str | None, without: Collection[str] = ()
+) -> dict[str, Trace]:
     """The schedules that a way chooses, by workload."""
     if way.source == "default":
         return {}
     target = Target.detect(threads=way.threads)
-    parts = divide(graph, layout=way.layout, options=way.options)
+    parts = divide(graph, layout=way.layout, options=way.options, without=without)
     parts = plan_of(distinct_workloads(parts), target, None, Preference(algorithm=algorithm)).apply(parts)
     rng = np.random.default_rng(way.choice)
     traces = {}

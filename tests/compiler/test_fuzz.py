@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from autotune.errors import UsageError
 from autotune.graph import ops
-from autotune.passes.pipeline import standard_passes
+from autotune.passes.pipeline import NEEDED, optional_passes, standard_passes
 from tests.compiler import fuzz
 from tests.compiler.operator_rules import LEFT_OUT, RULES
 
@@ -50,8 +51,14 @@ def run_block(first: int, count: int) -> None:
 
 def test_needed_passes_are_passes() -> None:
     names = {p.name for p in standard_passes()}
-    assert names >= set(fuzz.NEEDED)
-    assert set(fuzz.optional_passes()) == names - set(fuzz.NEEDED)
+    assert names >= NEEDED
+    assert optional_passes() == names - NEEDED
+
+
+@pytest.mark.parametrize("name", ["fold_constants", "simplfy"])
+def test_passes_that_cannot_be_left_out_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=rf"cannot leave out the pass '{name}'\n  one of apply_to_parts, .*"):
+        standard_passes(without=[name])
 
 
 def test_one_wrong_element_is_found() -> None:

@@ -5,7 +5,7 @@
     python -m tests.compiler.fuzz 20000 -n 2 --record graphs.jsonl
 
 A graph has 5 to 30 operators of the whole registry (`tests.compiler.operator_rules`). It is compiled with some of the
-optional passes, in a random way, and its machine code must give what the NumPy reference gives. Blocks of graphs run in
+optional passes, in a random way, and its machine code must give what the NumPy reference gives. Graphs run in
 processes of their own, so that a crash is a finding like any other. Each finished graph appends a line to the record;
 called again with the same record, the command goes on where it stopped. One graph by its seed, with its text:
 
@@ -14,16 +14,8 @@ called again with the same record, the command goes on where it stopped. One gra
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import subprocess
-import sys
-import tempfile
-import time
 import traceback
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,17 +28,12 @@ from autotune.errors import GraphError
 from autotune.graph import ops
 from autotune.passes.pipeline import optional_passes
 from autotune.runtime.module import Module
+from tests import campaign
+from tests.campaign import Work
 from tests.compiler.drafts import Draft, Drawn, Unfit
 from tests.compiler.operator_rules import RULES
-from tests.compiler.random_models import Way, random_way, schedules_of
+from tests.compiler.random_models import Way, random_way, schedules_chosen
 
-ROOT = Path(__file__).parent.parent.parent
-FIRST = 1_000_000
-BLOCK = 20
-SECONDS = 300
-"""How long a block may take before it counts as hung, a graph."""
-ENVIRONMENT = {**os.environ, "AUTOTUNE_BUILDERS": "1"}
-"""Of the processes of a campaign, which share the cores already."""
 COMMON = ("MatMul", "Conv", "Transpose", "Reshape", "Slice", "Concat", "Add", "Mul", "Softmax", "Split")
 """Operators that are drawn four times as often as others: most passes are about them."""
 ROUGH = 2e-3
@@ -93,16 +80,16 @@ def check(given: Problem) -> None:
     """Compile, prove the memory plan, run twice and compare; AssertionError on a difference."""
     graph, way = given.drawn.graph, given.way
     algorithm = None if given.exact else way.algorithm
-    done = compile_in_detail(
-        graph,
-        layout=way.layout,
-        algorithm=algorithm,
-        tolerance=0 if given.exact else 1e-3,
-        threads=way.threads,
-        options=way.options,
-        schedules=schedules_of(graph, way, algorithm, given.without),
-        without=given.without,
-    )
+    with schedules_chosen(way):
+        done = compile_in_detail(
+            graph,
+            layout=way.layout,
+            algorithm=algorithm,
+            tolerance=0 if given.exact else 1e-3,
+            threads=way.threads,
+            options=way.options,
+            without=given.without,
+        )
     prove_memory(done.partition, done.memory_plan)
     with Module(done.image) as module:
         for _ in range(2):
@@ -128,7 +115,7 @@ def _compare(name: str, found: np.ndarray, wanted: np.ndarray, slack: np.ndarray
 def verdict(seed: int) -> dict[str, object]:
     """The line of a seed: its operators and, if it failed, how."""
     given = problem(seed)
-    line: dict[str, object] = {"seed": seed, "operators": given.operators, "without": sorted(given.without)}
+    line: dict[str, object] = {"operators": given.operators, "without": sorted(given.without)}
     try:
         check(given)
     except Exception as error:  # noqa: BLE001  # whatever went wrong is a finding
@@ -139,62 +126,7 @@ def verdict(seed: int) -> dict[str, object]:
     return line
 
 
-def work(record: str, seeds: list[int]) -> None:
-    """Check graphs, each with a line in the record before and after: what a process of a campaign does."""
-    warnings.simplefilter("ignore")
-    np.seterr(all="ignore")
-    for seed in seeds:
-        _append(Path(record), {"seed": seed, "finding": "the process ended"})
-        _append(Path(record), verdict(seed))
-
-
-def _append(record: Path, line: dict[str, object]) -> None:
-    with record.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def read_record(record: Path) -> dict[int, dict[str, object]]:
-    """The last line of each seed; a line cut short by an interruption does not count."""
-    found = {}
-    for text in record.read_text(encoding="utf-8").splitlines() if record.exists() else ():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            continue
-        found[line["seed"]] = line
-    return found
-
-
-def campaign(graphs: int, workers: int, record: Path, first: int) -> dict[int, dict[str, object]]:
-    """Check the graphs that the record lacks, or whose process was ended; returns the lines of all."""
-    done = read_record(record)
-    missing = [s for s in range(first, first + graphs) if s not in done]
-    blocks = [missing[i : i + BLOCK] for i in range(0, len(missing), BLOCK)]
-    running: list[tuple[subprocess.Popen[bytes], list[int], float]] = []
-    started = said = time.monotonic()
-    while blocks or running:
-        while blocks and len(running) < workers:
-            block = blocks.pop(0)
-            what = f"from tests.compiler import fuzz; fuzz.work({str(record)!r}, {block})"
-            running.append(
-                (subprocess.Popen([sys.executable, "-c", what], cwd=ROOT), block, time.monotonic())
-            )
-        time.sleep(0.05)
-        for entry in list(running):
-            process, block, since = entry
-            if process.poll() is None and time.monotonic() - since > SECONDS * len(block):
-                process.kill()
-            if process.poll() is None:
-                continue
-            running.remove(entry)
-            rest = [s for s in block if s not in read_record(record)]
-            blocks += [rest] if rest else []  # a crash: its seed has a line, the others go on
-        if time.monotonic() - said > 60:
-            said = time.monotonic()
-            count = len(read_record(record)) - len(done)
-            print(f"{count} graphs after {said - started:.0f} s", flush=True)
-    found = read_record(record)
-    return {s: found[s] for s in range(first, first + graphs)}
+WORK = Work(verdict, {}, lambda _, death: {"finding": f"{death}\n{death.stderr}".strip()}, seconds=300)
 
 
 def report(found: dict[int, dict[str, object]]) -> str:
@@ -220,12 +152,7 @@ def report(found: dict[int, dict[str, object]]) -> str:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("graphs", type=int)
-    parser.add_argument("-n", "--workers", type=int, default=1, help="processes at a time")
-    parser.add_argument("--record", type=Path, help="file to go on from")
-    parser.add_argument("--first", type=int, default=FIRST, help="first seed")
-    options = parser.parse_args()
+    options = campaign.arguments("graphs", __doc__).parse_args()
     if options.graphs == 1:
         given = problem(options.first)
         print(
@@ -237,9 +164,9 @@ def main() -> None:
         )
         check(given)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        record = options.record or Path(folder) / "graphs.jsonl"
-        found = campaign(options.graphs, options.workers, record, options.first)
+    seeds = range(options.first, options.first + options.graphs)
+    with campaign.record_of(options) as record:
+        found = campaign.run("tests.compiler.fuzz", seeds, options.workers, record)
     print(report(found))
     raise SystemExit(1 if any("finding" in line for line in found.values()) else 0)
 

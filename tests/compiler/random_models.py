@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autotune.compiler import compile_in_detail, distinct_workloads, divide
+from autotune.compiler import compile_in_detail, plan
 from autotune.compiler.memory_proof import prove_memory
-from autotune.compiler.plan import plan_of
+from autotune.compiler.planned import GIVEN, Planned
 from autotune.errors import GraphError
 from autotune.graph import evaluate
 from autotune.graph.build import GraphBuilder
 from autotune.graph.ir import Graph
+from autotune.graph.region import Workload
 from autotune.passes.fuse import FusionOptions
 from autotune.passes.options import DIRECT, RULES
 from autotune.passes.partition import PartitionOptions
-from autotune.passes.preference import Preference
 from autotune.runtime.module import Module
 from autotune.schedule.trace import Trace
 from autotune.target import Target
@@ -405,14 +408,10 @@ def check_model(graph: Graph, way: Way) -> None:
         for k, v in enumerate(graph.inputs)
     }
     expected = evaluate.run(graph, inputs)
-    done = compile_in_detail(
-        graph,
-        layout=way.layout,
-        algorithm=way.algorithm,
-        threads=way.threads,
-        options=way.options,
-        schedules=schedules_of(graph, way, way.algorithm),
-    )
+    with schedules_chosen(way):
+        done = compile_in_detail(
+            graph, layout=way.layout, algorithm=way.algorithm, threads=way.threads, options=way.options
+        )
     prove_memory(done.partition, done.memory_plan)
     with Module(done.image) as module:
         for _ in range(2):
@@ -423,21 +422,16 @@ def check_model(graph: Graph, way: Way) -> None:
                 np.testing.assert_allclose(results[name], want, rtol=2e-3, atol=slack)
 
 
-def schedules_of(
-    graph: Graph, way: Way, algorithm: str | None, without: Collection[str] = ()
-) -> dict[str, Trace]:
-    """The schedules that a way chooses, by workload."""
-    if way.source == "default":
-        return {}
-    target = Target.detect(threads=way.threads)
-    parts = divide(graph, layout=way.layout, options=way.options, without=without)
-    parts = plan_of(distinct_workloads(parts), target, None, Preference(algorithm=algorithm)).apply(parts)
-    rng = np.random.default_rng(way.choice)
-    traces = {}
-    for workload in distinct_workloads(parts):
+@contextmanager
+def schedules_chosen(way: Way) -> Iterator[None]:
+    """Compile with the schedules that a way chooses: no loop changed, the default, or any of the space."""
+
+    def chosen(workload: Workload, target: Target, *given: Any) -> Planned:
         if way.source == "plain":
-            traces[workload.key] = Trace()
-            continue
+            return Planned(workload, Trace(), GIVEN)
         space = spaces.space_for(workload, target)
-        traces[workload.key] = space.schedule(space.random(rng, 1)[0]).trace
-    return traces
+        rng = np.random.default_rng([way.choice, int(workload.key[:12], 16)])
+        return Planned(workload, space.schedule(space.random(rng, 1)[0]).trace, GIVEN)
+
+    with nullcontext() if way.source == "default" else mock.patch(f"{plan.__name__}.schedule_for", chosen):
+        yield

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +10,8 @@ import pytest
 from autotune.errors import UsageError
 from autotune.graph import ops
 from autotune.passes.pipeline import NEEDED, optional_passes, standard_passes
+from autotune.workers.process import Died
+from tests import campaign
 from tests.compiler import fuzz
 from tests.compiler.operator_rules import LEFT_OUT, RULES
 
@@ -39,7 +39,7 @@ def test_graphs_compute_their_reference(block: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(40))
 def test_many_graphs_compute_their_reference(block: int) -> None:
-    run_block(fuzz.FIRST + 50 * block, 50)
+    run_block(campaign.FIRST + 50 * block, 50)
 
 
 def run_block(first: int, count: int) -> None:
@@ -79,12 +79,7 @@ def test_a_seed_gives_the_same_graph() -> None:
         np.testing.assert_array_equal(array, second.drawn.feed[name])
 
 
-def test_a_campaign_goes_on_and_reports_a_crash(tmp_path: Path) -> None:
-    record = tmp_path / "graphs.jsonl"
-    done = [{"seed": 0, "operators": {"Add": 2}, "without": []}, {"seed": 1, "finding": "the process ended"}]
-    record.write_text(
-        "".join(json.dumps(line) + "\n" for line in done) + '{"seed": 2, "oper', encoding="utf-8"
-    )
-    found = fuzz.campaign(2, 1, record, 0)  # both are known: nothing runs
-    assert fuzz.report(found).endswith("findings: 1\n  seed 1: the process ended")
-    assert set(fuzz.read_record(record)) == {0, 1}
+def test_a_process_that_ends_is_a_finding() -> None:
+    died = {"finding": "the worker died (SIGSEGV)"}
+    assert fuzz.report({1: {"seed": 1, **died}}).endswith("findings: 1\n  seed 1: the worker died (SIGSEGV)")
+    assert fuzz.WORK.ended("check", Died("the worker died (SIGSEGV)")) == died

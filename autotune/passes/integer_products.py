@@ -23,6 +23,8 @@ from autotune.passes.base import GraphPass
 from autotune.passes.rewriter import Rewriter
 
 SIGNS = ("uint8", "int8")
+DOT_GROUP = 4
+"""Products of bytes that dot products of all targets add up."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,7 @@ class _Expression:
             wide = self.cast(w, "int32", "weights")
             w = self.emit("Sub", wide, self.cast(w_zero, "int32", "zero"), what="weights")
             w = self.cast(w, "int16", "weights")
+        x, w = self._filled(x, w)
         # What lies around the input is only read where there is padding.
         fills = [self.along(x_zero, 1, 0)] if x_zero is not None and any(ints(self.node, "pads")) else []
         total = self.emit("IntegerConv", x, w, *fills, what="products", attrs=self.node.attrs)
@@ -157,6 +160,19 @@ class _Expression:
         axes: dict[str, Attr] = {"axes": tuple(range(1, rank)), "keepdims": 0}
         sums = self.along(self.emit("ReduceSum", wide, what="sums", attrs=axes), rank, 1)
         return self._minus(total, self.cast(self.along(x_zero, rank, 0), "int32", "zero"), sums)
+
+    def _filled(self, x: str, w: str) -> tuple[str, str]:
+        """An image of few channels with as many as a dot product takes at once, by which zeros are multiplied."""
+        array = self.rewriter.constant_of(w)
+        if array is None or array.dtype != np.int8 or integer(self.node, "group") != 1:
+            return x, w
+        missing = DOT_GROUP - array.shape[1]
+        if missing <= 0 or array[0, 0].size == 1:
+            return x, w
+        ends = [(0, missing if axis == 1 else 0) for axis in range(array.ndim)]
+        pads = tuple(pair[side] for side in (0, 1) for pair in ends)
+        filled = self.emit("Pad", x, what="filled", attrs={"pads": pads})
+        return filled, self.rewriter.constant(f"{w}.filled", np.pad(array, ends))
 
     def _signed(self, value: str, zero: str | None, to: str) -> tuple[str, str | None]:
         """Eight bits in the other signedness: moved by 128, and the zero point with them."""

@@ -183,6 +183,25 @@ def test_compiled_qlinear_conv(group: int, kernel: int) -> None:
     compiled_gives_reference(model(node, inputs, constants, TensorProto.UINT8), inputs)
 
 
+def test_images_of_few_channels_fill_a_dot_product() -> None:
+    from onnx import TensorProto, helper
+
+    from autotune.compiler import distinct_workloads, divide
+    from autotune.target import Target
+    from search_spaces.spaces import space_for
+
+    rng = np.random.default_rng(0)
+    inputs = {"x": random(rng, "uint8", 1, 3, 9, 11)}
+    constants = {"w": random(rng, "int8", 16, 3, 3, 3), "xz": np.uint8(7)}
+    node = helper.make_node("ConvInteger", ["x", "w", "xz"], ["y"], pads=[1] * 4, strides=[2, 2])
+    proto = model(node, inputs, constants, TensorProto.INT32)
+    compiled_gives_reference(proto, inputs)
+    machine = Target.parse("x86-64-v4-vnni")
+    workloads = distinct_workloads(divide(proto, activations=machine.activations))
+    found = [str(space_for(w, machine).schedule(space_for(w, machine).default()).trace) for w in workloads]
+    assert any("vpdpbusd" in text for text in found), found
+
+
 def test_a_dynamically_quantised_product_compiles() -> None:
     from onnx import TensorProto, helper, numpy_helper
 

@@ -85,7 +85,7 @@ class _Fusion:
             if ops.get(node.op).role == "anchor":
                 groups.append(Group(self._grow(node, anchored=True), node))
         # After all epilogues: an operation between two anchors rather ends the first one.
-        groups = [self._with_producers(group) for group in groups]
+        groups = [self._with_widened(self._with_producers(group)) for group in groups]
         for index, node in enumerate(self.graph.nodes):
             if index not in self.taken and not self.views.is_view(node):
                 groups.append(Group(self._grow(node, anchored=False), None))
@@ -181,6 +181,33 @@ class _Fusion:
             # What is blended is read several times: it is computed before.
             roles = () if ops.get(producer.op).role == "blend" else ops.get(producer.op).prologue or roles
         return Group(nodes, anchor)
+
+    def _with_widened(self, group: Group) -> Group:
+        """The group with the chains of elementwise operations that widen an operand of its epilogue.
+
+        Integers that stand for real numbers are fewer bytes as they lie: they are read and converted in registers.
+        """
+        if group.anchor is None or not self.options.epilogues:
+            return group
+        members = [self.position[node.outputs[0]] for node in group.nodes]
+        after = group.nodes[group.nodes.index(group.anchor) + 1 :]
+        for value in [v for node in after for v in node.present_inputs]:
+            chain = self._widening(value)
+            joined = sorted({*members, *chain})
+            if chain and len(joined) <= self.options.max_nodes and self._few_inputs(joined):
+                members = joined
+                self.taken.update(chain)
+        return Group(tuple(self.graph.nodes[i] for i in members), group.anchor)
+
+    def _widening(self, value: str) -> list[int]:
+        """A chain of nodes, last first, that makes a value of one of its shape that is fewer bytes; or nothing."""
+        chain, made, roles = list[int](), self.graph.type_of(value), set[Role]({"elementwise"})
+        while (producer := self.producers.get(value)) is not None and self._may_precede(producer, roles):
+            value = self._chained(producer)
+            if value == ABSENT or self.graph.type_of(value).shape != made.shape:
+                return []
+            chain.append(self.position[producer.outputs[0]])
+        return chain if chain and self.graph.type_of(value).nbytes < made.nbytes else []
 
     def _chained(self, node: Node) -> str:
         """The operand that carries on a chain of producers: the one that is not a constant."""

@@ -145,3 +145,20 @@ def test_steps_that_are_known_only_at_run_time_stay() -> None:
     np.testing.assert_allclose(
         evaluate.run(integers, feed)["y"], evaluate.run(graph, feed)["y"], rtol=1e-5, atol=1e-5
     )
+
+
+def test_integers_that_are_added_after_a_product_are_widened_in_its_epilogue() -> None:
+    from autotune.compiler import divide
+
+    b = Quantised("uint8")
+    x = b.both(b.input("x", (1, 8, 6, 6)), 0.03)
+    one = b.both(b.node("Conv", [x, b.weights("w", (8, 8, 1, 1), 0)], "one"), 0.02)
+    two = b.node("Conv", [one, b.weights("v", (8, 8, 3, 3), 0)], "two", pads=[1] * 4)
+    y = b.node("QuantizeLinear", [b.node("Add", [two, one], "sum"), *b.steps("y", 0.05)], "y")
+    proto = b.finish([y])
+    parts = divide(proto)
+    assert {parts.types[v].dtype for each in parts.dispatches for v in each.outputs} == {"uint8"}
+    feed = {"x": b.rng.standard_normal((1, 8, 6, 6), dtype=np.float32)}
+    wanted = evaluate.run(forms(proto)[1], feed)["y"].astype(int)
+    found = autotune.compile(proto, threads=1).run(feed)["y"].astype(int)
+    assert np.abs(found - wanted).max() <= 1

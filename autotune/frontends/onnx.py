@@ -23,6 +23,7 @@ from autotune.frontends.onnx_control import CONTROL, control
 from autotune.frontends.onnx_counted import Counted, carried
 from autotune.frontends.onnx_emit import Emitter
 from autotune.frontends.onnx_functions import Definition, definition_of
+from autotune.frontends.onnx_microsoft import DEFINED, microsoft_definition
 from autotune.frontends.onnx_nodes import OnnxNode, convert
 from autotune.frontends.onnx_old import BROADCASTING, OLD, compose_broadcast, modernise
 from autotune.frontends.onnx_read import (
@@ -209,6 +210,9 @@ class _Importer:
     def _import_node(self, proto: Any) -> None:
         op, name = operator_of(proto), node_name(proto)
         if self._import_special(op, proto):
+            return
+        if op in DEFINED:
+            self._import_nodes_of(microsoft_definition(proto, self._fresh(f"{name}.")))
             return
         if not ops.is_custom(op):
             check_node(proto, self)

@@ -11,6 +11,7 @@ from autotune.frontends.onnx_composed import COMPOSED
 from autotune.frontends.onnx_constants import SPECIAL
 from autotune.frontends.onnx_control import CONTROL
 from autotune.frontends.onnx_functions import is_defined, parts_of
+from autotune.frontends.onnx_microsoft import DEFINED
 from autotune.frontends.onnx_nodes import REWRITTEN
 from autotune.frontends.onnx_sequences import SEQUENCES
 from autotune.graph import ops
@@ -25,7 +26,7 @@ def _unsupported(nodes: Iterable[Any], opset: int) -> dict[tuple[str, str], list
     found: dict[tuple[str, str], list[str]] = {}
     for node in _with_inner(nodes):
         op = operator_of(node)
-        if not (ops.supported(op) if ops.is_custom(op) else _is_supported(op, opset)):
+        if op not in DEFINED and not (ops.supported(op) if ops.is_custom(op) else _is_supported(op, opset)):
             name = node.name or next((o for o in node.output if o), "")
             domain = "" if node.domain == "ai.onnx" else node.domain
             found.setdefault((domain, node.op_type), []).append(name)

@@ -68,6 +68,8 @@ def command(
 
     check_threads_here("host", threads, allow_oversubscription=allow_oversubscription)
     samples = _samples(data)
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {str(output.absolute().parent)!r} to write {output.name} to")
     announce(f"quantising {model}")
     start = time.perf_counter()
     made = quantize(
@@ -104,9 +106,10 @@ def _samples(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UsageError(f"there is no file {str(path)!r}")
     try:
-        with np.load(path, allow_pickle=False) as found:
-            if not hasattr(found, "files"):
-                raise InputError(f"{path} is a single array\n  write one with numpy.savez(path, NAME=array)")
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise InputError(f"{path} is a single array\n  write one with numpy.savez(path, NAME=array)")
+        with found:
             return {name: found[name] for name in found.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path} is not an .npz file of arrays: {error}") from error

@@ -52,6 +52,8 @@ class Range:
         >>> Range(0.0, 2.55).steps
         (np.float32(0.01), np.uint8(0))
         """
+        if self.high <= self.low:  # nothing but 0 was seen
+            return np.float32(1), np.uint8(0)
         scale = np.float32(max((self.high - self.low) / LEVELS, 1e-30))
         return scale, np.uint8(np.clip(np.rint(-self.low / scale), 0, LEVELS))
 

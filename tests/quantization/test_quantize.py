@@ -35,7 +35,7 @@ def test_ranges_by_each_method() -> None:
     assert -3.4 < most.low < -2.9
     assert best.high < 40
     assert chosen(seen(np.array([2.0, 3.0])), "minmax", 99).low == 0
-    assert Range(0.0, 0.0).steps[1] == 0
+    assert Range(0.0, 0.0).steps == (1, 0)
 
 
 @pytest.mark.parametrize("method", ["minmax", "percentile", "mse"])
@@ -112,3 +112,7 @@ def test_samples_that_do_not_fit_are_refused(tmp_path: Path, capsys: pytest.Capt
     ]
     assert main.run(arguments) == 2
     assert "x.npz is not an .npz file of arrays" in capsys.readouterr().err
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    arguments[3] = str(tmp_path / "x.npy")
+    assert main.run(arguments) == 2
+    assert "x.npy is a single array\n  write one with numpy.savez" in capsys.readouterr().err

@@ -35,7 +35,10 @@ def dot_of(shape: TileShape, target: Target) -> DotProduct | None:
         return None
     if shape.vector in forms[left.tensor].axes or not _neighbours(shape, forms[left.tensor]):
         return None
-    found = dot_product(target, left.dtype, right.dtype, shape.extents[shape.vector])
+    # Sums stay in registers of as many lanes as what is computed from them has: float64 and int64 have half of them.
+    after = (shape.structure.anchor, *shape.structure.epilogue)
+    most = min(target.lanes(value.dtype) for op in after for value in op.body)
+    found = dot_product(target, left.dtype, right.dtype, shape.extents[shape.vector], most)
     return found if found is not None and shape.extents[shape.main] >= found.group else None
 
 

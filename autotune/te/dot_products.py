@@ -89,10 +89,13 @@ _ALONE = 6
 """Instructions that a column takes which no whole vector holds, about: its products are computed one by one."""
 
 
-def dot_product(target: Target, left: str, right: str, columns: int) -> DotProduct | None:
+def dot_product(
+    target: Target, left: str, right: str, columns: int, most: int | None = None
+) -> DotProduct | None:
     """The best instruction of a target for operands of these types, at most ``columns`` wide; None if it has none.
 
-    Narrower ones are better where wide ones leave columns over: 24 columns are three times eight lanes.
+    Narrower ones are better where wide ones leave columns over: 24 columns are three times eight lanes. ``most`` is
+    how many lanes it may have.
     """
     found = [
         dot
@@ -101,7 +104,7 @@ def dot_product(target: Target, left: str, right: str, columns: int) -> DotProdu
         and (dot.left, dot.right) == (left, right)
         and set(dot.requires) <= set(target.features)
         and dot.lanes * 32 <= target.vector_bits
-        and dot.lanes <= columns
+        and dot.lanes <= (columns if most is None else min(columns, most))
     ]
     alike = [dot for dot in found if dot.name == found[0].name]
     return min(alike, key=lambda dot: columns // dot.lanes + _ALONE * (columns % dot.lanes), default=None)

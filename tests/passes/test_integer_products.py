@@ -11,6 +11,7 @@ import pytest
 import autotune
 from autotune.errors import ModelImportError, UsageError
 from autotune.frontends import onnx as frontend
+from autotune.frontends.model_builder import ModelBuilder
 from autotune.graph import evaluate
 from autotune.passes.integer_products import SIGNS, IntegerProducts
 from autotune.passes.pipeline import run_passes, standard_passes
@@ -200,6 +201,20 @@ def test_images_of_few_channels_fill_a_dot_product() -> None:
     workloads = distinct_workloads(divide(proto, activations=machine.activations))
     found = [str(space_for(w, machine).schedule(space_for(w, machine).default()).trace) for w in workloads]
     assert any("vpdpbusd" in text for text in found), found
+
+
+@pytest.mark.parametrize("wide", ["float64", "int64"])
+def test_sums_that_are_read_as_wider_numbers(wide: str) -> None:
+    from onnx import helper
+
+    b = ModelBuilder("wide")
+    w = b.constant("w", random(b.rng, "int8", 5, 16))
+    sums = b.node("MatMulInteger", [b.input("x", (12, 5), "uint8"), w], "sums")
+    cast = b.node("Cast", [sums], "cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(wide)))
+    proto = b.finish(
+        [b.node("Sub", [cast, b.constant("c", b.rng.integers(-9, 9, (12, 16)).astype(wide))], "y")]
+    )
+    compiled_gives_reference(proto, {"x": random(b.rng, "uint8", 12, 5)})
 
 
 def test_a_dynamically_quantised_product_compiles() -> None:

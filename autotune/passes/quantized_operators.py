@@ -3,6 +3,7 @@
 Quantisers write y = Q(f(DQ(x), DQ(w))): f is in float32, but what is meant are integers. With s the scales:
 
     Conv(DQ(x), DQ(w), b)    -> DQ(ConvInteger(x, w) + round(b / (s_x s_w))), of int32 sums; also MatMul and Gemm
+    MatMul(DQ(a), DQ(b))     -> DQ(MatMulInteger(a, b)), neither a constant
     Q(DQ(x))                 -> x where the steps are the same, else x * (s_x / s_y) rounded
     Q(Relu(v)), Q(Clip(v))   -> Q(v) with other bounds
     Q(DQ(a) + DQ(b))         -> a * (s_a / s_y) + b * (s_b / s_y), rounded
@@ -117,8 +118,7 @@ class _Rewriting:
             aim = self._other_sign(aim)
             limits = np.iinfo(self.activations)
             self.moved[output] = _of(aim, self.quantized(x, aim, (limits.min, limits.max), output))
-            readers = self.consumers[output]
-            return output not in self.graph.outputs and all(r.op == "DequantizeLinear" for r in readers)
+            return output not in self.graph.outputs and all(map(self._own_steps, self.consumers[output]))
         limits = np.iinfo(to)
         self.rewriter.replace(output, self.quantized(x, aim, (limits.min, limits.max), output))
         return True
@@ -174,16 +174,24 @@ class _Rewriting:
         return producer if producer is not None and producer.op in ("Relu", "Clip") else None
 
     def dequantize(self, node: Node) -> bool:
-        found = self.moved.get(node.inputs[0])
-        (output,) = node.outputs
-        scale, zero = (self.rewriter.constant_of(self.current(node, i) or ABSENT) for i in (1, 2))
-        if found is None or scale is None or scale.size > 1:
+        found, own = self.moved.get(node.inputs[0]), self._own_steps(node)
+        if found is None or own is None:
             return False
-        if zero is None and self.current(node, 2) != ABSENT:
-            return False
-        own = Quantized(found.value, scale.reshape(()), np.zeros((), np.int8) if zero is None else zero, 1)
-        self.values.dequantize(output, _of(self._other_sign(own), found.value))
+        self.values.dequantize(node.outputs[0], _of(self._other_sign(own), found.value))
         return True
+
+    def _own_steps(self, node: Node) -> Quantized | None:
+        """What a DequantizeLinear takes its integers for, where that is one scale and one zero point, known."""
+        if node.op != "DequantizeLinear":
+            return None
+        scale, zero = (self.rewriter.constant_of(self.current(node, i)) for i in (1, 2))
+        if self.current(node, 2) == ABSENT:
+            zero = np.zeros((), self.graph.type_of(node.inputs[0]).dtype)
+        if scale is None or zero is None or scale.size > 1 or zero.size > 1:
+            return None
+        if scale.dtype != np.float32 or not 0 < scale.item() < np.inf:
+            return None
+        return Quantized(node.inputs[0], scale.reshape(()), zero.reshape(()), 1)
 
     # -- operators -------------------------------------------------------------------------------------------
 
@@ -248,8 +256,12 @@ class _Rewriting:
         return self._product(node, "ConvInteger", x, w, 1, self.current(node, 2), node.attrs)
 
     def matmul(self, node: Node) -> bool:
-        x, w = self.values.small(self.current(node, 0)), self.values.weights(self.current(node, 1), -1)
-        if x is None or w is None or len(self.values.type_of(w.value).shape) != 2:
+        left, right = (self.current(node, i) for i in range(2))
+        x, w = self.values.small(left), self.values.weights(right, -1)
+        if w is not None and self.values.type_of(w.value).rank != 2:
+            return False
+        w = w or self.values.small(right)
+        if x is None or w is None:
             return False
         return self._product(node, "MatMulInteger", x, w, -1, ABSENT, {})
 

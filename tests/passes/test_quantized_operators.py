@@ -162,3 +162,61 @@ def test_integers_that_are_added_after_a_product_are_widened_in_its_epilogue() -
     wanted = evaluate.run(forms(proto)[1], feed)["y"].astype(int)
     found = autotune.compile(proto, threads=1).run(feed)["y"].astype(int)
     assert np.abs(found - wanted).max() <= 1
+
+
+def attention(b: Quantised) -> Any:
+    """Scores of one operand by another, softmax, and the mean of a third by them, between QDQ as quantisers write."""
+    q, k, v = (b.both(b.input(name, (2, 3, 9, 20)), 0.03) for name in "qkv")
+    k = b.both(b.node("Transpose", [k], "turned", perm=[0, 1, 3, 2]), 0.03)
+    scores = b.both(b.node("MatMul", [q, k], "scores"), 0.2)
+    shares = b.both(
+        b.node("Softmax", [scores], "shares", axis=-1), 1 / 255, 0 if b.dtype == "uint8" else -128
+    )
+    mean = b.node("MatMul", [shares, v], "mean")
+    return b.finish([b.node("QuantizeLinear", [mean, *b.steps("y", 0.03)], "y")])
+
+
+@pytest.mark.parametrize("activations", ["uint8", "int8"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_products_of_two_activations_are_on_integers(dtype: str, activations: str) -> None:
+    proto = attention(b := Quantised(dtype))
+    feed = {name: b.rng.standard_normal((2, 3, 9, 20), dtype=np.float32) for name in "qkv"}
+    graph, integers = forms(proto, activations)
+    found = Counter(node.op for node in integers.nodes)
+    assert found["IntegerMatMul"] == 2
+    assert not found["MatMul"]
+    wanted = evaluate.run(graph, feed)["y"].astype(int)
+    assert np.abs(evaluate.run(integers, feed)["y"].astype(int) - wanted).max() <= 1
+    if activations == "uint8":
+        assert np.abs(autotune.compile(proto, threads=1).run(feed)["y"].astype(int) - wanted).max() <= 1
+
+
+def test_products_of_matrices_and_vectors_of_activations() -> None:
+    b = Quantised("uint8")
+    x, w, v = b.both(b.input("x", (3, 4, 12)), 0.03), b.both(b.input("w", (12, 5)), 0.02), b.input("v", (5,))
+    both = b.both(b.node("MatMul", [x, w], "xw"), 0.05)
+    proto = b.finish([b.node("MatMul", [both, b.both(v, 0.03)], "y")])
+    feed = {
+        n: b.rng.standard_normal(s, dtype=np.float32)
+        for n, s in (("x", (3, 4, 12)), ("w", (12, 5)), ("v", (5,)))
+    }
+    graph, integers = forms(proto)
+    assert Counter(node.op for node in integers.nodes)["IntegerMatMul"] == 2
+    wanted = evaluate.run(graph, feed)["y"]
+    np.testing.assert_allclose(evaluate.run(integers, feed)["y"], wanted, atol=0.2)
+    np.testing.assert_allclose(autotune.compile(proto, threads=1).run(feed)["y"], wanted, atol=0.2)
+
+
+def test_integers_of_the_other_sign_that_are_read_with_a_scale_an_index_stay() -> None:
+    b = Quantised("int8")
+    q = b.node("QuantizeLinear", [b.input("x", (8, 3)), *b.steps("x", 0.05)], "q")
+    scales = b.constant("scales", b.rng.uniform(0.01, 0.1, 8).astype(np.float32))
+    real = b.node("DequantizeLinear", [q, scales], "real", axis=0)
+    proto = b.finish(
+        [b.node("Add", [real, b.node("DequantizeLinear", [q, *b.steps("q", 0.02)], "other")], "y")]
+    )
+    feed = {"x": b.rng.standard_normal((8, 3), dtype=np.float32)}
+    graph, integers = forms(proto)
+    np.testing.assert_allclose(
+        evaluate.run(integers, feed)["y"], evaluate.run(graph, feed)["y"], rtol=1e-5, atol=1e-5
+    )

@@ -683,9 +683,13 @@ def step(d: Draft) -> str:
     return d.constant(np.float32(d.rng.choice((0.02, 0.05, 0.1))))
 
 
-def quantised(d: Draft, shape: Iterable[int], dtype: str) -> str:
+def integers(d: Draft, shape: Iterable[int], dtype: str) -> np.ndarray:
     low = 0 if dtype == "uint8" else -128
-    return d.constant(d.numbers.integers(low, low + 256, tuple(shape)).astype(dtype))
+    return d.numbers.integers(low, low + 256, tuple(shape)).astype(dtype)
+
+
+def quantised(d: Draft, shape: Iterable[int], dtype: str) -> str:
+    return d.constant(integers(d, shape, dtype))
 
 
 def zero(d: Draft, dtype: str) -> str:
@@ -711,7 +715,7 @@ def steps_of(d: Draft, op: str) -> None:
 def integer_product(d: Draft, op: str) -> None:
     dtype, other = d.rng.choice(("uint8", "int8")), d.rng.choice(("uint8", "int8"))
     x = d.pick((dtype,), (2, 3))
-    w = quantised(d, (d.shape(x)[-1], d.size()), other)
+    w = d.operand(integers(d, (d.shape(x)[-1], d.size()), other))
     if op == "IntegerMatMul":
         d.node(op, x, w)
     elif op == "MatMulInteger":

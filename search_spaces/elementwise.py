@@ -119,15 +119,15 @@ class RowsRecipe(FlatRecipe):
         return rows
 
 
-def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
-    """The schedules of a region without a tiled anchor; legal for every region."""
+def lanes_of(workload: Workload, target: Target) -> int:
+    """Elements of the first output in a vector."""
     dtype = workload.expressions.outputs[0].dtype
-    lanes = max(1, target.lanes(dtype) if dtype != "bool" else target.lanes("float32"))
-    recipe = RowsRecipe(workload, family, lanes, target.l2_bytes)
-    crossed = crossed_lines(recipe)
-    if crossed is not None:
-        return transposed_space(recipe, target, *crossed)
-    most = max(1, math.ceil(recipe.columns / lanes))
+    return max(1, target.lanes(dtype) if dtype != "bool" else target.lanes("float32"))
+
+
+def rows_knobs(recipe: RowsRecipe, target: Target) -> tuple[list[Knob], Constraint]:
+    """The knobs of a nest row by row, and what they must keep to."""
+    most = max(1, math.ceil(recipe.columns / recipe.lanes))
     vectors = ints(v for v in (1, 2, 4, 8) if v <= most)
     blocks = ints(b for b in _ROW_BLOCKS if b == 1 or b * 2 <= recipe.rows)
     knobs = [
@@ -137,7 +137,7 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     ]
     if not recipe.plain:
         knobs += [prefetch_knob()] if recipe.far_reads else []
-        knobs += stream_knob(recipe.output, workload, target)
+        knobs += stream_knob(recipe.output, recipe.workload, target)
 
     def divides(c: Columns) -> object:
         total, size = recipe.tiles(c), column(c, "row_block", 1)
@@ -146,7 +146,17 @@ def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
     rule = Constraint(
         "row_block", ("row_block", "vectors"), divides, "tiles hold a whole number of iterations"
     )
+    return knobs, rule
+
+
+def space(workload: Workload, target: Target, family: str = FAMILY) -> Space:
+    """The schedules of a region without a tiled anchor; legal for every region."""
+    recipe = RowsRecipe(workload, family, lanes_of(workload, target), target.l2_bytes)
+    crossed = crossed_lines(recipe)
+    if crossed is not None:
+        return transposed_space(recipe, target, *crossed)
+    knobs, rule = rows_knobs(recipe, target)
     return Space(workload, target, family, tuple(knobs), (rule,), recipe)
 
 
-__all__ = ["FAMILY", "RowsRecipe", "space"]
+__all__ = ["FAMILY", "RowsRecipe", "lanes_of", "rows_knobs", "space"]

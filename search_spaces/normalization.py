@@ -1,7 +1,7 @@
 """Normalisations: mean and variance of a row, then the row, in one pass through the row loop.
 
-Knobs: vectors, row_block, method, parallel, stream. LRN and instance normalisation of channels-last images, whose
-statistics do not run along rows, get plain loops.
+Knobs: vectors, row_block, method, parallel, stream. Instance and group normalisation of channels-last images, whose
+statistics run down columns, have those of :mod:`search_spaces.channel_statistics`; LRN gets plain loops.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from search_spaces import elementwise
+from search_spaces.channel_statistics import channel_space, channel_sums
 from search_spaces.row_shape import row_shape
 from search_spaces.rows import row_space
 from search_spaces.space import Space
@@ -24,6 +25,9 @@ def space(workload: Workload, target: Target) -> Space:
     """The schedules of a normalisation."""
     rows = row_shape(workload)
     if rows is None:
+        sums = channel_sums(workload)
+        if sums:
+            return channel_space(FAMILY, workload, target, sums)
         return elementwise.space(workload, target, FAMILY)
     return row_space(FAMILY, workload, target, rows)
 

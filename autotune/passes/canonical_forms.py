@@ -1,7 +1,9 @@
 """Softmax and normalisations that models write out become one operator, however they were written.
 
 As one operator a row is read once and stays in registers or a cache near them; written out, each reduction and what
-follows it is a dispatch that goes through memory. :data:`FORMS` lists what is known.
+follows it is a dispatch that goes through memory. A group normalisation is written as one of instances between two
+Reshapes, which only the order of axes that it came in allows: as one operator it has channels last as convolutions do.
+:data:`FORMS` lists what is known.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Form:
-    """Values that fit ``pattern`` are what ``op`` makes of X and what ``parameters`` says, unless it refuses."""
+    """Values that fit ``pattern`` are what ``op`` makes of X, in their shape, and what ``parameters`` says, unless it
+    refuses."""
 
     op: str
     pattern: Pattern
@@ -45,7 +48,7 @@ class CanonicalForms(GraphPass):
     name: ClassVar[str] = "canonical_forms"
 
     def apply(self, graph: Graph) -> Graph:
-        if not {"ReduceSum", "ReduceMean"} & {node.op for node in graph.nodes}:
+        if not {"ReduceSum", "ReduceMean", "InstanceNormalization"} & {node.op for node in graph.nodes}:
             return graph
         matcher, taken, found = Matcher.of(graph), set[str](), dict[str, _Found]()
         for node in reversed(graph.nodes):
@@ -88,7 +91,9 @@ def _converted(graph: Graph, found: Mapping[str, _Found]) -> Graph:
         constants = [
             rewriter.constant(f"{output}.{name}", array) for name, array in form.parameters.constants.items()
         ]
-        rewriter.become(output, form.op, [rewriter.current(form.x), *constants], form.parameters.attrs)
+        x, shape = rewriter.current(form.x), graph.type_of(output).shape
+        x = x if rewriter.type_of(x).shape == shape else rewriter.reshape(x, *shape)
+        rewriter.become(output, form.op, [x, *constants], form.parameters.attrs)
     return rewriter.finish()
 
 
@@ -135,6 +140,11 @@ def _mean_square(value: Pattern) -> Of:
     return _of("ReduceMean", _of("Mul", value, value), accepts=_last_axes)
 
 
+GROUP_SCALE, GROUP_BIAS = Constant(), Constant()
+GROUPS = _of("InstanceNormalization", _of("Reshape", X), GROUP_SCALE, GROUP_BIAS)
+GROUPED = _of("Reshape", GROUPS)
+GROUPED_SCALED = _of("Mul", GROUPED, SCALE)
+GROUPED_SHIFTED = _of("Add", Either((GROUPED_SCALED, GROUPED)), BIAS)
 SQUARES = _mean_square(X)
 VARIANCES = (_mean_square(CENTRED), _mean_square(_AGAIN))
 STANDARD = Either(tuple(_over_root(CENTRED, variance) for variance in VARIANCES))
@@ -168,6 +178,41 @@ def _normalised(graph: Graph, match: Match) -> Parameters | None:
     return Parameters({"axis": axis, "epsilon": epsilon}, constants)
 
 
+def _grouped(graph: Graph, match: Match) -> Parameters | None:
+    """Statistics of a group are those of an instance with one channel a group."""
+    node = next(n for n in match.nodes if n.op == "InstanceNormalization")
+    inner = graph.type_of(node.outputs[0])
+    result = graph.type_of(match.values[GROUPED])
+    if node.attrs["layout"] != "NCHW" or result.rank < 3 or result.shape[0] != inner.shape[0]:
+        return None
+    channels, groups = result.shape[1], inner.shape[1]
+    if channels % groups:
+        return None
+    made = {
+        name: np.repeat(graph.constants[match.values[pattern]], channels // groups)
+        for name, pattern in (("scale", GROUP_SCALE), ("bias", GROUP_BIAS))
+    }
+    for name, pattern in (("scale", SCALE), ("bias", BIAS)):
+        if pattern not in match.values:
+            continue
+        array = graph.constants[match.values[pattern]]
+        if array.ndim > result.rank or not _is_along(
+            array.reshape((1,) * (result.rank - array.ndim) + array.shape)
+        ):
+            return None
+        numbers = array.reshape(-1)
+        if name == "scale":
+            made = {key: value * numbers for key, value in made.items()}
+        else:
+            made["bias"] = made["bias"] + numbers
+    return Parameters({"num_groups": groups, "epsilon": node.attrs["epsilon"]}, made)
+
+
+def _is_along(array: Array) -> bool:
+    """Whether all numbers are along axis 1."""
+    return bool(array.size == array.shape[1])
+
+
 def _fits(shape: tuple[int, ...], inner: tuple[int, ...]) -> bool:
     """Whether a constant is the same for every row of extents ``inner``."""
     lead, own = shape[: max(len(shape) - len(inner), 0)], shape[max(len(shape) - len(inner), 0) :]
@@ -182,6 +227,9 @@ FORMS = (
     Form("LayerNormalization", STANDARD, _normalised),
     Form("RMSNormalization", _of("Mul", RMS, SCALE), _normalised),
     Form("RMSNormalization", RMS, _normalised),
+    Form("GroupNormalization", GROUPED_SHIFTED, _grouped),
+    Form("GroupNormalization", GROUPED_SCALED, _grouped),
+    Form("GroupNormalization", GROUPED, _grouped),
 )
 """What is recognised, the larger of two that may fit first."""
 

@@ -348,6 +348,14 @@ def instance_norm(d: Draft, op: str) -> None:
     d.node(op, x, d.normal(c), d.normal(c), epsilon=0.1)
 
 
+@rule("GroupNormalization")
+def group_norm(d: Draft, op: str) -> None:
+    x = d.pick(FLOATS, (3, 4))
+    c = d.shape(x)[1]
+    groups = d.rng.choice([g for g in range(1, c + 1) if c % g == 0])
+    d.node(op, x, d.normal(c), d.normal(c), num_groups=groups, epsilon=0.1)
+
+
 @rule("LayerNormalization RMSNormalization")
 def row_norm(d: Draft, op: str) -> None:
     x = d.pick(FLOATS, (2, 3, 4))

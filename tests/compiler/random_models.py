@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -166,6 +167,19 @@ class _Model:
         x = self.pick((3, 4))
         c = self.shape(x)[1]
         return self.b.node("InstanceNormalization", x, self.constant(c), self.constant(c), epsilon=0.1)
+
+    def group_norm(self) -> str:
+        """As exporters write it."""
+        x = self.pick((3, 4))
+        n, c, *spatial = self.shape(x)
+        groups = self.rng.choice([g for g in range(1, c + 1) if c % g == 0])
+        apart = self.b.node("Reshape", x, shape=(n, groups, math.prod((c // groups, *spatial))))
+        ones, zeros = self.positive(groups), self.constant(groups)
+        normed = self.b.node("InstanceNormalization", apart, ones, zeros, epsilon=0.1)
+        together = self.b.node("Reshape", normed, shape=(n, c, *spatial))
+        along = (c, *(1 for _ in spatial))
+        scaled = self.b.node("Mul", together, self.constant(*along))
+        return self.b.node("Add", scaled, self.constant(*along))
 
     def layer_norm(self) -> str:
         x = self.pick((2, 3))
@@ -356,7 +370,7 @@ class _Model:
 _STEPS: dict[str, int] = {
     "unary": 6, "safe_root": 1, "clip": 1, "broadcast": 5, "divide": 1, "join": 5,
     "attention": 2, "convolution": 5, "large_convolution": 2, "pool": 2, "global_pool": 1, "batch_norm": 2,
-    "instance_norm": 1, "layer_norm": 2, "lrn": 1, "matmul": 4, "gemm": 2, "softmax": 2,
+    "instance_norm": 1, "group_norm": 1, "layer_norm": 2, "lrn": 1, "matmul": 4, "gemm": 2, "softmax": 2,
     "reduce": 2, "transpose": 2, "reshape": 2, "flatten": 1, "concat": 2, "scaled_concat": 2, "split": 1, "slice": 1,
     "pad": 1, "gather": 1, "depth_to_space": 1, "expand": 1, "trilu": 1, "squeeze": 1,
     "unsqueeze": 1, "gather_nd": 1, "scatter_nd": 1, "cumulate": 2, "top_k": 2,

@@ -81,6 +81,10 @@ CASES = {
     "rms norm, divided": (lambda b, x: rms_norm(b, x, "divided"), ["RMSNormalization"]),
     "rms norm with a scale": (lambda b, x: scaled(b, rms_norm(b, x), (1, 1, 19)), ["RMSNormalization"]),
     "a scale by rows": (lambda b, x: scaled(b, rms_norm(b, x), (5, 1)), ["RMSNormalization", "Mul"]),
+    "group norm": (
+        lambda b, x: group_norm(b, x, 1, ((5, 1), (5, 1))),
+        ["Transpose", "GroupNormalization", "Transpose"],
+    ),
     "a scale of heads": (lambda b, x: scaled(b, rms_norm(b, x), (5, 19)), ["RMSNormalization", "Mul"]),
 }
 
@@ -159,3 +163,67 @@ def test_integers_stay():
     total = b.node("ReduceSum", x, axes=(2,))
     graph = b.graph(b.node("Div", x, total))
     assert CanonicalForms().apply(graph) is graph
+
+
+def group_norm(b, x, groups, shapes=((1,), (1,)), shape=None, statistics=(1.0, 0.0)):
+    n, *rest = b.type_of(x).shape
+    apart = b.node("Reshape", x, shape=(n, groups, int(np.prod(rest)) // groups))
+    given = [b.constant(f"k{next(FRESH)}", np.full(groups, v, np.float32)) for v in statistics]
+    normed = b.node("InstanceNormalization", apart, *given, epsilon=1e-3)
+    return scaled(b, b.node("Reshape", normed, shape=shape or (n, *rest)), *shapes)
+
+
+IMAGE = (2, 12, 5, 7)
+GROUPS = {
+    "groups": lambda b, x: group_norm(b, x, 4, ((12, 1, 1), (12, 1, 1))),
+    "one group": lambda b, x: group_norm(b, x, 1, ((1, 12, 1, 1), (12, 1, 1))),
+    "a scale alone": lambda b, x: group_norm(b, x, 6, ((12, 1, 1),)),
+    "neither": lambda b, x: group_norm(b, x, 3, ()),
+    "numbers of groups": lambda b, x: group_norm(b, x, 3, ((12, 1, 1), (12, 1, 1)), statistics=(0.5, 2.0)),
+    "of what was reshaped": lambda b, x: group_norm(
+        b, b.node("Reshape", x, shape=(2, 3, 4, 35)), 4, ((12, 1, 1), (12, 1, 1)), (2, 12, 5, 7)
+    ),
+}
+
+
+def between_convolutions(case):
+    b = GraphBuilder()
+    weights = [b.constant(f"w{i}", normal(12, 12, 1, 1, seed=i) / 4) for i in range(2)]
+    y = case(b, b.node("Conv", b.input("x", IMAGE), weights[0]))
+    return b.graph(b.node("Conv", b.node("Mul", y, b.node("Sigmoid", y)), weights[1]))
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_group_norm_is_one_dispatch_with_what_comes_after(name):
+    graph = between_convolutions(GROUPS[name])
+    result = run_passes(graph, standard_passes())
+    x = normal(*IMAGE)
+    (want,) = evaluate.run(graph, {"x": x}).values()
+    (computed,) = evaluate.run(result, {"x": x}).values()
+    np.testing.assert_allclose(computed, want, rtol=1e-4, atol=1e-4)
+    with Module(compile_in_detail(graph, threads=1).image) as module:
+        np.testing.assert_allclose(module(x)[0], want, rtol=1e-4, atol=1e-4)
+    normed = ["GroupNormalization", "Sigmoid", "Mul"]
+    assert all_ops(check(result)) == [["Transpose", "Conv"], normed, ["Conv"], ["Transpose"]]
+
+
+def by_places(b, x):
+    return group_norm(b, x, 4, ((12, 5, 1), (12, 1, 1)))
+
+
+def across_batches(b, x):
+    return group_norm(b, x, 4, ((24, 1, 1),), (1, 24, 5, 7))
+
+
+def unequal_groups(b, x):
+    return group_norm(b, x, 10, ())
+
+
+@pytest.mark.parametrize("case", [by_places, across_batches, unequal_groups])
+def test_what_is_no_group_norm_stays(case):
+    b = GraphBuilder()
+    y = case(b, b.input("x", (2, 12, 5, 7)))
+    result = CanonicalForms().apply(b.graph(y))
+    found = [node.op for node in result.nodes]
+    assert found[-1] != "GroupNormalization"  # numbers by place are applied after what is one without them
+    assert ("GroupNormalization" in found) == (case is by_places)

@@ -82,6 +82,7 @@ FIXED: dict[str, Callable[[], Workload]] = {
     "layer_norm": lambda: make.layer_norm(4, 6, 96),
     "lrn": lambda: make.unary("LRN", (1, 4, 4, 20), size=5, layout="NHWC"),
     "instance_norm": lambda: make.instance_norm(1, 6, 5, 24),
+    "group_norm": lambda: make.group_norm(5, 2, 8, 9, 35),
     "add": lambda: make.residual_add(1, 6, 7, 30),
     "add_flat": lambda: make.residual_add(301),
     "transpose": lambda: make.unary("Transpose", (1, 8, 6, 24), perm=(0, 2, 3, 1)),

@@ -313,6 +313,15 @@ def instance_norm(*shape: int) -> Workload:
     return of(b, b.node("InstanceNormalization", x, scale, bias, layout="NHWC"), {"s", "b"})
 
 
+def group_norm(groups: int, *shape: int) -> Workload:
+    """GroupNormalization of a channels-last image, and a gate."""
+    b = GraphBuilder("group")
+    x = b.input("x", shape)
+    scale, bias = b.input("s", shape[-1:]), b.input("b", shape[-1:])
+    y = b.node("GroupNormalization", x, scale, bias, num_groups=groups, layout="NHWC")
+    return of(b, b.node("Mul", y, b.node("Sigmoid", y)), {"s", "b"})
+
+
 def residual_add(*shape: int) -> Workload:
     """Relu(x + y) * s with a broadcast s."""
     b = GraphBuilder("add")

@@ -30,6 +30,7 @@ FAMILIES = (
     "softmax",
     "reduction",
     "normalization",
+    "group_norm",
     "indexing",
     "resize",
     "grid_sample",

@@ -190,6 +190,8 @@ EMPTY_ROWS = np.arange(36).reshape(6, 6) % 12 < 6
 ROWS = [
     case("BatchNormalization", normal(1, 3, 4, 5), *(positive(3) for _ in range(4))),
     case("InstanceNormalization", normal(1, 4, 5, 3), normal(3), normal(3), **NHWC),
+    case("GroupNormalization", normal(2, 4, 5, 6), normal(6), normal(6), num_groups=3, **NHWC),
+    case("GroupNormalization", normal(2, 6, 5), normal(6), normal(6), num_groups=2),
     case("LayerNormalization", normal(3, 19), normal(19), normal(19)),
     case("LayerNormalization", normal(2, 3, 5), normal(3, 5), axis=1),
     case("RMSNormalization", normal(3, 19), normal(19)),
